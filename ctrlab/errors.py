@@ -1,0 +1,36 @@
+"""One clear sentence for every bad input: the rule, what was received, where, and the cure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CtrlabError(Exception):
+    """What a user can mend. The command line prints it as one sentence and exits with 1."""
+
+
+class UnknownName(CtrlabError, ValueError):
+    """A name that is not among the known ones."""
+
+
+class BadData(CtrlabError, ValueError):
+    """A file or a row that breaks the format; the message names file and line or column."""
+
+
+class NativeLibraryError(CtrlabError, RuntimeError):
+    """The compiled library is missing or was built for something else; the message names the command that cures it."""
+
+
+def choose(what: str, name: str, known: Iterable[str]) -> str:
+    """`name` if it is known, else an UnknownName that says the nearest.
+
+    >>> choose("model", "dlrm", ["wdl", "dlrm"])
+    'dlrm'
+    """
+    known = list(known)
+    if name in known:
+        return name
+    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")

@@ -1,0 +1,235 @@
+"""What a column is, and which columns a data set has.
+
+A `Schema` is the one place that knows a data set's columns, in file order: names, raw types, defaults, hash sizes. Readers,
+converters, generators and models all take it from here. Nothing below imports TensorFlow, so a converter can run without it.
+
+Raw types (what a reader yields, B = batch):
+
+    Label, Numeric          float32 [B]
+    Categorical             string  [B]   (int64 [B] where encoding is "identity")
+    MultiHot, Sequence      string  [B, (L)] ragged, or the unsplit text, string [B]
+    NumericList             float32 [B, (L)] ragged, or the unsplit text, string [B]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+Encoding = Literal["hash", "vocabulary", "identity"]
+Transform = Literal["none", "log1p", "minmax"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named field of a row."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Label(Column):
+    """What a task predicts: 0.0 or 1.0."""
+
+    kind: ClassVar[str] = "label"
+
+
+@dataclass(frozen=True)
+class Numeric(Column):
+    """A number; an empty field becomes `default`.
+
+    `log1p` is log(1 + max(x - low, 0)); `minmax` is (x - low) / (high - low).
+    """
+
+    kind: ClassVar[str] = "numeric"
+    default: float = 0.0
+    transform: Transform = "none"
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class NumericList(Column):
+    """Numbers joined by `separator` in one field; models take their mean. `default` stands for an empty field."""
+
+    kind: ClassVar[str] = "numeric_list"
+    separator: str = ";"
+    default: str = "0"
+    transform: Transform = "none"
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class IdColumn(Column):
+    """A column of ids that looks up rows of an embedding table.
+
+    An id in [0, buckets) is made from the raw value by `encoding`: `hash` is FarmHash64 modulo buckets, `vocabulary` the
+    place in `vocabulary` (-1, "unknown", when absent: contributes nothing), `identity` the integer itself (out of range is
+    an error). Columns with the same `table` share one embedding table, and must agree on buckets and encoding.
+    """
+
+    buckets: int = 100_000
+    encoding: Encoding = "hash"
+    vocabulary: tuple[str, ...] = ()
+    table: str = ""
+
+    def __post_init__(self):
+        if self.encoding == "vocabulary":
+            object.__setattr__(self, "buckets", len(self.vocabulary))
+        if not self.table:
+            object.__setattr__(self, "table", self.name)
+        if self.buckets < 1:
+            raise ValueError(f"A column needs at least one bucket; {self.name!r} has {self.buckets}.")
+
+
+@dataclass(frozen=True)
+class Categorical(IdColumn):
+    """One id a row; an empty field becomes `default`."""
+
+    kind: ClassVar[str] = "categorical"
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class MultiHot(IdColumn):
+    """A bag of ids a row, joined by `separator` in one field; an empty field is an empty bag. Pooled by the mean."""
+
+    kind: ClassVar[str] = "multi_hot"
+    separator: str = ";"
+
+
+@dataclass(frozen=True)
+class Sequence(IdColumn):
+    """A history of ids in order of time, oldest first; models keep the last `max_length` of it.
+
+    `of` names the Categorical it is a history of (they share a table). A sequence with `negative_of` holds, for each
+    position of that other Sequence, an item that was *not* clicked (DIEN's auxiliary loss).
+    """
+
+    kind: ClassVar[str] = "sequence"
+    of: str = ""
+    negative_of: str = ""
+    separator: str = ";"
+    max_length: int = 50
+
+
+KINDS: dict[str, type[Column]] = {c.kind: c for c in (Label, Numeric, NumericList, Categorical, MultiHot, Sequence)}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a data set in file order.
+
+    Args:
+        name: the data set's name, e.g. "criteo".
+        columns: every column of a row, labels included, in the order of the raw and the CSV file.
+        wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part).
+        delimiter: between the fields of a CSV line.
+    Raises:
+        ValueError: two columns of one name, an unknown name in `wide` or `of`, or a shared table of two sizes.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    wide: tuple[str, ...] = ()
+    delimiter: str = ","
+    _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self):
+        for column in self.columns:
+            if column.name in self._by_name:
+                raise ValueError(f"Column names must differ; schema {self.name!r} has two columns {column.name!r}.")
+            self._by_name[column.name] = column
+        for name in self.wide:
+            if not isinstance(self._by_name.get(name), IdColumn):
+                raise ValueError(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.")
+        sizes: dict[str, IdColumn] = {}
+        for column in self.id_columns:
+            first = sizes.setdefault(column.table, column)
+            if (first.buckets, first.encoding) != (column.buckets, column.encoding):
+                raise ValueError(
+                    f"Columns of one table must agree on buckets and encoding; table {column.table!r} of schema "
+                    f"{self.name!r} has {first.buckets} ({first.name}) and {column.buckets} ({column.name})."
+                )
+        for column in self.sequences:
+            for other in filter(None, (column.of, column.negative_of)):
+                if other not in self._by_name:
+                    raise ValueError(f"Sequence {column.name!r} of schema {self.name!r} refers to {other!r}, which is no column.")
+
+    def __getitem__(self, name: str) -> Column:
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def of_kind(self, kind: type[Column]) -> tuple:
+        return tuple(c for c in self.columns if isinstance(c, kind))
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        return self.of_kind(Label)
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if not isinstance(c, Label))
+
+    @property
+    def numerics(self) -> tuple[Numeric, ...]:
+        return self.of_kind(Numeric)
+
+    @property
+    def numeric_lists(self) -> tuple[NumericList, ...]:
+        return self.of_kind(NumericList)
+
+    @property
+    def id_columns(self) -> tuple[IdColumn, ...]:
+        return self.of_kind(IdColumn)
+
+    @property
+    def categoricals(self) -> tuple[Categorical, ...]:
+        return self.of_kind(Categorical)
+
+    @property
+    def multi_hots(self) -> tuple[MultiHot, ...]:
+        return self.of_kind(MultiHot)
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """Every Sequence, negatives included."""
+        return self.of_kind(Sequence)
+
+    @property
+    def histories(self) -> tuple[Sequence, ...]:
+        """Sequences of what the user did (no negatives), each the history of the column it names in `of`."""
+        return tuple(s for s in self.sequences if not s.negative_of)
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """Embedding tables and their rows: {"item": 100_000, ...}, in order of first use."""
+        return {c.table: c.buckets for c in self.id_columns}
+
+    def with_buckets(self, most: int) -> Schema:
+        """The same schema with no hashed table above `most` rows (DeepFM's 10,000; small profiles; tests)."""
+
+        def shrink(column: Column) -> Column:
+            if isinstance(column, IdColumn) and column.encoding == "hash":
+                return dataclasses.replace(column, buckets=min(column.buckets, most))
+            return column
+
+        return Schema(self.name, tuple(map(shrink, self.columns)), self.wide, self.delimiter)
+
+    def to_config(self) -> dict:
+        """A JSON-able description; `from_config` makes the schema again."""
+        columns = [{"kind": c.kind} | dataclasses.asdict(c) for c in self.columns]
+        return {"name": self.name, "columns": columns, "wide": list(self.wide), "delimiter": self.delimiter}
+
+    @classmethod
+    def from_config(cls, config: dict) -> Schema:
+        def column(entry: dict) -> Column:
+            entry = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+            return KINDS[entry.pop("kind")](**entry)
+
+        columns = tuple(column(dict(entry)) for entry in config["columns"])
+        return cls(config["name"], columns, tuple(config["wide"]), config["delimiter"])

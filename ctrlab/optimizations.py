@@ -1,0 +1,85 @@
+"""The ladder: every optimization the workbook teaches, in the order it is climbed.
+
+The race, the charts, the lessons' order and the README's table are drawn from this one list. A new optimization is one
+entry here, one op, one lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ctrlab.errors import CtrlabError, choose
+
+Level = Literal["model", "input", "run"]
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """One rung.
+
+    Attributes:
+        name: how it is asked for, e.g. "indicator".
+        summary: one line of what it does.
+        level: who takes it: `build` ("model"), the readers ("input") or the training loop ("run").
+        models: the models it touches.
+        lesson: the lesson that teaches it, "02_ops/01_indicator_column".
+        published: the gain that was reported for it elsewhere, with its source.
+        changes_results: True where what is computed changes (bf16, batch size, multi-hash); such rungs are scored apart.
+    """
+
+    name: str
+    summary: str
+    level: Level
+    models: tuple[str, ...]
+    lesson: str
+    published: str
+    changes_results: bool = False
+
+
+LADDER: tuple[Optimization, ...] = (
+    Optimization(
+        name="indicator",
+        summary="sum the linear weights of the ids that are there instead of multiplying a dense multi-hot",
+        level="model",
+        models=("wdl", "deepfm"),
+        lesson="02_ops/01_indicator_column",
+        published="DeepFM step 500 -> 75 ms (NicePerf, DeepRec CTR contest)",
+    ),
+)
+
+RUNGS: dict[str, Optimization] = {rung.name: rung for rung in LADDER}
+
+
+def resolve(optimizations: str | Iterable[str], level: Level | None = None) -> tuple[str, ...]:
+    """The names meant by `optimizations`, in the ladder's order.
+
+    Args:
+        optimizations: "none", "all" (every rung with changes_results=False), "all+results" (every rung), one name, names
+            separated by commas, or an iterable of names.
+        level: keep that level's rungs of "all"; refuse other levels' rungs that are named one by one.
+    Raises:
+        UnknownName: no such rung. CtrlabError: a rung of another level was named.
+
+    >>> resolve("none")
+    ()
+    """
+    if isinstance(optimizations, str):
+        optimizations = [part.strip() for part in optimizations.split(",") if part.strip()]
+    chosen: set[str] = set()
+    for name in optimizations:
+        choose("optimization", name, ["none", "all", "all+results", *RUNGS])
+        if name in ("all", "all+results"):
+            chosen |= {r.name for r in LADDER if (level in (None, r.level)) and (name == "all+results" or not r.changes_results)}
+        elif name != "none":
+            if level not in (None, RUNGS[name].level):
+                raise CtrlabError(
+                    f"Optimization {name!r} is of level {RUNGS[name].level!r}; here only those of level {level!r} can be "
+                    f"given. Pass it to {_TAKERS[RUNGS[name].level]}."
+                )
+            chosen.add(name)
+    return tuple(r.name for r in LADDER if r.name in chosen)
+
+
+_TAKERS = {"model": "ctrlab.build", "input": "ctrlab.data.read", "run": "ctrlab.training"}
