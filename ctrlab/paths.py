@@ -1,0 +1,35 @@
+"""Where things are kept: one answer to "which folder?" for the whole package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def checkout() -> Path | None:
+    """The root of the source checkout that ctrlab is run from, or None when it is installed as a plain package."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "pyproject.toml").is_file() and (root / "native").is_dir() else None
+
+
+def cache_folder() -> Path:
+    """Where data and measured ceilings are kept between runs (made when it is not there yet).
+
+    `CTRLAB_CACHE`, else `data/cache` of the checkout, else the user's cache folder of this platform.
+    """
+    root = checkout()
+    if override := os.environ.get("CTRLAB_CACHE"):
+        folder = Path(override).expanduser()
+    elif root:
+        folder = root / "data" / "cache"
+    else:
+        folder = _user_cache() / "ctrlab"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _user_cache() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
