@@ -1,0 +1,20 @@
+"""Criteo display ads (Kaggle): a label, 13 counts and 26 anonymous categories, in the original tab-separated order."""
+
+from __future__ import annotations
+
+from ctrlab.features import Categorical, Label, Numeric, Schema
+
+COUNTS = tuple(f"I{i}" for i in range(1, 14))
+CATEGORIES = tuple(f"C{i}" for i in range(1, 27))
+
+SCHEMA = Schema(
+    "criteo",
+    (
+        Label("label"),
+        # I2 is the one count that goes below zero, down to -3.
+        *(Numeric(name, transform="log1p", low=-3.0 if name == "I2" else 0.0) for name in COUNTS),
+        *(Categorical(name, buckets=10_000) for name in CATEGORIES),
+    ),
+    wide=CATEGORIES,
+    delimiter="\t",
+)
