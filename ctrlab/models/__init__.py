@@ -1,0 +1,40 @@
+"""The six models and the one way to make them: `build`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ctrlab.data import schema as schema_of
+from ctrlab.errors import choose
+from ctrlab.features import Schema
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.deepfm import DeepFM
+
+MODELS: dict[str, type[CTRModel]] = {"deepfm": DeepFM}
+
+
+def build(
+    model: str, schema: Schema | str | None = None, optimizations: str | Iterable[str] = "none", seed: int = 2021
+) -> CTRModel:
+    """A new model with its weights drawn from `seed`.
+
+    Args:
+        model: "wdl", "deepfm", "dlrm", "din", "dien" or "mmoe".
+        schema: the columns, or the name of a data set; by default the model's own data set at the contest's sizes.
+        optimizations: of level "model": names, "none", "all" or "all+results".
+    Raises:
+        UnknownName: no such model, data set or optimization. CtrlabError: the model cannot use this schema.
+
+    >>> model = build("deepfm", optimizations="all")
+    """
+    maker = MODELS[choose("model", model, MODELS)]
+    if schema is None:
+        schema = schema_of(maker.data_set)
+        if maker.most_buckets:
+            schema = schema.with_buckets(maker.most_buckets)
+    elif isinstance(schema, str):
+        schema = schema_of(schema)
+    return maker(schema, optimizations, seed)
+
+
+__all__ = ["MODELS", "CTRModel", "Hyper", "build"]

@@ -1,0 +1,66 @@
+"""What all six models are: a Keras model over a Schema, with its weights made at once and under stable names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import keras
+
+from ctrlab import optimizations as ladder
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Schema
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """How the model's paper or the contest trains it.
+
+    Attributes:
+        optimizer: a kind of `ctrlab.training.optimizers`.
+        clip_norm: per variable, on the merged gradient; None for none.
+    """
+
+    optimizer: str
+    learning_rate: float
+    clip_norm: float | None = None
+    batch_size: int = 512
+
+
+class CTRModel(keras.Model):
+    """A click model: features of a Schema in, one logit a task out.
+
+    Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
+    number of the schema's labels. A subclass makes every variable in its constructor, so that a new model has its weights
+    and a checkpoint of one set of optimizations loads into any other.
+
+    Attributes:
+        data_set: the data set this model takes when no schema is given.
+        hyper: optimizer, learning rate, clipping and batch size.
+        most_buckets: where the contest hashes smaller than the data set's schema says, the number; else None.
+        rungs: the optimizations of level "model" that are on.
+    """
+
+    data_set: ClassVar[str]
+    hyper: ClassVar[Hyper]
+    most_buckets: ClassVar[int | None] = None
+
+    def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, name: str | None = None):
+        super().__init__(name=name or type(self).__name__.lower())
+        if not schema.labels:
+            raise CtrlabError(f"A model needs at least one Label column; schema {schema.name!r} has none.")
+        self.schema = schema
+        self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
+        self.seed = seed
+        self.tasks = tuple(label.name for label in schema.labels)
+
+    def build(self, input_shape=None):
+        """Nothing is left to build: every variable was made in the constructor."""
+        self.built = True
+
+    def get_config(self):
+        return {"schema": self.schema.to_config(), "optimizations": sorted(self.rungs), "seed": self.seed, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**(config | {"schema": Schema.from_config(config["schema"])}))

@@ -1,0 +1,223 @@
+"""What two or more models share: from raw columns to ids and numbers, the embedding tables, the dense tower, the wide part.
+
+Every block makes its weights when it is constructed. Seeds are drawn from one `Seeds` a model, in the order of construction,
+so that a model's first weights depend on its seed and schema alone, whatever optimizations are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import keras
+import tensorflow as tf
+
+from ctrlab.features import Categorical, IdColumn, Numeric, NumericList, Schema, Sequence
+from ctrlab.ops import indicator
+from ctrlab.profiling.roofline import Work
+
+
+class Seeds:
+    """A stream of seeds: `next(seeds)`."""
+
+    def __init__(self, seed: int):
+        self._stream: Iterator[int] = iter(range(seed * 1_000, (seed + 1) * 1_000))
+
+    def __next__(self) -> int:
+        return next(self._stream)
+
+
+def split(text: tf.Tensor, separator: str) -> tf.RaggedTensor:
+    """Text [B] -> its parts, ragged string [B, (L)]; an empty field has no parts."""
+    parts = tf.strings.split(text, separator)
+    return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
+
+
+def ids_of(column: IdColumn, values) -> tf.Tensor | tf.RaggedTensor:
+    """Raw values of an id column -> int64 ids, [B] or ragged [B, (L)]; see `IdColumn` for the encodings."""
+    if not isinstance(column, Categorical) and not isinstance(values, tf.RaggedTensor):
+        values = split(values, column.separator)
+    if isinstance(column, Sequence):
+        values = values[:, -column.max_length :]  # [B, (L <= max_length)]: the newest
+    if isinstance(values, tf.RaggedTensor):
+        return values.with_flat_values(_encode(column, values.flat_values))
+    return _encode(column, values)
+
+
+def _encode(column: IdColumn, values: tf.Tensor) -> tf.Tensor:
+    if column.encoding == "hash":
+        return tf.strings.to_hash_bucket_fast(values, column.buckets)
+    if column.encoding == "vocabulary":
+        # A handful of words: comparing with each needs no lookup table, so nothing has to be initialized or saved.
+        equal = tf.equal(values[:, None], tf.constant(column.vocabulary)[None, :])  # [n, words]
+        return tf.where(tf.reduce_any(equal, 1), tf.argmax(equal, 1), -1)
+    if values.dtype == tf.string:
+        values = tf.strings.to_number(values, tf.int64)
+    low, high = tf.constant(0, tf.int64), tf.constant(column.buckets - 1, tf.int64)
+    message = f"Ids of column {column.name!r} must lie in [0, {column.buckets})."
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all((values >= low) & (values <= high)), [message, values])]):
+        return tf.identity(values)
+
+
+def number_of(column: Numeric | NumericList, values) -> tf.Tensor:
+    """A numeric column -> float32 [B, 1]: transformed; of a list, the mean."""
+    if isinstance(column, NumericList):
+        if not isinstance(values, tf.RaggedTensor):
+            parts = split(values, column.separator)
+            values = parts.with_flat_values(tf.strings.to_number(parts.flat_values, tf.float32))
+        lengths = tf.cast(values.row_lengths(), tf.float32)
+        values = tf.math.divide_no_nan(tf.reduce_sum(values, 1), lengths)  # [B]
+    if column.transform == "log1p":
+        values = tf.math.log1p(tf.maximum(values - column.low, 0.0))
+    elif column.transform == "minmax":
+        values = (values - column.low) / (column.high - column.low)
+    return values[:, None]
+
+
+class Encoder:
+    """Raw features of a schema -> ids of each id column, and the numbers side by side."""
+
+    def __init__(self, schema: Schema):
+        self.schema = schema
+        self.number_columns = (*schema.numerics, *schema.numeric_lists)
+
+    @property
+    def number_count(self) -> int:
+        return len(self.number_columns)
+
+    def ids(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """{column: int64 ids, [B] or ragged [B, (L)]}."""
+        return {c.name: ids_of(c, features[c.name]) for c in self.schema.id_columns}
+
+    def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+        """float32 [B, numeric columns + numeric lists], or None where the schema has no numbers."""
+        if not self.number_columns:
+            return None
+        return tf.concat([number_of(c, features[c.name]) for c in self.number_columns], axis=1)
+
+
+class Embeddings(keras.layers.Layer):
+    """One table [V, D] for each of the schema's tables; rows are drawn from a normal of standard deviation 1 / sqrt(D).
+
+    The lookups are the stock library's, one a column.
+    """
+
+    def __init__(self, schema: Schema, dim: int, seeds: Seeds, name: str = "embedding"):
+        super().__init__(name=name)
+        self.schema, self.dim = schema, dim
+        self._initializers = {
+            t: keras.initializers.RandomNormal(stddev=dim**-0.5, seed=next(seeds)) for t in schema.tables
+        }
+        self.build()
+
+    def build(self, input_shape=None):
+        self.tables = {
+            table: self.add_weight(shape=(rows, self.dim), initializer=self._initializers[table], name=table)
+            for table, rows in self.schema.tables.items()
+        }
+        self.built = True
+
+    def rows(self, name: str, ids: tf.Tensor | tf.RaggedTensor):
+        """Rows of column `name`: ids [B] -> [B, D]; ragged ids [B, (L)] -> ragged [B, (L), D]. Ids must be known."""
+        table = self.tables[self.schema[name].table].value
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(tf.gather(table, ids.flat_values))
+        return tf.gather(table, ids)
+
+    def pooled(self, name: str, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """One vector a row, [B, D]: the row of the id, or the mean over a bag; unknown ids and empty bags give zeros."""
+        column = self.schema[name]
+        if isinstance(column, Categorical) and column.encoding != "vocabulary":
+            return self.rows(name, ids)
+        if not isinstance(ids, tf.RaggedTensor):
+            ids = tf.RaggedTensor.from_uniform_row_length(ids, 1)  # [B, (1)]
+        table = self.tables[column.table].value
+        pooled = tf.nn.safe_embedding_lookup_sparse(table, ids.to_sparse(), combiner="mean")  # [B, D]
+        return tf.ensure_shape(pooled, (None, self.dim))
+
+
+class Tower(keras.layers.Layer):
+    """Dense layers one after another: [B, inputs] -> [B, units[-1]]; Glorot-uniform kernels, zero biases.
+
+    Args:
+        activation: after each layer but, with `linear_top`, the last.
+        batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise).
+    """
+
+    def __init__(self, inputs: int, units, seeds: Seeds, *, name: str, activation="relu", batch_norm=False, linear_top=False):
+        super().__init__(name=name)
+        self.sizes = (inputs, *units)
+        last = len(units) - 1 if linear_top else None
+        self.layers = [
+            keras.layers.Dense(
+                n,
+                activation=None if i == last else activation,
+                kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
+                name=f"dense_{i}",
+            )
+            for i, n in enumerate(units)
+        ]
+        self.norms = [keras.layers.BatchNormalization(name=f"norm_{i}") for i in range(len(units))] if batch_norm else []
+        self.build()
+
+    def build(self, input_shape=None):
+        for i, layer in enumerate(self.layers):
+            layer.build((None, self.sizes[i]))
+            if self.norms:
+                self.norms[i].build((None, self.sizes[i + 1]))
+        self.built = True
+
+    def call(self, x, training=False):
+        for i, layer in enumerate(self.layers):
+            x = layer(x)  # [B, units[i]]
+            if self.norms:
+                x = self.norms[i](x, training=training)
+        return x
+
+    def work(self, rows: float) -> Work:
+        return dense_work(self.sizes, rows)
+
+
+class Wide(keras.layers.Layer):
+    """The linear part: multi-hot of the schema's wide columns and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
+
+    Args:
+        sizes: {wide column: width of its indicator}.
+        fused: the rung "indicator"; else the stock one_hot.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], numbers: int, outputs: int, *, fused: bool, name: str = "linear"):
+        super().__init__(name=name)
+        self.columns, self.sizes = tuple(sizes), tuple(sizes.values())
+        self.numbers, self.outputs = numbers, outputs
+        self.product = indicator.fused if fused else indicator.stock
+        self.build()
+
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(shape=(sum(self.sizes), self.outputs), initializer="zeros", name="indicator_kernel")
+        self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
+        if self.numbers:
+            self.number_kernel = self.add_weight(shape=(self.numbers, self.outputs), initializer="zeros", name="number_kernel")
+        self.built = True
+
+    def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None):
+        logit = self.product([ids[c] for c in self.columns], self.sizes, self.kernel.value) + self.bias.value  # [B, K]
+        return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
+
+
+def dense_work(sizes, rows: float) -> Work:
+    """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops each a layer."""
+    pairs = list(zip(sizes, sizes[1:]))
+    flops = sum(6.0 * rows * i * o for i, o in pairs)
+    # Activations are written and read once each way; kernels are read twice and their gradient is written once.
+    floats = sum(4 * rows * o + 3 * i * o for i, o in pairs)
+    return Work(flops=flops, bytes=4.0 * floats)
+
+
+def lookup_work(rows: float, dim: int, slots: int) -> Work:
+    """Lookup, gradient and optimizer step of `rows` touched table rows: read the row once, read and write it and its slots."""
+    return Work(flops=10.0 * rows * dim, bytes=0.0, random_rows=rows * (1 + 1 + slots), row_bytes=4 * dim)
+
+
+def dense_update_work(weights: float, slots: int) -> Work:
+    """The optimizer's step on dense weights: gradient read, weight and slots read and written."""
+    return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))

@@ -1,0 +1,68 @@
+"""DeepFM: a factorization machine and a deep tower on the same embeddings.
+
+    Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction", IJCAI 2017.
+
+    ids ------> embeddings [B, F, D] --+--> 1/2 ((sum v)^2 - sum v^2) [B, D] --+
+     |                                 |                                       |
+     |          numbers [B, n] --------+--> 512-128-32 ReLU, BN ---------------+--> 128-64 ReLU, BN --> logit [B, K]
+     |                |                                                        |
+     +--> multi-hot x w, + numbers x w [B, 1] ---------------------------------+
+
+Sizes are the contest's. Its linear term had no weights (a plain sum); here it has, as in the paper.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.models import blocks
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.profiling.roofline import Work
+
+
+def factorization_machine(v: tf.Tensor) -> tf.Tensor:
+    """Second-order interactions, Rendle 2010: [B, F, D] -> [B, D], the sum over pairs of the products of their vectors."""
+    return 0.5 * (tf.square(tf.reduce_sum(v, 1)) - tf.reduce_sum(tf.square(v), 1))
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class DeepFM(CTRModel):
+    data_set = "food_delivery"
+    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)
+    most_buckets = 10_000
+
+    dim = 16
+    deep_units = (512, 128, 32)
+    top_units = (128, 64)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.fields = [c.name for c in schema.id_columns if not getattr(c, "negative_of", "")]
+        numbers, tasks = self.encoder.number_count, len(self.tasks)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        wide = {name: schema[name].buckets for name in schema.wide}
+        self.linear = blocks.Wide(wide, numbers, 1, fused="indicator" in self.rungs)
+        self.deep = blocks.Tower(len(self.fields) * self.dim + numbers, self.deep_units, seeds, name="deep", batch_norm=True)
+        joined = self.deep_units[-1] + 1 + self.dim
+        self.top = blocks.Tower(joined, self.top_units, seeds, name="top", batch_norm=True)
+        self.logit = blocks.Tower(self.top_units[-1], (tasks,), seeds, name="logit", linear_top=True)
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        v = tf.stack([self.embedding.pooled(name, ids[name]) for name in self.fields], axis=1)  # [B, F, D]
+        flat = tf.reshape(v, (-1, len(self.fields) * self.dim))  # [B, F * D]
+        deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
+        joined = tf.concat([deep, self.linear(ids, numbers), factorization_machine(v)], axis=1)  # [B, 32 + 1 + D]
+        return self.logit(self.top(joined, training=training))  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+        towers = self.deep.work(rows) + self.top.work(rows) + self.logit.work(rows)
+        singles = len(self.schema.categoricals) * rows
+        tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
+        dense = sum(int(tf.size(v.value)) for layer in (self.linear, self.deep, self.top, self.logit) for v in layer.trainable_weights)
+        linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
+        return towers + tables + linear + blocks.dense_update_work(dense, slots=2)

@@ -1,0 +1,154 @@
+"""One optimizer step, on the touched rows of a table or on all of a dense variable.
+
+Gradients of equal ids are summed first (`merge`), then only the touched rows and their slots change. Keras's own optimizers
+do neither; the two functions here that say "stock" are what TensorFlow's kernels make of the same definition.
+
+    sgd         w -= lr g
+    adagrad     a += g^2 ;                     w -= lr g / sqrt(a)                          Duchi et al., 2011
+    ftrl        n' = n + g^2 ; s = (sqrt(n') - sqrt(n)) / lr ; z += g - s w                 McMahan et al., 2013
+                w = (sign(z) l1 - z) / (sqrt(n') / lr + 2 l2)  where |z| > l1, else 0
+    adam_async  m = b1 m + (1-b1) g ; v = b2 v + (1-b2) g^2                                 DeepRec's AdamAsync: Adam whose
+                w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)                     untouched rows stay as they are
+
+Shapes: w and its slots [V, D] or any dense shape; gradient of the same shape, or ids int64 [n] and rows float32 [n, D].
+DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at every step, so t is the optimizer's own count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimizer: its kind and numbers. `slots` names what is kept beside each variable, with its initial value."""
+
+    kind: str
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    l1: float = 0.0
+    l2: float = 0.0
+    initial_accumulator: float = 0.1
+
+    @property
+    def slots(self) -> dict[str, float]:
+        return {
+            "sgd": {},
+            "adagrad": {"accumulator": self.initial_accumulator},
+            "ftrl": {"accumulator": self.initial_accumulator, "linear": 0.0},
+            "adam_async": {"m": 0.0, "v": 0.0},
+        }[self.kind]
+
+
+def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums the rows of equal ids: ids [n], rows [n, D] -> sorted unique ids [u], float64 sums [u, D]."""
+    unique, place = np.unique(ids, return_inverse=True)
+    sums = np.zeros((len(unique), *rows.shape[1:]))
+    np.add.at(sums, place, rows.astype(np.float64))
+    return unique, sums
+
+
+def merge_stock(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """The same in TensorFlow: unique + unsorted_segment_sum; ids in order of first appearance."""
+    unique, place = tf.unique(gradient.indices)
+    return tf.IndexedSlices(
+        tf.math.unsorted_segment_sum(gradient.values, place, tf.size(unique)), unique, gradient.dense_shape
+    )
+
+
+def clip_stock(gradient, norm: float):
+    """Scales a dense or merged gradient so that its L2 norm is at most `norm`."""
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    values = tf.clip_by_norm(values, norm)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values
+
+
+def clip_reference(gradient: np.ndarray, norm: float) -> np.ndarray:
+    length = np.sqrt(np.sum(np.square(gradient, dtype=np.float64)))
+    return gradient * (norm / length) if length > norm else gradient
+
+
+def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
+    """One step in NumPy float64, in place. `gradient` is dense, or (ids, rows) as they came, unmerged.
+
+    Args:
+        w: float64, any shape; slots: {name: like w}; step: 1 for the first.
+    """
+    if isinstance(gradient, tuple):
+        ids, g = merge_reference(*gradient)
+        part = {name: slot[ids] for name, slot in slots.items()}
+        rows = w[ids]
+        reference(rule, rows, part, g, learning_rate, step)
+        w[ids] = rows
+        for name, slot in slots.items():
+            slot[ids] = part[name]
+        return
+    g = gradient.astype(np.float64)
+    if rule.kind == "sgd":
+        w -= learning_rate * g
+    elif rule.kind == "adagrad":
+        slots["accumulator"] += g * g
+        w -= learning_rate * g / np.sqrt(slots["accumulator"])
+    elif rule.kind == "ftrl":
+        n = slots["accumulator"] + g * g
+        z = slots["linear"] + g - (np.sqrt(n) - np.sqrt(slots["accumulator"])) / learning_rate * w
+        w[...] = np.where(np.abs(z) > rule.l1, (np.sign(z) * rule.l1 - z) / (np.sqrt(n) / learning_rate + 2 * rule.l2), 0.0)
+        slots["accumulator"][...], slots["linear"][...] = n, z
+    else:
+        slots["m"][...] = rule.beta1 * slots["m"] + (1 - rule.beta1) * g
+        slots["v"][...] = rule.beta2 * slots["v"] + (1 - rule.beta2) * g * g
+        rate = learning_rate * np.sqrt(1 - rule.beta2**step) / (1 - rule.beta1**step)
+        w -= rate * slots["m"] / (np.sqrt(slots["v"]) + rule.epsilon)
+
+
+def stock(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
+    """One step with TensorFlow's own kernels. A sparse gradient must be merged; `step` is a float32 scalar, 1 for the first."""
+    sparse = isinstance(gradient, tf.IndexedSlices)
+    if rule.kind == "adam_async":
+        (_adam_sparse if sparse else _adam_dense)(rule, w, slots, gradient, learning_rate, step)
+        return
+    grad = {"grad": gradient.values, "indices": gradient.indices} if sparse else {"grad": gradient}
+    if rule.kind == "sgd":
+        if sparse:
+            w.scatter_sub(tf.IndexedSlices(learning_rate * gradient.values, gradient.indices))
+        else:
+            tf.raw_ops.ResourceApplyGradientDescent(var=w.handle, alpha=learning_rate, delta=gradient)
+    elif rule.kind == "adagrad":
+        apply = tf.raw_ops.ResourceSparseApplyAdagrad if sparse else tf.raw_ops.ResourceApplyAdagrad
+        apply(var=w.handle, accum=slots["accumulator"].handle, lr=learning_rate, **grad)
+    else:
+        apply = tf.raw_ops.ResourceSparseApplyFtrl if sparse else tf.raw_ops.ResourceApplyFtrl
+        accumulators = {"accum": slots["accumulator"].handle, "linear": slots["linear"].handle}
+        apply(var=w.handle, **accumulators, lr=learning_rate, l1=rule.l1, l2=rule.l2, lr_power=-0.5, **grad)
+
+
+def _adam_dense(rule: Rule, w, slots, gradient, learning_rate, step) -> None:
+    tf.raw_ops.ResourceApplyAdam(
+        var=w.handle,
+        m=slots["m"].handle,
+        v=slots["v"].handle,
+        beta1_power=tf.pow(rule.beta1, step),
+        beta2_power=tf.pow(rule.beta2, step),
+        lr=learning_rate,
+        beta1=rule.beta1,
+        beta2=rule.beta2,
+        epsilon=rule.epsilon,
+        grad=gradient,
+    )
+
+
+def _adam_sparse(rule: Rule, w, slots, gradient, learning_rate, step) -> None:
+    """Gather, compute, scatter: TensorFlow has no sparse Adam kernel."""
+    ids, g = gradient.indices, gradient.values
+    m = rule.beta1 * tf.gather(slots["m"], ids) + (1 - rule.beta1) * g  # [u, D]
+    v = rule.beta2 * tf.gather(slots["v"], ids) + (1 - rule.beta2) * tf.square(g)  # [u, D]
+    slots["m"].scatter_update(tf.IndexedSlices(m, ids))
+    slots["v"].scatter_update(tf.IndexedSlices(v, ids))
+    rate = learning_rate * tf.sqrt(1 - tf.pow(rule.beta2, step)) / (1 - tf.pow(rule.beta1, step))
+    w.scatter_sub(tf.IndexedSlices(rate * m / (tf.sqrt(v) + rule.epsilon), ids))

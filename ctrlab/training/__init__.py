@@ -1,0 +1,22 @@
+"""The step, the loop, the optimizers."""
+
+from ctrlab.training.loop import Evaluation, History, compile_model, evaluate, train
+from ctrlab.training.optimizers import TouchedRows, make_optimizer
+from ctrlab.training.state import get_state, set_state
+from ctrlab.training.step import gradients_of, loss_of, predict_step, train_step
+
+__all__ = [
+    "Evaluation",
+    "History",
+    "TouchedRows",
+    "compile_model",
+    "evaluate",
+    "get_state",
+    "gradients_of",
+    "loss_of",
+    "make_optimizer",
+    "predict_step",
+    "set_state",
+    "train",
+    "train_step",
+]

@@ -1,0 +1,69 @@
+"""The optimizers as Keras optimizers: one definition for `fit`, for our own step, and for every rung of the ladder.
+
+What a step computes stands in `ctrlab.ops.sparse_update`. Keras's own optimizers do not merge the gradients of equal ids
+and move rows that are not in the batch; these don't.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.errors import choose
+from ctrlab.ops import sparse_update
+
+KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class TouchedRows(keras.optimizers.Optimizer):
+    """SGD, Adagrad, FTRL or AdamAsync; sparse gradients are merged and change only the touched rows and their slots.
+
+    Args:
+        kind: one of "sgd", "adagrad", "ftrl", "adam_async".
+        learning_rate: a float or a Keras schedule.
+        clip_norm: the most that the L2 norm of one variable's merged gradient may be; None for no clipping.
+        rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
+    Raises:
+        UnknownName: no such kind.
+
+    >>> optimizer = TouchedRows("adam_async", 1e-3)
+    """
+
+    def __init__(self, kind="adam_async", learning_rate=1e-3, clip_norm=None, rule=None, name=None):
+        super().__init__(learning_rate=learning_rate, name=name or choose("optimizer", kind, KINDS))
+        self.kind = kind
+        self.clip_norm = clip_norm
+        self.rule = sparse_update.Rule(kind, **(rule or {}))
+        self._rule_options = dict(rule or {})
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self._slots = [
+            {
+                slot: self.add_variable_from_reference(v, name=slot, initializer=keras.initializers.Constant(value))
+                for slot, value in self.rule.slots.items()
+            }
+            for v in variables
+        ]
+
+    def update_step(self, gradient, variable, learning_rate):
+        if isinstance(gradient, tf.IndexedSlices):
+            gradient = sparse_update.merge_stock(gradient)
+        if self.clip_norm is not None:
+            gradient = sparse_update.clip_stock(gradient, self.clip_norm)
+        slots = {name: slot.value for name, slot in self._slots[self._get_variable_index(variable)].items()}
+        step = tf.cast(self.iterations + 1, tf.float32)
+        sparse_update.stock(self.rule, variable, slots, gradient, tf.cast(learning_rate, tf.float32), step)
+
+    def get_config(self):
+        config = super().get_config()
+        keep = {k: config[k] for k in ("name", "learning_rate")}
+        return keep | {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options}
+
+
+def make_optimizer(hyper) -> TouchedRows:
+    """The optimizer that a model's `hyper` names (`ctrlab.models.base.Hyper`)."""
+    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm)

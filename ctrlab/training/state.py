@@ -1,0 +1,45 @@
+"""A model's and its optimizer's state as plain arrays by name: what "same weights, same answers" is checked on.
+
+The names and shapes don't depend on the optimizations that are on, so the state of one set loads into any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+
+
+def variables_of(model, optimizer=None) -> dict[str, object]:
+    """{path: Keras variable} of every weight, and with an optimizer of every slot and its step count."""
+    found = {f"model/{v.path}": v for v in model.weights}
+    if optimizer is not None:
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        found |= {f"optimizer/{v.path}": v for v in optimizer.variables}
+    expected = len(model.weights) + (len(optimizer.variables) if optimizer is not None else 0)
+    if len(found) != expected:
+        raise CtrlabError(f"Variable names must differ; {model.name} has {expected} variables under {len(found)} names.")
+    return found
+
+
+def get_state(model, optimizer=None) -> dict[str, np.ndarray]:
+    """A copy of every variable: {path: array}."""
+    return {path: np.array(v) for path, v in variables_of(model, optimizer).items()}
+
+
+def set_state(state: dict[str, np.ndarray], model, optimizer=None) -> None:
+    """Puts a state of `get_state` back.
+
+    Raises:
+        CtrlabError: the names or a shape differ; nothing is changed then.
+    """
+    variables = variables_of(model, optimizer)
+    odd = sorted(set(state) ^ set(variables))
+    if odd:
+        raise CtrlabError(f"A state must have the model's variables; {odd[0]!r} is in one of them only ({len(odd)} such names).")
+    for path, v in variables.items():
+        if tuple(v.shape) != state[path].shape:
+            raise CtrlabError(f"Shapes must match; {path} is {tuple(v.shape)} in the model and {state[path].shape} in the state.")
+    for path, v in variables.items():
+        v.assign(state[path])

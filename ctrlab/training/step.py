@@ -1,0 +1,56 @@
+"""One training step as one graph: forward, loss, gradients, update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def loss_of(model, features, labels, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """The loss that every model is trained on, and its logits.
+
+    The mean over rows and tasks of the sigmoid cross-entropy, plus the losses the model added itself (DIEN's auxiliary loss).
+
+    Args:
+        labels: float32 [B, K].
+    Returns:
+        loss, float32 scalar; logits, float32 [B, K].
+    """
+    logits = model(features, training=training)  # [B, K]
+    cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)  # [B, K]
+    return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
+
+
+def gradients_of(model, features, labels) -> tuple[tf.Tensor, list]:
+    """Loss and the gradient of each trainable weight, in the order of `model.trainable_variables`."""
+    with tf.GradientTape() as tape:
+        loss, _ = loss_of(model, features, labels, training=True)
+    return loss, tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+
+def train_step(model, optimizer) -> Callable:
+    """The step `(features, labels) -> loss` as a tf.function.
+
+    What `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping around it.
+    """
+    if not optimizer.built:
+        optimizer.build(model.trainable_variables)
+
+    @tf.function(reduce_retracing=True)
+    def step(features, labels):
+        loss, gradients = gradients_of(model, features, labels)
+        optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    return step
+
+
+def predict_step(model) -> Callable:
+    """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode."""
+
+    @tf.function(reduce_retracing=True)
+    def predict(features):
+        return tf.sigmoid(model(features, training=False))
+
+    return predict
