@@ -16,3 +16,22 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("CTRLAB_REAL_DATA is not set: point it at the folder of real samples to run this test")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def small_batches(tmp_path_factory):
+    """`small_batches(data set)` -> (its schema with small tables, eight batches of 64 generated rows)."""
+    from ctrlab import data
+
+    made = {}
+
+    def of(name: str):
+        if name not in made:
+            schema = data.schema(name).with_buckets(500)
+            tables = list(data.generate(name, rows=8 * 64, seed=3))
+            path = tmp_path_factory.mktemp(name) / "rows.parquet"
+            data.write(tables, schema, path, "parquet", progress=False)
+            made[name] = schema, list(data.read(path, schema, batch_size=64))
+        return made[name]
+
+    return of

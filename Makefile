@@ -1,0 +1,52 @@
+# Two commands: `make lab` opens the workbook, `make test` proves everything. Both set up what is missing and are quick the
+# second time. Needed: Linux x86-64, Python 3.11 to 3.13 with venv, g++ and make.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
+SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: lab test test-python test-notebooks lint setup lock clean help
+
+help:
+	@echo "make lab    set up, then open the workbook in JupyterLab"
+	@echo "make test   set up, then lint, tests, every notebook and the browser test"
+	@echo "make clean  remove the virtual environment, builds and caches"
+
+lab: setup
+	$(BIN)/ctrlab lab
+
+test: lint test-python test-notebooks
+	@echo "All passed."
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+test-python: setup
+	$(BIN)/pytest -q
+
+# nbval knows no parameters, so the profile comes from the environment.
+test-notebooks: setup
+	CTRLAB_PROFILE=tiny $(BIN)/pytest -q -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
+
+setup: $(VENV)/.built
+
+$(VENV)/.locked: requirements.lock
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 with venv is needed and none was found; install python3 and python3-venv, or name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	@command -v g++ >/dev/null || { echo "A C++20 compiler is needed and g++ was not found; install it, e.g. apt-get install g++"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	touch $@
+
+$(VENV)/.built: $(VENV)/.locked pyproject.toml $(NATIVE)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis data/cache

@@ -1,0 +1,82 @@
+"""The proof of "same weights, same answers", over every rung of every model.
+
+A rung that changes nothing but speed gives the baseline's loss, logits and gradients from several of the baseline's states,
+and the baseline's variables and slots after a step.
+"""
+
+import numpy as np
+import pytest
+
+from ctrlab.optimizations import LADDER, resolve
+
+MODEL_RUNGS = [r for r in LADDER if r.level == "model" and not r.changes_results]
+CASES = [(model, rung.name) for rung in MODEL_RUNGS for model in rung.models]
+CASES += [(model, "all") for model in sorted({m for r in MODEL_RUNGS for m in r.models if len(MODEL_RUNGS) > 1})]
+STEPS = (0, 3, 10)
+
+
+@pytest.fixture(scope="module")
+def baselines(small_batches):
+    """{model: (baseline, optimizer, step, batches, [state after 0, 3, 10 steps])}, each made on first use."""
+    from ctrlab.models import MODELS, build
+    from ctrlab.training import get_state, make_optimizer, train_step
+
+    made = {}
+
+    def of(name):
+        if name not in made:
+            schema, batches = small_batches(MODELS[name].data_set)
+            model = build(name, schema)
+            optimizer = make_optimizer(model.hyper)
+            step = train_step(model, optimizer)
+            states = []
+            for number in range(max(STEPS) + 1):
+                if number in STEPS:
+                    states.append(get_state(model, optimizer))
+                step(*batches[number % len(batches)])
+            made[name] = model, optimizer, step, batches, states
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name,rungs", CASES)
+def test_rungs_change_nothing_but_speed(baselines, name, rungs):
+    from ctrlab.models import build
+    from ctrlab.training import equality, make_optimizer, set_state, train_step
+
+    baseline, optimizer, step, batches, states = baselines(name)
+    model = build(name, baseline.schema, rungs)
+    assert model.rungs and not baseline.rungs
+    own_optimizer = make_optimizer(model.hyper)
+    own_step = train_step(model, own_optimizer)
+    for state in states:
+        set_state(state, baseline, optimizer)
+        set_state(state, model, own_optimizer)
+        batch = batches[-1]
+        expected = equality.answers(baseline, *batch)
+        assert equality.compare(expected, equality.answers(model, *batch)) == []
+        assert len(expected) == 2 + len(baseline.trainable_variables), "every trainable variable must have a gradient"
+        stepped = equality.after_step(baseline, optimizer, step, *batch)
+        moved = equality.after_step(model, own_optimizer, own_step, *batch)
+        # Adam divides by sqrt(v): where a gradient is rounding noise the step is noise too, so the whole step is held to
+        # ten times the gradients' tolerance, and relative to the distance moved.
+        for key in stepped:
+            delta, other = stepped[key] - state[key], moved[key] - state[key]
+            assert equality.distance(delta, other) <= 10 * equality.TOLERANCE, key
+
+
+def test_every_model_rung_is_covered():
+    assert {r for _, r in CASES} >= set(resolve("all", level="model"))
+
+
+def test_the_comparison_notices_a_wrong_gradient():
+    from ctrlab.training.equality import compare
+
+    right = {"gradient/w": np.array([1.0, 2.0, 3.0], np.float32)}
+    assert compare(right, {"gradient/w": right["gradient/w"] * np.float32(1 + 1e-7)}) == []
+    assert compare(right, {"gradient/w": right["gradient/w"] * np.float32(1.001)})
+    assert compare(right, {"gradient/w": np.full(3, np.nan, np.float32)})
+    assert compare(right, {"gradient/w": np.zeros((3, 1), np.float32)})
+    assert compare(right, {})
+    assert compare({"gradient/w": np.zeros(3)}, right)
