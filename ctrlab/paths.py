@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from ctrlab.errors import CtrlabError
+
 
 def checkout() -> Path | None:
     """The root of the source checkout that ctrlab is run from, or None when it is installed as a plain package."""
@@ -17,6 +19,9 @@ def cache_folder() -> Path:
     """Where data and measured ceilings are kept between runs (made when it is not there yet).
 
     `CTRLAB_CACHE`, else `data/cache` of the checkout, else the user's cache folder of this platform.
+
+    Raises:
+        CtrlabError: the folder can't be made.
     """
     root = checkout()
     if override := os.environ.get("CTRLAB_CACHE"):
@@ -25,7 +30,12 @@ def cache_folder() -> Path:
         folder = root / "data" / "cache"
     else:
         folder = _user_cache() / "ctrlab"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CtrlabError(
+            f"Cache folder {folder} can't be made ({error.strerror}); name another in CTRLAB_CACHE."
+        ) from None
     return folder
 
 

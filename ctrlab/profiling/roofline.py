@@ -1,0 +1,140 @@
+"""The ceilings of this machine, measured: what no code can go past, and what everything else is held against.
+
+    sgemm         the better of TensorFlow's and NumPy's float32 matmul, 2048 x 2048
+    bf16          TensorFlow's bfloat16 matmul, 2048 x 2048
+    stream        the best of copying, reading and updating in place arrays far past the caches, bytes read plus written
+    random_rows   gathering 64-byte rows (one cache line) from random places of a table far past the caches
+
+A ceiling is the most that was seen, so the quickest block counts, not the median: noise only ever takes away. What is
+measured is CPU work in this process, with as many threads as TensorFlow's intra-op pool has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.paths import cache_folder
+from ctrlab.profiling.machine import Machine, machine
+from ctrlab.profiling.progress import track
+from ctrlab.profiling.timing import measure
+from ctrlab.profiling.work import Ceilings, Work, bound, parts
+
+__all__ = ["Ceilings", "Work", "bound", "ceilings", "parts"]
+
+MATMUL = 2048
+STREAM_BYTES = 128 * 2**20  # an array; the largest shared caches hold tens of MB
+TABLE_BYTES = 512 * 2**20
+ROW_BYTES = 64
+GATHERED_ROWS = 2**18
+BLOCKS = 5
+
+
+def ceilings(*, measure_again: bool = False) -> Ceilings:
+    """This machine's ceilings: from the cache of an earlier run on the same CPU, threads and TensorFlow, else measured now.
+
+    Args:
+        measure_again: measure now in any case, so that they belong to the same run as what is held against them.
+    """
+    here = machine()
+    path = _cache_path(here)
+    if not measure_again and (known := _read(path)):
+        return known
+    found = _measure(here)
+    _write(path, found)
+    return found
+
+
+def _measure(here: Machine) -> Ceilings:
+    found: dict[str, float] = {}
+    steps = {
+        "sgemm": lambda: max(_tensorflow_matmul("float32"), _numpy_matmul()),
+        "bf16": lambda: _tensorflow_matmul("bfloat16"),
+        "stream_one_thread": lambda: _stream(1),
+        "stream": lambda: max(_stream(here.threads), found["stream_one_thread"]),
+        "random_rows": lambda: _random_rows(here.threads),
+    }
+    for name in track(list(steps), "Measuring this machine's ceilings"):
+        found[name] = steps[name]()
+    return Ceilings(**found, device=here.line)
+
+
+def _quickest(fn: Callable, make_inputs: Callable[[int], tuple] = lambda i: ()) -> float:
+    return min(measure(fn, make_inputs, repetitions=BLOCKS, min_seconds=0).samples)
+
+
+def _tensorflow_matmul(dtype: str) -> float:
+    """FLOP/s of a square matmul on the CPU."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        a = tf.cast(tf.random.stateless_normal([MATMUL, MATMUL], seed=[0, 1]), dtype)
+        return 2 * MATMUL**3 / _quickest(lambda: tf.matmul(a, a))
+
+
+def _numpy_matmul() -> float:
+    a = np.random.default_rng(0).standard_normal((MATMUL, MATMUL), dtype=np.float32)
+    return 2 * MATMUL**3 / _quickest(lambda: a @ a)
+
+
+def _stream(threads: int) -> float:
+    """Bytes/s read plus written; NumPy lets go of the interpreter's lock, so plain threads stream side by side."""
+    size = STREAM_BYTES // 4
+    source, target = np.ones(size, np.float32), np.ones(size, np.float32)
+    shares = _shares(size, threads)
+    kernels = {
+        (lambda s: np.copyto(target[s], source[s])): 2 * STREAM_BYTES,
+        (lambda s: source[s].max()): STREAM_BYTES,
+        (lambda s: np.multiply(source[s], 1.0, out=source[s])): 2 * STREAM_BYTES,
+    }
+    with ThreadPoolExecutor(threads) as pool:
+        return max(moved / _quickest(lambda k=kernel: list(pool.map(k, shares))) for kernel, moved in kernels.items())
+
+
+def _random_rows(threads: int) -> float:
+    """Rows/s gathered from uniformly random places, new places each call."""
+    rows = TABLE_BYTES // ROW_BYTES
+    table = np.ones((rows, ROW_BYTES // 4), np.float32)  # written, so that each page is a page of its own
+    out = np.empty((GATHERED_ROWS, ROW_BYTES // 4), np.float32)
+    rng = np.random.default_rng(0)
+
+    def gather(share: slice, ids: np.ndarray) -> None:
+        np.take(table, ids[share], axis=0, out=out[share], mode="clip")
+
+    shares = _shares(GATHERED_ROWS, threads)
+    with ThreadPoolExecutor(threads) as pool:
+        seconds = _quickest(
+            lambda ids: list(pool.map(gather, shares, [ids] * threads)),
+            lambda i: (rng.integers(0, rows, GATHERED_ROWS),),
+        )
+    return GATHERED_ROWS / seconds
+
+
+def _shares(size: int, threads: int) -> list[slice]:
+    """`size` items cut into one contiguous piece a thread."""
+    return [slice(i * size // threads, (i + 1) * size // threads) for i in range(threads)]
+
+
+def _cache_path(here: Machine) -> Path:
+    key = json.dumps([here.device, here.threads, here.versions.get("tensorflow")])
+    return cache_folder() / f"ceilings-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
+
+
+def _read(path: Path) -> Ceilings | None:
+    """The cached ceilings; None where there are none or the file is damaged (they are measured again then)."""
+    try:
+        return Ceilings.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write(path: Path, found: Ceilings) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(found.to_json(), indent=1))
+    temporary.replace(path)

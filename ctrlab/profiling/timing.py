@@ -1,0 +1,318 @@
+"""The only stopwatch of the lab.
+
+    t(call i)   a block of `inner` calls, each on fresh inputs, each result consumed; its seconds over `inner`
+    pair i      one block of every variant, one after the other, in an order that rotates: A B, B A, A B, ...
+    ratio       median over pairs of baseline seconds / variant seconds, with a 95 % interval
+
+Machines are noisy and drift. What is paired meets the same noise, so ratios are trusted here and absolute times are not.
+The interval is made of order statistics: it needs no assumption about the noise, only that pairs are alike. Too few
+pairs have no 95 % interval; then the widest one (least and greatest pair) is given and every verdict is "inconclusive".
+
+This file refuses to be a benchmark registry, a reporter or a plotter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ctrlab import profiles
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.profiling.machine import Machine, machine
+from ctrlab.profiling.progress import track
+from ctrlab.profiling.work import Ceilings, Work, bound
+
+Verdict = Literal["yes", "no", "inconclusive"]
+
+CONFIDENCE = 0.95
+MIN_SECONDS = 0.02  # a timed block: 20 ms stand far above the clock's grain and the scheduler's interruptions
+MAX_INNER = 256  # inputs of a block are made before it, so they all lie in memory at once
+WARM_UPS = 3
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median with its interval; `coverage` is the chance that the interval holds the true median (about .95 or more
+    from six samples on)."""
+
+    median: float
+    low: float
+    high: float
+    coverage: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Interval:
+        """The median of `samples` between the two order statistics that hold it with at least 95 % (else: all of them).
+
+        The number of samples below the true median is binomial(n, 1/2); dropping `cut` samples at each end leaves out
+        2 * P(fewer than cut + 1 below).
+        """
+        if not samples:
+            raise CtrlabError("An interval needs at least one sample; none were given.")
+        ordered, n = sorted(samples), len(samples)
+        outside = [sum(math.comb(n, k) for k in range(cut + 1)) / 2 ** (n - 1) for cut in range((n + 1) // 2)]
+        cut = max((i for i, missed in enumerate(outside) if missed <= 1 - CONFIDENCE), default=0)
+        return cls(statistics.median(ordered), ordered[cut], ordered[n - 1 - cut], max(0.0, 1 - outside[cut]))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long one variant takes, and under which conditions that was measured.
+
+    Attributes:
+        name: the variant.
+        samples: seconds a call, one number a block, in the order of the pairs.
+        first_call: seconds of the very first call (tracing, compiling, loading); not part of `samples`.
+        device, threads, profile, versions: see machine.Machine; the profile's name.
+        work: the least that a call has to do, where known.
+        bound: seconds that `work` takes at this machine's ceilings, where known.
+    """
+
+    name: str
+    samples: tuple[float, ...]
+    first_call: float | None
+    device: str
+    threads: int
+    profile: str
+    versions: dict[str, str] = field(default_factory=dict)
+    work: Work | None = None
+    bound: float | None = None
+
+    @functools.cached_property
+    def interval(self) -> Interval:
+        return Interval.of(self.samples)
+
+    @property
+    def median(self) -> float:
+        return self.interval.median
+
+    @property
+    def low(self) -> float:
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        return self.interval.high
+
+    @property
+    def percent_of_bound(self) -> float | None:
+        """100 where a call takes no longer than the machine's ceilings say it must; None without a bound."""
+        return None if self.bound is None else 100 * self.bound / self.median
+
+    def to_json(self) -> dict:
+        """A JSON-able dict; derived numbers are in it for whoever reads the file, `from_json` computes them again."""
+        derived = {"median": self.median, "low": self.low, "high": self.high, "percent_of_bound": self.percent_of_bound}
+        return {**dataclasses.asdict(self), **derived}
+
+    @classmethod
+    def from_json(cls, config: dict) -> Measurement:
+        names = [f.name for f in dataclasses.fields(cls)]
+        known = {name: config[name] for name in names}
+        known["samples"] = tuple(known["samples"])
+        known["work"] = Work.from_json(known["work"]) if known["work"] else None
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Variants measured in pairs: sample i of every measurement belongs to the same round."""
+
+    measurements: dict[str, Measurement]
+    baseline: str
+
+    def __post_init__(self):
+        choose("baseline", self.baseline, self.measurements)
+        counts = {name: len(m.samples) for name, m in self.measurements.items()}
+        if len(set(counts.values())) != 1:
+            raise CtrlabError(f"Paired variants need equally many samples; received {counts}.")
+
+    def __getitem__(self, name: str) -> Measurement:
+        return self.measurements[choose("variant", name, self.measurements)]
+
+    def ratio(self, name: str) -> Interval:
+        """How many times as fast as the baseline `name` is, over pairs: 2 means half the time."""
+        return Interval.of([b / v for b, v in zip(self[self.baseline].samples, self[name].samples)])
+
+    def verdict(self, name: str, at_least: float = 1.0) -> Verdict:
+        """Is `name` at least `at_least` times as fast as the baseline? The interval's near end must say so."""
+        ratio = self.ratio(name)
+        if ratio.coverage < CONFIDENCE:
+            return "inconclusive"
+        if ratio.low >= at_least:
+            return "yes"
+        return "no" if ratio.high < at_least else "inconclusive"
+
+    def to_json(self) -> dict:
+        ratios = {name: dataclasses.asdict(self.ratio(name)) for name in self.measurements}
+        return {
+            "baseline": self.baseline,
+            "measurements": {name: m.to_json() for name, m in self.measurements.items()},
+            "ratios": ratios,
+        }
+
+    @classmethod
+    def from_json(cls, config: dict) -> Comparison:
+        return cls({name: Measurement.from_json(m) for name, m in config["measurements"].items()}, config["baseline"])
+
+    @classmethod
+    def of_samples(
+        cls,
+        samples: Mapping[str, Sequence[float]],
+        *,
+        baseline: str,
+        where: Machine | None = None,
+        profile: str | None = None,
+        first_calls: Mapping[str, float] | None = None,
+        work: Work | Mapping[str, Work] | None = None,
+        ceilings: Ceilings | None = None,
+    ) -> Comparison:
+        """A comparison of seconds that were taken elsewhere, in pairs (the race's worker processes do)."""
+        where = where or machine()
+        profile = profiles.current(profile).name
+        works = work if isinstance(work, Mapping) else dict.fromkeys(samples, work)
+        measurements = {}
+        for name, seconds in samples.items():
+            needed = works.get(name)
+            measurements[name] = Measurement(
+                name=name,
+                samples=tuple(float(s) for s in seconds),
+                first_call=(first_calls or {}).get(name),
+                device=where.device,
+                threads=where.threads,
+                profile=profile,
+                versions=where.versions,
+                work=needed,
+                bound=bound(needed, ceilings) if needed and ceilings else None,
+            )
+        return cls(measurements, baseline)
+
+
+def compare(
+    variants: Mapping[str, Callable],
+    make_inputs: Callable[[int], tuple],
+    *,
+    baseline: str,
+    repetitions: int | None = None,
+    min_seconds: float = MIN_SECONDS,
+    work: Work | Mapping[str, Work] | None = None,
+    ceilings: Ceilings | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Comparison:
+    """Times variants of one computation against each other.
+
+    Args:
+        variants: name -> function of the inputs; what it returns is consumed (see `consume`).
+        make_inputs: number of the call -> tuple of arguments, new objects for each number; called outside the timed
+            blocks, for each variant anew, so that no variant lives on a cache or on what another has overwritten.
+        baseline: the variant that ratios refer to.
+        repetitions: pairs; the current profile's number if not given.
+        min_seconds: the least length of a timed block; quick functions are called several times in one.
+        work, ceilings: the floor of one call (one for all variants, or by name) and roofline.ceilings(): with both, each
+            measurement has its percent_of_bound.
+        clock: returns seconds.
+    Raises:
+        UnknownName: the baseline is no variant. CtrlabError: make_inputs gives no tuple. What a variant raises goes through.
+
+    >>> fast, slow = (lambda n: sum(range(n))), (lambda n: sum(range(5 * n)))
+    >>> compare({"slow": slow, "fast": fast}, lambda i: (10_000 + i,), baseline="slow").ratio("fast").median > 2
+    True
+    """
+    choose("baseline", baseline, variants)
+    runners = {name: _Runner(fn, make_inputs, min_seconds, clock) for name, fn in variants.items()}
+    for runner in runners.values():
+        runner.warm_up()
+    names, samples = list(variants), {name: [] for name in variants}
+    for pair in track(range(repetitions or profiles.current().repetitions), "Timing"):
+        start = pair % len(names)
+        for name in names[start:] + names[:start]:
+            samples[name].append(runners[name].block())
+    first_calls = {name: runner.first_call for name, runner in runners.items()}
+    return Comparison.of_samples(samples, baseline=baseline, first_calls=first_calls, work=work, ceilings=ceilings)
+
+
+def measure(fn: Callable, make_inputs: Callable[[int], tuple], *, name: str = "", **options) -> Measurement:
+    """Times one function: `compare` with a single variant; takes its options."""
+    name = name or getattr(fn, "__name__", "function")
+    return compare({name: fn}, make_inputs, baseline=name, **options)[name]
+
+
+class _Runner:
+    """One variant's warm-up, calibration and timed blocks; inputs are numbered on from the first call to the last."""
+
+    def __init__(self, fn: Callable, make_inputs: Callable[[int], tuple], min_seconds: float, clock: Callable[[], float]):
+        self.fn, self.make_inputs, self.min_seconds, self.clock = fn, make_inputs, min_seconds, clock
+        self.made, self.inner, self.first_call = 0, 1, 0.0
+
+    def warm_up(self):
+        """The first call (compiling) is kept apart; the quickest of the next ones says how many calls make a block."""
+        self.first_call = self._timed(1)
+        seconds = min(self._timed(1) for _ in range(WARM_UPS))
+        self.inner = MAX_INNER if seconds <= 0 else min(MAX_INNER, max(1, math.ceil(self.min_seconds / seconds)))
+
+    def block(self) -> float:
+        return self._timed(self.inner) / self.inner
+
+    def _timed(self, calls: int) -> float:
+        inputs = [self._fresh() for _ in range(calls)]
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            start = self.clock()
+            for arguments in inputs:
+                consume(self.fn(*arguments))
+            return self.clock() - start
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _fresh(self) -> tuple:
+        arguments = self.make_inputs(self.made)
+        if not isinstance(arguments, tuple):
+            raise CtrlabError(f"make_inputs must return a tuple of arguments; it returned a {type(arguments).__name__}.")
+        self.made += 1
+        return arguments
+
+
+def consume(result: Any) -> None:
+    """Waits until `result` is there: runs through iterators and datasets, waits for futures and devices, materialises
+    whatever NumPy can read. On the CPU TensorFlow's tensors are there when a call returns, so nothing is copied."""
+    if _touch(result) and _runs_ahead():
+        sys.modules["tensorflow"].test.experimental.sync_devices()
+
+
+def _touch(result: Any) -> bool:
+    """Consumes `result`; True if a TensorFlow value was in it."""
+    if result is None or isinstance(result, (bool, int, float, complex, str, bytes, np.ndarray, np.generic)):
+        return False
+    if isinstance(result, Mapping):
+        return any([_touch(value) for value in result.values()])
+    if isinstance(result, (list, tuple, set, Iterator)) or hasattr(result, "as_numpy_iterator"):
+        return any([_touch(value) for value in result])
+    if isinstance(result, Future):
+        return _touch(result.result())
+    if type(result).__module__.partition(".")[0] in ("tensorflow", "keras"):
+        return True
+    if hasattr(result, "__array__"):
+        np.asarray(result)
+    return False
+
+
+@functools.cache
+def _runs_ahead() -> bool:
+    """Whether calls may return before their results are there: with a GPU, or with asynchronous execution turned on."""
+    tf = sys.modules["tensorflow"]
+    return bool(tf.config.list_physical_devices("GPU")) or not tf.config.experimental.get_synchronous_execution()
