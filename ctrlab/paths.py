@@ -33,9 +33,7 @@ def cache_folder() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CtrlabError(
-            f"Cache folder {folder} can't be made ({error.strerror}); name another in CTRLAB_CACHE."
-        ) from None
+        raise CtrlabError(f"Cache folder {folder} can't be made ({error.strerror}); name another in CTRLAB_CACHE.") from None
     return folder
 
 

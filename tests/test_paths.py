@@ -1,0 +1,29 @@
+"""The cache folder: the environment's, the checkout's, the user's, in that order."""
+
+import pytest
+
+from ctrlab import paths
+from ctrlab.errors import CtrlabError
+
+
+def test_environment_comes_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "here"))
+    assert paths.cache_folder() == tmp_path / "here"
+    assert (tmp_path / "here").is_dir()
+
+
+def test_then_the_checkout_then_the_user(monkeypatch, tmp_path):
+    monkeypatch.delenv("CTRLAB_CACHE", raising=False)
+    monkeypatch.setattr(paths, "checkout", lambda: tmp_path)
+    assert paths.cache_folder() == tmp_path / "data" / "cache"
+    monkeypatch.setattr(paths, "checkout", lambda: None)
+    monkeypatch.setattr(paths.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert paths.cache_folder() == tmp_path / "user" / "ctrlab"
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(CtrlabError, match=r"can't be made .*CTRLAB_CACHE"):
+        paths.cache_folder()
