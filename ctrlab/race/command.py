@@ -1,0 +1,49 @@
+"""What `ctrlab race` does: plan, data, race, tables, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from ctrlab import profiles
+from ctrlab.errors import CtrlabError
+from ctrlab.paths import cache_folder
+from ctrlab.race import contest, live, runner, score
+
+
+def run(
+    models: str, optimizations: str, profile: str | None, source: str, json_path: Path | None, html: Path | None, resume: bool
+) -> None:
+    """Races, prints the tables, writes the files asked for.
+
+    Raises:
+        CtrlabError: bad options or data; or, after everything is written, a variant that does not count.
+    """
+    plan = runner.Plan(contest.parse_models(models), contest.parse_sets(optimizations), profiles.current(profile), source)
+    state = json_path or cache_folder() / "race" / f"{plan.profile.name}-{source}-{','.join(plan.sets)}.json"
+    if html:
+        from ctrlab.race import report  # before hours of training, so that a missing plotly is known now
+
+        report.check_folder(html)
+    console = Console()
+    ceilings = prepare(plan)
+    with live.LiveTable(console, plan.models, plan.sets) as table:
+        result = runner.race(plan, state, ceilings, table.watch, table.on_model, resume)
+    console.print(live.final_table(result))
+    if html:
+        report.write(result, html)
+        console.print(f"Report: {html}")
+    console.print(f"Result: {state}")
+    if failed := score.failures(result):
+        raise CtrlabError(" ".join(failed))
+
+
+def prepare(plan: runner.Plan):
+    """Data of every model of the plan, and this machine's ceilings; both are kept from one race to the next."""
+    from ctrlab import data
+    from ctrlab.profiling.roofline import ceilings
+
+    for name in dict.fromkeys(contest.data_set(model, plan.data) for model in plan.models):
+        data.prepare(name, profile=plan.profile, source=plan.data, format="csv")
+    return ceilings()

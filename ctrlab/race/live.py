@@ -1,0 +1,94 @@
+"""The race's table in the terminal: live while it runs, whole when it is over."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from ctrlab.race import contest, score
+from ctrlab.race.result import ModelRace, RaceResult, Variant
+
+
+class LiveTable:
+    """A context manager; `watch` and `on_model` are what `runner.race` calls."""
+
+    def __init__(self, console: Console, models: tuple[str, ...], sets: tuple[str, ...]):
+        self.sets, self.entries = sets, {}
+        self.going = {(m, s): ("waiting", 0.0, 0.0) for m in models for s in sets}
+        self.live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> LiveTable:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self.live.__exit__(*exception)
+
+    def watch(self, model: str, optimizations: str, doing: str, share: float, seconds: float) -> None:
+        self.going[model, optimizations] = (doing, share, seconds)
+        self.refresh()
+
+    def on_model(self, result: RaceResult) -> None:
+        self.entries = {m.model: m for m in result.models}
+        self.refresh()
+
+    def refresh(self) -> None:
+        table = new_table("Race")
+        for (model, optimizations), (doing, share, seconds) in self.going.items():
+            if entry := self.entries.get(model):
+                add_variant(table, entry, entry.variant(optimizations))
+            else:
+                bar = ProgressBar(total=1.0, completed=share, width=16)
+                table.add_row(model, optimizations, f"{seconds:.1f} s" if seconds else "", "", "", "", bar if share else doing)
+            if optimizations == self.sets[-1]:
+                table.add_section()
+        self.live.update(table, refresh=True)
+
+
+def new_table(title: str) -> Table:
+    table = Table(title=title, caption="seconds: training time at the contest's number of steps")
+    for name in ("model", "optimizations"):
+        table.add_column(name)
+    for name in ("seconds", "speed-up", "% of floor", "AUC"):
+        table.add_column(name, justify="right")
+    table.add_column("counts", max_width=60)
+    return table
+
+
+def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
+    """One line: a variant that is done, or why it is not."""
+    verdict = score.verdict(entry, variant)
+    if variant.error:
+        table.add_row(entry.model, variant.optimizations, "", "", "", "", f"[red]{variant.error}[/red]")
+        return
+    auc = " ".join(f"{value:.4f}" for value in variant.auc.values())
+    table.add_row(
+        entry.model,
+        variant.optimizations,
+        f"{score.contest_seconds(entry, variant):.1f}",
+        "" if variant.optimizations == contest.BASELINE else ratio_text(score.speedup(entry, variant.optimizations)),
+        f"{score.percent_of_floor(entry, variant):.1f}",
+        auc,
+        "yes" if verdict.passed else f"[red]{verdict.reason}[/red]",
+    )
+
+
+def ratio_text(ratio) -> str:
+    return "" if ratio is None else f"{ratio.median:.2f}x [dim]({ratio.low:.2f} to {ratio.high:.2f})[/dim]"
+
+
+def final_table(result: RaceResult) -> Table:
+    """The whole result, with the totals of each set."""
+    settings = result.settings
+    table = new_table(f"Race at profile {settings.profile}, {settings.data} data")
+    for entry in result.models:
+        for variant in entry.variants:
+            add_variant(table, entry, variant)
+        table.add_section()
+    for name in settings.sets:
+        total = score.total_seconds(result, name)
+        ratio = "" if name == contest.BASELINE else ratio_text(score.total_speedup(result, name))
+        table.add_row("[bold]total[/bold]", name, "failed" if total is None else f"{total:.1f}", ratio, "", "", "")
+    return table

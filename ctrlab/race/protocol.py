@@ -1,0 +1,90 @@
+"""How the race and its workers talk: one JSON object a line, a request on stdin and its answer on stdout, in turns.
+
+    {"do": "open", ...job}             -> {"model": ..., what is known of model and data}
+    {"do": "train", "steps": n}        -> {"seconds": s, "losses": [...]}
+    {"do": "retrain", "seed", "steps"} -> {}             from new weights, on newly shuffled rows, untimed
+    {"do": "evaluate"}                 -> {"auc": {...}, "log_loss": {...}, "rows": n}
+
+An answer {"problem": sentence} is a CtrlabError of the worker. A worker ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from ctrlab.errors import CtrlabError
+
+COMMAND = (sys.executable, "-m", "ctrlab.race.worker")
+
+
+class WorkerDied(CtrlabError):
+    """A worker ended before it answered."""
+
+
+class Worker:
+    """The race's end of one worker process. Between two requests the process is stopped, so that only one works at a time.
+
+    A context manager; leaving it ends the process. Ctrl-C reaches only the race, which ends its workers itself.
+    """
+
+    def __init__(self, what: str, command: Sequence[str] = COMMAND):
+        self.what = what
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exception):
+        self._process.kill()  # ends a stopped process too
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, **details) -> dict:
+        """Sends a request and waits for its answer.
+
+        Raises:
+            WorkerDied: the process ended. CtrlabError: the worker's own.
+        """
+        try:
+            os.kill(self.pid, signal.SIGCONT)
+            self._process.stdin.write(json.dumps({"do": do} | details) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+            answer = json.loads(line) if line.endswith("\n") else None
+        except OSError:
+            answer = None
+        if answer is None:
+            raise WorkerDied(self._obituary())
+        if "problem" in answer:
+            raise CtrlabError(answer["problem"])
+        os.kill(self.pid, signal.SIGSTOP)
+        return answer
+
+    def _obituary(self) -> str:
+        code = self._process.wait()
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._log.seek(0)
+        last = self._log.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return f"The worker of {self.what} ended before its work was done ({how}). {last}".strip()

@@ -1,0 +1,146 @@
+"""What a race leaves behind: plain numbers, as frozen dataclasses and as versioned JSON. Scores are computed from it, not kept in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctrlab.errors import BadData
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One model trained with one set of optimizations.
+
+    Attributes:
+        optimizations: the set as it was asked for, e.g. "all".
+        rungs: those of its rungs that touch this model.
+        seconds: training seconds of each block, reading included, warm-up and tracing not.
+        losses: of each step.
+        auc, log_loss: by label, on held-out rows after the last step.
+        error: why the variant did not finish; empty when it did.
+    """
+
+    optimizations: str
+    rungs: tuple[str, ...] = ()
+    seconds: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    auc: dict[str, float] = dataclasses.field(default_factory=dict)
+    log_loss: dict[str, float] = dataclasses.field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ModelRace:
+    """All variants of one model, trained in alternating blocks on the same batches.
+
+    Attributes:
+        rows: training rows of the data set.
+        blocks: steps of each block; `Variant.seconds` runs along it.
+        floor: seconds that one step's arithmetic and memory traffic take at this machine's measured ceilings.
+        seed_auc: the baseline's AUC by label, one per seed; the first seed is the timed run's.
+        ceiling: the AUC of the model that drew the labels, by label; None for real data.
+        bar: the contest's own bar on the AUC, where it applies.
+    """
+
+    model: str
+    data_set: str
+    rows: int
+    evaluated_rows: int
+    batch_size: int
+    blocks: tuple[int, ...]
+    floor: float
+    variants: tuple[Variant, ...]
+    seed_auc: dict[str, tuple[float, ...]]
+    ceiling: dict[str, float] | None = None
+    bar: float | None = None
+
+    @property
+    def steps(self) -> int:
+        return sum(self.blocks)
+
+    @property
+    def complete(self) -> bool:
+        return not any(v.error for v in self.variants)
+
+    def variant(self, optimizations: str) -> Variant:
+        return next(v for v in self.variants if v.optimizations == optimizations)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What must be equal for two parts of a race to belong together."""
+
+    profile: str
+    data: str
+    sets: tuple[str, ...]
+    versions: dict[str, str]
+    machine: dict[str, str]
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """A race, finished or not: `models` holds those that are done, `asked` all that were asked for."""
+
+    settings: Settings
+    asked: tuple[str, ...]
+    models: tuple[ModelRace, ...] = ()
+    started: str = ""
+    version: int = VERSION
+
+    @property
+    def complete(self) -> bool:
+        return set(self.asked) == {m.model for m in self.models if m.complete}
+
+    def with_model(self, entry: ModelRace) -> RaceResult:
+        """The result with `entry` added, or put in the place of the same model's earlier one; in the order asked for."""
+        entries = {m.model: m for m in self.models} | {entry.model: entry}
+        return dataclasses.replace(self, models=tuple(entries[m] for m in self.asked if m in entries))
+
+    def save(self, path: Path) -> None:
+        """Writes JSON, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            part.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def load(path: Path) -> RaceResult:
+    """The result in `path`.
+
+    Raises:
+        BadData: there is no such file, or it is no race result of this version.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadData(f"A race result must be a file; there is none at {path}.") from None
+    except (OSError, ValueError) as problem:
+        raise BadData(f"A race result must be JSON; {path} is not ({problem}).") from None
+    found = content.get("version") if isinstance(content, dict) else None
+    if found != VERSION:
+        raise BadData(f"A race result must have version {VERSION}; {path} has {found!r}. Run the race again without --resume.")
+    try:
+        return _result(content)
+    except (KeyError, TypeError) as problem:
+        raise BadData(f"{path} has version {VERSION} but is no race result ({problem!r}). Run the race without --resume.") from None
+
+
+def _result(content: dict) -> RaceResult:
+    settings = content["settings"] | {"sets": tuple(content["settings"]["sets"])}
+    models = tuple(_model(m) for m in content["models"])
+    return RaceResult(**(content | {"settings": Settings(**settings), "asked": tuple(content["asked"]), "models": models}))
+
+
+def _model(content: dict) -> ModelRace:
+    variants = tuple(Variant(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}) for entry in content["variants"])
+    seeds = {label: tuple(values) for label, values in content["seed_auc"].items()}
+    return ModelRace(**(content | {"variants": variants, "blocks": tuple(content["blocks"]), "seed_auc": seeds}))

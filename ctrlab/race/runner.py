@@ -1,0 +1,184 @@
+"""Runs a race: model after model, and of one model all variants side by side, alternating in blocks of steps.
+
+What is paired meets the same noise, so a ratio holds on a busy machine too; see `ctrlab.profiling.timing`. After each model
+the result is written, so that an interrupted race can go on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.profiles import Profile
+from ctrlab.profiling.machine import cpu_model, machine
+from ctrlab.profiling.work import Ceilings, Work, bound
+from ctrlab.race import contest
+from ctrlab.race.protocol import COMMAND, Worker, WorkerDied
+from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
+
+SEED = 2021
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is raced: models, sets of optimizations ("none" first), the profile, and "generated" or "real" data."""
+
+    models: tuple[str, ...]
+    sets: tuple[str, ...]
+    profile: Profile
+    data: str
+
+    def settings(self) -> Settings:
+        here = machine()
+        return Settings(self.profile.name, self.data, self.sets, here.versions, {"device": here.device, "cpu": cpu_model()})
+
+
+@dataclass
+class Runner:
+    """One variant while it races: its worker and what it has done so far."""
+
+    optimizations: str
+    rungs: tuple[str, ...]
+    worker: Worker
+    seconds: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    found: dict = field(default_factory=dict)
+    error: str = ""
+
+    def try_to(self, do: str, **details) -> dict | None:
+        """The worker's answer; None, and the reason kept, if it has ended."""
+        if self.error:
+            return None
+        try:
+            return self.worker.ask(do, **details)
+        except WorkerDied as death:
+            self.error = str(death)
+            return None
+
+    def result(self) -> Variant:
+        measures = {k: self.found.get(k, {}) for k in ("auc", "log_loss")}
+        return Variant(self.optimizations, self.rungs, tuple(self.seconds), tuple(self.losses), **measures, error=self.error)
+
+
+# Called with (model, optimizations, what is going on, share done 0..1, seconds so far) as the race goes.
+Watcher = Callable[[str, str, str, float, float], None]
+
+
+def race(
+    plan: Plan,
+    state: Path,
+    ceilings: Ceilings,
+    watch: Watcher,
+    on_model: Callable[[RaceResult], None] = lambda result: None,
+    resume: bool = False,
+    command: Sequence[str] = COMMAND,
+) -> RaceResult:
+    """Races every model of `plan` and returns the result, which also lies in `state` after each model.
+
+    Args:
+        state: a JSON file; with `resume` the models that it holds complete are not run again.
+        ceilings: of this machine, for the floors.
+        on_model: called with the result so far whenever a model is done.
+        command: what starts a worker.
+    Raises:
+        CtrlabError: `state` belongs to another race, or a model cannot be trained at all.
+        KeyboardInterrupt: Ctrl-C; it says what is kept.
+    """
+    result = begin(plan, state, resume)
+    done = {m.model for m in result.models if m.complete}
+    try:
+        for model in plan.models:
+            if model not in done:
+                result = result.with_model(race_model(model, plan, ceilings, watch, command))
+                result.save(state)
+                on_model(result)
+    except KeyboardInterrupt:
+        kept = f"{len(result.models)} of {len(plan.models)} models are kept in {state}; --resume goes on from there"
+        raise KeyboardInterrupt(f"Interrupted: {kept if result.models else 'no model was done yet'}.") from None
+    return result
+
+
+def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
+    """An empty result, or with `resume` what `state` holds of this very race."""
+    settings = plan.settings()
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    if not (resume and state.exists()):
+        return RaceResult(settings, plan.models, started=now)
+    earlier = load(state)
+    for name, value in dataclasses.asdict(settings).items():
+        if getattr(earlier.settings, name) != value:
+            raise CtrlabError(
+                f"A race goes on only under the same {name}; {state} has {getattr(earlier.settings, name)}, now it is {value}. "
+                "Give the same options, or leave --resume out."
+            )
+    others = tuple(m.model for m in earlier.models if m.model not in plan.models)
+    return dataclasses.replace(earlier, asked=tuple(m for m in contest.STEPS if m in (*plan.models, *others)))
+
+
+def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, command: Sequence[str]) -> ModelRace:
+    """All variants of one model. A variant whose worker ends early is left behind with the reason; the others go on."""
+    steps = contest.steps(model, plan.profile)
+    blocks = contest.blocks(steps, plan.profile.repetitions)
+    data_set = contest.data_set(model, plan.data)
+    with contextlib.ExitStack() as workers:
+        runners = []
+        for name in plan.sets:
+            worker = workers.enter_context(Worker(f"{model} with {name!r}", command))
+            runners.append(Runner(name, contest.rungs_for(model, name), worker))
+        job = {"model": model, "data_set": data_set, "source": plan.data, "profile": plan.profile.name, "steps": steps, "seed": SEED}
+        for r in runners:
+            watch(model, r.optimizations, "warming up", 0.0, 0.0)
+            r.found |= r.try_to("open", rungs=r.rungs, **job) or {}
+        train_in_turns(model, runners, blocks, watch)
+        for r in runners:
+            watch(model, r.optimizations, "evaluating", 1.0, sum(r.seconds))
+            r.found |= r.try_to("evaluate") or {}
+            watch(model, r.optimizations, "ended early" if r.error else "done", 1.0, sum(r.seconds))
+        seed_auc = train_seeds(model, runners[0], steps, plan.profile.seeds, watch)
+        variants = tuple(r.result() for r in runners)
+    known = next((r.found for r in runners if "work" in r.found), None)
+    if known is None:
+        raise CtrlabError(runners[0].error)
+    return ModelRace(
+        model=model,
+        data_set=data_set,
+        rows=known["train_rows"],
+        evaluated_rows=known.get("rows", 0),
+        batch_size=known["batch_size"],
+        blocks=blocks,
+        floor=bound(Work.from_json(known["work"]), ceilings),
+        variants=variants,
+        seed_auc=seed_auc,
+        ceiling=known["ceiling"],
+        bar=contest.bar(model, plan.profile, plan.data, known["train_rows"]),
+    )
+
+
+def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Watcher) -> None:
+    """Block i of every runner, one after the other, in an order that rotates with i."""
+    for i, steps in enumerate(blocks):
+        first = i % len(runners)
+        for r in (*runners[first:], *runners[:first]):
+            answer = r.try_to("train", steps=steps)
+            if answer:
+                r.seconds.append(answer["seconds"])
+                r.losses += answer["losses"]
+            watch(model, r.optimizations, "ended early" if r.error else "racing", (i + 1) / len(blocks), sum(r.seconds))
+
+
+def train_seeds(model: str, baseline: Runner, steps: int, seeds: int, watch: Watcher) -> dict[str, tuple[float, ...]]:
+    """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed. Empty if the baseline ended."""
+    found = [baseline.found.get("auc")]
+    for i in range(1, seeds):
+        watch(model, baseline.optimizations, f"seed {i + 1} of {seeds}", i / seeds, sum(baseline.seconds))
+        baseline.try_to("retrain", seed=SEED + i, steps=steps)
+        found.append((baseline.try_to("evaluate") or {}).get("auc"))
+    watch(model, baseline.optimizations, "ended early" if baseline.error else "done", 1.0, sum(baseline.seconds))
+    if not all(found):
+        return {}
+    return {label: tuple(auc[label] for auc in found) for label in found[0]}

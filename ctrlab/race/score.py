@@ -1,0 +1,98 @@
+"""From a race's plain numbers to what is said about them: seconds on the contest's scale, ratios, and whether the AUC held."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from ctrlab.profiling.timing import Comparison, Interval
+from ctrlab.race import contest
+from ctrlab.race.result import ModelRace, RaceResult, Variant
+
+STANDARD_DEVIATIONS = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a variant counts, and in one sentence why not."""
+
+    passed: bool
+    reason: str = ""
+
+
+def thresholds(entry: ModelRace) -> dict[str, float]:
+    """The least AUC of each label: the baseline's mean over its seeds less three standard deviations, or the contest's bar."""
+    if entry.bar is not None:
+        return dict.fromkeys(entry.seed_auc, entry.bar)
+    return {
+        label: statistics.fmean(values) - STANDARD_DEVIATIONS * (statistics.stdev(values) if len(values) > 1 else 0.0)
+        for label, values in entry.seed_auc.items()
+    }
+
+
+def verdict(entry: ModelRace, variant: Variant) -> Verdict:
+    """Does `variant` count? It must have finished, with every label's AUC at or above its threshold."""
+    if variant.error:
+        return Verdict(False, variant.error)
+    if not entry.seed_auc:
+        return Verdict(False, f"The baseline of {entry.model} did not finish, so there is no AUC to hold against.")
+    for label, least in thresholds(entry).items():
+        if not variant.auc[label] >= least:  # so that nan fails
+            return Verdict(
+                False,
+                f"The AUC must stay at or above {least:.4f}; {entry.model} with {variant.optimizations!r} came to "
+                f"{variant.auc[label]:.4f} for label {label!r}.",
+            )
+    return Verdict(True)
+
+
+def contest_seconds(entry: ModelRace, variant: Variant) -> float:
+    """Training seconds, weighted back to the contest's number of steps."""
+    return sum(variant.seconds) / entry.steps * contest.STEPS[entry.model]
+
+
+def floor_seconds(entry: ModelRace) -> float:
+    """The least seconds that the contest's number of steps can take on this machine."""
+    return entry.floor * contest.STEPS[entry.model]
+
+
+def percent_of_floor(entry: ModelRace, variant: Variant) -> float:
+    """100 where training takes no longer than the floor."""
+    return 100 * floor_seconds(entry) / contest_seconds(entry, variant)
+
+
+def speedup(entry: ModelRace, optimizations: str) -> Interval | None:
+    """Baseline's seconds over the set's, paired block by block; None where one of them did not finish."""
+    return _ratio([entry], optimizations)
+
+
+def total_seconds(result: RaceResult, optimizations: str) -> float | None:
+    """The contest's score of a set over the models that are done; None where one of them failed."""
+    pairs = [(m, m.variant(optimizations)) for m in result.models]
+    if not pairs or not all(verdict(m, v).passed for m, v in pairs):
+        return None
+    return sum(contest_seconds(m, v) for m, v in pairs)
+
+
+def total_speedup(result: RaceResult, optimizations: str) -> Interval | None:
+    """The baseline's total over the set's. Round i adds up block i of every model, so every round is a whole race in small."""
+    return _ratio(result.models, optimizations)
+
+
+def failures(result: RaceResult) -> list[str]:
+    """A sentence for each variant that does not count."""
+    verdicts = [verdict(m, v) for m in result.models for v in m.variants]
+    return [v.reason for v in verdicts if not v.passed]
+
+
+def _ratio(entries, optimizations: str) -> Interval | None:
+    sets = dict.fromkeys((contest.BASELINE, optimizations))
+    if not entries or any(m.variant(s).error for m in entries for s in sets):
+        return None
+    samples = {s: [sum(block) for block in zip(*(_weighted(m, m.variant(s)) for m in entries))] for s in sets}
+    return Comparison.of_samples(samples, baseline=contest.BASELINE).ratio(optimizations)
+
+
+def _weighted(entry: ModelRace, variant: Variant) -> list[float]:
+    """Each block's seconds as if it had been the contest's whole count."""
+    return [seconds / steps * contest.STEPS[entry.model] for seconds, steps in zip(variant.seconds, entry.blocks)]

@@ -1,0 +1,149 @@
+"""One variant of a race, in a process of its own: `python -m ctrlab.race.worker`, spoken to in `protocol`'s lines."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from ctrlab import data, profiles, training
+from ctrlab.errors import CtrlabError
+from ctrlab.models import MODELS, build
+from ctrlab.optimizations import RUNGS
+
+SHUFFLE_ROWS = 20_000  # as the original models do
+MOST_EVALUATED_ROWS = 131_072
+WARM_UP_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is to train: a model with its rungs on a data set ("generated" or "real"), at a profile's size."""
+
+    model: str
+    rungs: tuple[str, ...]
+    data_set: str
+    source: str
+    profile: str
+    steps: int
+    seed: int
+
+    def of_level(self, level: str) -> list[str]:
+        return [rung for rung in self.rungs if RUNGS[rung].level == level]
+
+
+class Session:
+    """A model in training: warmed up, then trained in as many blocks as are asked for."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.files = data.prepare(job.data_set, profile=profiles.current(job.profile), source=job.source, format="csv")
+        self.model, self.optimizer = self._new_model(job.seed)
+        self.batch_size = self.model.hyper.batch_size
+        self.step = training.train_step(self.model, self.optimizer)
+        self.predict = training.predict_step(self.model)
+        self.batches = self._batches(job.seed)
+        self.positions = self._warm_up()
+
+    def _new_model(self, seed: int):
+        maker, schema = MODELS[self.job.model], self.files.schema
+        if maker.most_buckets:
+            schema = schema.with_buckets(maker.most_buckets)
+        model = build(self.job.model, schema, self.job.of_level("model"), seed)
+        return model, training.make_optimizer(model.hyper)
+
+    def _batches(self, seed: int):
+        needed = (self.job.steps + 1) * self.batch_size
+        epochs = -(-needed // (self.files.rows - self.files.rows % self.batch_size))
+        return iter(
+            self.files.read_train(
+                self.batch_size, lists="text", shuffle=SHUFFLE_ROWS, seed=seed, epochs=epochs, drop_remainder=True
+            )
+        )
+
+    def _warm_up(self) -> float:
+        """Traces and runs the step, then puts the first weights back. Returns the number of ids in the batch's lists."""
+        before = training.get_state(self.model, self.optimizer)
+        batch = next(self.batches)
+        training.train(self.model, self.optimizer, itertools.repeat(batch, WARM_UP_STEPS), step=self.step)
+        training.set_state(before, self.model, self.optimizer)
+        return positions(self.model.schema, batch[0])
+
+    def open(self) -> dict:
+        work = self.model.work(self.batch_size, self.positions)
+        return {
+            "train_rows": self.files.rows,
+            "batch_size": self.batch_size,
+            "work": work.to_json(),
+            "ceiling": self.files.ceiling,
+        }
+
+    def train(self, steps: int) -> dict:
+        start = time.perf_counter()
+        history = training.train(self.model, self.optimizer, itertools.islice(self.batches, steps), step=self.step)
+        return {"seconds": time.perf_counter() - start, "losses": history.losses}
+
+    def retrain(self, seed: int, steps: int) -> dict:
+        training.set_state(training.get_state(*self._new_model(seed)), self.model, self.optimizer)
+        self.batches = self._batches(seed)
+        self.train(steps)
+        return {}
+
+    def evaluate(self) -> dict:
+        batches = self.files.read_test(self.batch_size, lists="text").take(-(-MOST_EVALUATED_ROWS // self.batch_size))
+        found = training.evaluate(self.model, batches, self.predict)
+        return {"auc": found.auc, "log_loss": found.log_loss, "rows": found.rows}
+
+
+def positions(schema, features) -> float:
+    """Ids in all lists of a batch whose lists are unsplit text, float: an empty text has none."""
+    count = 0.0
+    for column in (*schema.histories, *schema.multi_hots):
+        text = features[column.name]
+        separators = tf.strings.length(text) - tf.strings.length(tf.strings.regex_replace(text, f"[{column.separator}]", ""))
+        count += float(tf.reduce_sum(tf.where(tf.equal(text, ""), 0, separators + 1)))
+    return count
+
+
+def die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent ends, however that ends; elsewhere stdin's end must do."""
+    if sys.platform == "linux":
+        parent_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+def serve(requests, answers) -> None:
+    """Answers requests until they end."""
+    session = None
+    for line in requests:
+        request = json.loads(line)
+        do = request.pop("do")
+        try:
+            if do == "open":
+                session = Session(Job(**request | {"rungs": tuple(request["rungs"])}))
+                answer = session.open()
+            else:
+                answer = {"train": session.train, "retrain": session.retrain, "evaluate": session.evaluate}[do](**request)
+        except CtrlabError as problem:
+            answer = {"problem": str(problem)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    die_with_parent()
+    # Answers have the real stdout to themselves; what libraries print goes to stderr.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()
