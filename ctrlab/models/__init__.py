@@ -9,8 +9,13 @@ from ctrlab.errors import choose
 from ctrlab.features import Schema
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.models.deepfm import DeepFM
+from ctrlab.models.dien import DIEN
+from ctrlab.models.din import DIN
+from ctrlab.models.dlrm import DLRM
+from ctrlab.models.mmoe import MMoE
+from ctrlab.models.wdl import WDL
 
-MODELS: dict[str, type[CTRModel]] = {"deepfm": DeepFM}
+MODELS: dict[str, type[CTRModel]] = {"wdl": WDL, "deepfm": DeepFM, "dlrm": DLRM, "din": DIN, "dien": DIEN, "mmoe": MMoE}
 
 
 def build(

@@ -6,6 +6,8 @@ so that a model's first weights depend on its seed and schema alone, whatever op
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 import keras
@@ -50,8 +52,7 @@ def _encode(column: IdColumn, values: tf.Tensor) -> tf.Tensor:
         # A handful of words: comparing with each needs no lookup table, so nothing has to be initialized or saved.
         equal = tf.equal(values[:, None], tf.constant(column.vocabulary)[None, :])  # [n, words]
         return tf.where(tf.reduce_any(equal, 1), tf.argmax(equal, 1), -1)
-    if values.dtype == tf.string:
-        values = tf.strings.to_number(values, tf.int64)
+    values = tf.strings.to_number(values, tf.int64) if values.dtype == tf.string else tf.cast(values, tf.int64)
     low, high = tf.constant(0, tf.int64), tf.constant(column.buckets - 1, tf.int64)
     message = f"Ids of column {column.name!r} must lie in [0, {column.buckets})."
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all((values >= low) & (values <= high)), [message, values])]):
@@ -78,15 +79,17 @@ class Encoder:
 
     def __init__(self, schema: Schema):
         self.schema = schema
+        # Negatives are no features: only DIEN reads them, in training.
+        self.id_columns = tuple(c for c in schema.id_columns if not getattr(c, "negative_of", ""))
         self.number_columns = (*schema.numerics, *schema.numeric_lists)
 
     @property
     def number_count(self) -> int:
         return len(self.number_columns)
 
-    def ids(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """{column: int64 ids, [B] or ragged [B, (L)]}."""
-        return {c.name: ids_of(c, features[c.name]) for c in self.schema.id_columns}
+    def ids(self, features: Mapping[str, tf.Tensor], columns=None) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """{column: int64 ids, [B] or ragged [B, (L)]} of `columns`, by default `id_columns`."""
+        return {c.name: ids_of(c, features[c.name]) for c in (self.id_columns if columns is None else columns)}
 
     def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
         """float32 [B, numeric columns + numeric lists], or None where the schema has no numbers."""
@@ -104,9 +107,7 @@ class Embeddings(keras.layers.Layer):
     def __init__(self, schema: Schema, dim: int, seeds: Seeds, name: str = "embedding"):
         super().__init__(name=name)
         self.schema, self.dim = schema, dim
-        self._initializers = {
-            t: keras.initializers.RandomNormal(stddev=dim**-0.5, seed=next(seeds)) for t in schema.tables
-        }
+        self._initializers = {t: keras.initializers.RandomNormal(stddev=dim**-0.5, seed=next(seeds)) for t in schema.tables}
         self.build()
 
     def build(self, input_shape=None):
@@ -117,19 +118,21 @@ class Embeddings(keras.layers.Layer):
         self.built = True
 
     def rows(self, name: str, ids: tf.Tensor | tf.RaggedTensor):
-        """Rows of column `name`: ids [B] -> [B, D]; ragged ids [B, (L)] -> ragged [B, (L), D]. Ids must be known."""
-        table = self.tables[self.schema[name].table].value
+        """Rows of column `name`: ids [B] -> [B, D]; ragged ids [B, (L)] -> ragged [B, (L), D]. Unknown ids give zeros."""
         if isinstance(ids, tf.RaggedTensor):
-            return ids.with_flat_values(tf.gather(table, ids.flat_values))
-        return tf.gather(table, ids)
+            return ids.with_flat_values(self.rows(name, ids.flat_values))
+        column = self.schema[name]
+        table = self.tables[column.table].value
+        if column.encoding != "vocabulary":
+            return tf.gather(table, ids)
+        known = tf.where(ids >= 0)  # [n, 1]: looked up alone, so that an unknown word touches no row of the table
+        return tf.scatter_nd(known, tf.gather(table, tf.gather_nd(ids, known)), (tf.size(ids), self.dim))
 
     def pooled(self, name: str, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """One vector a row, [B, D]: the row of the id, or the mean over a bag; unknown ids and empty bags give zeros."""
         column = self.schema[name]
-        if isinstance(column, Categorical) and column.encoding != "vocabulary":
+        if isinstance(column, Categorical):
             return self.rows(name, ids)
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.RaggedTensor.from_uniform_row_length(ids, 1)  # [B, (1)]
         table = self.tables[column.table].value
         pooled = tf.nn.safe_embedding_lookup_sparse(table, ids.to_sparse(), combiner="mean")  # [B, D]
         return tf.ensure_shape(pooled, (None, self.dim))
@@ -206,7 +209,7 @@ class Wide(keras.layers.Layer):
 
 def dense_work(sizes, rows: float) -> Work:
     """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops each a layer."""
-    pairs = list(zip(sizes, sizes[1:]))
+    pairs = list(itertools.pairwise(sizes))
     flops = sum(6.0 * rows * i * o for i, o in pairs)
     # Activations are written and read once each way; kernels are read twice and their gradient is written once.
     floats = sum(4 * rows * o + 3 * i * o for i, o in pairs)
@@ -221,3 +224,8 @@ def lookup_work(rows: float, dim: int, slots: int) -> Work:
 def dense_update_work(weights: float, slots: int) -> Work:
     """The optimizer's step on dense weights: gradient read, weight and slots read and written."""
     return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
+
+
+def weight_count(*layers: keras.layers.Layer) -> int:
+    """Trainable numbers in `layers`."""
+    return sum(math.prod(v.shape) for layer in layers for v in layer.trainable_weights)

@@ -40,7 +40,7 @@ class DeepFM(CTRModel):
         super().__init__(schema, optimizations, seed, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(schema)
-        self.fields = [c.name for c in schema.id_columns if not getattr(c, "negative_of", "")]
+        self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = blocks.Embeddings(schema, self.dim, seeds)
         wide = {name: schema[name].buckets for name in schema.wide}
@@ -63,6 +63,6 @@ class DeepFM(CTRModel):
         towers = self.deep.work(rows) + self.top.work(rows) + self.logit.work(rows)
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
-        dense = sum(int(tf.size(v.value)) for layer in (self.linear, self.deep, self.top, self.logit) for v in layer.trainable_weights)
+        dense = blocks.weight_count(self.linear, self.deep, self.top, self.logit)
         linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
         return towers + tables + linear + blocks.dense_update_work(dense, slots=2)

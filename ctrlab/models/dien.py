@@ -1,0 +1,124 @@
+"""DIEN: interests are read from the history by a GRU, and an AUGRU follows those that the target calls for.
+
+    Zhou et al., "Deep Interest Evolution Network for Click-Through Rate Prediction", AAAI 2019.
+
+    history [B, T, C] --> GRU --> interests [B, T, H] --+-----------------> AUGRU --> last state [B, H] ---------------+
+                                       |                |                     ^                                        |
+                                       |                +--> activation unit --> weights [B, T]                        |
+                                       v                          ^                                                    |
+    next event, negative --> auxiliary net             target --> query [B, H]                                         |
+    [B, T-1, C] each         100-50 sigmoid                                                                            |
+                             -> added loss                                                                             |
+    history --> sum over T [B, C] --+--> target x sum [B, C] ----------------------------------------------------------+-> head
+                                    +----------------------------------------------------------------------------------+   200-80
+    target [B, C], other columns' embeddings and numbers --------------------------------------------------------------+   [B, K]
+
+The auxiliary net tells, from the interest after an event, what the user did next from what the user did not: it needs a
+schema with negatives, and it is run in training only. Sizes are the contest's (C = H = 36). Its two-way softmaxes are one
+logit here, which is the same function. Padding contributes exactly nothing.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.models import blocks, interest
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.ops import attention, gru
+from ctrlab.profiling.work import Work
+
+
+class AuxiliaryNet(keras.layers.Layer):
+    """The logit that event e follows interest h: h [N, H], e [N, C] -> [N, 1]."""
+
+    units = (100, 50)
+
+    def __init__(self, hidden: int, width: int, seeds: blocks.Seeds, name: str = "auxiliary"):
+        super().__init__(name=name)
+        self.affine = interest.Affine(hidden + width, f"{name}_affine")
+        self.tower = blocks.Tower(
+            hidden + width, (*self.units, 1), seeds, name=f"{name}_tower", activation="sigmoid", linear_top=True
+        )
+        self.built = True
+
+    def call(self, interests, events):
+        return self.tower(self.affine(tf.concat([interests, events], axis=1)))
+
+    def loss(self, interests, lengths, clicked: tf.RaggedTensor, skipped: tf.RaggedTensor) -> tf.Tensor:
+        """-log p(next clicked | interest) - log (1 - p(next skipped | interest)), the mean over positions with a next event.
+
+        Args:
+            interests: float32 [B, T, H]; lengths: int64 [B].
+            clicked, skipped: ragged float32 [B, (L), C], the history and its negatives.
+        """
+        message = "Each event of a history must have one negative: the lists of a row are of different lengths."
+        tf.debugging.assert_equal(clicked.row_splits, skipped.row_splits, message)
+        before = tf.boolean_mask(interests, tf.sequence_mask(lengths - 1, tf.shape(interests)[1]))  # [M, H]
+        # The cross-entropy of logit x is softplus(-x) for what happened and softplus(x) for what did not.
+        losses = tf.nn.softplus(-self(before, clicked[:, 1:].flat_values))  # [M, 1]
+        losses += tf.nn.softplus(self(before, skipped[:, 1:].flat_values))
+        return tf.math.divide_no_nan(tf.reduce_sum(losses), tf.cast(tf.shape(losses)[0], tf.float32))
+
+    def work(self, positions: float) -> Work:
+        return self.tower.work(2 * positions)
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class DIEN(CTRModel):
+    data_set = "amazon_reviews"
+    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
+
+    dim = 18
+    attention_units = (80, 40)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.behaviour = interest.Behaviour(schema, "dien")
+        width = hidden = self.dim * len(self.behaviour.histories)  # C, H
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        self.extraction = interest.GRU(width, hidden, seeds, name="extraction")
+        self.auxiliary = AuxiliaryNet(hidden, width, seeds) if self.behaviour.negatives else None
+        self.query = interest.Query(width, hidden, seeds)
+        self.unit = blocks.Tower(
+            4 * hidden, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
+        )
+        self.evolution = interest.GRU(hidden, hidden, seeds, name="evolution")
+        inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 3 * width + hidden
+        self.head = interest.Head(inputs, len(self.tasks), seeds)
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        profile = [self.embedding.pooled(name, ids[name]) for name in self.behaviour.profile]  # [B, D] each
+        target = self.behaviour.target(self.embedding, ids)  # [B, C]
+        events = self.behaviour.events(self.embedding, ids, self.behaviour.histories)  # ragged [B, (L), C]
+        history, lengths = events.to_tensor(), events.row_lengths()  # [B, T, C], zeros past the end; [B]
+
+        interests, _ = gru.stock(history, lengths, *self.extraction.weights_of_op())  # [B, T, H]
+        if training and self.auxiliary is not None:
+            negative_ids = self.encoder.ids(features, self.behaviour.negatives)
+            negatives = self.behaviour.events(self.embedding, negative_ids, self.behaviour.negatives)
+            self.add_loss(self.auxiliary.loss(interests, lengths, events, negatives))
+        weights = attention.stock(self.query(target), interests, lengths, interest.layers_of(self.unit))  # [B, T]
+        _, evolved = gru.stock(interests, lengths, *self.evolution.weights_of_op(), attention=weights)  # [B, H]
+
+        total = tf.reduce_sum(history, 1)  # [B, C]
+        top = [*profile, target, total, target * total, evolved]
+        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists, negatives left out."""
+        lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
+        events, width = positions / lists, self.dim * len(self.behaviour.histories)
+        parts = [self.extraction, self.query, self.unit, self.evolution, self.head]
+        ids = len(self.schema.categoricals) * rows + positions
+        work = self.extraction.work(events) + self.evolution.work(events) + self.head.work(rows)
+        work += interest.attention_work(width, self.attention_units, rows, events) + blocks.dense_work((width, width), rows)
+        if self.auxiliary is not None:
+            parts.append(self.auxiliary)
+            ids += events * len(self.behaviour.negatives)
+            work += self.auxiliary.work(max(events - rows, 0))
+        tables = blocks.lookup_work(ids, self.dim, slots=2)
+        return work + tables + blocks.dense_update_work(blocks.weight_count(*parts), slots=2)

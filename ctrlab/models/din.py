@@ -1,0 +1,72 @@
+"""DIN: which of the things a user did matter depends on what is shown now.
+
+    Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018.
+
+    target [B, C] --> query [B, C] --+
+                                     +--> activation unit --> weights [B, T] --> sum of weights x history [B, C] --+
+    history [B, T, C] ---------------+                                                                             |
+          |                                                                                                        |
+          +--> sum over T [B, C] --+--> target x sum [B, C] -------------------------------------------------------+--> head
+                                   +-------------------------------------------------------------------------------+    200-80
+    target [B, C], other columns' embeddings and numbers ----------------------------------------------------------+    [B, K]
+
+Sizes are the contest's (C = 36: an item and its category, 18 each). Padding contributes exactly nothing.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.models import blocks, interest
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.ops import attention
+from ctrlab.profiling.work import Work
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class DIN(CTRModel):
+    data_set = "amazon_reviews"
+    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
+
+    dim = 18
+    attention_units = (80, 40)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.behaviour = interest.Behaviour(schema, "din")
+        width = self.dim * len(self.behaviour.histories)  # C
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        self.query = interest.Query(width, width, seeds)
+        self.unit = blocks.Tower(
+            4 * width, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
+        )
+        inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 4 * width
+        self.head = interest.Head(inputs, len(self.tasks), seeds)
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        profile = [self.embedding.pooled(name, ids[name]) for name in self.behaviour.profile]  # [B, D] each
+        target = self.behaviour.target(self.embedding, ids)  # [B, C]
+        events = self.behaviour.events(self.embedding, ids, self.behaviour.histories)  # ragged [B, (L), C]
+        history, lengths = events.to_tensor(), events.row_lengths()  # [B, T, C], zeros past the end; [B]
+
+        weights = attention.stock(self.query(target), history, lengths, interest.layers_of(self.unit))  # [B, T]
+        attended = tf.squeeze(tf.matmul(weights[:, None, :], history), 1)  # [B, 1, T] x [B, T, C] -> [B, C]
+        total = tf.reduce_sum(history, 1)  # [B, C]
+
+        top = [*profile, target, total, target * total, attended]
+        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+        lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
+        events, width = positions / lists, self.dim * len(self.behaviour.histories)
+        tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
+        unit = interest.attention_work(width, self.attention_units, rows, events)
+        query = blocks.dense_work((width, width), rows)
+        sums = Work(flops=8.0 * events * width)
+        dense = blocks.dense_update_work(blocks.weight_count(self.query, self.unit, self.head), slots=2)
+        return tables + unit + query + sums + self.head.work(rows) + dense

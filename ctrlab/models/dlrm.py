@@ -1,0 +1,71 @@
+"""DLRM: every pair of embeddings, and the numbers through a tower of their own, meet in dot products.
+
+    Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation Systems", 2019.
+
+    numbers [B, n] --> 512-256-64-16 ReLU, BN --> bottom [B, D] --+-----------------------------+
+                                                                  |                             |
+    ids ------------> embeddings [B, F, D] -----------------------+--> dots of all pairs -------+--> 512-256 ReLU --> logit
+                                                                       [B, (F + 1) F / 2]               [B, K]
+
+Sizes are the contest's. Its top was no stack (its 512 layer reached nothing); here it is one, as in the paper. A schema
+without numbers has no bottom: the pairs of embeddings alone go to the top.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.models import blocks
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.profiling.work import Work
+
+
+def dot_interaction(v: tf.Tensor) -> tf.Tensor:
+    """The dot products of all pairs of different vectors: [B, F, D] -> [B, F (F - 1) / 2], the strict lower triangle by rows."""
+    fields = v.shape[1]
+    dots = tf.matmul(v, v, transpose_b=True)  # [B, F, F]
+    row, column = np.tril_indices(fields, -1)
+    return tf.gather(tf.reshape(dots, (-1, fields * fields)), row * fields + column, axis=1)  # [B, F (F - 1) / 2]
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class DLRM(CTRModel):
+    data_set = "food_delivery"
+    hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
+
+    dim = 16
+    bottom_units = (512, 256, 64, 16)
+    top_units = (512, 256)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.fields = [c.name for c in self.encoder.id_columns]
+        numbers = self.encoder.number_count
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        self.bottom = blocks.Tower(numbers, self.bottom_units, seeds, name="bottom", batch_norm=True) if numbers else None
+        vectors = len(self.fields) + (1 if numbers else 0)
+        joined = vectors * (vectors - 1) // 2 + (self.dim if numbers else 0)
+        self.top = blocks.Tower(joined, (*self.top_units, len(self.tasks)), seeds, name="top", linear_top=True)
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        v = tf.stack([self.embedding.pooled(name, ids[name]) for name in self.fields], axis=1)  # [B, F, D]
+        if numbers is None:
+            return self.top(dot_interaction(v))  # [B, K]
+        dense = self.bottom(numbers, training=training)  # [B, D]
+        pairs = dot_interaction(tf.concat([dense[:, None, :], v], axis=1))  # [B, (F + 1) F / 2]
+        return self.top(tf.concat([dense, pairs], axis=1))  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+        towers = [tower for tower in (self.bottom, self.top) if tower]
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
+        for tower in towers:
+            work += tower.work(rows)
+        vectors = len(self.fields) + (self.bottom is not None)
+        dots = Work(flops=6.0 * rows * self.dim * vectors * (vectors - 1) / 2)
+        return work + dots + blocks.dense_update_work(blocks.weight_count(*towers), slots=2)

@@ -1,0 +1,154 @@
+"""What DIN and DIEN share: a schema read as target and history, the query, the weights of attention and GRU, the top.
+
+Position by position, the embeddings of all histories (items, their categories, ...) stand side by side, as do those of the
+columns that they are histories of (the target). C is the width of either.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Schema
+from ctrlab.models import blocks
+from ctrlab.profiling.work import Work
+
+
+class Behaviour:
+    """The columns of a schema as an interest model sees them.
+
+    Attributes:
+        histories: what the user did; targets: the columns those are histories of, in the same order.
+        negatives: for each history, what the user did not do; empty unless every history has one.
+        profile: the other id columns.
+    Raises:
+        CtrlabError: the schema has no history.
+    """
+
+    def __init__(self, schema: Schema, model: str):
+        self.histories = tuple(s for s in schema.histories if s.of)
+        if not self.histories:
+            raise CtrlabError(
+                f"Model {model!r} needs a Sequence column that is the history of another (`of=`); schema {schema.name!r} has "
+                f"none. Models wdl, deepfm, dlrm and mmoe take any schema."
+            )
+        self.targets = tuple(dict.fromkeys(s.of for s in self.histories))
+        negative = {s.negative_of: s for s in schema.sequences if s.negative_of}
+        self.negatives = tuple(negative[s.name] for s in self.histories if s.name in negative)
+        if len(self.negatives) != len(self.histories):
+            self.negatives = ()
+        used = {*self.targets, *(s.name for s in self.histories)}
+        self.profile = tuple(c.name for c in schema.id_columns if c.name not in used and not getattr(c, "negative_of", ""))
+
+    def target(self, embedding: blocks.Embeddings, ids) -> tf.Tensor:
+        """float32 [B, C]."""
+        return tf.concat([embedding.pooled(s.of, ids[s.of]) for s in self.histories], axis=1)
+
+    def events(self, embedding: blocks.Embeddings, ids, columns) -> tf.RaggedTensor:
+        """The embeddings of `columns` (histories or negatives) side by side, ragged float32 [B, (L), C]."""
+        lists = [embedding.rows(s.name, ids[s.name]) for s in columns]
+        for s, other in zip(columns[1:], lists[1:]):
+            message = f"Lists that run side by side must be of equal length; {columns[0].name!r} and {s.name!r} differ in a row."
+            tf.debugging.assert_equal(lists[0].row_splits, other.row_splits, message)
+        return lists[0].with_flat_values(tf.concat([part.flat_values for part in lists], axis=1))
+
+
+class Affine(keras.layers.Layer):
+    """scale * x + shift, learnt for each of the last axis's numbers.
+
+    It is what the original's BatchNorm layers compute: made without a training flag, their means stay 0 and variances 1.
+    """
+
+    def __init__(self, width: int, name: str):
+        super().__init__(name=name)
+        self.width = width
+        self.build()
+
+    def build(self, input_shape=None):
+        self.scale = self.add_weight(shape=(self.width,), initializer="ones", name="scale")
+        self.shift = self.add_weight(shape=(self.width,), initializer="zeros", name="shift")
+        self.built = True
+
+    def call(self, x):
+        return x * self.scale.value + self.shift.value
+
+
+class Query(keras.layers.Layer):
+    """The target as attention sees it: [B, C] -> dense, PReLU -> [B, H]."""
+
+    def __init__(self, inputs: int, outputs: int, seeds: blocks.Seeds, name: str = "query"):
+        super().__init__(name=name)
+        self.dense = blocks.Tower(inputs, (outputs,), seeds, name=f"{name}_dense", linear_top=True)
+        self.prelu = keras.layers.PReLU(alpha_initializer=keras.initializers.Constant(0.1), name=f"{name}_prelu")
+        self.outputs = outputs
+        self.build()
+
+    def build(self, input_shape=None):
+        self.prelu.build((None, self.outputs))
+        self.built = True
+
+    def call(self, target):
+        return self.prelu(self.dense(target))
+
+
+class Head(keras.layers.Layer):
+    """The top of both models: affine -> 200-80 ReLU -> one logit a task, [B, inputs] -> [B, K]."""
+
+    units = (200, 80)
+
+    def __init__(self, inputs: int, tasks: int, seeds: blocks.Seeds, name: str = "head"):
+        super().__init__(name=name)
+        self.affine = Affine(inputs, f"{name}_affine")
+        self.tower = blocks.Tower(inputs, (*self.units, tasks), seeds, name=f"{name}_tower", linear_top=True)
+        self.built = True
+
+    def call(self, x):
+        return self.tower(self.affine(x))
+
+    def work(self, rows: float) -> Work:
+        return self.tower.work(rows)
+
+
+class GRU(keras.layers.Layer):
+    """The weights of a GRU or AUGRU, C -> H; `ctrlab.ops.gru` computes with them.
+
+    Glorot-uniform kernels; the gates start half open (bias 1), as in TensorFlow's own cell.
+    """
+
+    def __init__(self, inputs: int, hidden: int, seeds: blocks.Seeds, name: str):
+        super().__init__(name=name)
+        self.inputs, self.hidden = inputs, hidden
+        self._initializers = [keras.initializers.GlorotUniform(seed=next(seeds)) for _ in range(2)]
+        self.build()
+
+    def build(self, input_shape=None):
+        gates, candidate = self._initializers
+        joined, h = self.inputs + self.hidden, self.hidden
+        self.gates_kernel = self.add_weight(shape=(joined, 2 * h), initializer=gates, name="gates_kernel")
+        self.gates_bias = self.add_weight(shape=(2 * h,), initializer="ones", name="gates_bias")
+        self.candidate_kernel = self.add_weight(shape=(joined, h), initializer=candidate, name="candidate_kernel")
+        self.candidate_bias = self.add_weight(shape=(h,), initializer="zeros", name="candidate_bias")
+        self.built = True
+
+    def weights_of_op(self) -> tuple[tf.Tensor, ...]:
+        """In the order in which `ctrlab.ops.gru` takes them."""
+        return tuple(w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias))
+
+    def work(self, positions: float) -> Work:
+        """Forward and backward over `positions` valid positions."""
+        return blocks.dense_work((self.inputs + self.hidden, 3 * self.hidden), positions)
+
+
+def attention_work(width: int, units, rows: float, positions: float) -> Work:
+    """Forward and backward of the activation unit on valid positions.
+
+    Its first layer on [q, k, q - k, q * k] is three products, of which only two depend on the position.
+    """
+    per_position = blocks.dense_work((2 * width, *units, 1), positions)
+    return per_position + Work(flops=6.0 * rows * width * units[0])
+
+
+def layers_of(tower: blocks.Tower) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """A tower's (kernel, bias) pairs, as ops take them."""
+    return [(dense.kernel.value, dense.bias.value) for dense in tower.layers]

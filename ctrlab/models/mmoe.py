@@ -1,0 +1,94 @@
+"""MMoE: several experts read the same input, and each task mixes them with a gate of its own.
+
+    Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate Mixture-of-Experts", KDD 2018.
+
+                             +--> expert 1: 256-192-128-64 ReLU --+
+    ids --> embeddings ------+--> ...                             +--> experts [B, E, H]
+            and numbers [B, I]--> expert E                      --+         |
+                      |                                                     v
+                      +--> a softmax gate a task [B, E] ----> sum over E [B, H] --> tower 256-192-128-64 ReLU --> logit
+                                                                       (one a task)                             [B, K]
+
+Sizes are DeepRec's. The E experts are one packed variable a layer, [E, in, out].
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.models import blocks
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.profiling.work import Work
+
+
+class Experts(keras.layers.Layer):
+    """E towers side by side: [B, inputs] -> [B, E, units[-1]]; ReLU after each layer."""
+
+    def __init__(self, experts: int, inputs: int, units, seeds: blocks.Seeds, *, name: str):
+        super().__init__(name=name)
+        self.experts, self.sizes = experts, (inputs, *units)
+        self._seeds = [[next(seeds) for _ in range(experts)] for _ in units]
+        self.build()
+
+    def build(self, input_shape=None):
+        self.kernels, self.biases = [], []
+        for i, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:])):
+            # Glorot's limits are those of one expert's [in, out], so each is drawn by itself.
+            kernel = self.add_weight(shape=(self.experts, inputs, outputs), initializer="zeros", name=f"kernel_{i}")
+            kernel.assign(tf.stack([keras.initializers.GlorotUniform(seed=s)((inputs, outputs)) for s in self._seeds[i]]))
+            self.kernels.append(kernel)
+            self.biases.append(self.add_weight(shape=(self.experts, 1, outputs), initializer="zeros", name=f"bias_{i}"))
+        self.built = True
+
+    def call(self, x):
+        x = x[None, :, :]  # [1, B, inputs]: the product broadcasts it to every expert
+        for kernel, bias in zip(self.kernels, self.biases):
+            x = tf.nn.relu(tf.matmul(x, kernel.value) + bias.value)  # [E, B, units[i]]
+        return tf.transpose(x, (1, 0, 2))  # [B, E, units[-1]]
+
+    def work(self, rows: float) -> Work:
+        return blocks.dense_work(self.sizes, rows) * self.experts
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class MMoE(CTRModel):
+    data_set = "taobao"
+    hyper = Hyper(optimizer="adagrad", learning_rate=0.1)
+
+    dim = 16
+    expert_count = 4
+    units = (256, 192, 128, 64)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.fields = [c.name for c in self.encoder.id_columns]
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
+        self.experts = Experts(self.expert_count, inputs, self.units, seeds, name="experts")
+        self.gates, self.towers = [], []
+        for task in self.tasks:
+            self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{task}", activation="softmax"))
+            self.towers.append(blocks.Tower(mixed, (*self.units, 1), seeds, name=f"tower_{task}", linear_top=True))
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        vectors = [self.embedding.pooled(name, ids[name]) for name in self.fields]  # F of [B, D]
+        x = tf.concat(vectors if numbers is None else [*vectors, numbers], axis=1)  # [B, I]
+        experts = self.experts(x)  # [B, E, H]
+        logits = []
+        for gate, tower in zip(self.gates, self.towers):
+            mixed = tf.squeeze(tf.matmul(gate(x)[:, None, :], experts), 1)  # [B, 1, E] x [B, E, H] -> [B, H]
+            logits.append(tower(mixed))  # [B, 1]
+        return tf.concat(logits, axis=1)  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+        parts = [self.experts, *self.gates, *self.towers]
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=1)
+        for part in parts:
+            work += part.work(rows)
+        mixing = Work(flops=6.0 * rows * len(self.tasks) * self.expert_count * self.units[-1])
+        return work + mixing + blocks.dense_update_work(blocks.weight_count(*parts), slots=1)

@@ -1,0 +1,68 @@
+"""Wide & Deep: a linear model over the ids beside a deep tower over their embeddings.
+
+    Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016.
+
+    ids ------> embeddings [B, F * D] --+--> L2 norm --> 1024-512-256-64 ReLU --> [B, K] --+
+     |                                  |                                                  |
+     |          numbers [B, n] ---------+                                                  +--> logit [B, K]
+     |                |                                                                    |
+     +--> multi-hot x w, + numbers x w -------------------------------------------> [B, K] +
+
+Sizes are the contest's, and so is the normalisation of the deep input over the whole batch (one norm for [B, F * D + n]).
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ctrlab.models import blocks
+from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.profiling.work import Work
+
+# The wide part hashes its columns to this many words each: at the tables' own 100,000, the multi-hot of 15 columns would
+# be 3 GB in every step of 512 rows, which nobody would accept as a baseline.
+WIDE_BUCKETS = 1_000
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class WDL(CTRModel):
+    data_set = "food_delivery"
+    hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
+
+    dim = 16
+    deep_units = (1024, 512, 256, 64)
+
+    def __init__(self, schema, optimizations="none", seed=2021, name=None):
+        super().__init__(schema, optimizations, seed, name)
+        seeds = blocks.Seeds(seed)
+        self.encoder = blocks.Encoder(schema)
+        self.fields = [c.name for c in self.encoder.id_columns]
+        numbers, tasks = self.encoder.number_count, len(self.tasks)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.wide}
+        self.wide = blocks.Wide(wide, numbers, tasks, fused="indicator" in self.rungs, name="wide")
+        inputs = len(self.fields) * self.dim + numbers
+        self.deep = blocks.Tower(inputs, (*self.deep_units, tasks), seeds, name="deep", linear_top=True)
+
+    def call(self, features, training=False):
+        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        vectors = [self.embedding.pooled(name, ids[name]) for name in self.fields]  # F of [B, D]
+        deep = tf.concat(vectors if numbers is None else [*vectors, numbers], axis=1)  # [B, F * D + n]
+        wide = {name: wide_ids(ids[name]) for name in self.schema.wide}
+        return self.deep(tf.nn.l2_normalize(deep)) + self.wide(wide, numbers)  # [B, K]
+
+    def work(self, rows: int, positions: float) -> Work:
+        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+        singles = len(self.schema.categoricals) * rows
+        tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
+        linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
+        dense = blocks.dense_update_work(blocks.weight_count(self.wide, self.deep), slots=2)
+        return self.deep.work(rows) + tables + linear + dense
+
+
+def wide_ids(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Ids of a table, [B] or ragged [B, (L)], folded into the wide part's words; -1, "unknown", stays -1."""
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(wide_ids(ids.flat_values))
+    return tf.where(ids < 0, ids, ids % WIDE_BUCKETS)
