@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from ctrlab.race import contest, score
 from ctrlab.race.result import ModelRace, RaceResult, Variant
@@ -61,7 +62,7 @@ def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
     """One line: a variant that is done, or why it is not."""
     verdict = score.verdict(entry, variant)
     if variant.error:
-        table.add_row(entry.model, variant.optimizations, "", "", "", "", f"[red]{variant.error}[/red]")
+        table.add_row(entry.model, variant.optimizations, "", "", "", "", Text(variant.error, "red"))
         return
     auc = " ".join(f"{value:.4f}" for value in variant.auc.values())
     table.add_row(
@@ -71,7 +72,7 @@ def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
         "" if variant.optimizations == contest.BASELINE else ratio_text(score.speedup(entry, variant.optimizations)),
         f"{score.percent_of_floor(entry, variant):.1f}",
         auc,
-        "yes" if verdict.passed else f"[red]{verdict.reason}[/red]",
+        "yes" if verdict.passed else Text(verdict.reason, "red"),
     )
 
 

@@ -1,6 +1,6 @@
 """How the race and its workers talk: one JSON object a line, a request on stdin and its answer on stdout, in turns.
 
-    {"do": "open", ...job}             -> {"model": ..., what is known of model and data}
+    {"do": "open", ...job}             -> {what is known of model and data}
     {"do": "train", "steps": n}        -> {"seconds": s, "losses": [...]}
     {"do": "retrain", "seed", "steps"} -> {}             from new weights, on newly shuffled rows, untimed
     {"do": "evaluate"}                 -> {"auc": {...}, "log_loss": {...}, "rows": n}
@@ -11,13 +11,14 @@ An answer {"problem": sentence} is a CtrlabError of the worker. A worker ends wh
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ctrlab.errors import CtrlabError
 
@@ -88,3 +89,36 @@ class Worker:
         self._log.seek(0)
         last = self._log.read().decode(errors="replace").strip().rpartition("\n")[2]
         return f"The worker of {self.what} ended before its work was done ({how}). {last}".strip()
+
+
+def serve(open_session: Callable) -> None:
+    """The worker's end: answers requests until they end.
+
+    Args:
+        open_session: job -> an object with the methods open, train, retrain and evaluate, each returning its answer.
+    """
+    _die_with_parent()
+    # Answers have the real stdout to themselves; what libraries print goes to stderr.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    session = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        do = request.pop("do")
+        try:
+            if do == "open":
+                session = open_session(**request)
+                answer = session.open()
+            else:
+                answer = getattr(session, do)(**request)
+        except CtrlabError as problem:
+            answer = {"problem": str(problem)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent ends, however that ends; elsewhere the end of stdin must do."""
+    if sys.platform == "linux":
+        parent_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)

@@ -44,6 +44,7 @@ class ModelRace:
         blocks: steps of each block; `Variant.seconds` runs along it.
         floor: seconds that one step's arithmetic and memory traffic take at this machine's measured ceilings.
         seed_auc: the baseline's AUC by label, one per seed; the first seed is the timed run's.
+        device: where the workers trained, see `ctrlab.profiling.machine`.
         ceiling: the AUC of the model that drew the labels, by label; None for real data.
         bar: the contest's own bar on the AUC, where it applies.
     """
@@ -57,6 +58,7 @@ class ModelRace:
     floor: float
     variants: tuple[Variant, ...]
     seed_auc: dict[str, tuple[float, ...]]
+    device: str
     ceiling: dict[str, float] | None = None
     bar: float | None = None
 
@@ -80,7 +82,7 @@ class Settings:
     data: str
     sets: tuple[str, ...]
     versions: dict[str, str]
-    machine: dict[str, str]
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ def load(path: Path) -> RaceResult:
     try:
         return _result(content)
     except (KeyError, TypeError) as problem:
-        raise BadData(f"{path} has version {VERSION} but is no race result ({problem!r}). Run the race without --resume.") from None
+        raise BadData(
+            f"{path} has version {VERSION} but is no race result ({problem!r}). Run the race without --resume."
+        ) from None
 
 
 def _result(content: dict) -> RaceResult:
@@ -141,6 +145,8 @@ def _result(content: dict) -> RaceResult:
 
 
 def _model(content: dict) -> ModelRace:
-    variants = tuple(Variant(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}) for entry in content["variants"])
+    variants = tuple(
+        Variant(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}) for entry in content["variants"]
+    )
     seeds = {label: tuple(values) for label, values in content["seed_auc"].items()}
     return ModelRace(**(content | {"variants": variants, "blocks": tuple(content["blocks"]), "seed_auc": seeds}))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ctrlab.errors import CtrlabError
 from ctrlab.profiles import Profile
-from ctrlab.profiling.machine import cpu_model, machine
+from ctrlab.profiling.machine import cores, cpu_model, versions
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
 from ctrlab.race.protocol import COMMAND, Worker, WorkerDied
@@ -34,8 +34,7 @@ class Plan:
     data: str
 
     def settings(self) -> Settings:
-        here = machine()
-        return Settings(self.profile.name, self.data, self.sets, here.versions, {"device": here.device, "cpu": cpu_model()})
+        return Settings(self.profile.name, self.data, self.sets, versions(), f"{cpu_model()}, {cores()} cores")
 
 
 @dataclass
@@ -130,7 +129,14 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
         for name in plan.sets:
             worker = workers.enter_context(Worker(f"{model} with {name!r}", command))
             runners.append(Runner(name, contest.rungs_for(model, name), worker))
-        job = {"model": model, "data_set": data_set, "source": plan.data, "profile": plan.profile.name, "steps": steps, "seed": SEED}
+        job = {
+            "model": model,
+            "data_set": data_set,
+            "source": plan.data,
+            "profile": plan.profile.name,
+            "steps": steps,
+            "seed": SEED,
+        }
         for r in runners:
             watch(model, r.optimizations, "warming up", 0.0, 0.0)
             r.found |= r.try_to("open", rungs=r.rungs, **job) or {}
@@ -155,6 +161,7 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
         variants=variants,
         seed_auc=seed_auc,
         ceiling=known["ceiling"],
+        device=known["device"],
         bar=contest.bar(model, plan.profile, plan.data, known["train_rows"]),
     )
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import json
-import os
-import signal
-import sys
 import time
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from ctrlab import data, profiles, training
-from ctrlab.errors import CtrlabError
+from ctrlab.features import Sequence
 from ctrlab.models import MODELS, build
 from ctrlab.optimizations import RUNGS
+from ctrlab.profiling.machine import machine
+from ctrlab.race.protocol import serve
 
 SHUFFLE_ROWS = 20_000  # as the original models do
 MOST_EVALUATED_ROWS = 131_072
@@ -28,7 +25,7 @@ class Job:
     """What a worker is to train: a model with its rungs on a data set ("generated" or "real"), at a profile's size."""
 
     model: str
-    rungs: tuple[str, ...]
+    rungs: list[str]
     data_set: str
     source: str
     profile: str
@@ -83,6 +80,7 @@ class Session:
             "batch_size": self.batch_size,
             "work": work.to_json(),
             "ceiling": self.files.ceiling,
+            "device": machine().line,
         }
 
     def train(self, steps: int) -> dict:
@@ -103,47 +101,15 @@ class Session:
 
 
 def positions(schema, features) -> float:
-    """Ids in all lists of a batch whose lists are unsplit text, float: an empty text has none."""
+    """Ids in all lists of a batch whose lists are unsplit text, negatives left out: what the models' floors are counted on."""
     count = 0.0
     for column in (*schema.histories, *schema.multi_hots):
-        text = features[column.name]
+        text = features[column.name]  # [B]
         separators = tf.strings.length(text) - tf.strings.length(tf.strings.regex_replace(text, f"[{column.separator}]", ""))
-        count += float(tf.reduce_sum(tf.where(tf.equal(text, ""), 0, separators + 1)))
+        ids = tf.where(tf.equal(text, ""), 0, separators + 1)
+        count += float(tf.reduce_sum(tf.minimum(ids, column.max_length) if isinstance(column, Sequence) else ids))
     return count
 
 
-def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends, however that ends; elsewhere stdin's end must do."""
-    if sys.platform == "linux":
-        parent_death_signal = 1  # PR_SET_PDEATHSIG
-        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
-
-
-def serve(requests, answers) -> None:
-    """Answers requests until they end."""
-    session = None
-    for line in requests:
-        request = json.loads(line)
-        do = request.pop("do")
-        try:
-            if do == "open":
-                session = Session(Job(**request | {"rungs": tuple(request["rungs"])}))
-                answer = session.open()
-            else:
-                answer = {"train": session.train, "retrain": session.retrain, "evaluate": session.evaluate}[do](**request)
-        except CtrlabError as problem:
-            answer = {"problem": str(problem)}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
-def main() -> None:
-    die_with_parent()
-    # Answers have the real stdout to themselves; what libraries print goes to stderr.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    serve(sys.stdin, answers)
-
-
 if __name__ == "__main__":
-    main()
+    serve(lambda **job: Session(Job(**job)))

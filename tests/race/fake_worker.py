@@ -1,0 +1,63 @@
+"""A worker without TensorFlow: it speaks the protocol, and misbehaves as FAKE_WORKER (JSON) says.
+
+{"auc": [model, optimized, value]}   what that variant's evaluation gives
+{"die": [model, optimized, do]}      kills itself when asked to `do`
+{"crash": [model, optimized, do]}    raises
+{"refuse": [model, optimized, do]}   raises a CtrlabError
+{"hang": [model, optimized, do]}     never answers
+"""
+
+import json
+import os
+import signal
+import time
+
+from ctrlab.errors import CtrlabError
+from ctrlab.race.protocol import serve
+
+FAKE = json.loads(os.environ.get("FAKE_WORKER", "{}"))
+BASELINE_AUC = {2021: 0.700, 2022: 0.702}
+
+
+class Session:
+    def __init__(self, model, rungs, seed, **job):
+        self.model, self.optimized, self.seed, self.steps = model, bool(rungs), seed, 0
+        print("what libraries print must not disturb the protocol", flush=True)
+
+    def open(self):
+        self.misbehave("open")
+        work = {"flops": 1e9, "bytes": 0.0, "random_rows": 0.0, "row_bytes": 64.0}
+        return {"train_rows": 4096, "batch_size": 512, "work": work, "ceiling": {"clicked": 0.75}, "device": "fake"}
+
+    def train(self, steps):
+        self.misbehave("train")
+        losses = [1 / (self.steps + i + 1) for i in range(steps)]
+        self.steps += steps
+        return {"seconds": (0.5 if self.optimized else 1.0) * steps, "losses": losses}
+
+    def retrain(self, seed, steps):
+        self.misbehave("retrain")
+        self.seed = seed
+        return {}
+
+    def evaluate(self):
+        self.misbehave("evaluate")
+        auc = BASELINE_AUC[self.seed]
+        model, optimized, value = FAKE.get("auc", (None, None, None))
+        if (model, optimized) == (self.model, self.optimized):
+            auc = value
+        return {"auc": {"clicked": auc}, "log_loss": {"clicked": 0.5}, "rows": 819}
+
+    def misbehave(self, do):
+        what = next((w for w, case in FAKE.items() if case == [self.model, self.optimized, do]), None)
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif what == "crash":
+            raise RuntimeError("something is rotten")
+        elif what == "refuse":
+            raise CtrlabError("The data must be there; it is not. Make it.")
+        elif what == "hang":
+            time.sleep(600)
+
+
+serve(Session)

@@ -1,0 +1,163 @@
+"""The race with workers that only pretend: pairing, dying workers, interruption, going on."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.race import contest, result, score
+
+DRIVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from conftest import CEILINGS, FAKE_COMMAND
+from ctrlab import profiles
+from ctrlab.race import runner
+plan = runner.Plan(("wdl", "deepfm"), ("none", "all"), profiles.PROFILES["tiny"], "generated")
+try:
+    runner.race(plan, Path({state!r}), CEILINGS, lambda *a: None, command=FAKE_COMMAND)
+except KeyboardInterrupt as interrupt:
+    sys.exit(str(interrupt))
+"""
+
+
+def test_every_variant_trains_its_steps_in_rotating_turns(fake, plan, run):
+    turns = []
+    found = run(plan, watch=lambda model, name, doing, share, s: doing == "racing" and turns.append((model, name)))
+    assert [m.model for m in found.models] == ["wdl", "deepfm", "dlrm"]
+    assert turns[:6] == [("wdl", n) for n in ("none", "all", "all", "none", "none", "all")]
+    for entry in found.models:
+        assert entry.steps == 20
+        assert entry.blocks == (7, 7, 6)
+        for variant in entry.variants:
+            assert len(variant.losses) == 20
+            assert variant.losses == tuple(1 / (i + 1) for i in range(20))  # the same order of batches for both
+    assert found.models[0].variant("all").rungs == ("indicator",)
+    assert found.models[2].variant("all").rungs == ()  # no rung touches DLRM: still run, and honest about it
+    assert score.speedup(found.models[0], "all").median == 2
+    assert score.speedup(found.models[2], "all").median == 1
+    assert found.complete and not score.failures(found)
+
+
+def test_result_survives_json(fake, plan, run, tmp_path):
+    found = run(plan)
+    assert result.load(tmp_path / "race.json") == found
+    assert os.listdir(tmp_path) == ["race.json"]
+
+
+@pytest.mark.parametrize("how", ["die", "crash"])
+def test_a_dead_worker_costs_its_variant_only(fake, plan, run, how):
+    fake(**{how: ["wdl", True, "train"]})
+    found = run(plan)
+    lost = found.models[0].variant("all")
+    assert "wdl with 'all'" in lost.error
+    assert ("SIGKILL" if how == "die" else "something is rotten") in lost.error
+    assert not found.models[0].variant("none").error
+    assert found.models[1].complete and not found.complete
+    assert score.total_seconds(found, "all") is None
+    assert score.total_seconds(found, "none") > 0
+    assert score.failures(found) == [lost.error]
+
+    fake()
+    again = run(plan, resume=True)
+    assert again.complete
+    assert again.models[1] == found.models[1]  # what was done is kept
+
+
+@pytest.mark.parametrize("do", ["train", "evaluate", "retrain"])
+def test_without_a_baseline_nothing_counts(fake, plan, run, do):
+    fake(die=["wdl", False, do])
+    found = run(plan)
+    assert not score.verdict(found.models[0], found.models[0].variant("all")).passed
+    assert not found.models[0].complete
+
+
+def test_a_problem_of_the_worker_ends_the_race_in_one_sentence(fake, plan, run, tmp_path):
+    fake(refuse=["deepfm", False, "open"])
+    with pytest.raises(CtrlabError, match="The data must be there"):
+        run(plan)
+    assert [m.model for m in result.load(tmp_path / "race.json").models] == ["wdl"]
+
+
+def test_no_worker_at_all_is_an_error(fake, plan, run):
+    fake(die=["wdl", False, "open"], crash=["wdl", True, "open"])
+    with pytest.raises(CtrlabError, match="wdl with 'none'"):
+        run(plan)
+
+
+def test_resume_refuses_another_race(fake, plan, run):
+    run(dataclasses.replace(plan, models=("wdl",)))
+    with pytest.raises(CtrlabError, match="same sets"):
+        run(dataclasses.replace(plan, sets=("none", "indicator")), resume=True)
+
+
+def test_resume_takes_more_models(fake, plan, run):
+    first = run(dataclasses.replace(plan, models=("deepfm",)))
+    ran = []
+    both = run(plan, resume=True, watch=lambda model, *rest: ran.append(model))
+    assert "deepfm" not in ran
+    assert both.models[1] == first.models[0]
+    assert [m.model for m in both.models] == ["wdl", "deepfm", "dlrm"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 99}', '{"version": 1}', '{"version": 1, "settings": 3}'])
+def test_resume_from_rubbish_is_one_sentence(fake, plan, run, tmp_path, content):
+    (tmp_path / "race.json").write_text(content)
+    with pytest.raises(BadData, match=r"race\.json"):
+        run(plan, resume=True)
+    assert (tmp_path / "race.json").read_text() == content
+
+
+def start_driver(tmp_path):
+    """A race in a process of its own whose second model hangs; returns it when the first model is done."""
+    state = tmp_path / "race.json"
+    code = DRIVER.format(tests=str(Path(__file__).parent), state=str(state))
+    driver = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 30
+    while not (state.exists() and len(children(driver.pid)) == 2):
+        assert time.monotonic() < until and driver.poll() is None, driver.communicate()
+        time.sleep(0.05)
+    time.sleep(0.3)  # one of the two now hangs, the other is stopped
+    return driver, children(driver.pid)
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_interrupted_the_race_keeps_what_is_done_and_leaves_no_worker(fake, plan, run, tmp_path, sign):
+    fake(hang=["deepfm", True, "train"])
+    driver, workers = start_driver(tmp_path)
+    driver.send_signal(sign)
+    _, message = driver.communicate(timeout=20)
+    assert driver.returncode != 0
+    if sign == signal.SIGINT:
+        assert "1 of 2 models are kept" in message and "--resume" in message and "Traceback" not in message
+    until = time.monotonic() + 10
+    while any(map(alive, workers)):
+        assert time.monotonic() < until, "a worker outlived its race"
+        time.sleep(0.05)
+    assert os.listdir(tmp_path) == ["race.json"]
+
+    fake()
+    ran = []
+    found = run(dataclasses.replace(plan, models=("wdl", "deepfm")), resume=True, watch=lambda model, *rest: ran.append(model))
+    assert set(ran) == {"deepfm"}
+    assert found.complete
+    assert found.asked == ("wdl", "deepfm") and contest.BASELINE in found.settings.sets
