@@ -6,7 +6,6 @@ Each command imports what it needs when it runs: TensorFlow takes seconds to imp
 from __future__ import annotations
 
 import errno
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 

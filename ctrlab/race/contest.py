@@ -6,8 +6,6 @@ better, and a model whose AUC falls under its bar spoils the whole run. Source: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ctrlab import optimizations as ladder
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.profiles import Profile
@@ -19,7 +17,7 @@ BOOKS_BARS = {"din": 0.712, "dien": 0.748}
 # Books has more than a million training rows; the other Amazon categories that fit the same schema have far fewer.
 BOOKS_ROWS = 1_000_000
 
-# What each model trains on with `--data real`; the contest's food delivery data is not public, nor is a Taobao set with both labels.
+# What each model trains on with `--data real`: the contest's food delivery set is not public, nor is one of Taobao with both labels.
 REAL_DATA = {
     "wdl": "criteo",
     "deepfm": "criteo",
