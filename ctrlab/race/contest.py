@@ -17,7 +17,7 @@ BOOKS_BARS = {"din": 0.712, "dien": 0.748}
 # Books has more than a million training rows; the other Amazon categories that fit the same schema have far fewer.
 BOOKS_ROWS = 1_000_000
 
-# What each model trains on with `--data real`: the contest's food delivery set is not public, nor is one of Taobao with both labels.
+# What each model trains on with `--data real`: the contest's food delivery set is not public, nor is a Taobao set with purchases.
 REAL_DATA = {
     "wdl": "criteo",
     "deepfm": "criteo",

@@ -37,7 +37,7 @@ class Worker:
 
     def __init__(self, what: str, command: Sequence[str] = COMMAND):
         self.what = what
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115: closed by __exit__
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

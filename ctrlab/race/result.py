@@ -1,4 +1,4 @@
-"""What a race leaves behind: plain numbers, as frozen dataclasses and as versioned JSON. Scores are computed from it, not kept in it."""
+"""What a race leaves behind: plain numbers, as frozen dataclasses and as versioned JSON; scores are computed from them."""
 
 from __future__ import annotations
 
@@ -145,8 +145,10 @@ def _result(content: dict) -> RaceResult:
 
 
 def _model(content: dict) -> ModelRace:
-    variants = tuple(
-        Variant(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}) for entry in content["variants"]
-    )
-    seeds = {label: tuple(values) for label, values in content["seed_auc"].items()}
-    return ModelRace(**(content | {"variants": variants, "blocks": tuple(content["blocks"]), "seed_auc": seeds}))
+    variants = tuple(Variant(**_tuples(entry)) for entry in content["variants"])
+    return ModelRace(**(_tuples(content) | {"variants": variants, "seed_auc": _tuples(content["seed_auc"])}))
+
+
+def _tuples(content: dict) -> dict:
+    """JSON has lists where the dataclasses have tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
