@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from ctrlab.features import Categorical, IdColumn, Numeric, NumericList, Schema, Sequence
 from ctrlab.ops import indicator
-from ctrlab.profiling.roofline import Work
+from ctrlab.profiling.parts import part
+from ctrlab.profiling.work import Work
 
 
 class Seeds:
@@ -87,10 +88,12 @@ class Encoder:
     def number_count(self) -> int:
         return len(self.number_columns)
 
+    @part("input")
     def ids(self, features: Mapping[str, tf.Tensor], columns=None) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """{column: int64 ids, [B] or ragged [B, (L)]} of `columns`, by default `id_columns`."""
         return {c.name: ids_of(c, features[c.name]) for c in (self.id_columns if columns is None else columns)}
 
+    @part("input")
     def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
         """float32 [B, numeric columns + numeric lists], or None where the schema has no numbers."""
         if not self.number_columns:
@@ -99,15 +102,19 @@ class Encoder:
 
 
 class Embeddings(keras.layers.Layer):
-    """One table [V, D] for each of the schema's tables; rows are drawn from a normal of standard deviation 1 / sqrt(D).
+    """One table [V, D] for each of the schema's tables; rows are drawn from a normal distribution.
 
     The lookups are the stock library's, one a column.
+
+    Args:
+        stddev: of that distribution; by default 1 / sqrt(D), as TensorFlow's embedding columns have it.
     """
 
-    def __init__(self, schema: Schema, dim: int, seeds: Seeds, name: str = "embedding"):
+    def __init__(self, schema: Schema, dim: int, seeds: Seeds, *, stddev: float | None = None, name: str = "embedding"):
         super().__init__(name=name)
         self.schema, self.dim = schema, dim
-        self._initializers = {t: keras.initializers.RandomNormal(stddev=dim**-0.5, seed=next(seeds)) for t in schema.tables}
+        stddev = stddev or dim**-0.5
+        self._initializers = {t: keras.initializers.RandomNormal(stddev=stddev, seed=next(seeds)) for t in schema.tables}
         self.build()
 
     def build(self, input_shape=None):
@@ -117,6 +124,7 @@ class Embeddings(keras.layers.Layer):
         }
         self.built = True
 
+    @part("embedding")
     def rows(self, name: str, ids: tf.Tensor | tf.RaggedTensor):
         """Rows of column `name`: ids [B] -> [B, D]; ragged ids [B, (L)] -> ragged [B, (L), D]. Unknown ids give zeros."""
         if isinstance(ids, tf.RaggedTensor):
@@ -128,6 +136,7 @@ class Embeddings(keras.layers.Layer):
         known = tf.where(ids >= 0)  # [n, 1]: looked up alone, so that an unknown word touches no row of the table
         return tf.scatter_nd(known, tf.gather(table, tf.gather_nd(ids, known)), (tf.size(ids), self.dim))
 
+    @part("embedding")
     def pooled(self, name: str, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """One vector a row, [B, D]: the row of the id, or the mean over a bag; unknown ids and empty bags give zeros."""
         column = self.schema[name]

@@ -26,6 +26,7 @@ import tensorflow as tf
 from ctrlab.models import blocks, interest
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import attention, gru
+from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
 
@@ -45,6 +46,7 @@ class AuxiliaryNet(keras.layers.Layer):
     def call(self, interests, events):
         return self.tower(self.affine(tf.concat([interests, events], axis=1)))
 
+    @part("auxiliary")
     def loss(self, interests, lengths, clicked: tf.RaggedTensor, skipped: tf.RaggedTensor) -> tf.Tensor:
         """-log p(next clicked | interest) - log (1 - p(next skipped | interest)), the mean over positions with a next event.
 
@@ -78,7 +80,7 @@ class DIEN(CTRModel):
         self.encoder = blocks.Encoder(schema)
         self.behaviour = interest.Behaviour(schema, "dien")
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, stddev=interest.EMBEDDING_STDDEV)
         self.extraction = interest.GRU(width, hidden, seeds, name="extraction")
         self.auxiliary = AuxiliaryNet(hidden, width, seeds) if self.behaviour.negatives else None
         self.query = interest.Query(width, hidden, seeds)
