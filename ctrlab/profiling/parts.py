@@ -1,0 +1,78 @@
+"""The parts of a model, as profiles and charts name them: one list, for who marks code and for who reads op names.
+
+TensorFlow names an op by the name scopes it was made in ("dien/gru/while/body/MatMul"), and the op of its gradient by
+"gradient_tape/" and the same. So a part is marked where it is written, with `@part("gru")`, or by a Keras layer whose
+name is in ALIASES, and is found again in every profile.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+PARTS = (
+    "input",
+    "embedding",
+    "linear",
+    "interaction",
+    "attention",
+    "gru",
+    "experts",
+    "auxiliary",
+    "tower",
+    "loss",
+    "optimizer",
+    "executor",
+    "other",
+)
+
+# Names of Keras layers and of the library's own scopes, and the part that they are.
+ALIASES = {
+    "indicator": "linear",
+    "wide": "linear",
+    "query": "attention",
+    "gate": "experts",
+    "deep": "tower",
+    "top": "tower",
+    "bottom": "tower",
+    "logit": "tower",
+    "head": "tower",
+    "logistic_loss": "loss",
+} | {part: part for part in PARTS}
+
+_COUNTERS = re.compile(r"(_\d+)+$")
+
+
+def part(name: str) -> Callable[[Callable], Callable]:
+    """Marks the ops that a function makes as a part of the model: `@part("embedding")`.
+
+    Raises:
+        ValueError: `name` is not in PARTS.
+    """
+    if name not in PARTS:
+        raise ValueError(f"A part must be one of {', '.join(PARTS)}; received {name!r}.")
+
+    def mark(fn: Callable) -> Callable:
+        @functools.wraps(fn)
+        def marked(*args, **kwargs):
+            import tensorflow as tf
+
+            with tf.name_scope(name):
+                return fn(*args, **kwargs)
+
+        return marked
+
+    return mark
+
+
+def part_of(op_name: str) -> str:
+    """The part that an op belongs to: the outermost scope that names one, gradients with their forward op, else "other".
+
+    >>> part_of("gradient_tape/dien/gru_1/while/body/_12/MatMul")
+    'gru'
+    """
+    for scope in op_name.split("/")[:-1]:
+        if found := ALIASES.get(_COUNTERS.sub("", scope)):
+            return found
+    return "other"

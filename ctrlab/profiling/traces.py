@@ -1,0 +1,232 @@
+"""Where the time goes: the TensorFlow profiler's trace of some steps as a table of ops.
+
+The profiler writes an XPlane: for each host thread a line of events, which nest in time. What is read of it:
+
+    "dien/gru/while/body/_3/MatMul:_MklMatMul"    an op: its name, with the name scopes it was made in, and its kernel
+    "Iterator::Root::Prefetch::BatchV2"           a stage of a tf.data pipeline
+    "ExecutorState::Process"                      the executor that finds the next op to run; its self time is overhead
+
+An event's self time is its length less that of the events within it. Ops run side by side on the threads of the inter-op
+pool, so self times add up to at most wall time x threads. An op that spreads over the intra-op pool counts once, with
+the time it took. Profiling costs a little for each event: ratios within a table hold, times belong on the stopwatch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from ctrlab.errors import CtrlabError
+from ctrlab.profiling.machine import machine
+from ctrlab.profiling.parts import part_of
+from ctrlab.profiling.timing import consume
+
+STEP = "ctrlab step"
+EXECUTOR = "ExecutorState::Process"
+_OP = re.compile(r"^([^:\s]+):(\w+)$")
+_LOOP = re.compile(r"^.*/(body|cond)/_\d+/")
+_LIBRARY = re.compile(r"^_Mkl(Native)?")
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One op of the graph, or several summed.
+
+    Attributes:
+        op_type: the kernel, "MatMul"; oneDNN's versions go by the op they stand for.
+        name: the op's name in the graph.
+        part: see parts.PARTS.
+        calls: times it ran in one step, on average.
+        seconds: self time in one step, on average.
+        share: of all self time of the profile, 0 to 1.
+    """
+
+    op_type: str
+    name: str
+    part: str
+    calls: float
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """Rows, the longest first; `wall` is the seconds of one step as the profiler saw it, `device` the machine."""
+
+    rows: tuple[OpRow, ...]
+    steps: int
+    wall: float
+    device: str
+    title: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Self time of all ops of one step."""
+        return sum(row.seconds for row in self.rows)
+
+    def by_type(self) -> OpTable:
+        """One row an op type."""
+        return self._grouped(lambda row: (row.op_type, "", ""))
+
+    def by_part(self) -> OpTable:
+        """One row a part of the model."""
+        return self._grouped(lambda row: ("", "", row.part))
+
+    def of_part(self, part: str) -> OpTable:
+        """The rows of one part; shares stay those of the whole step."""
+        return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.part == part))
+
+    def share(self, *, part: str | None = None, op_type: str | None = None) -> float:
+        """The share of self time that a part, an op type, or an op type within a part takes: 0 to 1."""
+        return sum(r.share for r in self.rows if part in (None, r.part) and op_type in (None, r.op_type))
+
+    def to_table(self, most: int = 15) -> Table:
+        """The `most` longest rows as a rich table; the rest is summed in the last line."""
+        shown, rest = self.rows[:most], self.rows[most:]
+        fields = [f for f in ("part", "op_type", "name") if any(getattr(row, f) for row in self.rows)]
+        caption = f"{self.wall * 1e3:.3g} ms a step · {self.steps} steps · {self.device}"
+        table = Table(title=self.title or None, caption=caption)
+        for heading in fields:
+            table.add_column(heading.replace("_", " "), overflow="fold")
+        for heading in ("calls", "self ms", "share"):
+            table.add_column(heading, justify="right")
+        if rest:
+            count = f"{len(rest)} more"
+            total = OpRow(
+                count, count, count, sum(r.calls for r in rest), sum(r.seconds for r in rest), sum(r.share for r in rest)
+            )
+            shown = (*shown, total)
+        for row in shown:
+            numbers = f"{row.calls:.4g}", f"{row.seconds * 1e3:.3f}", f"{row.share:.1%}"
+            table.add_row(*(getattr(row, f) for f in fields), *numbers)
+        return table
+
+    def to_json(self) -> dict:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, config: dict) -> OpTable:
+        return cls(**(config | {"rows": tuple(OpRow(**row) for row in config["rows"])}))
+
+    def _grouped(self, key: Callable[[OpRow], tuple[str, str, str]]) -> OpTable:
+        sums: dict[tuple, list[float]] = {}
+        for row in self.rows:
+            total = sums.setdefault(key(row), [0.0, 0.0, 0.0])
+            for i, value in enumerate((row.calls, row.seconds, row.share)):
+                total[i] += value
+        rows = [OpRow(*names, *total) for names, total in sums.items()]
+        return dataclasses.replace(self, rows=tuple(sorted(rows, key=lambda row: -row.seconds)))
+
+
+def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_ups: int = 2) -> OpTable:
+    """Runs `fn` under the TensorFlow profiler.
+
+    Args:
+        fn: one step; what it returns is consumed.
+        steps: steps profiled, after `warm_ups` that are not (tracing a tf.function happens there).
+        title: what the table and its charts are called.
+    Raises:
+        CtrlabError: no op ran, or another profile is being taken in this process.
+
+    >>> import tensorflow as tf
+    >>> square = tf.function(lambda a: a @ a)
+    >>> table = profile(lambda: square(tf.ones([256, 256])), steps=2)
+    >>> table.share(op_type="MatMul") > 0
+    True
+    """
+    import tensorflow as tf
+
+    for _ in range(warm_ups):
+        consume(fn())
+    with tempfile.TemporaryDirectory() as folder:
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+        try:
+            tf.profiler.experimental.start(folder, options)
+        except tf.errors.AlreadyExistsError:
+            raise CtrlabError("Only one profile can be taken at a time; stop the other one of this process first.") from None
+        try:
+            for step in range(steps):
+                with tf.profiler.experimental.Trace(STEP, step_num=step):
+                    consume(fn())
+        finally:
+            tf.profiler.experimental.stop()
+        return read(Path(folder), steps, title=title)
+
+
+def read(folder: Path, steps: int, *, title: str = "") -> OpTable:
+    """The table of a profile that lies in `folder` (any `*.xplane.pb` below it).
+
+    Raises:
+        CtrlabError: no profile is there, or no op is in it.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    calls: dict[str, int] = {}
+    picoseconds: dict[str, int] = {}
+    wall = 0
+    for path in sorted(folder.rglob("*.xplane.pb")):
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+        for line in _host_lines(space):
+            wall += sum(length for name, _, length in line if name == STEP)
+            for name, own in self_times(event for event in line if _counts(event[0])):
+                calls[name] = calls.get(name, 0) + 1
+                picoseconds[name] = picoseconds.get(name, 0) + own
+    if not calls:
+        raise CtrlabError(f"A profile needs at least one TensorFlow op; {folder} has none. Was the step a TensorFlow function?")
+    total = sum(picoseconds.values()) or 1
+    rows: dict[tuple[str, str, str], OpRow] = {}
+    for name, own in picoseconds.items():
+        key = _identify(name)
+        before = rows.get(key, OpRow(*key, 0, 0, 0))
+        rows[key] = OpRow(
+            *key, before.calls + calls[name] / steps, before.seconds + own / steps / 1e12, before.share + own / total
+        )
+    ordered = tuple(sorted(rows.values(), key=lambda row: -row.seconds))
+    return OpTable(ordered, steps, wall / steps / 1e12, machine().line, title)
+
+
+def _host_lines(space) -> Iterator[list[tuple[str, int, int]]]:
+    """For each host thread its events as (name, start, length), in picoseconds."""
+    for plane in space.planes:
+        if plane.name.startswith("/host:"):
+            names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
+            for line in plane.lines:
+                yield [(names[e.metadata_id], e.offset_ps, e.duration_ps) for e in line.events]
+
+
+def self_times(events: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
+    """Events (name, start, length) of one thread -> (name, length less that of the events directly within it)."""
+    ordered = sorted(events, key=lambda event: (event[1], -event[2]))
+    own = [length for _, _, length in ordered]
+    open_events: list[tuple[int, int]] = []  # (end, index), the innermost last
+    for index, (_, start, length) in enumerate(ordered):
+        while open_events and open_events[-1][0] <= start:
+            open_events.pop()
+        if open_events:
+            own[open_events[-1][1]] -= length
+        open_events.append((start + length, index))
+    return [(name, max(0, seconds)) for (name, _, _), seconds in zip(ordered, own)]
+
+
+def _counts(name: str) -> bool:
+    return name == EXECUTOR or name.startswith("Iterator::") or _OP.match(name) is not None
+
+
+def _identify(event: str) -> tuple[str, str, str]:
+    """An event's name -> (op type, name, part).
+
+    An op in a loop's body repeats the loop's own path, which is dropped: "dien/gru/while/body/_3/dien/gru/while/MatMul".
+    """
+    if event == EXECUTOR:
+        return "executor", event, "executor"
+    if event.startswith("Iterator::"):
+        stage = event.partition("#")[0]
+        return f"tf.data {stage.rpartition('::')[2]}", stage, "input"
+    name, op_type = _OP.match(event).groups()
+    return _LIBRARY.sub("", op_type), _LOOP.sub("", name), part_of(name)
