@@ -18,9 +18,11 @@ import tensorflow as tf
 
 from ctrlab.models import blocks
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.profiling.roofline import Work
+from ctrlab.profiling.parts import part
+from ctrlab.profiling.work import Work
 
 
+@part("interaction")
 def factorization_machine(v: tf.Tensor) -> tf.Tensor:
     """Second-order interactions, Rendle 2010: [B, F, D] -> [B, D], the sum over pairs of the products of their vectors."""
     return 0.5 * (tf.square(tf.reduce_sum(v, 1)) - tf.reduce_sum(tf.square(v), 1))

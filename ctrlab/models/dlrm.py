@@ -19,9 +19,11 @@ import tensorflow as tf
 
 from ctrlab.models import blocks
 from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
 
+@part("interaction")
 def dot_interaction(v: tf.Tensor) -> tf.Tensor:
     """The dot products of all pairs of different vectors: [B, F, D] -> [B, F (F - 1) / 2], the strict lower triangle by rows."""
     fields = v.shape[1]

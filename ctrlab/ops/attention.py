@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from ctrlab.profiling.parts import part
+
 
 def reference(query, keys, lengths, layers: Sequence[tuple]) -> np.ndarray:
     """The definition, one row and one event at a time, NumPy float64.
@@ -44,6 +46,7 @@ def reference(query, keys, lengths, layers: Sequence[tuple]) -> np.ndarray:
     return weights
 
 
+@part("attention")
 def stock(query, keys, lengths, layers: Sequence[tuple]) -> tf.Tensor:
     """All B x T cells through the MLP, then a masked softmax: float32, otherwise as `reference`."""
     rows, most, width = tf.shape(keys)[0], tf.shape(keys)[1], keys.shape[2]

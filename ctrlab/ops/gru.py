@@ -18,6 +18,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from ctrlab.profiling.parts import part
+
 
 def reference(x, lengths, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention=None):
     """The definition, one row and one position at a time, NumPy float64.
@@ -57,6 +59,7 @@ def cell(x, h, gates_kernel, gates_bias, candidate_kernel, candidate_bias, atten
     return update * h + (1.0 - update) * candidate
 
 
+@part("gru")
 def stock(x, lengths, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention=None):
     """The composed cell in a `tf.while_loop`, as `dynamic_rnn` does it: float32, otherwise as `reference`."""
     rows, most, hidden = tf.shape(x)[0], tf.shape(x)[1], candidate_bias.shape[0]

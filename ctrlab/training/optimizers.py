@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ctrlab.errors import choose
 from ctrlab.ops import sparse_update
+from ctrlab.profiling.parts import part
 
 KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
 
@@ -49,6 +50,7 @@ class TouchedRows(keras.optimizers.Optimizer):
             for v in variables
         ]
 
+    @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
         if isinstance(gradient, tf.IndexedSlices):
             gradient = sparse_update.merge_stock(gradient)
