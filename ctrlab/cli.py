@@ -66,7 +66,100 @@ SourceOption = Annotated[
     Literal["generated", "real"],
     typer.Option(help="Generated rows, or the samples in the folder that CTRLAB_REAL_DATA names."),
 ]
+FormatOption = Annotated[Literal["csv", "tfrecord", "tfrecord.gz", "parquet"], typer.Option(help="How the rows are stored.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)]
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has, what is missing, which lessons work here, and how to mend the rest."""
+    from ctrlab.lessons import doctor
+
+    raise typer.Exit(0 if doctor.report() else 1)
+
+
+@data.command("list")
+def list_data() -> None:
+    """The data sets: their columns, their labels, and the models that train on them."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ctrlab.data import SCHEMAS
+    from ctrlab.race import contest
+
+    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "generated for", "real for")
+    for name, schema in SCHEMAS.items():
+        lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
+        counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
+        users = (", ".join(m for m, n in used.items() if n == name) for used in (contest.GENERATED_DATA, contest.REAL_DATA))
+        table.add_row(name, *map(str, counts), *users)
+    Console().print(table)
+
+
+@data.command("generate")
+def generate_data(
+    name: Annotated[str, typer.Argument(help="A data set, or all.")],
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows; else the profile's, with held-out rows apart.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; else the cache, where lessons and race find it.")] = None,
+    format: FormatOption = "parquet",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same rows.")] = 0,
+    profile: ProfileOption = None,
+) -> None:
+    """Make rows with a planted model behind their labels, and say the AUC that this model itself comes to.
+
+    [dim]ctrlab data generate all --profile lesson[/dim]
+
+    [dim]ctrlab data generate criteo --rows 1000000 --out criteo.parquet[/dim]
+    """
+    from ctrlab import data, profiles
+
+    names = list(data.SCHEMAS) if name == "all" else [data.schema(name).name]
+    if (rows is None) != (out is None) or (out and len(names) > 1):
+        raise CtrlabError("Rows of a data set's own number need a file: give --rows and --out together, and one data set.")
+    for each in names:
+        if out:
+            ceiling = data.generate_file(each, rows, out, format=format, seed=seed)
+            print(f"{each}: {rows:,} rows in {out}; {_ceiling_text(ceiling)}")
+        else:
+            files = data.prepare(each, profile=profiles.current(profile), format=format)
+            print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling_text(files.ceiling)}")
+
+
+@data.command("convert")
+def convert_data(
+    name: Annotated[str, typer.Argument(help="The data set that the files are of.")],
+    files: Annotated[list[Path], typer.Argument(help="The files as they were downloaded, plain or gzip.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+) -> None:
+    """Convert raw files to Parquet. Rows that break the format go to a rejects file beside it, with file, line and reason.
+
+    [dim]ctrlab data convert criteo train.txt.gz --out criteo.parquet[/dim]
+    """
+    from ctrlab.data.convert import convert
+
+    print(convert(name, files, out))
+
+
+@app.command()
+def train(
+    model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],
+    optimizations: Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")] = "none",
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows.")] = 1,
+    data: SourceOption = "generated",
+    format: FormatOption = "parquet",
+    profile: ProfileOption = None,
+    seed: Annotated[int, typer.Option(help="Of the first weights and the shuffling.")] = 2021,
+    save: Annotated[Path | None, typer.Option(help="Write the trained model to this .keras file.", dir_okay=False)] = None,
+) -> None:
+    """Train one model and hold its AUC against the best that is possible on its data.
+
+    [dim]ctrlab train deepfm --optimizations all --save deepfm.keras[/dim]
+
+    [dim]ctrlab train din --data real --epochs 2[/dim]
+    """
+    from ctrlab.commands.train import run
+
+    run(model, optimizations, epochs, data, format, profile, seed, save)
 
 
 @app.command()
@@ -92,9 +185,29 @@ def race(
 
     [dim]ctrlab race --data real --json race.json --resume[/dim]
     """
-    from ctrlab.race.command import run
+    from ctrlab.commands.race import run
 
     run(models, optimizations, profile, data, json_path, html, resume)
+
+
+@bench.command("ops")
+def bench_ops(
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Time every op's implementations against each other, in pairs, and against this machine's limits.
+
+    [dim]ctrlab bench ops --json ops.json[/dim]
+    """
+    from ctrlab.commands.bench import run
+
+    run(profile, json_path)
+
+
+@app.command()
+def lab() -> None:
+    """Open the workbook in JupyterLab."""
+    raise CtrlabError("to come")
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def new_table(title: str) -> Table:
     table = Table(title=title, caption="seconds: training time at the contest's number of steps")
     for name in ("model", "optimizations"):
         table.add_column(name)
-    for name in ("seconds", "speed-up", "% of floor", "AUC"):
+    for name in ("seconds", "speed-up", "% of bound", "AUC"):
         table.add_column(name, justify="right")
     table.add_column("counts", max_width=60)
     return table

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab import data, profiles, training
 from ctrlab.features import Sequence
-from ctrlab.models import MODELS, build
+from ctrlab.models import build
 from ctrlab.optimizations import RUNGS
 from ctrlab.profiling.machine import machine
 from ctrlab.race.protocol import serve
@@ -50,9 +50,8 @@ class Session:
         self.positions = self._warm_up()
 
     def _new_model(self, seed: int):
-        maker, schema = MODELS[self.job.model], self.files.schema
-        if maker.most_buckets:
-            schema = schema.with_buckets(maker.most_buckets)
+        # With no schema a model takes its own data set, at the contest's table sizes.
+        schema = None if self.job.source == "generated" else self.job.data_set
         model = build(self.job.model, schema, self.job.of_level("model"), seed)
         return model, training.make_optimizer(model.hyper)
 

@@ -1,4 +1,4 @@
-"""What `ctrlab race` does: plan, data, race, tables, files."""
+"""`ctrlab race`: plan, data, race, tables, files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     if html:
         from ctrlab.race import report  # before hours of training, so that a missing plotly is known now
 
-        report.check_folder(html)
+        report.check(html)
     console = Console()
     ceilings = prepare(plan)
     with live.LiveTable(console, plan.models, plan.sets) as table:

@@ -1,0 +1,115 @@
+"""A race as one HTML page that needs nothing else: no network, no server. plotly.js is in it once."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from importlib import resources
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.race import contest, figures, score
+from ctrlab.race.result import RaceResult
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222; background: #fff }
+table { border-collapse: collapse; margin: 1rem 0 }
+th, td { padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), td:last-child { text-align: left } .bad { color: #b00020 }
+.figure { min-height: 26rem } small { color: #666 }
+"""
+HEADINGS = ("model", "optimizations", "seconds", "seconds a step", "speed-up (95 %)", "% of bound", "AUC", "counts")
+
+
+def check(path: Path) -> None:
+    """Says before a race whether its report could be written after it.
+
+    Raises:
+        CtrlabError: plotly is not installed, or the folder does not exist.
+    """
+    plotly_js()
+    if not path.parent.is_dir():
+        raise CtrlabError(f"A report goes into a folder that exists; {path.parent} does not. Make it, or give another --html.")
+
+
+def plotly_js() -> str:
+    """The text of plotly.js, from the installed package's files."""
+    try:
+        return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    except ModuleNotFoundError:
+        raise CtrlabError("A report needs plotly, which is not installed: pip install plotly, or leave --html out.") from None
+
+
+def write(result: RaceResult, path: Path) -> None:
+    """Writes the page, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(page(result), encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def page(result: RaceResult) -> str:
+    """The whole page."""
+    settings = result.settings
+    title = f"Race at profile {settings.profile}, {settings.data} data"
+    versions = ", ".join(f"{name} {version}" for name, version in settings.versions.items())
+    machines = dict.fromkeys([settings.machine, *(m.device for m in result.models)])
+    failed = "".join(f'<p class="bad">{html.escape(reason)}</p>' for reason in score.failures(result))
+    missing = [m for m in result.asked if m not in {e.model for e in result.models}]
+    if missing:
+        failed += f'<p class="bad">Not finished: {html.escape(", ".join(missing))} are missing.</p>'
+    drawn = (figures.totals, figures.models, figures.waterfall, figures.losses, figures.aucs)
+    plots = "\n".join(_plot(f"figure-{i}", draw(result)) for i, draw in enumerate(drawn))
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>
+<script>{plotly_js()}</script></head><body>
+<h1>{html.escape(title)}</h1>
+<p>{html.escape("; ".join(machines))}<br><small>{html.escape(versions)}; started {html.escape(result.started)}</small></p>
+{failed}
+<p>Seconds are training seconds, reading included, of the profile's share of the contest's steps, weighted back to the contest's
+counts. Variants trained in turns, block by block, on the same batches; a ratio is the median over paired blocks. The floor is
+the least time that a model's arithmetic and memory traffic can take at this machine's measured ceilings.</p>
+{_table(result)}
+{plots}
+</body></html>
+"""
+
+
+def _plot(name: str, figure: dict) -> str:
+    content = json.dumps(figure).replace("</", "<\\/")
+    return f"""<div class="figure" id="{name}"></div>
+<script>{{ const f = {content}; Plotly.newPlot("{name}", f.data, f.layout, {{responsive: true}}) }}</script>"""
+
+
+def _table(result: RaceResult) -> str:
+    rows = [_row(entry, variant) for entry in result.models for variant in entry.variants]
+    for name in result.settings.sets:
+        total = score.total_seconds(result, name)
+        ratio = score.total_speedup(result, name) if total is not None else None
+        rows.append(("total", name, "failed" if total is None else f"{total:,.1f}", "", _ratio(ratio), "", "", ""))
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in HEADINGS)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(entry, variant) -> tuple[str, ...]:
+    if variant.error:
+        return (entry.model, variant.optimizations, "", "", "", "", "", variant.error)
+    seconds = score.contest_seconds(entry, variant)
+    return (
+        entry.model,
+        variant.optimizations,
+        f"{seconds:,.1f}",
+        f"{seconds / contest.STEPS[entry.model]:.4f}",
+        _ratio(score.speedup(entry, variant.optimizations)),
+        f"{score.percent_of_floor(entry, variant):.1f}",
+        " ".join(f"{value:.4f}" for value in variant.auc.values()),
+        "yes" if score.verdict(entry, variant).passed else "no",
+    )
+
+
+def _ratio(ratio) -> str:
+    return "" if ratio is None else f"{ratio.median:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"

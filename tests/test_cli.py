@@ -1,0 +1,100 @@
+"""The command line: help that reads well and is quick, names that are nearly right, errors in one sentence."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from typer.testing import CliRunner
+
+from ctrlab import cli
+from ctrlab.errors import CtrlabError
+
+COMMANDS = ["doctor", "data", "train", "race", "bench", "lab"]
+
+
+@pytest.fixture
+def call():
+    """call(*arguments) runs a command in this process; its result has exit_code, stdout, stderr and output."""
+    return lambda *arguments: CliRunner(env={"COLUMNS": "120"}).invoke(cli.app, [str(a) for a in arguments])
+
+
+def test_help_names_every_command(call):
+    found = call("--help")
+    assert found.exit_code == 0
+    for command in COMMANDS:
+        assert command in found.output
+
+
+@pytest.mark.parametrize("path", [["race"], ["train"], ["data", "generate"], ["data", "convert"], ["bench", "ops"]])
+def test_help_of_a_command_shows_how_to_call_it(call, path):
+    found = call(*path, "--help")
+    assert found.exit_code == 0
+    assert f"ctrlab {' '.join(path)} " in found.output
+
+
+def test_help_imports_nothing_heavy():
+    code = textwrap.dedent(
+        """
+        import sys
+        from ctrlab import cli
+        try:
+            cli.app(["race", "--help"])
+        except SystemExit:
+            pass
+        heavy = {"tensorflow", "keras", "numpy", "pyarrow", "plotly", "sklearn"} & set(sys.modules)
+        sys.exit(f"imported {heavy}" if heavy else 0)
+        """
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
+
+
+def test_no_command_is_help(call):
+    assert "Usage" in call().output
+
+
+def test_a_nearly_right_command_is_named(call):
+    found = call("rase")
+    assert found.exit_code != 0
+    assert "race" in found.output
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "says"),
+    [
+        (CtrlabError("The rule; what came."), 1, "The rule; what came."),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (KeyboardInterrupt("Interrupted: 2 are kept."), 130, "2 are kept"),
+        (OSError(28, "No space left on device", "/there"), 1, "The disk is full (/there). Free some space"),
+        (PermissionError(13, "Permission denied", "/there"), 1, "Permission denied (/there)"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_sentence(call, monkeypatch, problem, code, says):
+    from ctrlab.commands import race
+
+    def fail(*args):
+        raise problem
+
+    monkeypatch.setattr(race, "run", fail)
+    found = call("race")
+    assert found.exit_code == code
+    assert says in found.stderr
+    assert "Traceback" not in found.output and not found.stdout
+
+
+def test_our_own_mistakes_are_not_hidden(call, monkeypatch):
+    from ctrlab.commands import race
+
+    def fail(*args):
+        raise AttributeError("a bug")
+
+    monkeypatch.setattr(race, "run", fail)
+    assert isinstance(call("race").exception, AttributeError)
+
+
+def test_list_of_data_sets(call):
+    found = call("data", "list")
+    assert found.exit_code == 0
+    for name in ("criteo", "food_delivery", "amazon_reviews", "rees46", "taobao", "census_income"):
+        assert name in found.stdout
