@@ -3,6 +3,7 @@
 The profiler writes an XPlane: for each host thread a line of events, which nest in time. What is read of it:
 
     "dien/gru/while/body/_3/MatMul:_MklMatMul"    an op: its name, with the name scopes it was made in, and its kernel
+    "EagerLocalExecute: MatMul"                   an op called outside a tf.function
     "Iterator::Root::Prefetch::BatchV2"           a stage of a tf.data pipeline
     "ExecutorState::Process"                      the executor that finds the next op to run; its self time is overhead
 
@@ -30,6 +31,7 @@ from ctrlab.profiling.timing import consume
 STEP = "ctrlab step"
 EXECUTOR = "ExecutorState::Process"
 _OP = re.compile(r"^([^:\s]+):(\w+)$")
+_EAGER = re.compile(r"^EagerLocalExecute: ([A-Za-z]\w*)$")
 _LOOP = re.compile(r"^.*/(body|cond)/_\d+/")
 _LIBRARY = re.compile(r"^_Mkl(Native)?")
 
@@ -215,7 +217,7 @@ def self_times(events: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
 
 
 def _counts(name: str) -> bool:
-    return name == EXECUTOR or name.startswith("Iterator::") or _OP.match(name) is not None
+    return name == EXECUTOR or name.startswith("Iterator::") or bool(_OP.match(name) or _EAGER.match(name))
 
 
 def _identify(event: str) -> tuple[str, str, str]:
@@ -228,5 +230,7 @@ def _identify(event: str) -> tuple[str, str, str]:
     if event.startswith("Iterator::"):
         stage = event.partition("#")[0]
         return f"tf.data {stage.rpartition('::')[2]}", stage, "input"
+    if eager := _EAGER.match(event):
+        return eager[1], eager[1], "input" if eager[1].startswith("Iterator") else "other"
     name, op_type = _OP.match(event).groups()
     return _LIBRARY.sub("", op_type), _LOOP.sub("", name), part_of(name)
