@@ -1,0 +1,65 @@
+"""Writes what follows from the solved notebooks: each learner's notebook, and the README's tables.
+
+`python -m ctrlab.lessons.build`; with --check it only compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.lessons import notebook, places, readme
+from ctrlab.lessons.progress import write_atomically
+
+
+def pairs(folder: Path) -> list[tuple[Path, Path]]:
+    """(solved, learner) of every lesson under `folder`, in course order.
+
+    Raises:
+        BadData: there is none, or a learner's notebook has no solved one.
+    """
+    found = [(solved, solved.parents[1] / solved.name) for solved in sorted(folder.glob("*/solutions/*.ipynb"))]
+    if not found:
+        raise BadData(f"Lessons are <part>/solutions/NN_topic.ipynb; {folder} holds none.")
+    if orphans := set(folder.glob("*/*.ipynb")) - {mine for _, mine in found}:
+        raise BadData(f"A learner's notebook comes from a solved one; {min(orphans)} has none.")
+    return found
+
+
+def build(folder: Path, check: bool = False) -> list[Path]:
+    """Make both notebooks of each pair, and README.md, what they must be; return those that were not. `check` leaves them so."""
+    stale = []
+
+    def require(path: Path, text: str) -> None:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path)
+            if not check:
+                write_atomically(path, text)
+
+    for solved, mine in pairs(folder):
+        nb = notebook.read(solved)
+        require(solved, notebook.dumps(notebook.canonical(nb)))
+        require(mine, notebook.dumps(notebook.learner(nb)))
+    main_page = folder.parent / "README.md"
+    require(main_page, readme.updated(main_page.read_text(encoding="utf-8")))
+    return stale
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m ctrlab.lessons.build", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a notebook is not as built")
+    options = parser.parse_args(arguments)
+    try:
+        stale = build(places.notebooks(), check=options.check)
+    except CtrlabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path in stale:
+        print(f"{'stale' if options.check else 'written'}: {path}")
+    return int(options.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""How an answer is judged: a wrong one raises, always, and says where and what to try; a right one is one constant line.
+
+A lesson's checks are the functions in the `CHECKS` table of its module in `ctrlab.lessons.checks`, each called with the
+learner's function and a random generator that is fresh every time, so that nothing can be learned by heart.
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ctrlab.errors import choose
+
+Check = Callable[[Callable, np.random.Generator], None]
+
+
+class CheckFailed(AssertionError):
+    """A wrong answer: the rule that it breaks, what was expected, what came, where, and a next step to try."""
+
+    def __init__(self, rule: str, *, expected: object, received: object, next_step: str, index: object = None):
+        self.rule, self.expected, self.received = rule, expected, received
+        self.next_step, self.index = next_step, index
+        rows = [("expected", expected), ("received", received), ("at", index), ("try", next_step)]
+        super().__init__("\n".join([rule, *(f"  {name:<9}{text}" for name, text in rows if text is not None)]))
+
+    def _render_traceback_(self) -> list[str]:
+        """What Jupyter shows: the message, and of the error behind it only the lines in the learner's own cells."""
+        lines = [f"CheckFailed: {self}"]
+        if self.__cause__ is not None:
+            frames = [f for f in traceback.extract_tb(self.__cause__.__traceback__) if "ipykernel" in f.filename]
+            lines += [f"  your line {frame.lineno}: {frame.line}" for frame in frames]
+        return lines
+
+
+def checks_of(lesson: str) -> dict[int, Check]:
+    """The checks of a lesson by exercise number: "02_ops/01_indicator_column" has them in checks/indicator_column.py."""
+    topic = lesson.rsplit("/", 1)[-1].partition("_")[2]
+    return importlib.import_module(f"ctrlab.lessons.checks.{topic}").CHECKS
+
+
+def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -> None:
+    """Judge `answer`; without a `seed` (tests give one) the inputs are new at every call.
+
+    Raises:
+        CheckFailed: the answer is wrong. NotImplementedError: it is still the stub.
+    """
+    checks = checks_of(lesson)
+    choose("exercise", str(exercise), map(str, checks))
+    checks[exercise](answer, np.random.default_rng(seed))
+
+
+def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand on such an input and read the error"):
+    """`answer(*inputs)`, where an exception or a changed input is a wrong answer too. `case` says what the inputs are."""
+    before = _values(inputs)
+    try:
+        result = answer(*inputs)
+    except (NotImplementedError, CheckFailed):
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or "no message").splitlines()[0]
+        raise CheckFailed(
+            f"The function answers every valid input; here {case}.",
+            expected="a result",
+            received=f"{type(error).__name__}: {reason}",
+            next_step=next_step,
+        ) from error
+    for old, new in zip(before, _values(inputs)):
+        if not np.array_equal(old, new):
+            raise CheckFailed(
+                "The function leaves its inputs as they were.",
+                expected=_short(old),
+                received=_short(new),
+                index=_first_difference(old, new),
+                next_step="work on a copy, or build the result from new tensors",
+            )
+    return result
+
+
+def require_close(received, expected, *, case: str, next_step: str, rtol: float = 1e-5) -> None:
+    """Raise unless `received` is `expected` in shape, in dtype and, norm-wise, within `rtol`.
+
+    Args:
+        received: what the answer gave, a tensor or array; anything else is a wrong answer.
+        expected: float32 array that the reference gave.
+        case: what the input was, for the message: "rows of no ids at all".
+    """
+    rule = f"The result is that of the reference; here {case}."
+    try:
+        received = np.asarray(received)
+    except Exception as error:
+        raise CheckFailed(rule, expected="one dense tensor", received=type(received).__name__, next_step=next_step) from error
+    expected = np.asarray(expected)
+    for what in ("shape", "dtype"):
+        if getattr(received, what) != getattr(expected, what):
+            named = (f"{what} {getattr(a, what)}" for a in (expected, received))
+            raise CheckFailed(rule, expected=next(named), received=next(named), next_step=next_step)
+    difference = np.abs(received.astype(np.float64) - expected)
+    bound = rtol * max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
+    if not np.linalg.norm(difference) <= bound:
+        index = tuple(int(i) for i in np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape))
+        where = "row {}, column {}".format(*index) if len(index) == 2 else f"index {index}"
+        raise CheckFailed(rule, expected=expected[index], received=received[index], index=where, next_step=next_step)
+
+
+def _values(inputs: Sequence) -> list[np.ndarray]:
+    """Copies of every array in `inputs` (tensors, variables, ragged tensors and nests of them)."""
+    import tensorflow as tf
+
+    return [np.array(t) for t in tf.nest.flatten(list(inputs), expand_composites=True) if hasattr(t, "__array__")]
+
+
+def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | None:
+    if old.shape != new.shape:
+        return None
+    return tuple(int(i) for i in np.argwhere(old != new)[0])
+
+
+def _short(array: np.ndarray) -> str:
+    return np.array2string(array, threshold=8, edgeitems=3, precision=4)

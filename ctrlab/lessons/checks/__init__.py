@@ -1,0 +1,1 @@
+"""One module a lesson, named after its topic, with its `CHECKS`: exercise number -> check."""

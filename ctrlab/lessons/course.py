@@ -1,0 +1,167 @@
+"""The map of the course: its parts, the lessons that are there, those to come, and what fits into 2, 4 or 8 hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ctrlab.errors import BadData, choose
+from ctrlab.lessons import notebook, places
+
+NEEDS = ("tensorflow", "native", "compiler", "data", "gpu")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson, as the metadata of its solved notebook say.
+
+    Attributes:
+        name: "02_ops/01_indicator_column".
+        summary: one line of what the learner will have shown.
+        teach, do: minutes to explain it in a room, and minutes of the learner's own work.
+        needs: what must be there, from NEEDS.
+        rank: 1 is the lesson to keep when time is short.
+    """
+
+    name: str
+    title: str
+    summary: str
+    teach: int
+    do: int
+    needs: tuple[str, ...]
+    rank: int
+
+    @property
+    def minutes(self) -> int:
+        return self.teach + self.do
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the course; `to_come` names the lessons that are not written yet."""
+
+    name: str
+    title: str
+    to_come: tuple[str, ...] = ()
+
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        return tuple(entry for entry in lessons() if entry.name.startswith(f"{self.name}/"))
+
+
+PARTS = (
+    Part("01_baseline", "The baseline: data, models, and where the time goes"),
+    Part(
+        "02_ops",
+        "Faster ops: the same answers in less time",
+        (
+            "Fuse the GRU and the AUGRU",
+            "Attend without padding",
+            "Parse sequence features in one pass",
+            "Merge the sparse gradients",
+            "Feed the step: formats, prefetch, threads",
+            "Save checkpoints without stopping",
+            "Compute in bfloat16",
+            "Read the scoreboard",
+        ),
+    ),
+    Part(
+        "03_embedding",
+        "Embeddings that fit: storage, admission, collisions",
+        (
+            "Grow an embedding variable",
+            "Tier its storage from memory to disk",
+            "Admit and evict ids",
+            "Hash without collisions",
+            "Look into an embedding",
+        ),
+    ),
+    Part(
+        "04_serving",
+        "Serving: from a checkpoint to answers under load",
+        (
+            "Export a model and load it in the processor",
+            "Serve with session groups",
+            "Ship deltas instead of models",
+            "Share cores between models",
+            "Serve on a GPU",
+        ),
+    ),
+)
+
+
+def solved_path(name: str) -> Path:
+    """The solved notebook of a lesson, from the notebooks folder: "02_ops/solutions/01_indicator_column.ipynb"."""
+    part, _, topic = name.partition("/")
+    return Path(part) / "solutions" / f"{topic}.ipynb"
+
+
+def read_lesson(path: Path) -> Lesson:
+    """The lesson of a solved notebook.
+
+    Raises:
+        BadData: its metadata lack something.
+    """
+    name = f"{path.parents[1].name}/{path.stem}"
+    entry = notebook.read(path)["metadata"].get("ctrlab", {})
+    try:
+        minutes = entry["minutes"]
+        found = Lesson(
+            name,
+            entry["title"],
+            entry["summary"],
+            int(minutes["teach"]),
+            int(minutes["do"]),
+            tuple(entry["needs"]),
+            int(entry["rank"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        wanted = "title, summary, minutes {teach, do}, needs and rank"
+        raise BadData(f"The metadata of a lesson, under `ctrlab`, say {wanted}; {path} fails at {error}.") from error
+    for need in found.needs:
+        choose(f"need of lesson {name}", need, NEEDS)
+    return found
+
+
+@cache
+def lessons() -> tuple[Lesson, ...]:
+    """Every lesson that is there, in the order of the course."""
+    return tuple(read_lesson(path) for path in sorted(places.notebooks().glob("*/solutions/*.ipynb")))
+
+
+def lesson(name: str) -> Lesson:
+    """The lesson called `name`; UnknownName, with the nearest, when there is none."""
+    known = {entry.name: entry for entry in lessons()}
+    return known[choose("lesson", name, known)]
+
+
+def after(name: str) -> Lesson | None:
+    """The lesson that follows, or None at the end."""
+    names = [entry.name for entry in lessons()]
+    place = names.index(choose("lesson", name, names)) + 1
+    return lessons()[place] if place < len(names) else None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A lesson's place in a syllabus: its minutes there, and whether the learners do it or only see it."""
+
+    lesson: Lesson
+    minutes: int
+    hands_on: bool
+
+
+def syllabus(hours: int, among: tuple[Lesson, ...] | None = None) -> tuple[Slot, ...]:
+    """What fits into `hours` hours, by rank: a lesson is done if its minutes are left, else shown, else left for home.
+
+    >>> [slot.lesson.name for slot in syllabus(2)]  # doctest: +SKIP
+    """
+    left, slots = hours * 60, []
+    for entry in sorted(among if among is not None else lessons(), key=lambda entry: entry.rank):
+        hands_on = entry.minutes <= left
+        minutes = entry.minutes if hands_on else entry.teach
+        if minutes <= left:
+            slots.append(Slot(entry, minutes, hands_on))
+            left -= minutes
+    return tuple(sorted(slots, key=lambda slot: slot.lesson.name))

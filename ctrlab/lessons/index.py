@@ -1,0 +1,114 @@
+"""The index notebook: the map of the course, the state of this machine, and how far the learner is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons import course, notebook
+from ctrlab.lessons.doctor import Report
+from ctrlab.lessons.progress import Record, Store, write_atomically
+
+_WELCOME = """# The CTR lab
+
+Six click models, from a faithful baseline to as fast as this machine allows, one optimization a notebook.
+Open a lesson below and run it from the top; what you change stays yours. This page is written anew by `ctrlab lab`."""
+
+
+def write(work: Path, report: Report) -> None:
+    """Write `index.ipynb` into the working folder: its tables are there at once, a cell brings the progress up to date."""
+    cells = [
+        ("markdown", "welcome", _WELCOME),
+        ("markdown", "course", course_table(report, Store(work / "progress"))),
+        ("code", "progress", "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"),
+        ("markdown", "machine", machine_table(report)),
+        ("markdown", "syllabi", syllabus_table()),
+    ]
+    nb = {
+        "cells": [{"cell_type": kind, "id": name, "metadata": {}, "source": text} for kind, name, text in cells],
+        "metadata": {},
+        "nbformat": 4,
+    }
+    write_atomically(work / "index.ipynb", notebook.dumps(notebook.canonical(nb)))
+
+
+def course_table(report: Report | None = None, store: Store | None = None, link: str = "{name}.ipynb") -> str:
+    """The map of the course in Markdown; with a report and a store, what works here and how far the learner is."""
+    lines = []
+    for part in course.PARTS:
+        lines += [f"\n### {part.title}\n"]
+        personal = " yours | here |" if report and store else ""
+        lines += [
+            f"| lesson | what you will have shown | minutes |{personal}",
+            "|---|---|---|" + ("---|---|" if personal else ""),
+        ]
+        for entry in part.lessons:
+            row = f"| [{entry.title}]({link.format(name=entry.name)}) | {entry.summary} | {entry.minutes} |"
+            if report and store:
+                row += (
+                    f" {store.load(entry.name).state} | {'no: see below' if report.reasons_against(entry.needs) else 'works'} |"
+                )
+            lines.append(row)
+        lines += [f"| *{title}* | *to come* | |" + (" | |" if personal else "") for title in part.to_come]
+    return "\n".join(lines).strip()
+
+
+def machine_table(report: Report) -> str:
+    """The doctor's findings in Markdown."""
+    lines = ["## This machine", "", "| | found | needed | state | to mend or override |", "|---|---|---|---|---|"]
+    for f in report.findings:
+        state = f.state if f.state == "ok" else f"**{f.state}**"
+        lines.append(
+            f"| {f.name} | {_cell(f.found)} | {_cell(f.needed)} | {state} | {'' if f.state == 'ok' else _cell(f.cure)} |"
+        )
+    return "\n".join(lines)
+
+
+def syllabus_table() -> str:
+    """What fits into 2, 4 and 8 hours, in Markdown: "do" is taught and done, "see" is only shown."""
+    plans = {hours: {slot.lesson: slot for slot in course.syllabus(hours)} for hours in (2, 4, 8)}
+    lines = [
+        "## In a room",
+        "",
+        "| lesson | " + " | ".join(f"{hours} hours" for hours in plans) + " |",
+        "|---|" + "---|" * len(plans),
+    ]
+    for entry in course.lessons():
+        slots = [plan.get(entry) for plan in plans.values()]
+        texts = [f"{'do' if slot.hands_on else 'see'}, {slot.minutes} min" if slot else "at home" for slot in slots]
+        lines.append(f"| {entry.title} | " + " | ".join(texts) + " |")
+    sums = [sum(slot.minutes for slot in plan.values()) for plan in plans.values()]
+    lines.append("| *together* | " + " | ".join(f"*{total} min*" for total in sums) + " |")
+    return "\n".join(lines)
+
+
+def show_progress() -> None:
+    """Print the learner's progress: state, exercises passed, solutions taken, prediction against measured speed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    store = Store()
+    table = Table("lesson", "", "state", "exercises", "solutions taken", "predicted", "measured", title="Your progress")
+    for entry in course.lessons():
+        try:
+            record = store.load(entry.name)
+        except CtrlabError as error:
+            table.add_row(entry.name, entry.title, f"[red]{error}[/]")
+            continue
+        table.add_row(entry.name, entry.title, record.state, *_details(record))
+    Console().print(table)
+
+
+def _details(record: Record) -> tuple[str, str, str, str]:
+    speed = record.verdict.speed if record.verdict else None
+    guess = record.predictions.get("speedup")
+    return (
+        ", ".join(map(str, record.passed)),
+        ", ".join(map(str, record.solutions)),
+        f"{guess:g}x" if guess else "",
+        f"{speed.median:.1f}x at {record.verdict.profile}" if speed else "",
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,108 @@
+"""Opens the workbook: copies of the lessons in the working folder, an index of the course, JupyterLab on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.lessons import build, doctor, index, places
+from ctrlab.lessons.progress import write_atomically
+
+MANIFEST = ".copied.json"
+
+
+def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
+    """Copy the lessons, write the index and run JupyterLab until it is stopped; its exit code.
+
+    Raises:
+        CtrlabError: the port is taken or is no port.
+    """
+    if not 1 <= port <= 65535:
+        raise CtrlabError(f"A port is a number from 1 to 65535; {port} was given.")
+    if not doctor.port_is_free(port):
+        raise CtrlabError(f"Port {port} is taken, perhaps by another JupyterLab. Choose another: ctrlab lab --port {port + 1}.")
+    work = places.work()
+    for line in copy_lessons(work):
+        print(line)
+    index.write(work, doctor.examine())
+    token = secrets.token_hex(24)
+    print(
+        f"The workbook: http://127.0.0.1:{port}/lab/tree/index.ipynb?token={token}\nYour notebooks: {work}\nCtrl-C twice ends it."
+    )
+    return subprocess.run(server_command(work, port, browser), env=os.environ | {"JUPYTER_TOKEN": token}, check=False).returncode
+
+
+def server_command(work: Path, port: int, browser: bool) -> list[str]:
+    """The command that serves `work` on loopback and opens the index; the token comes from JUPYTER_TOKEN, unseen by `ps`."""
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": work,
+        "ServerApp.open_browser": browser,
+        "LabApp.default_url": "/lab/tree/index.ipynb",
+        "LabApp.news_url": None,
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "Application.log_level": "WARN",
+    }
+    return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def copy_lessons(work: Path) -> list[str]:
+    """Copy every learner's notebook into `work` and say, in lines, what is there that was not expected.
+
+    What was copied is remembered by its hash. A copy that still has it was not touched, and is brought up to date; one that
+    was touched is left alone, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
+    """
+    manifest = _manifest(work)
+    told = []
+    for _, source in build.pairs(places.notebooks()):
+        text = source.read_text(encoding="utf-8")
+        name = f"{source.parent.name}/{source.name}"
+        if _place(work, name, text, manifest) or _hash(text) in (manifest[name], manifest.get(_beside(name))):
+            continue
+        if _place(work, _beside(name), text, manifest):
+            told.append(f"{name} has a newer version; yours was left as it is, the new one is {_beside(name)}.")
+        else:
+            told.append(f"{name} has a newer version, and you have changed {_beside(name)} too: rename it to receive the newest.")
+    write_atomically(work / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    return told
+
+
+def _manifest(work: Path) -> dict[str, str]:
+    work.mkdir(parents=True, exist_ok=True)
+    path = work / MANIFEST
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise BadData(
+            f"The list of copied lessons must be JSON; {path} is not. Delete it: no notebook will be overwritten."
+        ) from error
+
+
+def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
+    """Write `text` to work/name unless a learner has touched what is there; whether it is there now."""
+    path = work / name
+    if path.exists():
+        there = _hash(path.read_text(encoding="utf-8", errors="replace"))
+        if there != _hash(text) and there != manifest.get(name):
+            manifest.setdefault(name, "")
+            return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
+    manifest[name] = _hash(text)
+    return True
+
+
+def _beside(name: str) -> str:
+    return name.removesuffix(".ipynb") + ".new.ipynb"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

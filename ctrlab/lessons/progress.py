@@ -1,0 +1,122 @@
+"""What a learner has done, kept between sessions: one JSON file a lesson in `<work>/progress`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctrlab.errors import BadData
+from ctrlab.lessons import places
+
+NOT_JUDGED = "not judged at this profile"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A speed that was measured: how many times as fast as the baseline, its interval, and whether that is enough."""
+
+    variant: str
+    at_least: float
+    median: float
+    low: float
+    high: float
+    verdict: str
+
+    def __str__(self) -> str:
+        times = f"{self.median:.1f}x the baseline [{self.low:.1f}, {self.high:.1f}]"
+        return f"{self.variant} is {times}; at least {self.at_least:g}x: {self.verdict}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a lesson ended.
+
+    Attributes:
+        difference: the largest relative difference of the losses from the baseline's, or None where none were compared.
+        speed: what was measured, or None where the lesson times nothing.
+        claims: what else the lesson set out to show, and whether it did.
+        solutions: exercises where the learner took the solution.
+    """
+
+    lesson: str
+    profile: str
+    machine: str
+    solutions: tuple[int, ...] = ()
+    difference: float | None = None
+    speed: Speed | None = None
+    claims: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Right, and fast enough where speed is judged (not at `tiny`); a speed that is "inconclusive" has not passed yet."""
+        return all(self.claims.values()) and (self.speed is None or self.speed.verdict in ("yes", NOT_JUDGED))
+
+    def __str__(self) -> str:
+        if self.passed:
+            return "passed"
+        return "inconclusive" if all(self.claims.values()) and self.speed.verdict == "inconclusive" else "not passed"
+
+
+@dataclass
+class Record:
+    """One lesson's file: what was guessed, which exercises were passed, which solutions taken, the last verdict."""
+
+    lesson: str
+    predictions: dict[str, float] = field(default_factory=dict)
+    passed: list[int] = field(default_factory=list)
+    solutions: list[int] = field(default_factory=list)
+    verdict: Verdict | None = None
+
+    @property
+    def state(self) -> str:
+        """In a word: "new", "started", or the verdict's."""
+        if self.verdict:
+            return str(self.verdict)
+        return "started" if self.predictions or self.passed or self.solutions else "new"
+
+
+class Store:
+    """The records of a working folder. A write is atomic: a file is the old record or the new one, never half of it."""
+
+    def __init__(self, folder: Path | None = None):
+        self.folder = folder or places.work() / "progress"
+
+    def path(self, lesson: str) -> Path:
+        return self.folder / f"{lesson.replace('/', '.')}.json"
+
+    def load(self, lesson: str) -> Record:
+        """The lesson's record, an empty one when there is none.
+
+        Raises:
+            BadData: the file is there and cannot be read as a record.
+        """
+        path = self.path(lesson)
+        if not path.exists():
+            return Record(lesson)
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            if verdict := entry.get("verdict"):
+                verdict = Verdict(**verdict | {"speed": Speed(**verdict["speed"]) if verdict["speed"] else None})
+                verdict = dataclasses.replace(verdict, solutions=tuple(verdict.solutions))
+            return Record(**entry | {"verdict": verdict})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            rule = "A progress file must be the JSON that a lesson wrote"
+            raise BadData(f"{rule}; {path} is not ({error}). Delete it to start again.") from error
+
+    def save(self, record: Record) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(record.lesson)
+        write_atomically(path, json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to a file beside `path`, then move it there in one step."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,37 @@
+"""The two tables of README.md that follow from the code: the map of the course and the ladder."""
+
+from __future__ import annotations
+
+import re
+
+from ctrlab.errors import BadData
+from ctrlab.lessons import index
+from ctrlab.optimizations import LADDER
+
+
+def updated(text: str) -> str:
+    """README.md with its tables as they must be now.
+
+    Raises:
+        BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is not there.
+    """
+    for name, table in (("course", index.course_table(link="notebooks/{name}.ipynb")), ("ladder", ladder_table())):
+        text, count = re.subn(
+            rf"(<!-- {name}:.*?-->\n).*?(<!-- end of {name} -->)", rf"\1\n{_literal(table)}\n\n\2", text, flags=re.S
+        )
+        if count != 1:
+            raise BadData(f"README.md has one place for the {name} table; {count} were found.")
+    return text
+
+
+def ladder_table() -> str:
+    """Every rung in Markdown."""
+    lines = ["| rung | what it does | level | models | same results | reported elsewhere |", "|---|---|---|---|---|---|"]
+    for rung in LADDER:
+        same = "no" if rung.changes_results else "yes"
+        lines.append(f"| `{rung.name}` | {rung.summary} | {rung.level} | {', '.join(rung.models)} | {same} | {rung.published} |")
+    return "\n".join(lines)
+
+
+def _literal(text: str) -> str:
+    return text.replace("\\", "\\\\")

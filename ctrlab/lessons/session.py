@@ -1,0 +1,263 @@
+"""A lesson while it runs: `start` makes ready and returns the `Lab` that the rest of the notebook talks to."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab import profiles
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.lessons import check as checking
+from ctrlab.lessons import course, doctor, notebook, places
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.progress import NOT_JUDGED, Speed, Store, Verdict
+from ctrlab.profiling.machine import machine
+
+SEED = 2021
+
+
+def start(lesson: str) -> Lab:
+    """Make the machine ready for a lesson, and print what it runs on.
+
+    Args:
+        lesson: part and file name, "02_ops/01_indicator_column".
+    Raises:
+        UnknownName: there is no such lesson. CtrlabError: this machine lacks something that the lesson needs.
+    """
+    entry = course.lesson(lesson)
+    report = doctor.examine(quick=True)
+    if reasons := report.reasons_against(entry.needs):
+        raise CtrlabError(f"Lesson {lesson} cannot run here. " + " ".join(reasons))
+    import keras
+    import tensorflow as tf
+
+    for device in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(device, True)
+    if "native" in entry.needs:
+        from ctrlab.ops import _native
+
+        _native.library()
+    keras.utils.set_random_seed(SEED)
+    _load_magics()
+    where = machine()
+    lab = Lab(lesson, machine=where.device)
+    print(f"{entry.title}: {lesson}, profile {lab.profile.name}, seed {SEED}")
+    print(f"machine   {lab.machine}")
+    print("versions  " + ", ".join(f"{name} {version}" for name, version in where.versions.items()))
+    return lab
+
+
+def _load_magics() -> None:
+    from IPython import get_ipython
+
+    if shell := get_ipython():
+        shell.run_line_magic("load_ext", "ctrlab.lessons.kernel_magic")
+
+
+class Lab:
+    """One learner in one lesson: guesses, checks, measurements, the gate and the verdict.
+
+    Attributes:
+        profile: the sizes to use, `ctrlab.profiles.Profile`.
+        machine: one line that names the device.
+    """
+
+    def __init__(self, lesson: str, machine: str, store: Store | None = None):
+        self.lesson, self.machine = lesson, machine
+        self.profile = profiles.current()
+        self.store = store or Store()
+        self._record = self.store.load(lesson)
+        self._record.solutions = []
+        self._passed: set[int] = set()
+        self._verdict: Verdict | None = None
+
+    def predict(self, **guesses: float) -> None:
+        """Write down what you expect before you measure, `predict(speedup=5)`; `outcome` compares it later."""
+        for name, guess in guesses.items():
+            if not isinstance(guess, int | float) or not math.isfinite(guess) or guess <= 0:
+                raise CtrlabError(f"A prediction is a number above 0; {name} is {guess!r}.")
+        self._record.predictions |= {name: float(guess) for name, guess in guesses.items()}
+        self.store.save(self._record)
+        print("Written down. Now find out.")
+
+    def outcome(self, **measured: float) -> None:
+        """Print each prediction beside what came out (a number, or an interval with a `median`)."""
+        for name, value in measured.items():
+            came = float(getattr(value, "median", value))
+            guess = self._record.predictions.get(name)
+            if guess is None:
+                print(f"{name}: {came:.3g}; nothing was predicted (lab.predict({name}=...))")
+                continue
+            off = max(guess / came, came / guess)
+            print(f"{name}: you said {guess:.3g}, it is {came:.3g}: " + ("close." if off < 1.5 else f"{off:.1f}x off. Why?"))
+
+    def check(self, exercise: int, answer: Callable) -> None:
+        """Judge an answer on fresh random and adversarial inputs.
+
+        Raises:
+            CheckFailed: it is wrong. NotImplementedError: it is still the stub.
+        """
+        checking.run(self.lesson, exercise, answer)
+        self._passed.add(exercise)
+        if exercise not in self._record.passed:
+            self._record.passed = sorted({*self._record.passed, exercise})
+            self.store.save(self._record)
+        print(f"Exercise {exercise} passed.")
+
+    def use_solution(self, exercise: int) -> None:
+        """Run the solution's cell in this notebook, for who is stuck; the verdict notes it."""
+        path = places.notebooks() / course.solved_path(self.lesson)
+        solutions = notebook.solutions(notebook.read(path))
+        choose("exercise", str(exercise), map(str, solutions))
+        self._record.solutions = sorted({*self._record.solutions, exercise})
+        self.store.save(self._record)
+        print(f"Using the solution of exercise {exercise}; the verdict will say so.")
+        from IPython import get_ipython
+
+        get_ipython().run_cell(solutions[exercise]).raise_error()
+
+    def measure(self, variants: Mapping[str, Callable], make_inputs: Callable[[int], tuple], *, baseline: str, **options):
+        """The one stopwatch, `timing.compare`, with this profile's repetitions; prints its table and returns the Comparison."""
+        from ctrlab.profiling import timing
+
+        options.setdefault("repetitions", self.profile.repetitions)
+        comparison = timing.compare(dict(variants), make_inputs, baseline=baseline, **options)
+        show_comparison(comparison, baseline)
+        return comparison
+
+    def live_chart(self, title: str, y: str, **options):
+        """A chart that moves while a cell runs: `chart.add(series, x, y)`, then `chart.close()`."""
+        from ctrlab.profiling import charts
+
+        return charts.LiveChart(title, y, **options)
+
+    def source(self, thing) -> None:
+        """Show the source of a function, class or module, or of a file named from the checkout's root."""
+        from IPython.display import Code, display
+
+        if isinstance(thing, str | Path):
+            path = places.notebooks().parent / thing
+            display(Code(filename=str(path), language="cpp" if path.suffix in {".cc", ".h", ".cu"} else None))
+        else:
+            display(Code(inspect.getsource(thing), language="python"))
+
+    def gate(
+        self,
+        *,
+        losses: Mapping[str, Sequence[float]] | None = None,
+        rtol: float = 1e-5,
+        comparison=None,
+        variant: str = "",
+        at_least: float = 1.0,
+        claims: Mapping[str, bool] | None = None,
+    ) -> Verdict:
+        """The end of a lesson: every exercise passed, the same losses, and fast enough.
+
+        Args:
+            losses: loss curves, the baseline's first; each must agree with it within `rtol`, step by step.
+            comparison, variant, at_least: the speed that was set out for. At `tiny` only its sanity counts.
+            claims: anything else the lesson set out to show.
+        Raises:
+            CheckFailed: an answer is wrong or missing. A missed speed does not raise: the verdict says so.
+        """
+        missing = sorted(checking.checks_of(self.lesson).keys() - self._passed)
+        if missing:
+            raise CheckFailed(
+                "Every exercise is passed in this session.",
+                expected=f"exercise {missing[0]} passed",
+                received="not yet",
+                next_step=f"run its check, lab.check({missing[0]}, ...); lab.use_solution({missing[0]}) helps who is stuck",
+            )
+        self._verdict = Verdict(
+            self.lesson,
+            self.profile.name,
+            self.machine,
+            tuple(self._record.solutions),
+            difference=_largest_difference(losses, rtol) if losses else None,
+            speed=_speed(comparison, variant, at_least, self.profile.name) if comparison else None,
+            claims={what: bool(holds) for what, holds in (claims or {}).items()},
+        )
+        _print_verdict(self._verdict, rtol)
+        return self._verdict
+
+    def finish(self) -> None:
+        """Save the verdict, let go of the GPU's memory, and name the next lesson."""
+        if self._verdict is None:
+            raise CtrlabError("There is no verdict to save yet: run the gate's cell first.")
+        self._record.verdict = self._verdict
+        self.store.save(self._record)
+        import keras
+
+        keras.utils.clear_session()
+        gc.collect()
+        following = course.after(self.lesson)
+        print(f"Saved: {self._verdict}.")
+        print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")
+
+
+def show_comparison(comparison, baseline: str) -> None:
+    """A table of measurements: ratio to the baseline with its interval, and % of the bound where the work is known."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("variant", "times as fast", "interval", "% of the bound")
+    for name, measurement in comparison.measurements.items():
+        ratio = comparison.ratio(name)
+        bound = measurement.percent_of_bound
+        row = ["1 (baseline)", ""] if name == baseline else [f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}"]
+        table.add_row(name, *row, "" if bound is None else f"{bound:.0f}")
+    Console().print(table)
+
+
+def _largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> float:
+    (first, baseline), *others = ((name, np.asarray(list(curve), np.float64)) for name, curve in losses.items())
+    largest = 0.0
+    for name, curve in others:
+        if curve.shape != baseline.shape:
+            raise CheckFailed(
+                "Both models take the same steps.",
+                expected=f"{len(baseline)} ({first})",
+                received=f"{len(curve)} ({name})",
+                next_step="train both on the same batches",
+            )
+        relative = np.abs(curve - baseline) / np.maximum(np.abs(baseline), 1e-30)
+        step = int(np.argmax(np.nan_to_num(relative, nan=np.inf)))
+        if not relative[step] <= rtol:
+            raise CheckFailed(
+                f"The losses agree within {rtol:g}, relative.",
+                expected=f"{baseline[step]:.8f} ({first})",
+                received=f"{curve[step]:.8f} ({name})",
+                index=f"step {step}",
+                next_step="same seed, same batches, same weights? Then look at the gradient",
+            )
+        largest = max(largest, float(relative[step]))
+    return largest
+
+
+def _speed(comparison, variant: str, at_least: float, profile: str) -> Speed:
+    ratio = comparison.ratio(variant)
+    if not 0 < ratio.low <= ratio.median <= ratio.high < math.inf:
+        raise CheckFailed(
+            "A measurement is a finite interval around its median.",
+            expected="0 < low <= median <= high",
+            received=f"{ratio.low}, {ratio.median}, {ratio.high}",
+            next_step="run the measurement again on a quieter machine",
+        )
+    verdict = NOT_JUDGED if profile == "tiny" else comparison.verdict(variant, at_least)
+    return Speed(variant, at_least, ratio.median, ratio.low, ratio.high, verdict)
+
+
+def _print_verdict(verdict: Verdict, rtol: float) -> None:
+    print("exercises  all passed" + (f", {len(verdict.solutions)} with its solution" if verdict.solutions else ""))
+    if verdict.difference is not None:
+        print(f"losses     the same within {rtol:g} (largest difference {verdict.difference:.1e})")
+    if verdict.speed:
+        print(f"speed      {verdict.speed}")
+    for what, holds in verdict.claims.items():
+        print(f"{'shown' if holds else 'NOT shown':<11}{what}")
+    print(f"verdict    {verdict} (profile {verdict.profile}; {verdict.machine})")

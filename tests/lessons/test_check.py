@@ -1,0 +1,83 @@
+"""The judge itself: what it takes for right, what for wrong, and what it says."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab.errors import UnknownName
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+
+
+def require(received, expected):
+    check.require_close(received, np.asarray(expected, np.float32), case="a test", next_step="think")
+
+
+def test_close_takes_the_same_and_what_rounds():
+    require(tf.constant([[1.0, 2.0]]), [[1.0, 2.0]])
+    require(np.float32([1.0, 2.0 + 1e-6]), [1.0, 2.0])
+    require(np.zeros((0, 3), np.float32), np.zeros((0, 3)))
+    require(np.zeros(3, np.float32), np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        np.float32([[1.0, 2.0]]),
+        np.float64([1.0, 2.0]),
+        np.float16([1.0, 2.0]),
+        np.float32([1.0, 2.001]),
+        np.float32([1.0, np.nan]),
+        np.float32([1.0, np.inf]),
+        np.float32([1.0]),
+        None,
+        "a tensor",
+        tf.ragged.constant([[1.0], [2.0, 3.0]]),
+    ],
+    ids=["shape", "dtype", "half", "low precision", "nan", "inf", "short", "none", "text", "ragged"],
+)
+def test_close_refuses(received):
+    with pytest.raises(CheckFailed):
+        require(received, [1.0, 2.0])
+
+
+def test_a_failure_says_rule_expected_received_index_and_next_step():
+    with pytest.raises(CheckFailed) as failure:
+        require(np.float32([[1, 2, 3], [4, 5, 7]]), [[1, 2, 3], [4, 5, 6]])
+    found = failure.value
+    assert (found.expected, found.received, found.index, found.next_step) == (6.0, 7.0, "row 1, column 2", "think")
+    assert "expected 6.0" in str(found) and "try      think" in str(found)
+    assert found._render_traceback_() == [f"CheckFailed: {found}"]
+
+
+def test_call_gives_the_answer_and_turns_an_exception_into_a_wrong_one():
+    assert check.call(lambda a, b: a + b, 1, 2, case="numbers") == 3
+    with pytest.raises(CheckFailed, match="ZeroDivisionError") as failure:
+        check.call(lambda a: a / 0, 1, case="a number")
+    assert isinstance(failure.value.__cause__, ZeroDivisionError)
+
+
+def test_call_lets_the_stub_through():
+    def stub():
+        raise NotImplementedError("Exercise 1: write this")
+
+    with pytest.raises(NotImplementedError):
+        check.call(stub, case="nothing")
+
+
+def test_call_sees_a_changed_input():
+    def spoil(array, variable):
+        variable.assign_add([1.0])
+        return array
+
+    def spoil_array(array, variable):
+        array[0] = 9
+
+    for answer in (spoil, spoil_array):
+        with pytest.raises(CheckFailed, match="leaves its inputs"):
+            check.call(answer, np.zeros(3), tf.Variable([1.0]), case="a test")
+
+
+def test_unknown_exercise_names_the_known():
+    with pytest.raises(UnknownName, match="exercise"):
+        check.run("02_ops/01_indicator_column", 9, lambda: None)

@@ -1,0 +1,111 @@
+"""The checks of the indicator lesson against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import indicator_column as checks
+
+LESSON = "02_ops/01_indicator_column"
+
+
+def scatter(ids, size):
+    known = tf.ragged.boolean_mask(ids, ids >= 0)
+    indices = tf.stack([known.value_rowids(), known.flat_values], 1)
+    return tf.scatter_nd(indices, tf.ones_like(known.flat_values, tf.float32), tf.stack([ids.nrows(), size]))
+
+
+def one_hot(ids, size):
+    return tf.reduce_sum(tf.one_hot(ids.to_tensor(-1), size), 1)
+
+
+def no_op(ids, size):
+    return ids
+
+
+def zeros(ids, size):
+    return tf.zeros(tf.stack([ids.nrows(), size]))
+
+
+def off_by_one(ids, size):
+    return tf.roll(scatter(ids, size), 1, axis=1)
+
+
+def low_precision(ids, size):
+    return tf.cast(scatter(ids, size), tf.float16)
+
+
+def presence(ids, size):
+    return tf.minimum(scatter(ids, size), 1.0)
+
+
+def unknown_is_last(ids, size):
+    return scatter(ids.with_flat_values(ids.flat_values % size), size)
+
+
+def forgets_unknown(ids, size):
+    indices = tf.stack([ids.value_rowids(), ids.flat_values], 1)
+    return tf.scatter_nd(indices, tf.ones_like(ids.flat_values, tf.float32), tf.stack([ids.nrows(), size]))
+
+
+def loop(ids, size):
+    return tf.map_fn(lambda row: tf.math.bincount(row, minlength=size, dtype=tf.float32), ids, fn_output_signature=tf.float32)
+
+
+def flat_one_hot(ids, size):
+    return tf.math.segment_sum(tf.one_hot(ids.flat_values, size), ids.value_rowids())
+
+
+class Replay:
+    """The right answer to the question before."""
+
+    last = None
+
+    def __call__(self, ids, size):
+        now = scatter(ids, size)
+        last, self.last = self.last, now
+        return now if last is None else last
+
+
+class ByHeart:
+    """Right on one seed: it knows the answers to the inputs of that seed, in order."""
+
+    def __init__(self, seed):
+        self.known = iter([tf.constant(checks.multi_hot(rows, size)) for _, rows, size in checks.bags(np.random.default_rng(seed))])
+
+    def __call__(self, ids, size):
+        return next(self.known)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scatter_passes(seed):
+    check.run(LESSON, 1, scatter, seed)
+
+
+WRONG = [no_op, zeros, off_by_one, low_precision, presence, unknown_is_last, forgets_unknown, loop, flat_one_hot, one_hot, Replay()]
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=lambda answer: getattr(answer, "__name__", "replay"))
+def test_wrong_answers_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer)
+
+
+def test_the_one_hot_form_fails_by_its_budget_alone():
+    with pytest.raises(CheckFailed, match="Budget"):
+        check.run(LESSON, 1, one_hot)
+
+
+def test_learned_by_heart_fails():
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, ByHeart(seed=0))
+
+
+def test_the_stub_is_not_judged():
+    def stub(ids, size):
+        raise NotImplementedError("Exercise 1: write this")
+
+    with pytest.raises(NotImplementedError):
+        check.run(LESSON, 1, stub)
