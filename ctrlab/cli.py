@@ -205,9 +205,21 @@ def bench_ops(
 
 
 @app.command()
-def lab() -> None:
-    """Open the workbook in JupyterLab."""
-    raise CtrlabError("to come")
+def lab(
+    port: Annotated[int, typer.Option(help="On loopback.")] = 8888,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+    progress: Annotated[bool, typer.Option("--progress", help="Only show which lessons are done, and how.")] = False,
+) -> None:
+    """Open the workbook in JupyterLab, on copies of the lessons that nothing overwrites once you touched them.
+
+    [dim]ctrlab lab --port 8890 --no-browser[/dim]
+    """
+    from ctrlab.lessons import index, lab
+
+    if progress:
+        index.show_progress()
+    else:
+        raise typer.Exit(lab.open_lab(port, browser))
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def losses(result: RaceResult) -> dict:
     traces, titles = [], []
     for i, entry in enumerate(result.models):
         axis = str(i + 1) if i else ""
-        titles.append(_panel_title(entry.model, i, len(result.models)))
+        titles.append(_panel_title(entry.model, axis))
         for name in result.settings.sets:
             curve = entry.variant(name).losses
             every = max(1, len(curve) // MOST_POINTS)
@@ -110,7 +110,7 @@ def losses(result: RaceResult) -> dict:
                     "line": {"color": colour(result, name), "width": 1 if name == contest.BASELINE else 2},
                 }
             )
-    rows = _rows(len(result.models))
+    rows = max(1, -(-len(result.models) // COLUMNS))
     grid = {"rows": rows, "columns": COLUMNS, "pattern": "independent"}
     return _figure(traces, "Loss by step", grid=grid, annotations=titles, height=280 * rows)
 
@@ -138,13 +138,8 @@ def _dots(name: str, x, y, symbol: str, colour: str, size: int) -> dict:
     return {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": list(y), "marker": marker}
 
 
-def _rows(panels: int) -> int:
-    return max(1, -(-panels // COLUMNS))
-
-
-def _panel_title(text: str, i: int, panels: int) -> dict:
-    row, column = divmod(i, COLUMNS)
-    place = {"x": (column + 0.5) / COLUMNS, "y": 1 - row / _rows(panels), "xref": "paper", "yref": "paper"}
+def _panel_title(text: str, axis: str) -> dict:
+    place = {"x": 0.5, "y": 1, "xref": f"x{axis} domain", "yref": f"y{axis} domain"}
     return {"text": text, "showarrow": False, "xanchor": "center", "yanchor": "bottom"} | place
 
 

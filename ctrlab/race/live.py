@@ -8,6 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ctrlab.profiling.timing import Interval
 from ctrlab.race import contest, score
 from ctrlab.race.result import ModelRace, RaceResult, Variant
 
@@ -76,7 +77,7 @@ def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
     )
 
 
-def ratio_text(ratio) -> str:
+def ratio_text(ratio: Interval | None) -> str:
     return "" if ratio is None else f"{ratio.median:.2f}x [dim]({ratio.low:.2f} to {ratio.high:.2f})[/dim]"
 
 

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.profiling.timing import Interval
 from ctrlab.race import contest, figures, score
 from ctrlab.race.result import RaceResult
 
@@ -56,7 +57,7 @@ def page(result: RaceResult) -> str:
     settings = result.settings
     title = f"Race at profile {settings.profile}, {settings.data} data"
     versions = ", ".join(f"{name} {version}" for name, version in settings.versions.items())
-    machines = dict.fromkeys([settings.machine, *(m.device for m in result.models)])
+    machines = dict.fromkeys(m.device for m in result.models) or [settings.machine]
     failed = "".join(f'<p class="bad">{html.escape(reason)}</p>' for reason in score.failures(result))
     missing = [m for m in result.asked if m not in {e.model for e in result.models}]
     if missing:
@@ -88,8 +89,8 @@ def _table(result: RaceResult) -> str:
     rows = [_row(entry, variant) for entry in result.models for variant in entry.variants]
     for name in result.settings.sets:
         total = score.total_seconds(result, name)
-        ratio = score.total_speedup(result, name) if total is not None else None
-        rows.append(("total", name, "failed" if total is None else f"{total:,.1f}", "", _ratio(ratio), "", "", ""))
+        ratio = "" if total is None else _ratio(name, score.total_speedup(result, name))
+        rows.append(("total", name, "failed" if total is None else f"{total:,.1f}", "", ratio, "", "", ""))
     head = "".join(f"<th>{html.escape(h)}</th>" for h in HEADINGS)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -104,12 +105,14 @@ def _row(entry, variant) -> tuple[str, ...]:
         variant.optimizations,
         f"{seconds:,.1f}",
         f"{seconds / contest.STEPS[entry.model]:.4f}",
-        _ratio(score.speedup(entry, variant.optimizations)),
+        _ratio(variant.optimizations, score.speedup(entry, variant.optimizations)),
         f"{score.percent_of_floor(entry, variant):.1f}",
         " ".join(f"{value:.4f}" for value in variant.auc.values()),
         "yes" if score.verdict(entry, variant).passed else "no",
     )
 
 
-def _ratio(ratio) -> str:
-    return "" if ratio is None else f"{ratio.median:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+def _ratio(optimizations: str, ratio: Interval | None) -> str:
+    if ratio is None or optimizations == contest.BASELINE:
+        return ""
+    return f"{ratio.median:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"

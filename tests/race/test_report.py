@@ -21,7 +21,7 @@ def test_page_stands_alone(raced, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["race.html", "race.json"]
     assert page.count("<script>") == 1 + 5 and "plotly.js v" in page[:10_000]
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page.replace(report.plotly_js(), ""))
-    for text in ("wdl", "deepfm", "dlrm", "% of bound", raced.settings.machine, "2.00 [2.00, 2.00]"):
+    for text in ("wdl", "deepfm", "dlrm", "% of bound", "fake", "2.00 [2.00, 2.00]"):
         assert text in page
 
 
@@ -50,7 +50,7 @@ def test_a_failed_set_is_said_not_drawn(fake, plan, run):
 
 
 def test_text_from_elsewhere_is_escaped(raced):
-    odd = dataclasses.replace(raced, settings=dataclasses.replace(raced.settings, machine="<script>alert(1)</script>"))
+    odd = dataclasses.replace(raced, models=(dataclasses.replace(raced.models[0], device="<script>alert(1)</script>"),))
     assert "<script>alert" not in report.page(odd)
 
 
