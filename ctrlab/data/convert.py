@@ -1,0 +1,189 @@
+"""Raw files as downloaded to Parquet: streaming, any size in bounded memory, all or nothing.
+
+A bad row goes to a rejects file with its file, line and reason, and the run goes on; a bad file stops it with one sentence
+and leaves nothing behind. The parsers, one a data set, are in `ctrlab/data/raw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ctrlab.data import amazon_reviews, census_income, criteo, food_delivery, taobao
+from ctrlab.data import raw as raws
+from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
+from ctrlab.data.raw.intake import Counts, Intake
+from ctrlab.errors import BadData, CtrlabError, choose
+from ctrlab.features import Schema
+
+SEED = 2021
+HELD_OUT = 5  # one row of so many is held out where a data set has no official test rows
+
+
+@dataclass(frozen=True)
+class Format:
+    """A raw layout: its parser, the schema that it yields, and how many neighbouring rows a split must not part."""
+
+    tables: Callable[[Sequence[Path], Intake], Iterator[pa.Table]]
+    schema: Schema
+    together: int = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """Raw files, and the one file that their rows go to; or two, for the train and the test rows."""
+
+    sources: list[Path]
+    outs: list[Path]
+
+
+FORMATS = {
+    "amazon_reviews": Format(raws.amazon_reviews.tables, amazon_reviews.SCHEMA, together=2),
+    "census_income": Format(raws.census_income.tables, census_income.SCHEMA),
+    "criteo": Format(raws.criteo.tables, criteo.SCHEMA),
+    "food_delivery": Format(raws.food_delivery.tables, food_delivery.SCHEMA),
+    "rees46": Format(raws.amazon_reviews.tables, amazon_reviews.REES46),
+    "taobao": Format(raws.taobao.tables, taobao.SCHEMA),
+    "taobao_behavior": Format(raws.taobao_behavior.tables, amazon_reviews.SCHEMA, together=2),
+}
+
+
+def convert(
+    name: str, sources: str | Path | Sequence[str | Path], out: str | Path, *, progress: bool = True, limit: int | None = None
+) -> Counts:
+    """Convert raw files of a data set to one Parquet file in the columns of its schema.
+
+    Rejected rows are written to `<out>.rejects.tsv`: file, line number, reason, the raw line.
+
+    Args:
+        name: the raw layout: "criteo", "census_income", "amazon_reviews", "rees46", "taobao", "taobao_behavior" or
+            "food_delivery".
+        sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files, or
+            else `item-info`, beside them.
+        out: the Parquet file; replaced only when the whole conversion went well.
+        progress: show a bar of the bytes read.
+        limit: write no more rows than this.
+    Returns:
+        Counts of the rows read, written and rejected, the latter by the rule that they broke.
+    Raises:
+        UnknownName: no such data set.
+        BadData: a file is missing, empty, truncated or damaged, or most of its rows are no rows of this data set.
+        CtrlabError: `out` can't be written.
+
+    >>> counts = convert("criteo", "train.txt.gz", "criteo.parquet")  # doctest: +SKIP
+    >>> counts.read == counts.written + counts.rejected  # doctest: +SKIP
+    True
+    """
+    choose("raw data set", name, FORMATS)
+    if limit is not None and limit < 1:
+        raise CtrlabError(f"limit must be at least 1 row; received {limit}.")
+    sources = [sources] if isinstance(sources, (str, Path)) else sources
+    return _convert(name, [Job([Path(s) for s in sources], [Path(out)])], progress=progress, limit=limit)
+
+
+def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True) -> Counts:
+    """Convert the real data of the folder that `CTRLAB_REAL_DATA` names to `out_dir`/train.parquet and test.parquet.
+
+    The official test rows where there are some; else a fifth of the rows by a fixed hash of their number, for review JSON of
+    the pairs (the original holds out a tenth). Layout of `root`: criteo_kaggle/train.{tsv,txt}, census_income/{train,test}.csv,
+    {amazon_reviews,rees46}/local_{train,test}_splitByUser or reviews_*.json with meta_*.json, taobao/taobao20col*.csv,
+    food_delivery/{train,test}.csv; each also with .gz.
+
+    Raises: as `convert`.
+    """
+    choose("data set", name, LAYOUTS)
+    train, test = Path(out_dir) / "train.parquet", Path(out_dir) / "test.parquet"
+    for layout in LAYOUTS[name]:
+        found = [_found(Path(root), pattern) for pattern in layout]
+        if all(found):
+            if isinstance(layout, Unsplit):
+                return _convert(name, [Job([file for files in found for file in files], [train, test])], progress=progress)
+            return _convert(name, [Job(files, [out]) for files, out in zip(found, (train, test))], progress=progress)
+    wanted = " or ".join(" with ".join(layout) for layout in LAYOUTS[name])
+    raise BadData(f"No raw {name} data in {root}: expected {wanted} (plain or .gz); see the README for where to download it.")
+
+
+class Unsplit(tuple):
+    """File patterns of a data set without official test rows."""
+
+
+SPLIT_BY_USER = ("local_train_splitByUser", "local_test_splitByUser")
+LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "amazon_reviews": (
+        tuple(f"amazon_reviews/{file}" for file in SPLIT_BY_USER),
+        Unsplit(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json")),
+    ),
+    "census_income": (("census_income/train.csv", "census_income/test.csv"),),
+    "criteo": (Unsplit(("criteo_kaggle/train.tsv",)), Unsplit(("criteo_kaggle/train.txt",))),
+    "food_delivery": (("food_delivery/train.csv", "food_delivery/test.csv"),),
+    "rees46": (tuple(f"rees46/{file}" for file in SPLIT_BY_USER),),
+    "taobao": (Unsplit(("taobao/taobao20col*.csv",)),),
+    "taobao_behavior": (Unsplit(("taobao/user_behavior*.csv",)),),
+}
+
+
+def _found(root: Path, pattern: str) -> list[Path]:
+    """The files of a pattern, plain or else gzipped, in the order of their names."""
+    return sorted(root.glob(pattern)) or sorted(root.glob(pattern + ".gz"))
+
+
+def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = None) -> Counts:
+    """All jobs, or none. The rejects of all go to one file, named after the first result."""
+    layout = FORMATS[name]
+    sources = [source for job in jobs for source in job.sources]
+    outs = [out for job in jobs for out in job.outs]
+    for out in outs:
+        if any(out.resolve() == source.resolve() for source in sources):
+            raise CtrlabError(f"{out} is one of the raw files; name another file for the result.")
+    with clear_errors(outs[0]), ExitStack() as stack:
+        rejects = stack.enter_context(Replacement(Path(f"{outs[0]}.rejects.tsv")))
+        files = {out: stack.enter_context(ParquetFile(out, layout.schema)) for out in outs}
+        intake = stack.enter_context(Intake(name, rejects, sources, progress))
+        for job in jobs:
+            _pour(layout, job.sources, intake, [files[out] for out in job.outs], limit)
+        for file in files.values():
+            file.keep()
+        if intake.counts.rejected:
+            rejects.keep()
+        else:
+            rejects.path.unlink(missing_ok=True)  # of an earlier run
+    return intake.counts
+
+
+def _pour(layout: Format, sources: list[Path], intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
+    """One pass over the sources into one file, or into two: train and test."""
+    counts, rows = intake.counts, 0
+    for table in layout.tables(sources, intake):
+        intake.check()
+        if limit is not None:
+            table = table.slice(0, limit - rows)
+        for file, part in zip(files, _split(table, rows, layout.together) if len(files) > 1 else (table,)):
+            file.write(part)
+        rows += len(table)
+        counts.written += len(table)
+        if rows == limit:
+            counts.read = counts.written + counts.rejected  # what follows in the last block is as good as not read
+            break
+    intake.check(at_least=1)
+    if not rows:
+        raise BadData(f"{', '.join(map(str, sources))} has no rows of {intake.name}; expected at least one.")
+
+
+def _split(table: pa.Table, first: int, together: int) -> tuple[pa.Table, pa.Table]:
+    """Train and test rows of a table whose first row has the number `first`, by a hash of the rows' numbers."""
+    group = np.arange(first, first + len(table), dtype=np.uint64) // np.uint64(together) + np.uint64(SEED)
+    test = _scrambled(group) % np.uint64(HELD_OUT) == 0
+    return table.filter(pa.array(~test)), table.filter(pa.array(test))
+
+
+def _scrambled(numbers: np.ndarray) -> np.ndarray:
+    """SplitMix64: uint64 [N] to uint64 [N] that look random (Steele, Lea, Flood: Fast splittable generators, 2014)."""
+    z = numbers * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,93 @@
+"""Files that appear whole or not at all: written under a hidden name beside the result, renamed when all went well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ctrlab.data.arrow import arrow_schema
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Schema
+
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 << 20
+
+
+@contextmanager
+def clear_errors(path: Path) -> Iterator[None]:
+    """Say in one sentence that `path` can't be written, and why (no space, no permission, ...)."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise CtrlabError(f"{path} can't be written: {why}; nothing was kept. Free some space or give another path.") from None
+
+
+class Replacement:
+    """A binary file that takes the place of `path` when `keep` is called, and leaves no trace otherwise."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
+
+    def __enter__(self) -> Replacement:
+        if self.path.is_dir():
+            raise CtrlabError(f"{self.path} is a folder; give the path of a file to write.")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(self._partial, "wb")
+        return self
+
+    def __exit__(self, *_) -> None:
+        with suppress(OSError):  # what is closed only here is thrown away
+            self.file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        self.file.write(data)
+
+    def keep(self) -> None:
+        """Put the file in its place."""
+        self.file.close()
+        os.replace(self._partial, self.path)
+
+
+class ParquetFile(Replacement):
+    """A Parquet file in the columns of a schema, in row groups of 65,536 rows (or 64 MiB) whatever the size of the tables."""
+
+    def __init__(self, path: Path, schema: Schema):
+        super().__init__(path)
+        self._schema = arrow_schema(schema)
+
+    def __enter__(self) -> ParquetFile:
+        super().__enter__()
+        self._waiting = [self._schema.empty_table()]
+        self._writer = pq.ParquetWriter(self.file, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, *error) -> None:
+        with suppress(OSError):
+            self._writer.close()
+        super().__exit__(*error)
+
+    def write(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        rows = sum(map(len, self._waiting))
+        if rows >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
+            whole = pa.concat_tables(self._waiting)
+            full = rows - rows % GROUP_ROWS or rows
+            self._write(whole.slice(0, full))
+            self._waiting = [whole.slice(full)]
+
+    def keep(self) -> None:
+        self._write(pa.concat_tables(self._waiting))
+        self._writer.close()
+        super().keep()
+
+    def _write(self, table: pa.Table) -> None:
+        """One dictionary a row group: where it changes in the middle, Parquet goes over to plain text."""
+        self._writer.write_table(table.unify_dictionaries(), row_group_size=GROUP_ROWS)

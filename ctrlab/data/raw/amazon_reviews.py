@@ -1,0 +1,118 @@
+"""DIN's and DIEN's layout, as the Amazon Books set is published and REES46 is kept.
+
+A line of `local_{train,test}_splitByUser` is label, user, item, category, history of items, history of categories; tabs between
+them, byte 0x02 inside a history. The file `<same name>_neg` beside it has, line by line, a history of items that were not
+chosen and their categories. The original DIEN data has no such file: then the negatives are drawn by the original's rule from
+`item-info` (item, category), as often as `reviews-info` (user, item, ...) has them, where that file is there.
+
+JSON sources are the publisher's own reviews and item descriptions: see `amazon_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ctrlab.data.amazon_reviews import SCHEMA
+from ctrlab.data.raw import amazon_json
+from ctrlab.data.raw.catalogue import Catalogue
+from ctrlab.data.raw.delimited import Text
+from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake
+from ctrlab.data.raw.lines import Block
+from ctrlab.errors import BadData
+
+NAMES = [column.name for column in SCHEMA.columns]
+LISTS = NAMES[4:]
+JOIN = "\x02"
+BESIDE = ("item-info", "reviews-info")
+
+
+def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
+    if any(_plain_name(source).endswith(".json") for source in sources):
+        yield from amazon_json.tables(sources, intake)
+        return
+    for source in sources:
+        name = _plain_name(source)
+        if not name.endswith("_neg") and name not in BESIDE:
+            negatives = _beside(source, name + "_neg")
+            yield from _aligned(source, negatives, intake) if negatives else _drawn(source, intake)
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.removesuffix(".gz")
+
+
+def _beside(source: Path, name: str) -> Path | None:
+    """The file of that name in the source's folder, plain or gzip."""
+    return next((path for path in (source.with_name(name), source.with_name(name + ".gz")) if path.exists()), None)
+
+
+def _aligned(source: Path, negatives: Path, intake: Intake) -> Iterator[pa.Table]:
+    """Rows of two files that belong together line by line."""
+    with intake.open(source) as main, intake.open(negatives) as other:
+        for block in main.blocks(BLOCK_LINES):
+            beside = other.take(len(block), most_bytes=float("inf"))
+            if len(beside) < len(block):
+                raise BadData(
+                    f"{negatives} ends after line {beside.first + len(beside) - 1}, but {source} goes on; line by line they "
+                    f"belong together. Make the negatives again, or remove that file to have them drawn from item-info."
+                )
+            yield _joined(block, beside, intake)
+        if extra := other.take(1):
+            raise BadData(
+                f"{negatives} goes on in line {extra.first}, but {source} has ended; line by line they belong together."
+            )
+
+
+def _joined(block: Block, beside: Block, intake: Intake) -> pa.Table:
+    faults = Faults(block, intake)
+    text = Text(block, NAMES[:6], SCHEMA.delimiter, faults)
+    negatives = Text(beside, NAMES[6:], SCHEMA.delimiter, faults, reported=beside)
+    both = np.intersect1d(text.rows, negatives.rows)
+    for part in (text, negatives):
+        part.table = part.table.take(np.searchsorted(part.rows, both))
+    text.rows = both
+    for name in NAMES[6:]:
+        text.table = text.table.append_column(name, negatives.table[name])
+    return _checked(text)
+
+
+def _drawn(source: Path, intake: Intake) -> Iterator[pa.Table]:
+    """Rows of a file that comes without negatives."""
+    info, reviews = (_beside(source, name) for name in BESIDE)
+    if info is None:
+        raise BadData(
+            f"{source} has neither {source.name}_neg nor item-info beside it; DIEN's negatives come from one of the two."
+        )
+    catalogue = Catalogue.read(info, reviews, intake)
+    for block in intake.blocks(source):
+        text = Text(block, NAMES[:6], SCHEMA.delimiter, Faults(block, intake))
+        history = pc.split_pattern(pc.fill_null(text.table["history_items"].combine_chunks(), ""), JOIN)
+        lengths = _lengths(text.table["history_items"])
+        positives = catalogue.codes(pc.filter(history.flatten(), pa.array(np.repeat(lengths > 0, np.maximum(lengths, 1)))))
+        drawn = catalogue.draw_other_than(positives, seed=block.first)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        for name, values in zip(NAMES[6:], (catalogue.items(drawn), catalogue.categories(drawn))):
+            joined = pc.binary_join(pa.ListArray.from_arrays(offsets, values), JOIN)
+            text.table = text.table.append_column(name, pc.if_else(pa.array(lengths > 0), joined, None))
+        yield _checked(text)
+
+
+def _lengths(column: pa.ChunkedArray) -> np.ndarray:
+    """How many items each text holds, int64 [rows]."""
+    return pc.fill_null(pc.add(pc.count_substring(column, JOIN), 1), 0).to_numpy().astype(np.int64)
+
+
+def _checked(text: Text) -> pa.Table:
+    """Typed rows; those whose histories are not equally long are rejected."""
+    lengths = np.stack([_lengths(text.table[name]) for name in LISTS])
+    text.reject_where(
+        (lengths != lengths[0]).any(0),
+        "histories of different lengths",
+        lambda i: ", ".join(f"{name} {n}" for name, n in zip(LISTS, lengths[:, i])),
+    )
+    return text.typed(SCHEMA)

@@ -1,0 +1,80 @@
+"""The items of a data set with their categories, and negatives drawn from them; memory grows with the number of items only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ctrlab.data.raw.delimited import Text
+from ctrlab.data.raw.intake import Intake, NoFaults
+from ctrlab.errors import BadData
+
+SEED = 2021
+UNKNOWN = -1
+
+
+class Catalogue:
+    """Items by code (their place in order of first sight), each with a category and how often it was seen."""
+
+    def __init__(self):
+        self._code: dict[str, int] = {}
+        self._category: list[str] = []
+        self._seen = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._code)
+
+    @classmethod
+    def read(cls, info: Path, reviews: Path | None, intake: Intake) -> Catalogue:
+        """From `item-info` (item, category) and, for how often each was seen, `reviews-info` (user, item, rating, time)."""
+        catalogue = cls()
+        for block in intake.blocks(info):
+            text = Text(block, ("item", "category"), "\t", NoFaults(block)).table
+            catalogue.add(text["item"].combine_chunks(), text["category"].combine_chunks())
+        for block in intake.blocks(reviews) if reviews else ():
+            text = Text(block, ("user", "item", "rating", "time"), "\t", NoFaults(block)).table
+            catalogue.see(catalogue.codes(text["item"].combine_chunks()))
+        return catalogue
+
+    def add(self, items: pa.Array, categories: pa.Array) -> np.ndarray:
+        """Codes of the items, int64 [N]; those not met before are added with their category."""
+        encoded = items.dictionary_encode()
+        _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+        for item, category in zip(encoded.dictionary.to_pylist(), categories.take(pa.array(first)).to_pylist()):
+            if item not in self._code:
+                self._code[item] = len(self._code)
+                self._category.append(category or "")
+        return self.codes(items)
+
+    def codes(self, items: pa.Array) -> np.ndarray:
+        """Codes of the items, int64 [N]; -1 where unknown."""
+        encoded = items.dictionary_encode()
+        codes = np.array([self._code.get(item, UNKNOWN) for item in encoded.dictionary.to_pylist()], np.int64)
+        return codes[encoded.indices.to_numpy()] if len(items) else np.zeros(0, np.int64)
+
+    def see(self, codes: np.ndarray) -> None:
+        """Count sightings; an item is drawn as often as it was seen."""
+        counts = np.bincount(codes[codes >= 0], minlength=len(self))
+        counts[: len(self._seen)] += self._seen
+        self._seen = counts
+
+    def items(self, codes: np.ndarray) -> pa.Array:
+        return pa.array(list(self._code), pa.string()).take(pa.array(codes))
+
+    def categories(self, codes: np.ndarray) -> pa.Array:
+        return pa.array(self._category, pa.string()).take(pa.array(codes))
+
+    def draw_other_than(self, positives: np.ndarray, seed: int) -> np.ndarray:
+        """For each positive another item, by frequency: int64 [N] to int64 [N]. Without sightings all are equally likely."""
+        if len(self) < 2:
+            raise BadData(f"Negatives need at least two items to draw from; {len(self)} known.")
+        upto = np.cumsum(self._seen if self._seen.any() else np.ones(len(self), np.int64))
+        if (np.diff(upto, prepend=0) > 0).sum() < 2:
+            raise BadData("Negatives need at least two items to draw from; only one was ever seen.")
+        rng = np.random.default_rng((SEED, seed))
+        drawn = positives.copy()
+        while len(again := np.flatnonzero(drawn == positives)):
+            drawn[again] = np.searchsorted(upto, rng.integers(0, upto[-1], len(again)), side="right")
+        return drawn
