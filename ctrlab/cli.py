@@ -81,19 +81,9 @@ def doctor() -> None:
 @data.command("list")
 def list_data() -> None:
     """The data sets: their columns, their labels, and the models that train on them."""
-    from rich.console import Console
-    from rich.table import Table
+    from ctrlab.commands import data
 
-    from ctrlab.data import SCHEMAS
-    from ctrlab.race import contest
-
-    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "generated for", "real for")
-    for name, schema in SCHEMAS.items():
-        lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
-        counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
-        users = (", ".join(m for m, n in used.items() if n == name) for used in (contest.GENERATED_DATA, contest.REAL_DATA))
-        table.add_row(name, *map(str, counts), *users)
-    Console().print(table)
+    data.show()
 
 
 @data.command("generate")
@@ -111,18 +101,9 @@ def generate_data(
 
     [dim]ctrlab data generate criteo --rows 1000000 --out criteo.parquet[/dim]
     """
-    from ctrlab import data, profiles
+    from ctrlab.commands import data
 
-    names = list(data.SCHEMAS) if name == "all" else [data.schema(name).name]
-    if (rows is None) != (out is None) or (out and len(names) > 1):
-        raise CtrlabError("Rows of a data set's own number need a file: give --rows and --out together, and one data set.")
-    for each in names:
-        if out:
-            ceiling = data.generate_file(each, rows, out, format=format, seed=seed)
-            print(f"{each}: {rows:,} rows in {out}; {_ceiling_text(ceiling)}")
-        else:
-            files = data.prepare(each, profile=profiles.current(profile), format=format)
-            print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling_text(files.ceiling)}")
+    data.generate(name, rows, out, format, seed, profile)
 
 
 @data.command("convert")
@@ -135,9 +116,9 @@ def convert_data(
 
     [dim]ctrlab data convert criteo train.txt.gz --out criteo.parquet[/dim]
     """
-    from ctrlab.data.convert import convert
+    from ctrlab.commands import data
 
-    print(convert(name, files, out))
+    data.convert(name, files, out)
 
 
 @app.command()

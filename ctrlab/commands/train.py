@@ -36,8 +36,10 @@ def run(
     built = build(model, None if source == "generated" else name, optimizations, seed)
     files = data.prepare(name, profile=profiles.current(profile), source=source, format=format)
     console = Console()
-    fit(built, files, epochs, seed, console)
-    console.print(table_of(evaluate(built, files.read_test(EVALUATION_BATCH)), files.ceiling, f"{model} on {name}"))
+    with data.explained():
+        fit(built, files, epochs, seed, console)
+        found = evaluate(built, files.read_test(EVALUATION_BATCH))
+    console.print(table_of(found, files.ceiling, f"{model} on {name}"))
     if save:
         save_model(built, save)
         console.print(f"Model: {save}")

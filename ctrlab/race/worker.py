@@ -56,18 +56,14 @@ class Session:
         return model, training.make_optimizer(model.hyper)
 
     def _batches(self, seed: int):
-        needed = (self.job.steps + 1) * self.batch_size
-        epochs = -(-needed // (self.files.rows - self.files.rows % self.batch_size))
-        return iter(
-            self.files.read_train(
-                self.batch_size, lists="text", shuffle=SHUFFLE_ROWS, seed=seed, epochs=epochs, drop_remainder=True
-            )
-        )
+        endless = {"epochs": -1, "drop_remainder": True}
+        return iter(self.files.read_train(self.batch_size, lists="text", shuffle=SHUFFLE_ROWS, seed=seed, **endless))
 
     def _warm_up(self) -> float:
         """Traces and runs the step, then puts the first weights back. Returns the number of ids in the batch's lists."""
         before = training.get_state(self.model, self.optimizer)
-        batch = next(self.batches)
+        with data.explained():
+            batch = next(self.batches)
         training.train(self.model, self.optimizer, itertools.repeat(batch, WARM_UP_STEPS), step=self.step)
         training.set_state(before, self.model, self.optimizer)
         return positions(self.model.schema, batch[0])
@@ -84,7 +80,8 @@ class Session:
 
     def train(self, steps: int) -> dict:
         start = time.perf_counter()
-        history = training.train(self.model, self.optimizer, itertools.islice(self.batches, steps), step=self.step)
+        with data.explained():
+            history = training.train(self.model, self.optimizer, itertools.islice(self.batches, steps), step=self.step)
         return {"seconds": time.perf_counter() - start, "losses": history.losses}
 
     def retrain(self, seed: int, steps: int) -> dict:
@@ -95,7 +92,8 @@ class Session:
 
     def evaluate(self) -> dict:
         batches = self.files.read_test(self.batch_size, lists="text").take(-(-MOST_EVALUATED_ROWS // self.batch_size))
-        found = training.evaluate(self.model, batches, self.predict)
+        with data.explained():
+            found = training.evaluate(self.model, batches, self.predict)
         return {"auc": found.auc, "log_loss": found.log_loss, "rows": found.rows}
 
 

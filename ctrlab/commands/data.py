@@ -1,0 +1,50 @@
+"""`ctrlab data`: list, generate, convert, measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from ctrlab import data, profiles
+from ctrlab.errors import CtrlabError
+from ctrlab.race import contest
+
+
+def show() -> None:
+    """The data sets, their columns, and the models that race on them."""
+    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "generated for", "real for", title="Data sets")
+    for name, schema in data.SCHEMAS.items():
+        lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
+        counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
+        users = (", ".join(m for m, n in used.items() if n == name) for used in (contest.GENERATED_DATA, contest.REAL_DATA))
+        table.add_row(name, *map(str, counts), *users)
+    Console().print(table)
+
+
+def generate(name: str, rows: int | None, out: Path | None, format: str, seed: int, profile: str | None) -> None:
+    """Rows into the cache, or with `rows` and `out` into one file; prints the AUC of the planted model."""
+    names = list(data.SCHEMAS) if name == "all" else [name]
+    if (rows is None) != (out is None) or (out and len(names) > 1):
+        raise CtrlabError("A file of your own takes --rows and --out together, and one data set; else leave both out.")
+    for each in names:
+        schema = data.schema(each)
+        if out:
+            generator = data.generator(each)
+            written = data.write(generator.generate(rows, seed), schema, out, format)
+            print(f"{each}: {written:,} rows in {out}; {_ceiling(generator.ceiling(rows, seed))}")
+        else:
+            files = data.prepare(each, profile=profiles.current(profile), format=format)
+            print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling(files.ceiling)}")
+
+
+def convert(name: str, files: list[Path], out: Path) -> None:
+    """Raw files to Parquet; prints the counts."""
+    from ctrlab.data.convert import convert
+
+    print(convert(name, files, out))
+
+
+def _ceiling(auc: dict[str, float]) -> str:
+    return "AUC's ceiling: " + ", ".join(f"{label} {value:.4f}" for label, value in auc.items())
