@@ -7,13 +7,48 @@ from __future__ import annotations
 
 from ctrlab.features import Categorical, Label, Numeric, Schema
 
-COLUMNS = (
-    "age class_worker det_ind_code det_occ_code education wage_per_hour hs_college never_married major_ind_code "
-    "major_occ_code race hisp_origin sex union_member unemp_reason full_or_part_emp capital_gains capital_losses "
-    "stock_dividends tax_filer_stat region_prev_res state_prev_res det_hh_fam_stat det_hh_summ mig_chg_msa mig_chg_reg "
-    "mig_move_reg mig_same mig_prev_sunbelt num_emp fam_under_18 country_father country_mother country_self citizenship "
-    "own_or_self vet_question vet_benefits weeks_worked income_50k"
-).split()
+COLUMNS = [
+    "age",
+    "class_worker",
+    "det_ind_code",
+    "det_occ_code",
+    "education",
+    "wage_per_hour",
+    "hs_college",
+    "never_married",
+    "major_ind_code",
+    "major_occ_code",
+    "race",
+    "hisp_origin",
+    "sex",
+    "union_member",
+    "unemp_reason",
+    "full_or_part_emp",
+    "capital_gains",
+    "capital_losses",
+    "stock_dividends",
+    "tax_filer_stat",
+    "region_prev_res",
+    "state_prev_res",
+    "det_hh_fam_stat",
+    "det_hh_summ",
+    "mig_chg_msa",
+    "mig_chg_reg",
+    "mig_move_reg",
+    "mig_same",
+    "mig_prev_sunbelt",
+    "num_emp",
+    "fam_under_18",
+    "country_father",
+    "country_mother",
+    "country_self",
+    "citizenship",
+    "own_or_self",
+    "vet_question",
+    "vet_benefits",
+    "weeks_worked",
+    "income_50k",
+]
 LABELS = ("never_married", "income_50k")
 # Money is spread over decades; the other numbers have a known, short range.
 MONEY = ("wage_per_hour", "capital_gains", "capital_losses", "stock_dividends")

@@ -5,10 +5,22 @@ A row is one impression of one dish to one user, with the user's earlier orders,
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
+from ctrlab.data.catalogue import Catalogue, attribute, histories, near_or_anywhere
+from ctrlab.data.generator import Generator
+from ctrlab.data.marginals import statistics
+from ctrlab.data.words import Ragged, mix, salt
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 TIME_TYPES = ("lunch", "night", "dinner", "tea", "breakfast")
 WEEKDAYS = ("0", "1", "2", "3", "4", "5", "6")
+# The place in TIME_TYPES of each hour of the day.
+TIME_TYPE_OF_HOUR = np.repeat([1, 4, 0, 3, 2, 1], [5, 5, 4, 3, 4, 3]).astype(np.int32)
+# What is drawn for each row apart; the item's own properties follow from the item.
+ROW_IDS = ("user_id", "visit_city", "times", "weekdays", "geohash12")
 
 USER = (
     Categorical("user_id"),
@@ -64,3 +76,57 @@ WIDE = (
 )
 
 SCHEMA = Schema("food_delivery", (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT), wide=tuple(WIDE.split()))
+
+
+@functools.cache
+def _catalogue() -> tuple[Catalogue, dict[str, np.ndarray], np.ndarray]:
+    """The items, the properties of each by column, and its price."""
+    ids = statistics("food_delivery").ids
+    catalogue = Catalogue(ids["item_id"], ids["category_1_id"])
+    of_shop = {}
+    shops = np.arange(ids["shop_id"].cardinality)
+    for name in ("brand_id", "shop_aoi_id", "shop_geohash_12"):
+        of_shop[name] = attribute(shops, ids[name], name)
+    for name in ("shop_geohash_6", "district_id"):
+        of_shop[name] = attribute(of_shop["shop_aoi_id"], ids[name], name)
+    of_shop["city_id"] = attribute(of_shop["district_id"], ids["city_id"], "city_id")
+    items = np.arange(ids["item_id"].cardinality)
+    shop = attribute(items, ids["shop_id"], "shop_id")
+    of_item = {"item_id": items, "shop_id": shop, "category_1_id": catalogue.category}
+    of_item["merge_standard_food_id"] = attribute(items, ids["merge_standard_food_id"], "merge_standard_food_id")
+    of_item |= {name: values[shop] for name, values in of_shop.items()}
+    price = np.exp2(3.0 + 3.0 * mix(items, salt("price")) / 2.0**32).round(1)
+    return catalogue, {name: values.astype(np.int32) for name, values in of_item.items()}, price.astype(np.float32)
+
+
+def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
+    figures = statistics("food_delivery")
+    catalogue, of_item, price = _catalogue()
+    values = {name: ids.sample(rng, rows) for name, ids in figures.ids.items() if name in ROW_IDS}
+    values |= {name: numbers.sample(rng, rows) for name, numbers in figures.numbers.items() if name in SCHEMA}
+
+    past = histories(rng, figures.lengths["item_id_list"], rows, figures.ids["category_1_id_list"].same, catalogue)
+    shown = near_or_anywhere(rng, past, catalogue, near=0.5)
+    for column in HISTORY:
+        if isinstance(column, Sequence) and column.of in of_item:
+            values[column.name] = past.with_values(of_item[column.of][past.values])
+    values |= {name: of[shown] for name, of in of_item.items()}
+
+    events = len(past.values)
+    hours = figures.numbers["hours"].sample(rng, events).astype(np.int32)
+    values["price_list"] = past.with_values(price[past.values])
+    values["timediff_list"] = past.with_values(figures.ids["timediff_list"].sample(rng, events))
+    values["hours_list"] = past.with_values(hours)
+    values["time_type_list"] = past.with_values(TIME_TYPE_OF_HOUR[hours])
+    values["weekdays_list"] = past.with_values(rng.integers(0, 7, events, dtype=np.int32))
+
+    values["time_type"] = TIME_TYPE_OF_HOUR[values["hours"].astype(np.int32)]
+    # Most people order where they are: in the shop's city, and not far from it.
+    at_home = rng.random(rows) < 0.9
+    values["visit_city"] = np.where(at_home, values["city_id"], values["visit_city"])
+    values["geohash12"] = np.where(at_home, values["shop_geohash_12"], values["geohash12"])
+    return values
+
+
+_generator = Generator(SCHEMA, _draw)
+generate, ceiling = _generator.generate, _generator.ceiling

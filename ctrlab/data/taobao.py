@@ -30,7 +30,25 @@ SCHEMA = Schema(
         Categorical("price", buckets=50, encoding="identity"),
     ),
     wide=tuple(
-        "pid adgroup_id cate_id campaign_id customer brand user_id cms_segid cms_group_id final_gender_code age_level "
-        "pvalue_level shopping_level occupation new_user_class_level tag_category_list tag_brand_list price".split()
+        [
+            "pid",
+            "adgroup_id",
+            "cate_id",
+            "campaign_id",
+            "customer",
+            "brand",
+            "user_id",
+            "cms_segid",
+            "cms_group_id",
+            "final_gender_code",
+            "age_level",
+            "pvalue_level",
+            "shopping_level",
+            "occupation",
+            "new_user_class_level",
+            "tag_category_list",
+            "tag_brand_list",
+            "price",
+        ]
     ),
 )

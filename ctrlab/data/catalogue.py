@@ -1,0 +1,78 @@
+"""Things on offer: items with their popularity and their category, and histories of users who choose among them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ctrlab.data.marginals import Ids, Numbers
+from ctrlab.data.words import Ragged, mix, salt
+
+SLOTS = 1 << 21
+
+
+class Catalogue:
+    """Items in categories, drawn by one look-up in a wheel of slots.
+
+    The wheel is sorted by category, and an item owns slots in proportion to its popularity; a slot anywhere on it draws from
+    all items, one within a category's part draws from that category.
+
+    Args:
+        items, categories: how the ids of both are spread.
+    """
+
+    def __init__(self, items: Ids, categories: Ids):
+        self.category = attribute(np.arange(items.cardinality), categories, "category").astype(np.int32)  # [V]
+        order = np.argsort(self.category, kind="stable")
+        ends = np.cumsum(items.probabilities()[order])
+        slots = np.searchsorted(ends, (np.arange(SLOTS) + 0.5) / SLOTS * ends[-1])
+        self._wheel = order[np.minimum(slots, len(order) - 1)].astype(np.int32)
+        self._starts = np.searchsorted(self.category[self._wheel], np.arange(categories.cardinality + 1))
+
+    def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """Items by popularity: int32 [size]."""
+        return self._wheel[rng.integers(0, SLOTS, size)]
+
+    def draw_like(self, rng: np.random.Generator, categories: np.ndarray) -> np.ndarray:
+        """An item of each given category: int [n] -> int32 [n]."""
+        starts = self._starts[categories]
+        widths = self._starts[categories + 1] - starts
+        return self._wheel[starts + (rng.random(len(categories)) * widths).astype(np.int64)]
+
+
+def attribute(ids: np.ndarray, values: Ids, name: str) -> np.ndarray:
+    """A fixed property of each id, spread over the ids as `values` says: int [n] -> int64 [n]."""
+    return values.rank(mix(ids, salt("attribute", name)) / 2.0**32)
+
+
+def histories(rng: np.random.Generator, lengths: Numbers, rows: int, same: float, catalogue: Catalogue) -> Ragged:
+    """Items that users chose, in runs of one category, so that `same` of all neighbours share theirs.
+
+    Each event goes on in the category of the one before with the chance that gives this share, else draws anew by popularity.
+    """
+    offsets = np.concatenate([[0], np.cumsum(lengths.sample(rng, rows).astype(np.int64))])
+    items = catalogue.draw(rng, offsets[-1])
+    by_chance = np.square(np.bincount(catalogue.category[items[: 1 << 16]]) / len(items[: 1 << 16])).sum()
+    stay = max(0.0, (same - by_chance) / (1.0 - by_chance))
+    new = rng.random(len(items)) >= stay
+    new[offsets[:-1][np.diff(offsets) > 0]] = True
+    leaders = np.maximum.accumulate(np.where(new, np.arange(len(items)), 0))
+    going_on = np.flatnonzero(~new)
+    items[going_on] = catalogue.draw_like(rng, catalogue.category[items[leaders[going_on]]])
+    return Ragged(items, offsets)
+
+
+def pick(rng: np.random.Generator, lists: Ragged) -> np.ndarray:
+    """A value of each list, at a random place: [B]; -1 where the list is empty."""
+    lengths = lists.lengths
+    places = lists.offsets[:-1] + (rng.random(len(lengths)) * lengths).astype(np.int64)
+    values = lists.values[np.minimum(places, len(lists.values) - 1)].astype(np.int64)
+    return np.where(lengths > 0, values, -1)
+
+
+def near_or_anywhere(rng: np.random.Generator, lists: Ragged, catalogue: Catalogue, near: float) -> np.ndarray:
+    """What is shown to each user: with chance `near` an item of a category in the history, else by popularity; int32 [B]."""
+    shown = catalogue.draw(rng, len(lists.lengths))
+    liked = pick(rng, lists)
+    alike = np.flatnonzero((rng.random(len(shown)) < near) & (liked >= 0))
+    shown[alike] = catalogue.draw_like(rng, catalogue.category[liked[alike]])
+    return shown

@@ -1,0 +1,89 @@
+"""Any number of rows of a data set, made up: values by its statistics, labels by its planted model.
+
+Rows come in blocks of BLOCK, and block b of a seed is always the same, whatever the number of rows asked for. The planted
+model does not depend on the seed, so rows of another seed are new data of the same world.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ctrlab.data.marginals import statistics
+from ctrlab.data.planted import PLANS, Planted
+from ctrlab.data.words import Ragged, to_table
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Schema
+
+BLOCK = 16_384
+Draw = Callable[[np.random.Generator, int], dict[str, np.ndarray | Ragged]]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Makes rows of one data set.
+
+    Args:
+        schema: its columns.
+        draw: (rng, rows) -> every column but the labels: ranks of ids (-1 is missing), numbers (NaN is missing), Ragged lists.
+        spelling: {column: the table whose words it is spelled with}, where that is not the table it looks up.
+    """
+
+    schema: Schema
+    draw: Draw
+    spelling: dict[str, str] = field(default_factory=dict)
+
+    def generate(self, rows: int, seed: int = 0) -> Iterator[pa.Table]:
+        """The first `rows` rows of a seed as tables of `arrow_schema(schema)`, at most BLOCK rows each.
+
+        Raises:
+            CtrlabError: less than one row, or a negative seed.
+        """
+        for count, values, labels, _ in self._blocks(rows, seed):
+            yield to_table(self.schema, values | labels, self.spelling).slice(0, count)
+
+    def ceiling(self, rows: int, seed: int = 0) -> dict[str, float]:
+        """The planted model's own AUC on the first `rows` rows of a seed, by label: no model can expect more on such rows.
+
+        NaN where all of these rows have the same label.
+        """
+        from sklearn.metrics import roc_auc_score
+
+        blocks = [(count, labels, scores) for count, _, labels, scores in self._blocks(rows, seed)]
+        ceilings = {}
+        for task in self.planted.plan.deviation:
+            labels = np.concatenate([labels[task][:count] for count, labels, _ in blocks])
+            scores = np.concatenate([scores[task][:count] for count, _, scores in blocks])
+            ceilings[task] = float(roc_auc_score(labels, scores)) if 0 < labels.mean() < 1 else float("nan")
+        return ceilings
+
+    @property
+    def planted(self) -> Planted:
+        return _planted(self)
+
+    def _blocks(self, rows: int, seed: int) -> Iterator[tuple]:
+        """(rows to keep, values, labels, scores) of each block."""
+        if rows < 1 or seed < 0:
+            raise CtrlabError(
+                f"A generator makes at least one row from a seed of 0 or more; asked were {rows} rows, seed {seed}."
+            )
+        for start in range(0, rows, BLOCK):
+            rng = np.random.Generator(np.random.SFC64([seed, start // BLOCK]))
+            values = self.draw(rng, BLOCK)
+            labels, scores = self.planted.draw_labels(rng, values, np.arange(start, start + BLOCK))
+            yield min(BLOCK, rows - start), values, labels, scores
+
+    def __hash__(self) -> int:
+        return hash(self.schema.name)
+
+
+@functools.cache
+def _planted(generator: Generator) -> Planted:
+    # The sample that sets the scale of the parts is a stream of its own, of no seed that a caller can ask for.
+    rng = np.random.Generator(np.random.SFC64([1 << 63, 1 << 63]))
+    name = generator.schema.name
+    return Planted(PLANS[name], generator.schema, statistics(name), generator.draw(rng, 2 * BLOCK))

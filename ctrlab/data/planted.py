@@ -1,0 +1,274 @@
+"""The planted model: what a generated label depends on, and so the AUC that no model can beat.
+
+A logit is a sum of parts, each a fixed function of the row as a model sees it (its effects come from hashing, not from the
+seed of the rows), centred and scaled to the share of the logit's variance that the table below gives it:
+
+    first order   an effect of each frequent id, and a wave over each number
+    pairs         u(a) . v(b) for pairs of columns, centred so that neither column alone tells anything of it
+    interest      the share of the history that is like the target
+    order         whether the history's *last* event is like the target, less that share
+    rare          an effect of each id behind the first RARE of its column: seen seldom, slow to learn
+    drift         effects that come and go as rows pass, with a period of PERIOD rows
+
+Where there are two tasks, the share `common` of their variance is one and the same logit. The table is fixed: what later
+work claims about embeddings must not tune it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ctrlab.data.marginals import Statistics
+from ctrlab.data.words import Ragged, mix, salt
+from ctrlab.features import Column, Numeric, Schema
+
+RARE = 256
+PERIOD = 1_000_000
+PARTS = ("first order", "pairs", "interest", "order", "rare", "drift")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one data set's labels are made.
+
+    Attributes:
+        deviation: standard deviation of each task's logit; it sets the ceiling.
+        shares: of the logit's variance, by the places of PARTS; they sum to 1.
+        first: columns with effects of their own. Pairs, interest (target, history), rare and drift likewise.
+        common: the share of variance that two tasks have in common.
+        given: {task: another task that must have happened first}.
+        paired: rows 2j and 2j + 1 share a history, and just one of them is positive.
+    """
+
+    deviation: dict[str, float]
+    shares: tuple[float, ...]
+    first: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...] = ()
+    interest: tuple[tuple[str, str], ...] = ()
+    rare: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
+    common: float = 0.0
+    given: dict[str, str] = field(default_factory=dict)
+    paired: bool = False
+
+
+_REVIEWS = {
+    "first": ("category", "item"),
+    "pairs": (("category", "user"),),
+    "interest": (("category", "history_categories"),),
+    "rare": ("item",),
+    "paired": True,
+}
+PLANS = {
+    "food_delivery": Plan(
+        {"clicked": 1.1},
+        #  first pairs interest order rare drift
+        (0.30, 0.30, 0.20, 0.05, 0.10, 0.05),
+        first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours", "city_id"),
+        pairs=(("category_1_id", "time_type"), ("visit_city", "merge_standard_food_id"), ("weekdays", "category_1_id")),
+        interest=(("category_1_id", "category_1_id_list"), ("shop_id", "shop_id_list")),
+        rare=("shop_id", "item_id", "brand_id"),
+        drift=("category_1_id", "city_id"),
+    ),
+    "criteo": Plan(
+        {"label": 1.9},
+        (0.45, 0.35, 0.0, 0.0, 0.12, 0.08),
+        first=("I1", "I5", "I6", "I7", "I11", "I13", "C2", "C8", "C14", "C17", "C20", "C23"),
+        pairs=(("C6", "C14"), ("C9", "C17"), ("C17", "C23"), ("C14", "C25"), ("C5", "C22")),
+        rare=("C1", "C10", "C26"),
+        drift=("C5", "C19"),
+    ),
+    "amazon_reviews": Plan({"label": 1.6}, (0.10, 0.00, 0.60, 0.20, 0.10, 0.0), **_REVIEWS),
+    "rees46": Plan({"label": 1.6}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "taobao": Plan(
+        {"clk": 1.3, "buy": 1.3},
+        (0.30, 0.35, 0.20, 0.0, 0.10, 0.05),
+        first=("pid", "cms_group_id", "age_level", "shopping_level", "price", "cate_id"),
+        pairs=(("pid", "age_level"), ("cate_id", "final_gender_code"), ("price", "pvalue_level")),
+        interest=(("cate_id", "tag_category_list"), ("brand", "tag_brand_list")),
+        rare=("customer", "brand", "campaign_id"),
+        drift=("cate_id",),
+        common=0.5,
+        given={"buy": "clk"},
+    ),
+    "census_income": Plan(
+        {"never_married": 9.0, "income_50k": 4.0},
+        (0.70, 0.30, 0.0, 0.0, 0.0, 0.0),
+        first=(
+            "age",
+            "weeks_worked",
+            "num_emp",
+            "capital_gains",
+            "education",
+            "det_occ_code",
+            "sex",
+            "tax_filer_stat",
+            "det_hh_summ",
+        ),
+        pairs=(("education", "det_occ_code"), ("sex", "tax_filer_stat"), ("det_hh_summ", "full_or_part_emp")),
+        common=0.4,
+    ),
+}
+
+
+class Planted:
+    """The planted model of one data set, its parts brought to scale on a sample of its own rows.
+
+    Args:
+        values: the sample's columns as the generator draws them (see `words.to_table`); its labels are not needed.
+    """
+
+    def __init__(self, plan: Plan, schema: Schema, figures: Statistics, values: dict[str, np.ndarray | Ragged]):
+        self.plan, self.schema = plan, schema
+        self.weights = dict(zip(PARTS, np.sqrt(plan.shares)))
+        self._seen = {name: _moments(seen(schema[name], values[name])) for name in plan.first if _is_number(schema[name])}
+        self._centres: dict[tuple, float] = {}
+        rows = len(next(iter(values.values())))
+        index = np.linspace(0, PERIOD, rows)
+        for source in self._sources():
+            for a, b in plan.pairs:
+                for place in self._vector_places(source, a, b):
+                    self._centres[place] = effect(values[place[1]], *place)[_frequent(values[place[1]])].mean()
+        self._scales = {(t, p): _moments(self._mixed(t, p, values, index)) for t in plan.deviation for p in self._parts()}
+        self.intercept = dict.fromkeys(plan.deviation, 0.0)
+        for task in plan.deviation:
+            if not plan.paired:
+                self.intercept[task] = self._solve_intercept(task, figures.positive[task], values, index)
+
+    def logit(self, task: str, values: dict[str, np.ndarray | Ragged], index: np.ndarray) -> np.ndarray:
+        """float64 [B]; `index` [B] is each row's place in the stream of rows, its time."""
+        total = sum(self.weights[part] * self.part(task, part, values, index) for part in self._parts())
+        return self.intercept[task] + self.plan.deviation[task] * total
+
+    def part(self, task: str, part: str, values: dict[str, np.ndarray | Ragged], index: np.ndarray) -> np.ndarray:
+        """One part of a task's logit, of mean 0 and variance 1: float64 [B]."""
+        mean, deviation = self._scales[task, part]
+        return (self._mixed(task, part, values, index) - mean) / deviation
+
+    def draw_labels(self, rng, values, index) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Labels, and the scores that rank rows as well as can be, float64 [B] each, by task."""
+        labels, scores = {}, {}
+        for task in self.plan.deviation:
+            logit = self.logit(task, values, index)
+            if self.plan.paired:
+                first = rng.random(len(logit) // 2) < sigmoid(logit[0::2] - logit[1::2])
+                labels[task], scores[task] = np.stack([first, ~first], axis=1).ravel(), logit
+                continue
+            before = self.plan.given.get(task)
+            chance = sigmoid(logit)
+            labels[task] = rng.random(len(logit)) < chance
+            scores[task] = chance
+            if before:
+                labels[task] &= labels[before]
+                scores[task] = chance * scores[before]
+        return labels, scores
+
+    def _parts(self) -> list[str]:
+        return [part for part in PARTS if self.weights[part] > 0]
+
+    def _sources(self) -> list[str]:
+        return ["common", *self.plan.deviation] if self.plan.common else list(self.plan.deviation)
+
+    def _mixed(self, task, part, values, index) -> np.ndarray:
+        if not self.plan.common or part in ("interest", "order"):
+            return self._raw(task, part, values, index)
+        common, own = self._raw("common", part, values, index), self._raw(task, part, values, index)
+        return np.sqrt(self.plan.common) * common + np.sqrt(1.0 - self.plan.common) * own
+
+    def _raw(self, source, part, values, index) -> np.ndarray:
+        plan = self.plan
+        match part:
+            case "first order":
+                return sum(self._first(source, name, values[name]) for name in plan.first)
+            case "pairs":
+                return sum(self._pair(source, a, b, values) for a, b in plan.pairs)
+            case "interest":
+                return sum(alike(values[target], values[history])[0] for target, history in plan.interest)
+            case "order":
+                last_and_share = [alike(values[target], values[history]) for target, history in plan.interest]
+                return sum(last - share for share, last in last_and_share)
+            case "rare":
+                return sum(effect(values[c], source, c) * (values[c] >= RARE) for c in plan.rare)
+        angle = 2.0 * np.pi / PERIOD * index
+        waves = (np.cos(angle), np.sin(angle))
+        return sum(wave * effect(values[c], source, c, i) for c in plan.drift for i, wave in enumerate(waves))
+
+    def _first(self, source: str, name: str, values: np.ndarray) -> np.ndarray:
+        column = self.schema[name]
+        if not _is_number(column):
+            return effect(values, source, name) * _frequent(values)
+        mean, deviation = self._seen[name]
+        standard = np.clip((seen(column, values) - mean) / deviation, -3.0, 3.0)
+        return np.sqrt(2.0) * np.cos(1.5 * standard + salt("phase", source, name) / 2.0**32 * 2.0 * np.pi)
+
+    def _vector_places(self, source: str, a: str, b: str) -> list[tuple]:
+        """Names of the effects that make u(a) and v(b), two numbers each."""
+        return [(source, column, a, b, d) for column in (a, b) for d in range(2)]
+
+    def _pair(self, source: str, a: str, b: str, values) -> np.ndarray:
+        u0, u1, v0, v1 = (
+            (effect(values[place[1]], *place) - self._centres[place]) * _frequent(values[place[1]])
+            for place in self._vector_places(source, a, b)
+        )
+        return u0 * v0 + u1 * v1
+
+    def _solve_intercept(self, task, rate, values, index) -> float:
+        """The intercept that gives the positive rate, by bisection."""
+        logit = self.logit(task, values, index)
+        before = self.plan.given.get(task)
+        given = sigmoid(self.logit(before, values, index)) if before else 1.0
+        low, high = -60.0, 60.0
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if np.mean(given * sigmoid(logit + middle)) < rate else (low, middle)
+        return middle
+
+
+def effect(ids: np.ndarray, *names: object) -> np.ndarray:
+    """An effect of each id, near to normal, of mean 0 and variance 1 over ids: int [n] -> float32 [n].
+
+    Four bytes of a hash of (names, id) are added up, so nothing is stored and every id there will ever be has its effect.
+    """
+    total = mix(ids, salt("effect", *names)).view(np.uint8).reshape(-1, 4).sum(axis=1, dtype=np.uint16)
+    return (total.astype(np.float32) - 510.0) / np.float32(np.sqrt((256.0**2 - 1.0) / 3.0))
+
+
+def alike(target: np.ndarray, history: Ragged) -> tuple[np.ndarray, np.ndarray]:
+    """Share of each history that equals its target, and whether its last event does; float64 [B], 0 where it is empty."""
+    lengths = history.lengths
+    equal = history.values == np.repeat(target, lengths)
+    until = np.concatenate([[0], np.cumsum(equal)])
+    share = (until[history.offsets[1:]] - until[history.offsets[:-1]]) / np.maximum(lengths, 1)
+    last = np.zeros(len(lengths))
+    some = lengths > 0
+    last[some] = equal[history.offsets[1:][some] - 1]
+    return share, last
+
+
+def seen(column: Numeric, values: np.ndarray) -> np.ndarray:
+    """A number as a model sees it: its default where it is missing, then the column's transform."""
+    filled = np.where(np.isnan(values), column.default, values)
+    match column.transform:
+        case "log1p":
+            return np.log1p(np.maximum(filled - column.low, 0.0))
+        case "minmax":
+            return (filled - column.low) / (column.high - column.low)
+    return filled
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _frequent(ids: np.ndarray) -> np.ndarray:
+    return ids < RARE
+
+
+def _is_number(column: Column) -> bool:
+    return isinstance(column, Numeric)
+
+
+def _moments(values: np.ndarray) -> tuple[float, float]:
+    return float(values.mean()), float(values.std()) or 1.0
