@@ -37,6 +37,16 @@ def cache_folder() -> Path:
     return folder
 
 
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file beside `path` and moves it there in one step: the file is the old one or the new, never half of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def _user_cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"

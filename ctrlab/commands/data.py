@@ -43,7 +43,12 @@ def convert(name: str, files: list[Path], out: Path) -> None:
     """Raw files to Parquet; prints the counts."""
     from ctrlab.data.convert import convert
 
-    print(convert(name, files, out))
+    counts = convert(name, files, out)
+    print(f"{out}: {counts.written:,} rows of {counts.read:,} that were read")
+    if counts.rejected:
+        print(f"{out}.rejects.tsv: {counts.rejected:,} rejected, each with its file, line and reason")
+        for reason, count in counts.reasons.most_common():
+            print(f"  {count:,}: {reason}")
 
 
 def _ceiling(auc: dict[str, float]) -> str:

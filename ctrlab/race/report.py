@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-import os
 from importlib import resources
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.paths import write_atomically
 from ctrlab.profiling.timing import Interval
 from ctrlab.race import contest, figures, score
 from ctrlab.race.result import RaceResult
@@ -44,12 +44,7 @@ def plotly_js() -> str:
 
 def write(result: RaceResult, path: Path) -> None:
     """Writes the page, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(page(result), encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically(path, page(result))
 
 
 def page(result: RaceResult) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.errors import BadData
+from ctrlab.paths import write_atomically
 
 VERSION = 1
 
@@ -107,12 +107,7 @@ class RaceResult:
     def save(self, path: Path) -> None:
         """Writes JSON, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            part.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_atomically(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
 def load(path: Path) -> RaceResult:
