@@ -73,7 +73,9 @@ class ByHeart:
     """Right on one seed: it knows the answers to the inputs of that seed, in order."""
 
     def __init__(self, seed):
-        self.known = iter([tf.constant(checks.multi_hot(rows, size)) for _, rows, size in checks.bags(np.random.default_rng(seed))])
+        self.known = iter(
+            [tf.constant(checks.multi_hot(rows, size)) for _, rows, size in checks.bags(np.random.default_rng(seed))]
+        )
 
     def __call__(self, ids, size):
         return next(self.known)
@@ -84,7 +86,19 @@ def test_scatter_passes(seed):
     check.run(LESSON, 1, scatter, seed)
 
 
-WRONG = [no_op, zeros, off_by_one, low_precision, presence, unknown_is_last, forgets_unknown, loop, flat_one_hot, one_hot, Replay()]
+WRONG = [
+    no_op,
+    zeros,
+    off_by_one,
+    low_precision,
+    presence,
+    unknown_is_last,
+    forgets_unknown,
+    loop,
+    flat_one_hot,
+    one_hot,
+    Replay(),
+]
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=lambda answer: getattr(answer, "__name__", "replay"))

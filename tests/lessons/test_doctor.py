@@ -1,0 +1,68 @@
+"""The doctor, on this machine and on sick ones."""
+
+import json
+import subprocess
+
+import pytest
+
+from ctrlab.lessons import doctor
+from ctrlab.lessons.doctor import Finding, Report
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    doctor._tried.cache_clear()
+    yield
+    doctor._tried.cache_clear()
+
+
+def ran(monkeypatch, stdout="", stderr="", code=0):
+    monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], code, stdout, stderr))
+
+
+def test_looks_at_everything(monkeypatch):
+    ran(monkeypatch, json.dumps({"tensorflow": "2.21.0", "native": "/x/_ctrlab.so", "error": ""}))
+    monkeypatch.setattr(doctor, "_nvidia_smi", lambda query: [])
+    report = doctor.examine()
+    names = [f.name for f in report.findings]
+    assert names == ["Python", "CPU", "memory", "disk", "compiler", "TensorFlow", "compiled library", "GPU", "port"]
+    assert all(f.found and f.needed for f in report.findings)
+    assert all(f.cure for f in report.findings if f.state != "ok")
+    assert report.healthy
+
+
+def test_a_tensorflow_that_dies_is_a_finding(monkeypatch):
+    ran(monkeypatch, stderr="Illegal instruction", code=-4)
+    for look in (doctor._tensorflow, doctor._native):
+        assert look().state == "missing"
+    assert "Illegal instruction" in doctor._tensorflow().found
+
+
+def test_a_library_that_does_not_load_says_why(monkeypatch):
+    ran(monkeypatch, json.dumps({"tensorflow": "2.21.0", "native": "", "error": "built for TensorFlow 2.20"}))
+    assert doctor._native().state == "missing" and "2.20" in doctor._native().found
+
+
+def test_a_gpu_and_who_holds_it(monkeypatch):
+    answers = {"--query-gpu": "H200, 143771 MiB, 5 MiB\n", "--query-compute-apps": "42, python, 5 MiB\n"}
+    monkeypatch.setattr(
+        doctor.subprocess,
+        "run",
+        lambda command, **_: subprocess.CompletedProcess([], 0, answers[command[1].partition("=")[0]], ""),
+    )
+    found = doctor._gpu()
+    assert found.state == "ok" and "H200" in found.found and "42, python" in found.found
+
+
+def test_what_is_missing_blocks_only_the_lessons_that_need_it():
+    report = Report((Finding("compiler", "no g++", "a compiler", "missing", "Install one.", need="compiler"),))
+    assert report.reasons_against(("tensorflow",)) == []
+    assert report.reasons_against(("compiler",)) == ["compiler: a compiler is needed, no g++. Install one."]
+    assert Report((Finding("Python", "3.10", "3.11", "missing", "Get one."),)).reasons_against(()) != []
+
+
+def test_report_prints_and_says_whether_all_is_well(monkeypatch, capsys):
+    sick = Finding("compiler", "no g++", "a compiler", "missing", "Install one.", need="compiler")
+    monkeypatch.setattr(doctor, "examine", lambda: Report((sick,)))
+    assert doctor.report() is False
+    assert "Install one." in capsys.readouterr().out

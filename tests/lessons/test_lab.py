@@ -1,0 +1,106 @@
+"""What `ctrlab lab` does to a working folder, and the server it starts."""
+
+import json
+import socket
+
+import pytest
+
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.lessons import doctor, index, lab, notebook
+
+NAME = "01_part/01_topic"
+
+
+@pytest.fixture
+def lessons(tmp_path, monkeypatch):
+    """A folder with one lesson whose text a test can change."""
+    folder = tmp_path / "notebooks"
+    (folder / "01_part" / "solutions").mkdir(parents=True)
+    (folder / "01_part" / "solutions" / "01_topic.ipynb").write_text("{}")
+    monkeypatch.setattr(lab.places, "notebooks", lambda: folder)
+    source = folder / f"{NAME}.ipynb"
+    source.write_text("first")
+    return source
+
+
+def test_copies_updates_the_untouched_and_never_a_touched_one(lessons, work):
+    mine, beside = work / f"{NAME}.ipynb", work / f"{NAME}.new.ipynb"
+    assert lab.copy_lessons(work) == [] and mine.read_text() == "first"
+    lessons.write_text("second")
+    assert lab.copy_lessons(work) == [] and mine.read_text() == "second" and not beside.exists()
+    mine.write_text("my answers")
+    assert lab.copy_lessons(work) == []  # the lesson is no newer than what was copied
+    lessons.write_text("third")
+    assert "was left as it is" in lab.copy_lessons(work)[0]
+    assert (mine.read_text(), beside.read_text()) == ("my answers", "third")
+    assert lab.copy_lessons(work) == []
+    beside.write_text("answers there too")
+    lessons.write_text("fourth")
+    assert "rename it" in lab.copy_lessons(work)[0]
+    assert (mine.read_text(), beside.read_text()) == ("my answers", "answers there too")
+
+
+def test_a_file_that_was_never_copied_is_the_learners(lessons, work):
+    mine = work / f"{NAME}.ipynb"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("my own")
+    lab.copy_lessons(work)
+    assert mine.read_text() == "my own"
+
+
+def test_a_deleted_copy_comes_back(lessons, work):
+    lab.copy_lessons(work)
+    (work / f"{NAME}.ipynb").unlink()
+    lab.copy_lessons(work)
+    assert (work / f"{NAME}.ipynb").read_text() == "first"
+
+
+def test_a_broken_list_of_copies_is_one_sentence(lessons, work):
+    work.mkdir()
+    (work / lab.MANIFEST).write_text("{")
+    with pytest.raises(BadData, match="Delete it"):
+        lab.copy_lessons(work)
+
+
+def test_a_taken_port_is_one_sentence_and_writes_nothing(work):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(CtrlabError, match=f"Port {port} is taken.*--port {port + 1}"):
+            lab.open_lab(port=port, browser=False)
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_no_port_is_one_sentence(port, work):
+    with pytest.raises(CtrlabError, match="from 1 to 65535"):
+        lab.open_lab(port=port)
+
+
+def test_the_server_listens_on_loopback_with_a_token_that_ps_cannot_see(work, monkeypatch):
+    seen = {}
+
+    class Ran:
+        returncode = 0
+
+    def run(command, env, check):
+        seen.update(command=command, token=env["JUPYTER_TOKEN"])
+        return Ran
+
+    monkeypatch.setattr(lab.subprocess, "run", run)
+    monkeypatch.setattr(lab.doctor, "examine", lambda: doctor.Report(()))
+    monkeypatch.setattr(lab.doctor, "port_is_free", lambda port: True)
+    assert lab.open_lab(port=8901, browser=False) == 0
+    assert "--ServerApp.ip=127.0.0.1" in seen["command"] and "--ServerApp.port=8901" in seen["command"]
+    assert len(seen["token"]) == 48 and not any(seen["token"] in part for part in seen["command"])
+    assert (work / "index.ipynb").exists()
+
+
+def test_the_index_shows_map_machine_progress_and_syllabi(work):
+    work.mkdir()
+    index.write(work, doctor.Report((doctor.Finding("disk", "1 GB | free", "2 GB", "limited", "Free some."),)))
+    nb = json.loads((work / "index.ipynb").read_text())
+    text = "\n".join(map(notebook.source, nb["cells"]))
+    for needed in ("to come", "01_indicator_column.ipynb", "1 GB \\| free", "Free some.", "show_progress()", "8 hours"):
+        assert needed in text

@@ -1,0 +1,108 @@
+"""From the solved notebook to the learner's."""
+
+import copy
+import json
+
+import pytest
+
+from ctrlab.errors import BadData
+from ctrlab.lessons import build, notebook
+
+PYTHON = 'def double(x):\n    """Twice x."""\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION\n'
+KERNEL = "%%kernel indicator\nvoid f() {\n  // ### BEGIN SOLUTION\n  g();\n  // ### END SOLUTION\n}\n"
+
+
+def cell(kind, text, *tags, **more):
+    return {"cell_type": kind, "id": text[:3].strip(), "metadata": {"tags": list(tags)}, "source": text, **more}
+
+
+def solved():
+    return {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"ctrlab": {"title": "Double"}, "widgets": {"state": "4.8 MB"}, "kernelspec": {"name": "mine"}},
+        "cells": [
+            cell("markdown", "# Double"),
+            cell("code", PYTHON, "exercise-1", execution_count=7, outputs=[{"output_type": "stream"}]),
+            cell(
+                "code", "lab.check(1, double)", "check-1", notebook.KEEP_OUTPUT, execution_count=8, outputs=[{"text": "passed"}]
+            ),
+            cell("markdown", "A hint.\n\n<!-- solution 1 -->"),
+            cell("code", KERNEL, "exercise-2", execution_count=None, outputs=[]),
+            cell("markdown", "<!-- solution 2 -->\n"),
+        ],
+    }
+
+
+def test_learner_has_stubs_and_folds_and_no_outputs():
+    mine = notebook.learner(solved())
+    texts = [notebook.source(c) for c in mine["cells"]]
+    assert (
+        texts[1]
+        == 'def double(x):\n    """Twice x."""\n    raise NotImplementedError("Exercise 1: write this, then run its check")'
+    )
+    assert texts[3].startswith("A hint.\n\n<details><summary>Solution</summary>\n\n```python\nreturn 2 * x\n```")
+    assert '  #error "Exercise 2: write this' in texts[4] and "g();" not in texts[4]
+    assert "```cpp\ng();\n```" in texts[5]
+    assert all(not c["outputs"] and c["execution_count"] is None for c in mine["cells"] if c["cell_type"] == "code")
+
+
+def test_canonical_keeps_only_compared_outputs_and_is_stable():
+    once = notebook.canonical(solved())
+    assert [c.get("outputs") for c in once["cells"][:3]] == [None, [], [{"text": "passed"}]]
+    assert once["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in once["metadata"]
+    assert notebook.dumps(notebook.canonical(json.loads(notebook.dumps(once)))) == notebook.dumps(once)
+
+
+@pytest.mark.parametrize("change", ["no region", "no tag", "two regions", "no end", "no fold"])
+def test_a_lesson_that_is_not_whole_is_refused(change):
+    nb = copy.deepcopy(solved())
+    exercise = nb["cells"][1]
+    if change == "no region":
+        exercise["source"] = "def double(x): return 2 * x"
+    elif change == "no tag":
+        exercise["metadata"]["tags"] = []
+    elif change == "two regions":
+        exercise["source"] = PYTHON + PYTHON
+    elif change == "no end":
+        exercise["source"] = PYTHON.replace("### END SOLUTION", "")
+    else:
+        nb["cells"][3]["source"] = "A hint."
+    with pytest.raises(BadData):
+        notebook.learner(nb)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"nbformat": 3, "cells": []}', '{"nbformat": 4}'])
+def test_no_notebook_is_one_sentence(tmp_path, text):
+    path = tmp_path / "broken.ipynb"
+    path.write_text(text)
+    with pytest.raises(BadData, match=r"broken\.ipynb"):
+        notebook.read(path)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "notebooks"
+    (folder / "01_part" / "solutions").mkdir(parents=True)
+    (folder / "01_part" / "solutions" / "01_double.ipynb").write_text(json.dumps(solved()))
+    markers = "".join(f"<!-- {name}: here -->\nold\n<!-- end of {name} -->\n" for name in ("course", "ladder"))
+    (tmp_path / "README.md").write_text("# Title\n" + markers)
+    return folder
+
+
+def test_build_writes_once_and_check_finds_what_is_stale(checkout):
+    assert {p.name for p in build.build(checkout, check=True)} == {"01_double.ipynb", "README.md"}
+    assert not (checkout / "01_part" / "01_double.ipynb").exists()
+    assert len(build.build(checkout)) == 3
+    assert build.build(checkout, check=True) == []
+    mine = checkout / "01_part" / "01_double.ipynb"
+    mine.write_text(mine.read_text().replace("Exercise 1", "Exercise one"))
+    assert build.build(checkout, check=True) == [mine]
+
+
+def test_build_fails_without_a_pair_and_on_an_orphan(tmp_path, checkout):
+    with pytest.raises(BadData, match="holds none"):
+        build.pairs(tmp_path / "nothing")
+    (checkout / "01_part" / "02_alone.ipynb").write_text("{}")
+    with pytest.raises(BadData, match="02_alone"):
+        build.pairs(checkout)

@@ -1,0 +1,134 @@
+"""The Lab that a notebook talks to."""
+
+import numpy as np
+import pytest
+
+from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.lessons import check, session
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.progress import NOT_JUDGED, Store
+from ctrlab.lessons.session import Lab
+from ctrlab.profiling.timing import Comparison
+
+LESSON = "02_ops/01_indicator_column"
+
+
+@pytest.fixture
+def lab(work, monkeypatch):
+    def is_three(answer, rng):
+        if answer() != 3:
+            raise CheckFailed("three", expected=3, received=answer(), next_step="count")
+
+    monkeypatch.setattr(check, "checks_of", lambda lesson: {1: is_three, 2: is_three})
+    return Lab(LESSON, machine="a CPU")
+
+
+def comparison(ratio, pairs=9):
+    return Comparison.of_samples({"stock": [0.001 * ratio] * pairs, "fused": [0.001] * pairs}, baseline="stock")
+
+
+def pass_all(lab):
+    lab.check(1, lambda: 3)
+    lab.check(2, lambda: 3)
+
+
+def test_check_is_one_constant_line_and_is_kept(lab, capsys):
+    lab.check(1, lambda: 3)
+    assert capsys.readouterr().out == "Exercise 1 passed.\n"
+    assert Store().load(LESSON).passed == [1]
+    with pytest.raises(CheckFailed):
+        lab.check(2, lambda: 4)
+    assert Store().load(LESSON).passed == [1]
+    with pytest.raises(UnknownName):
+        lab.check(3, lambda: 3)
+
+
+def test_prediction_against_outcome(lab, capsys):
+    lab.predict(speedup=10)
+    assert Store().load(LESSON).predictions == {"speedup": 10.0}
+    lab.outcome(speedup=comparison(2).ratio("fused"), bytes=7.0)
+    out = capsys.readouterr().out
+    assert "you said 10, it is 2: 5.0x off" in out and "nothing was predicted" in out
+
+
+@pytest.mark.parametrize("guess", [0, -1, "fast", None, float("nan"), float("inf")])
+def test_a_prediction_is_a_number(lab, guess):
+    with pytest.raises(CtrlabError, match="above 0"):
+        lab.predict(speedup=guess)
+
+
+def test_gate_wants_every_exercise(lab):
+    lab.check(1, lambda: 3)
+    with pytest.raises(CheckFailed, match="exercise 2"):
+        lab.gate()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [[0.5, 0.4001], [0.5], [0.5, np.nan], []],
+    ids=["differs", "shorter", "nan", "none"],
+)
+def test_gate_refuses_other_losses(lab, other):
+    pass_all(lab)
+    with pytest.raises(CheckFailed):
+        lab.gate(losses={"none": [0.5, 0.4], "indicator": other})
+
+
+@pytest.mark.parametrize("profile, ratio, verdict", [("lesson", 8, "yes"), ("lesson", 1, "no"), ("tiny", 1, NOT_JUDGED)])
+def test_gate_judges_speed_but_does_not_raise(lab, monkeypatch, profile, ratio, verdict):
+    monkeypatch.setenv("CTRLAB_PROFILE", profile)
+    lab = Lab(LESSON, machine="a CPU")
+    pass_all(lab)
+    curves = {"none": [0.5, 0.4], "indicator": [0.5, 0.4 + 1e-9]}
+    found = lab.gate(losses=curves, comparison=comparison(ratio), variant="fused", at_least=2, claims={"it works": True})
+    assert found.speed.verdict == verdict and found.passed == (verdict != "no")
+    assert 0 < found.difference < 1e-8 and found.profile == profile
+
+
+def test_too_few_pairs_are_inconclusive(lab, monkeypatch):
+    monkeypatch.setenv("CTRLAB_PROFILE", "lesson")
+    lab = Lab(LESSON, machine="a CPU")
+    pass_all(lab)
+    assert str(lab.gate(comparison=comparison(8, pairs=3), variant="fused", at_least=2)) == "inconclusive"
+
+
+def test_finish_saves_the_verdict_and_names_the_next(lab, monkeypatch, capsys):
+    monkeypatch.setattr(session.course, "after", lambda name: None)
+    with pytest.raises(CtrlabError, match="gate"):
+        lab.finish()
+    pass_all(lab)
+    verdict = lab.gate()
+    lab.finish()
+    assert Store().load(LESSON).verdict == verdict
+    assert "last lesson" in capsys.readouterr().out
+
+
+def test_measure_uses_the_profiles_repetitions_and_prints_ratios(lab, capsys):
+    def work(n):
+        return np.ones(n).sum()
+
+    found = lab.measure({"a": work, "b": work}, lambda i: (10,), baseline="a", min_seconds=0.0)
+    assert len(found["a"].samples) == lab.profile.repetitions
+    assert "baseline" in capsys.readouterr().out
+
+
+def test_use_solution_runs_it_in_the_notebook_and_is_noted(lab, monkeypatch):
+    import IPython
+
+    ran = []
+
+    class Shell:
+        def run_cell(self, text):
+            ran.append(text)
+            return self
+
+        def raise_error(self):
+            pass
+
+    monkeypatch.setattr(IPython, "get_ipython", Shell)
+    lab.use_solution(1)
+    assert "BEGIN SOLUTION" in ran[0] and Store().load(LESSON).solutions == [1]
+    pass_all(lab)
+    assert lab.gate().solutions == (1,)
+    with pytest.raises(UnknownName):
+        lab.use_solution(9)

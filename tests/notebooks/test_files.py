@@ -1,0 +1,111 @@
+"""Every lesson as a file: the pair holds together, nothing of a run is left in it, and it keeps the limits of a lesson."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ctrlab.lessons import build, check, course, notebook, places
+
+FOLDER = places.notebooks()
+PAIRS = build.pairs(FOLDER)
+SOLVED = [solved for solved, _ in PAIRS]
+ALL = [path for pair in PAIRS for path in pair]
+LEARNERS = [mine for _, mine in PAIRS]
+
+NOTES = ("## Say", "## Ask", "## Usual mistakes", "## When late", "## Ranges to expect")
+UNITS = r"ns|µs|us|ms|s|secs?|seconds?|hours?|h|[GMT]?FLOP/s|[kMGT]?B/s|(?:rows|steps|samples)(?:/s| per second| a second)"
+TIME_OR_RATE = re.compile(rf"\b\d[\d.,]*\s?(?:{UNITS})\b")
+FOLD = re.compile(r"```.*?```|<!--.*?-->|<[^>]+>", re.S)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(FOLDER))
+
+
+def each(paths):
+    return pytest.mark.parametrize("path", paths, ids=name)
+
+
+def cells(path: Path, kind: str) -> list[dict]:
+    return [c for c in notebook.read(path)["cells"] if c["cell_type"] == kind]
+
+
+def test_everything_is_as_built():
+    assert build.build(FOLDER, check=True) == [], "run `python -m ctrlab.lessons.build`"
+
+
+@each(ALL)
+def test_canonical(path):
+    nb = notebook.read(path)
+    assert path.stat().st_size < 200_000
+    assert set(nb["metadata"]) == {"ctrlab", "kernelspec", "language_info"}
+    ids = [c["id"] for c in nb["cells"]]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z][a-z0-9-]*", i) for i in ids)
+    assert all(c["execution_count"] is None for c in cells(path, "code"))
+
+
+@each(LEARNERS)
+def test_learners_have_no_outputs_and_no_solutions(path):
+    assert all(c["outputs"] == [] for c in cells(path, "code"))
+    assert "BEGIN SOLUTION" not in path.read_text() and "NotImplementedError" in path.read_text()
+
+
+@each(SOLVED)
+def test_limits(path):
+    nb = notebook.read(path)
+    code, prose = cells(path, "code"), cells(path, "markdown")
+    words = sum(len(FOLD.sub(" ", notebook.source(c)).split()) for c in prose)
+    lines = sum(sum(1 for line in notebook.source(c).splitlines() if line.strip()) for c in code)
+    longest = max(len(notebook.source(c).splitlines()) for c in nb["cells"])
+    assert 20 <= len(nb["cells"]) <= 30, f"{len(nb['cells'])} cells"
+    assert words < 1_000, f"{words} words"
+    assert lines < 130, f"{lines} lines of code"
+    assert longest <= 25, f"a cell of {longest} lines"
+
+
+@each(SOLVED)
+def test_no_absolute_time_in_prose(path):
+    """Times of the machine at hand mean nothing elsewhere; what others published is quoted in a cell tagged so."""
+    for cell in cells(path, "markdown"):
+        if "published" not in notebook.tags(cell):
+            assert not TIME_OR_RATE.findall(notebook.source(cell)), notebook.source(cell)
+
+
+@pytest.mark.parametrize("text", ["takes 500 ms", "500 -> 75 ms", "10 GB/s", "428 GFLOP/s", "2 seconds", "1.5 s", "3,000 rows/s"])
+def test_the_search_for_times_finds(text):
+    assert TIME_OR_RATE.search(text)
+
+
+@pytest.mark.parametrize("text", ["35 minutes", "8x as fast", "4 bytes a row", "2 steps", "V = 10,000", "32 MB"])
+def test_the_search_for_times_lets_pass(text):
+    assert not TIME_OR_RATE.search(text)
+
+
+@each(SOLVED)
+def test_every_exercise_has_region_fold_check_and_way_out(path):
+    nb = notebook.read(path)
+    exercises = sorted(notebook.solutions(nb))
+    lesson = course.read_lesson(path)
+    assert exercises and exercises == sorted(check.checks_of(lesson.name))
+    text = "\n".join(map(notebook.source, nb["cells"]))
+    for n in exercises:
+        assert sum(f"check-{n}" in notebook.tags(c) and f"lab.check({n}, " in notebook.source(c) for c in nb["cells"]) == 1
+        assert f"# lab.use_solution({n})" in text and "<summary>Hint 1</summary>" in text
+    assert f'ctrlab.lessons.start("{lesson.name}")' in text and "lab.gate(" in text
+    assert "lab.finish()" in notebook.source(nb["cells"][-1])
+
+
+@each(SOLVED)
+def test_instructor_notes(path):
+    notes = path.parents[1] / "instructor" / f"{path.stem}.md"
+    assert notes.is_file(), f"write {notes}"
+    text = notes.read_text()
+    parts = [text.partition(heading)[2].partition("\n## ")[0].strip() for heading in NOTES]
+    assert all(heading in text for heading in NOTES) and all(len(part.split()) >= 10 for part in parts)
+
+
+@each(SOLVED)
+def test_compared_outputs_are_there(path):
+    kept = [c for c in cells(path, "code") if notebook.KEEP_OUTPUT in notebook.tags(c)]
+    assert kept and all(c["outputs"] for c in kept)
