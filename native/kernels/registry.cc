@@ -1,0 +1,44 @@
+#include "registry.h"
+
+#include <cstring>
+
+#include "indicator.h"
+
+namespace ctrlab {
+namespace {
+
+KernelSlot Slot(const char* name, void* function) { return {name, function, function}; }
+
+KernelSlot table[] = {
+    Slot("indicator", reinterpret_cast<void*>(&ctrlab_indicator)),
+    Slot("indicator_gradient", reinterpret_cast<void*>(&ctrlab_indicator_gradient)),
+    Slot("indicator_weights_gradient", reinterpret_cast<void*>(&ctrlab_indicator_weights_gradient)),
+};
+
+}  // namespace
+
+KernelSlot* FindKernel(const char* name) {
+  for (KernelSlot& slot : table) {
+    if (std::strcmp(slot.name, name) == 0) return &slot;
+  }
+  return nullptr;
+}
+
+}  // namespace ctrlab
+
+int ctrlab_kernels_abi_version() { return CTRLAB_ABI_VERSION; }
+
+int ctrlab_kernels_replace(const char* name, void* function, int abi_version) {
+  if (abi_version != CTRLAB_ABI_VERSION) return CTRLAB_OTHER_ABI;
+  ctrlab::KernelSlot* slot = ctrlab::FindKernel(name);
+  if (!slot || !function) return CTRLAB_UNKNOWN_KERNEL;
+  slot->now.store(function, std::memory_order_release);
+  return CTRLAB_OK;
+}
+
+int ctrlab_kernels_restore(const char* name) {
+  ctrlab::KernelSlot* slot = ctrlab::FindKernel(name);
+  if (!slot) return CTRLAB_UNKNOWN_KERNEL;
+  slot->now.store(slot->ours, std::memory_order_release);
+  return CTRLAB_OK;
+}

@@ -1,0 +1,41 @@
+// Sixteen floats at a time, in the vector extension that gcc and clang share. The compiler splits a Vec where the machine's
+// registers are narrower, so this is portable; nothing here is an intrinsic.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ctrlab {
+
+constexpr int64_t kLanes = 16;
+typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
+
+// `p` need not be aligned.
+inline Vec Load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline void Store(float* p, const Vec& v) { std::memcpy(p, &v, sizeof v); }
+
+// y[0:n] += a * x[0:n]
+inline void AddScaled(float* y, float a, const float* x, int64_t n) {
+  int64_t o = 0;
+  for (; o + kLanes <= n; o += kLanes) Store(y + o, Load(y + o) + a * Load(x + o));
+  for (; o < n; ++o) y[o] += a * x[o];
+}
+
+// sum of x[0:n] * y[0:n]
+inline float Dot(const float* x, const float* y, int64_t n) {
+  Vec sums = {};
+  int64_t o = 0;
+  for (; o + kLanes <= n; o += kLanes) sums += Load(x + o) * Load(y + o);
+  float sum = 0;
+  for (; o < n; ++o) sum += x[o] * y[o];
+  for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+}  // namespace ctrlab
