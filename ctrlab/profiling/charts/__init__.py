@@ -1,0 +1,10 @@
+"""The lab's charts: plotly figures, and the one chart that moves while a cell runs.
+
+Every figure says what it shows, in which unit, and on which machine; a name has one colour in all of them (colours.py).
+"""
+
+from ctrlab.profiling.charts.figures import breakdown, breakdowns, ladder, latency, loss_curves, waterfall
+from ctrlab.profiling.charts.live import LiveChart
+from ctrlab.profiling.charts.roof import roofline
+
+__all__ = ["LiveChart", "breakdown", "breakdowns", "ladder", "latency", "loss_curves", "roofline", "waterfall"]

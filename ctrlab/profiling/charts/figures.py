@@ -1,0 +1,294 @@
+"""The charts that stand still."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import plotly.graph_objects as go
+
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.profiling import colours
+from ctrlab.profiling.charts.style import decimate, figure, seconds, unit_of
+from ctrlab.profiling.timing import Comparison
+from ctrlab.profiling.traces import OpTable
+
+By = Literal["part", "type"]
+
+
+def breakdown(table: OpTable, *, by: By = "part", most: int = 12, title: str = "") -> go.Figure:
+    """Where one step's time goes: a bar for each part of the model, or for each op type, the longest on top."""
+    rows = _grouped(table, by).rows
+    names, shares = [_name(r, by) for r in rows[:most]], [r.share for r in rows[:most]]
+    details = [f"{seconds(r.seconds)} · {r.calls:,.0f} call{'s' * (round(r.calls) != 1)}" for r in rows[:most]]
+    if rest := rows[most:]:
+        names.append(f"{len(rest)} more")
+        shares.append(sum(r.share for r in rest))
+        details.append(seconds(sum(r.seconds for r in rest)))
+    bar = go.Bar(
+        x=[100 * s for s in shares],
+        y=names,
+        orientation="h",
+        marker_color=[colours.of_part(n) if by == "part" else colours.PALETTE[0] for n in names],
+        text=[f"{s:.1%}   {d}" for s, d in zip(shares, details)],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )
+    return figure(
+        [bar],
+        title or f"Where the time goes{': ' * bool(table.title)}{table.title}",
+        x="share of self time (%)",
+        y="",
+        note=f"self time of the ops of one step, by {_WORDS[by]}; a step took {seconds(table.wall)} under the profiler",
+        device=table.device,
+        height=190 + 30 * len(names),
+        yaxis_autorange="reversed",
+        xaxis_range=[0, 132 * max(shares)],
+    )
+
+
+def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, title: str = "Where the time goes") -> go.Figure:
+    """Several breakdowns side by side: a stack for each table, as shares of its own self time.
+
+    Raises:
+        CtrlabError: there are no tables.
+    """
+    if not tables:
+        raise CtrlabError("A chart of breakdowns needs at least one profile; none was given.")
+    shares = [{_name(r, by): r.share for r in _grouped(t, by).rows} for t in tables]
+    total = {name: sum(s.get(name, 0) for s in shares) for one in shares for name in one}
+    shown = sorted(total, key=lambda name: (name == "other", -total[name]))[:most]
+    colour = {n: colours.of_part(n) for n in shown} if by == "part" else colours.of_names(shown)
+    titles = [t.title or f"profile {i + 1}" for i, t in enumerate(tables)]
+    stacks = [(name, [s.get(name, 0) for s in shares], colour[name]) for name in shown]
+    rest = [1 - sum(s.get(name, 0) for name in shown) for s in shares]
+    if max(rest) > 0.001:
+        stacks.append(("the rest", rest, colours.FAINT))
+    bars = [
+        go.Bar(
+            x=[100 * v for v in values],
+            y=titles,
+            name=name,
+            orientation="h",
+            marker={"color": color, "line": {"color": "white", "width": 1}},
+            text=[f"{v:.0%}" if v >= 0.05 else "" for v in values],
+            textposition="inside",
+            textangle=0,
+            insidetextanchor="middle",
+            hovertemplate="%{y}, " + name + ": %{x:.1f} %<extra></extra>",
+        )
+        for name, values, color in stacks
+    ]
+    return figure(
+        bars,
+        title,
+        x="share of self time (%)",
+        y="",
+        note=f"self time of the ops of one step, by {_WORDS[by]}",
+        device=tables[0].device,
+        height=230 + 44 * len(tables),
+        barmode="stack",
+        yaxis_autorange="reversed",
+        xaxis_range=[0, 100],
+    )
+
+
+def waterfall(
+    totals: Mapping[str, float], *, title: str = "What each rung takes off", floor: float | None = None, device: str = ""
+) -> go.Figure:
+    """From the baseline down the ladder.
+
+    Args:
+        totals: seconds with all rungs up to and with this one, in the ladder's order, the baseline first.
+        floor: the least seconds that the work can take; drawn as a line.
+    """
+    if not totals:
+        raise CtrlabError("A waterfall needs at least the baseline's seconds; none were given.")
+    names, values = list(totals), list(totals.values())
+    unit, size = unit_of(values)
+    colour = colours.of_names(names)
+    steps = [(names[0], 0.0, values[0], colour[names[0]], seconds(values[0]))]
+    for name, before, after in zip(names[1:], values, values[1:]):
+        steps.append((name, min(before, after), abs(before - after), colour[name], _change(before, after)))
+    steps.append(("in the end", 0.0, values[-1], colours.DARK, f"{seconds(values[-1])}<br><b>{values[0] / values[-1]:.3g}x</b>"))
+    bars = go.Bar(
+        x=[s[0] for s in steps],
+        y=[s[2] / size for s in steps],
+        base=[s[1] / size for s in steps],
+        marker_color=[s[3] for s in steps],
+        text=[s[4] for s in steps],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{x}: %{text}<extra></extra>",
+        showlegend=False,
+    )
+    levels = [v / size for v in values]
+    joints = [
+        go.Scatter(
+            x=[a[0], b[0]],
+            y=[level, level],
+            mode="lines",
+            line={"color": "#9aa3ad", "width": 1, "dash": "dot"},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+        for (a, b), level in zip(itertools.pairwise(steps), levels)
+    ]
+    chart = figure(
+        [*joints, bars],
+        title,
+        x="",
+        y=f"time ({unit})",
+        note="each rung on top of those before it; lower is better",
+        device=device,
+        yaxis_range=[0, 1.18 * max(levels)],
+    )
+    return chart if floor is None else _floor_line(chart, floor / size, "y", f"floor {seconds(floor)}")
+
+
+def ladder(comparison: Comparison, *, title: str = "The ladder", bound: float | None = None) -> go.Figure:
+    """Each variant's time with its interval, what that is against the baseline, and the bound.
+
+    Args:
+        bound: seconds that the work takes at this machine's ceilings; that of the measurements where not given.
+    """
+    entries = list(comparison.measurements.values())
+    bound = bound or next((m.bound for m in entries if m.bound), None)
+    unit, size = unit_of([m.median for m in entries])
+    colour = colours.of_names(m.name for m in entries)
+    bars = go.Bar(
+        x=[m.median / size for m in entries],
+        y=[m.name for m in entries],
+        orientation="h",
+        marker_color=[colour[m.name] for m in entries],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [(m.high - m.median) / size for m in entries],
+            "arrayminus": [(m.median - m.low) / size for m in entries],
+            "color": colours.DARK,
+            "thickness": 1.2,
+        },
+        hovertemplate="%{y}: %{x:.3g} " + unit + "<extra></extra>",
+        showlegend=False,
+    )
+    chart = figure(
+        [bars],
+        title,
+        x=f"time a call ({unit}), lower is better",
+        y="",
+        note=f"median of {len(entries[0].samples)} paired blocks with its interval · ratios are against {comparison.baseline}",
+        device=_where(entries[0]),
+        height=210 + 46 * len(entries),
+        yaxis_autorange="reversed",
+    )
+    widest = max(m.high for m in entries) / size
+    chart.update_xaxes(range=[0, 1.45 * widest])
+    for m in entries:
+        chart.add_annotation(
+            x=m.high / size, y=m.name, text=_against(comparison, m, bound), xanchor="left", xshift=8, showarrow=False
+        )
+    return chart if bound is None else _floor_line(chart, bound / size, "x", f"bound {seconds(bound)}")
+
+
+def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", device: str = "") -> go.Figure:
+    """The share of requests that took no longer than a time, with the median, the 95th and the 99th percentile marked.
+
+    Args:
+        samples: seconds of each request, by variant.
+    """
+    if not samples or not all(len(values) for values in samples.values()):
+        raise CtrlabError(
+            f"A latency chart needs at least one sample a variant; received { ({k: len(v) for k, v in samples.items()}) }."
+        )
+    colour = colours.of_names(samples)
+    unit, size = unit_of([float(np.median(v)) for v in samples.values()])
+    traces = []
+    for name, values in samples.items():
+        ordered = np.sort(np.asarray(values, np.float64)) / size
+        marks = np.percentile(ordered, [50, 95, 99])
+        curve = decimate(np.linspace(0, 100, len(ordered)), ordered)
+        traces.append(
+            go.Scatter(x=curve[1], y=curve[0], mode="lines", name=name, line={"color": colour[name], "width": 2.5, "shape": "hv"})
+        )
+        traces.append(
+            go.Scatter(
+                x=marks,
+                y=[50, 95, 99],
+                mode="markers+text",
+                text=[f"p{p} {m:.3g}" for p, m in zip((50, 95, 99), marks)],
+                textposition=["middle right", "bottom right", "top right"],
+                textfont={"color": colour[name], "size": 11},
+                marker={"color": colour[name], "size": 8},
+                showlegend=False,
+                hovertemplate="%{text} " + unit + "<extra>" + name + "</extra>",
+            )
+        )
+    note = "further to the left is better; marked are the median, the 95th and the 99th percentile"
+    return figure(
+        traces,
+        title,
+        x=f"latency ({unit}, logarithmic)",
+        y="requests no slower (%)",
+        note=note,
+        device=device,
+        xaxis_type="log",
+        yaxis_range=[0, 106],
+    )
+
+
+def loss_curves(
+    curves: Mapping[str, Sequence[float]], *, title: str = "Training loss", y: str = "loss", note: str = "", device: str = ""
+) -> go.Figure:
+    """A line a run over its steps; equal runs lie on each other, so later ones are dashed."""
+    colour = colours.of_names(curves)
+    traces = []
+    for i, (name, values) in enumerate(curves.items()):
+        steps, shown = decimate(np.arange(1, len(values) + 1), values)
+        line = {"color": colour[name], "width": 3.5 if i == 0 else 2, "dash": ("solid", "dash", "dot", "dashdot")[i % 4]}
+        traces.append(go.Scatter(x=steps, y=shown, mode="lines", name=name, line=line))
+    return figure(traces, title, x="step", y=y, note=note, device=device)
+
+
+_WORDS = {"part": "part of the model", "type": "op type"}
+
+
+def _grouped(table: OpTable, by: By) -> OpTable:
+    return table.by_part() if choose("grouping", by, _WORDS) == "part" else table.by_type()
+
+
+def _name(row, by: By) -> str:
+    return row.part if by == "part" else row.op_type
+
+
+def _change(before: float, after: float) -> str:
+    sign = "−" if after <= before else "+"
+    return f"{sign}{seconds(abs(before - after))}<br>{before / after:.3g}x"
+
+
+def _where(measurement) -> str:
+    tensorflow = measurement.versions.get("tensorflow")
+    line = f"{measurement.device} · {measurement.threads} threads · profile {measurement.profile}"
+    return f"{line} · TensorFlow {tensorflow}" if tensorflow else line
+
+
+def _against(comparison: Comparison, measurement, bound: float | None) -> str:
+    text = seconds(measurement.median)
+    if measurement.name != comparison.baseline:
+        ratio = comparison.ratio(measurement.name)
+        text += f" · <b>{ratio.median:.3g}x</b> [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return text if bound is None else f"{text} · {100 * bound / measurement.median:.2g} % of bound"
+
+
+def _floor_line(chart: go.Figure, value: float, axis: str, text: str) -> go.Figure:
+    line = {"color": colours.BOUND, "width": 2, "dash": "dash"}
+    add = chart.add_vline if axis == "x" else chart.add_hline
+    return add(
+        value,
+        line=line,
+        annotation={"text": text, "font": {"size": 12}, "bgcolor": "rgba(255,255,255,0.8)"},
+        annotation_position="top right",
+    )

@@ -1,0 +1,132 @@
+"""The chart that moves while a cell runs.
+
+A plotly FigureWidget, updated in batches, is drawn by the browser while the kernel is busy; a bare figure sent through a
+display handle is not (JupyterLab stays at its first frame). A widget carries megabytes of script as its state, so there is
+one a chart, and when the run ends it is closed and a still figure takes its place.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+
+from ctrlab.errors import CtrlabError
+from ctrlab.profiling import colours
+from ctrlab.profiling.charts.style import decimate, shell
+
+SECONDS_BETWEEN_UPDATES = 0.2
+
+
+class LiveChart:
+    """Curves that grow while they are measured. Outside a notebook it only keeps its history.
+
+    Args:
+        title, y, x: what is shown, with units.
+        note: a line under the title.
+        log: a logarithmic y axis.
+        clock: returns seconds.
+    Attributes:
+        history: {series: (x values, y values)}, everything that was added, in full.
+
+    >>> with LiveChart("Training", "loss") as chart:
+    ...     chart.add("stock", 1, 0.69)
+    >>> chart.history
+    {'stock': ([1], [0.69])}
+    """
+
+    def __init__(
+        self,
+        title: str,
+        y: str,
+        *,
+        x: str = "step",
+        note: str = "",
+        log: bool = False,
+        device: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.history: dict[str, tuple[list[float], list[float]]] = {}
+        self.updates = 0
+        self._layout = shell(title, x=x, y=y, note=note, device=device)
+        self._layout["yaxis"]["type"] = "log" if log else "linear"
+        self._layout["showlegend"] = True
+        self._clock, self._drawn_at = clock, float("-inf")
+        self._widget = self._handle = None
+        self._closed = False
+
+    def add(self, series: str, x: float, y: float) -> None:
+        """A point more; the chart is redrawn at most five times a second.
+
+        Raises:
+            CtrlabError: the chart was closed.
+        """
+        if self._closed:
+            raise CtrlabError("A chart that was closed takes no more points; make a new LiveChart.")
+        xs, ys = self.history.setdefault(series, ([], []))
+        xs.append(x)
+        ys.append(y)
+        if self._clock() - self._drawn_at >= SECONDS_BETWEEN_UPDATES:
+            self._draw()
+            self._drawn_at = self._clock()
+
+    def figure(self) -> go.Figure:
+        """What was added so far as a still figure."""
+        return go.Figure(data=[self._trace(name) for name in self.history], layout=self._layout)
+
+    def close(self) -> None:
+        """Ends the chart: a still figure takes the widget's place. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._handle is not None:
+            self._handle.update(self.figure())
+            self._widget.close()
+        elif self.history and in_notebook():
+            _display(self.figure())
+
+    def __enter__(self) -> LiveChart:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _draw(self) -> None:
+        if self._widget is None and not self._open():
+            return
+        with self._widget.batch_update():
+            shown = {trace.name: trace for trace in self._widget.data}
+            for name in self.history:
+                if name in shown:
+                    shown[name].x, shown[name].y = decimate(*self.history[name])
+                else:
+                    self._widget.add_trace(self._trace(name))
+        self.updates += 1
+
+    def _open(self) -> bool:
+        """Puts the widget into the running cell's output; False where there is no notebook."""
+        if not in_notebook():
+            return False
+        self._widget = go.FigureWidget(layout=self._layout)
+        self._handle = _display(self._widget)
+        return True
+
+    def _trace(self, name: str) -> go.Scatter:
+        x, y = decimate(*self.history[name])
+        color = colours.of_names(self.history)[name]
+        return go.Scatter(x=x, y=y, name=name, mode="lines", line={"color": color, "width": 2})
+
+
+def _display(shown):
+    from IPython.display import display
+
+    return display(shown, display_id=True)
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel (and not in a terminal, a test or a script)."""
+    ipython = sys.modules.get("IPython")
+    shell_ = ipython.get_ipython() if ipython else None
+    return shell_ is not None and hasattr(shell_, "kernel")

@@ -1,0 +1,116 @@
+"""How every chart looks: fonts, grid, the device line, numbers with units; and how a long curve gets short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from ctrlab.profiling.colours import DARK
+from ctrlab.profiling.machine import machine
+
+MOST_POINTS = 1_000
+
+# The default renderer would put plotly.js, 4.8 MB, into every notebook; JupyterLab draws the bare figure by itself.
+pio.renderers.default = "plotly_mimetype"
+
+_AXIS = {
+    "showline": True,
+    "linecolor": "#b5bcc4",
+    "gridcolor": "#e8ebee",
+    "zeroline": False,
+    "ticks": "outside",
+    "tickcolor": "#b5bcc4",
+    "ticklen": 4,
+    "title": {"standoff": 8},
+    "automargin": True,
+}
+_TEMPLATE = {
+    "layout": {
+        "font": {"family": "Inter, Helvetica Neue, Arial, sans-serif", "size": 13, "color": DARK},
+        "title": {"x": 0, "xref": "paper", "xanchor": "left", "yanchor": "top", "font": {"size": 17}},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+        "hoverlabel": {"bgcolor": "white", "bordercolor": "#b5bcc4", "font": {"color": DARK}},
+        "legend": {"orientation": "h", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"},
+        "bargap": 0.3,
+    }
+}
+
+
+def figure(
+    traces: Sequence, title: str, *, x: str, y: str, note: str = "", device: str = "", height: int = 400, **layout
+) -> go.Figure:
+    """A figure of the lab.
+
+    Args:
+        x, y: what the axes show, with the unit: "time (ms)".
+        note: a line under the title: how to read it.
+        device: the machine's line; this machine's if not given.
+    """
+    result = go.Figure(data=list(traces), layout=shell(title, x=x, y=y, note=note, device=device, height=height))
+    return result.update_layout(**layout)
+
+
+def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", height: int = 400) -> dict:
+    """The layout around the data: title, axes, and the machine's line at the lower right."""
+    line = {
+        "text": device or machine().line,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 1,
+        "y": 0,
+        "xanchor": "right",
+        "yanchor": "top",
+        "yshift": -56,
+        "showarrow": False,
+        "font": {"size": 11, "color": "#6b7683"},
+    }
+    heading = {"text": f"<b>{title}</b>"}
+    if note:
+        heading["subtitle"] = {"text": note, "font": {"size": 13, "color": "#55606c"}}
+    return {
+        "template": _TEMPLATE,
+        "title": heading,
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}},
+        "annotations": [line],
+        "height": height,
+        "margin": {"l": 70, "r": 30, "t": 100, "b": 84},
+    }
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that fits it.
+
+    >>> seconds(0.00123), seconds(12.0)
+    ('1.23 ms', '12 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def unit_of(values: Sequence[float]) -> tuple[str, float]:
+    """The unit that suits a whole axis: its name, and its size in seconds."""
+    most = max((abs(v) for v in values), default=1.0)
+    return next(((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if most >= size), ("µs", 1e-6))
+
+
+def decimate(x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """At most `most` points of a curve: of each run of points the least and the greatest, in their order, and both ends.
+
+    Peaks stay to be seen, which an average or every n-th point would lose. Not-a-number counts as any other point.
+    """
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if len(y) <= most:
+        return x, y
+    runs = np.array_split(np.arange(1, len(y) - 1), (most - 2) // 2)
+    extremes = [run[[np.argmin(y[run]), np.argmax(y[run])]] for run in runs]
+    kept = np.unique(np.concatenate([[0], *extremes, [len(y) - 1]]))
+    return x[kept], y[kept]
