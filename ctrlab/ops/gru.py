@@ -65,15 +65,22 @@ def stock(x, lengths, gates_kernel, gates_bias, candidate_kernel, candidate_bias
     rows, most, hidden = tf.shape(x)[0], tf.shape(x)[1], candidate_bias.shape[0]
     lengths = tf.cast(lengths, tf.int32)
     weights = (gates_kernel, gates_bias, candidate_kernel, candidate_bias)
-    by_time = tf.transpose(x, (1, 0, 2))  # [T, B, C]
-    scale = None if attention is None else tf.transpose(attention)[:, :, None]  # [T, B, 1]
+    zeros = tf.zeros((rows, hidden))
     outputs = tf.TensorArray(tf.float32, size=most, element_shape=(None, hidden))
+    # Arrays of slices, not slices of one tensor: the gradient of `x[t]` in a loop would be T tensors of x's full size.
+    inputs = tf.TensorArray(tf.float32, size=most, element_shape=(None, x.shape[2])).unstack(tf.transpose(x, (1, 0, 2)))
+    scales = None
+    if attention is not None:
+        scales = tf.TensorArray(tf.float32, size=most, element_shape=(None, 1)).unstack(tf.transpose(attention)[:, :, None])
 
     def step(t, h, outputs):
-        new = cell(by_time[t], h, *weights, None if scale is None else scale[t])  # [B, H]
+        new = cell(inputs.read(t), h, *weights, None if scales is None else scales.read(t))  # [B, H]
         valid = (t < lengths)[:, None]  # [B, 1]
         return t + 1, tf.where(valid, new, h), outputs.write(t, tf.where(valid, new, 0.0))
 
-    start = (tf.constant(0), tf.zeros((rows, hidden)), outputs)
-    _, last, outputs = tf.while_loop(lambda t, *_: t < most, step, start)
-    return tf.transpose(outputs.stack(), (1, 0, 2)), last  # [B, T, H], [B, H]
+    def loop():
+        _, last, all_outputs = tf.while_loop(lambda t, *_: t < most, step, (tf.constant(0), zeros, outputs))
+        return tf.transpose(all_outputs.stack(), (1, 0, 2)), last  # [B, T, H], [B, H]
+
+    # A TensorArray that nothing was written to has no shape to stack.
+    return tf.cond(most > 0, loop, lambda: (tf.zeros((rows, 0, hidden)), zeros))
