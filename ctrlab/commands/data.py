@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ctrlab import data, profiles
+from ctrlab.data.sets import MODULES
 from ctrlab.errors import CtrlabError
 from ctrlab.race import contest
 
 
 def show() -> None:
     """The data sets, their columns, and the models that race on them."""
-    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "generated for", "real for", title="Data sets")
+    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "raced generated", "raced real")
     for name, schema in data.SCHEMAS.items():
         lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
         counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
@@ -25,15 +26,13 @@ def show() -> None:
 
 def generate(name: str, rows: int | None, out: Path | None, format: str, seed: int, profile: str | None) -> None:
     """Rows into the cache, or with `rows` and `out` into one file; prints the AUC of the planted model."""
-    names = list(data.SCHEMAS) if name == "all" else [name]
+    names = list(MODULES) if name == "all" else [name]
     if (rows is None) != (out is None) or (out and len(names) > 1):
         raise CtrlabError("A file of your own takes --rows and --out together, and one data set; else leave both out.")
     for each in names:
-        schema = data.schema(each)
         if out:
-            generator = data.generator(each)
-            written = data.write(generator.generate(rows, seed), schema, out, format)
-            print(f"{each}: {written:,} rows in {out}; {_ceiling(generator.ceiling(rows, seed))}")
+            written = data.write(data.generate(each, rows, seed), data.schema(each), out, format)
+            print(f"{each}: {written:,} rows in {out}; {_ceiling(data.ceiling(each, rows, seed))}")
         else:
             files = data.prepare(each, profile=profiles.current(profile), format=format)
             print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling(files.ceiling)}")

@@ -1,152 +1,111 @@
-"""The report's figures as plain plotly JSON: {"data": [...], "layout": {...}}. plotly itself is not imported here."""
+"""The report's figures: those that only a race has; the waterfall and the loss curves are the lab's own."""
 
 from __future__ import annotations
 
-import itertools
-
+from ctrlab.profiling import charts, colours
+from ctrlab.profiling.charts.style import figure, seconds
 from ctrlab.race import contest, score
 from ctrlab.race.result import RaceResult
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; the baseline is grey.
-COLOURS = ("#7f7f7f", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-FLOOR, BAR, CEILING = "#000000", "#d55e00", "#009e73"
-MOST_POINTS = 1_000
-COLUMNS = 3
+LEAST, CEILING = "#d55e00", "#009e73"
 
 
-def colour(result: RaceResult, optimizations: str) -> str:
-    return COLOURS[result.settings.sets.index(optimizations) % len(COLOURS)]
-
-
-def totals(result: RaceResult) -> dict:
-    """Each set's score: one horizontal bar, the baseline on top."""
-    scored = {name: score.total_seconds(result, name) for name in result.settings.sets}
-    names = [name for name, seconds in scored.items() if seconds is not None]
-    ratios = {name: score.total_speedup(result, name) for name in names}
+def totals(result: RaceResult):
+    """Each set's score: one horizontal bar, the baseline on top; None where no set counts."""
+    scored = _scored(result)
+    ratios = [score.total_speedup(result, name) for name in scored]
+    colour = colours.of_names(result.settings.sets)
     bar = {
         "type": "bar",
         "orientation": "h",
-        "y": names,
-        "x": [scored[n] for n in names],
-        "text": [f"{scored[n]:,.1f} s, {ratios[n].median:.2f}x" for n in names],
-        "marker": {"color": [colour(result, n) for n in names]},
+        "y": list(scored),
+        "x": list(scored.values()),
+        "text": [f"{seconds(s)} · {r.median:.3g}x" for s, r in zip(scored.values(), ratios)],
+        "marker": {"color": [colour[name] for name in scored]},
     }
-    return _figure(
-        [bar],
-        "Score: training seconds at the contest's steps, lower is better",
-        xaxis=_axis("seconds"),
-        yaxis={"autorange": "reversed"},
-    )
+    note = "training seconds of all models at the contest's numbers of steps; less is better"
+    return _figure(result, [bar], "Score", note, x="time (s)", height=230 + 50 * len(scored), yaxis_autorange="reversed")
 
 
-def models(result: RaceResult) -> dict:
+def models(result: RaceResult):
     """Each model's seconds as a share of its baseline's, with the floor of its arithmetic on this machine."""
     entries = [m for m in result.models if not m.variant(contest.BASELINE).error]
     base = {m.model: score.contest_seconds(m, m.variant(contest.BASELINE)) for m in entries}
-    bars = []
+    colour = colours.of_names(result.settings.sets)
+    traces = []
     for name in result.settings.sets:
         done = [m for m in entries if not m.variant(name).error]
-        seconds = [score.contest_seconds(m, m.variant(name)) for m in done]
-        bars.append(
+        taken = [score.contest_seconds(m, m.variant(name)) for m in done]
+        traces.append(
             {
                 "type": "bar",
                 "name": name,
                 "x": [m.model for m in done],
-                "y": [100 * s / base[m.model] for m, s in zip(done, seconds)],
-                "text": [f"{s:,.1f} s" for s in seconds],
-                "marker": {"color": colour(result, name)},
+                "y": [100 * s / base[m.model] for m, s in zip(done, taken)],
+                "text": [seconds(s) for s in taken],
+                "marker": {"color": colour[name]},
             }
         )
     floors = [score.floor_seconds(m) for m in entries]
-    marks = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "floor",
-        "x": [m.model for m in entries],
-        "y": [100 * f / base[m.model] for m, f in zip(entries, floors)],
-        "text": [f"{f:,.1f} s" for f in floors],
-        "marker": {"symbol": "line-ew-open", "size": 60, "color": FLOOR, "line": {"width": 3}},
-    }
-    return _figure([*bars, marks], "Each model against its baseline and its floor", yaxis=_axis("% of the baseline's seconds"))
+    shares = [100 * f / base[m.model] for m, f in zip(entries, floors)]
+    traces.append(_dots("floor", [m.model for m in entries], shares, "line-ew-open", colours.BOUND, 60))
+    traces[-1]["text"] = [seconds(f) for f in floors]
+    note = "floor: the least time its arithmetic and memory traffic can take on this machine"
+    return _figure(result, traces, "Each model against its baseline", note, y="share of the baseline's time (%)")
 
 
-def waterfall(result: RaceResult) -> dict:
+def waterfall(result: RaceResult):
     """From the baseline's score to the last set's, one step a set in the order they were asked for."""
-    scored = {name: score.total_seconds(result, name) for name in result.settings.sets}
-    names = [name for name, seconds in scored.items() if seconds is not None]
-    steps = [scored[b] - scored[a] for a, b in itertools.pairwise(names)]
-    fall = {
-        "type": "waterfall",
-        "x": [*names, "in the end"] if names else [],
-        "measure": ["absolute", *["relative"] * len(steps), "total"] if names else [],
-        "y": [scored[names[0]], *steps, 0] if names else [],
-        "decreasing": {"marker": {"color": CEILING}},
-        "increasing": {"marker": {"color": BAR}},
-        "totals": {"marker": {"color": COLOURS[1]}},
-    }
-    return _figure([fall], "What each set takes off the score", yaxis=_axis("seconds"))
+    floor = sum(score.floor_seconds(m) for m in result.models)
+    return charts.waterfall(_scored(result), title="What each set takes off the score", floor=floor, device=_device(result))
 
 
-def losses(result: RaceResult) -> dict:
-    """The loss of each step, a panel a model; where nothing changed but speed, the curves lie on each other."""
-    traces, titles = [], []
-    for i, entry in enumerate(result.models):
-        axis = str(i + 1) if i else ""
-        titles.append(_panel_title(entry.model, axis))
-        for name in result.settings.sets:
-            curve = entry.variant(name).losses
-            every = max(1, len(curve) // MOST_POINTS)
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": name,
-                    "legendgroup": name,
-                    "showlegend": i == 0,
-                    "x": list(range(1, len(curve) + 1, every)),
-                    "y": list(curve[::every]),
-                    "xaxis": f"x{axis}",
-                    "yaxis": f"y{axis}",
-                    "line": {"color": colour(result, name), "width": 1 if name == contest.BASELINE else 2},
-                }
-            )
-    rows = max(1, -(-len(result.models) // COLUMNS))
-    grid = {"rows": rows, "columns": COLUMNS, "pattern": "independent"}
-    return _figure(traces, "Loss by step", grid=grid, annotations=titles, height=280 * rows)
+def losses(result: RaceResult) -> list:
+    """The loss of each step, a figure a model; where nothing changed but speed, the curves lie on each other."""
+    note = "all sets on the same batches"
+    return [
+        charts.loss_curves(
+            {v.optimizations: v.losses for v in m.variants if v.losses}, title=f"Loss of {m.model}", note=note, device=m.device
+        )
+        for m in result.models
+    ]
 
 
-def aucs(result: RaceResult) -> dict:
+def aucs(result: RaceResult):
     """Each set's AUC on held-out rows, with the baseline's seeds, the least that counts, and the best that is possible."""
     tasks = [(m, label) for m in result.models for label in m.seed_auc]
     names = [f"{m.model}<br>{label}" for m, label in tasks]
+    colour = colours.of_names(result.settings.sets)
     seeds = [(name, auc) for name, (m, label) in zip(names, tasks) for auc in m.seed_auc[label]]
-    traces = [_dots("baseline's seeds", *zip(*seeds), "circle-open", COLOURS[0], 7)] if seeds else []
+    best = [(name, m.ceiling[label]) for name, (m, label) in zip(names, tasks) if m.ceiling]
+    least = [(name, score.thresholds(m)[label]) for name, (m, label) in zip(names, tasks)]
+    traces = [_dots("seeds of the baseline", *_columns(seeds), "circle-open", colours.GREY, 7)]
     for name in result.settings.sets:
         done = [(x, m.variant(name).auc[label]) for x, (m, label) in zip(names, tasks) if not m.variant(name).error]
-        if done:
-            traces.append(_dots(name, *zip(*done), "diamond", colour(result, name), 11))
-    least = [score.thresholds(m)[label] for m, label in tasks]
-    traces.append(_dots("least that counts", names, least, "line-ew-open", BAR, 40))
-    best = [(x, m.ceiling[label]) for x, (m, label) in zip(names, tasks) if m.ceiling]
-    if best:
-        traces.append(_dots("ceiling of the data", *zip(*best), "line-ew-open", CEILING, 40))
-    return _figure(traces, "AUC on held-out rows", yaxis=_axis("AUC", rangemode="normal"))
+        traces.append(_dots(name, *_columns(done), "diamond", colour[name], 11))
+    traces.append(_dots("least that counts", *_columns(least), "line-ew-open", LEAST, 40))
+    traces.append(_dots("ceiling of the data", *_columns(best), "line-ew-open", CEILING, 40))
+    return _figure(result, traces, "AUC", "on rows held out from training", y="AUC")
 
 
-def _dots(name: str, x, y, symbol: str, colour: str, size: int) -> dict:
+def _scored(result: RaceResult) -> dict[str, float]:
+    """Seconds of each set that counts."""
+    scored = {name: score.total_seconds(result, name) for name in result.settings.sets}
+    return {name: total for name, total in scored.items() if total is not None}
+
+
+def _columns(pairs: list) -> tuple[list, list]:
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _dots(name: str, x: list, y: list, symbol: str, colour: str, size: int) -> dict:
     marker = {"symbol": symbol, "color": colour, "size": size, "line": {"width": 2}}
-    return {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": list(y), "marker": marker}
+    return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker}
 
 
-def _panel_title(text: str, axis: str) -> dict:
-    place = {"x": 0.5, "y": 1, "xref": f"x{axis} domain", "yref": f"y{axis} domain"}
-    return {"text": text, "showarrow": False, "xanchor": "center", "yanchor": "bottom"} | place
+def _device(result: RaceResult) -> str:
+    return result.models[0].device
 
 
-def _axis(title: str, **more) -> dict:
-    return {"title": {"text": title}, "rangemode": "tozero"} | more
-
-
-def _figure(data: list, title: str, **layout) -> dict:
-    shared = {"title": {"text": title}, "template": {}, "margin": {"t": 60, "r": 20}, "hovermode": "closest"}
-    return {"data": data, "layout": shared | layout}
+def _figure(result: RaceResult, traces: list, title: str, note: str, *, x: str = "", y: str = "", **layout):
+    return figure([t for t in traces if t["x"]], title, x=x, y=y, note=note, device=_device(result), **layout)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
-from importlib import resources
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import write_atomically
 from ctrlab.profiling.timing import Interval
-from ctrlab.race import contest, figures, score
+from ctrlab.race import contest, score
 from ctrlab.race.result import RaceResult
 
 STYLE = """
@@ -18,7 +16,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem
 table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), td:last-child { text-align: left } .bad { color: #b00020 }
-.figure { min-height: 26rem } small { color: #666 }
+small { color: #666 }
 """
 HEADINGS = ("model", "optimizations", "seconds", "seconds a step", "speed-up (95 %)", "% of bound", "AUC", "counts")
 
@@ -29,17 +27,12 @@ def check(path: Path) -> None:
     Raises:
         CtrlabError: plotly is not installed, or the folder does not exist.
     """
-    plotly_js()
+    try:
+        import ctrlab.race.figures  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise CtrlabError(f"A report needs {missing.name}: pip install {missing.name}, or leave --html out.") from None
     if not path.parent.is_dir():
         raise CtrlabError(f"A report goes into a folder that exists; {path.parent} does not. Make it, or give another --html.")
-
-
-def plotly_js() -> str:
-    """The text of plotly.js, from the installed package's files."""
-    try:
-        return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    except ModuleNotFoundError:
-        raise CtrlabError("A report needs plotly, which is not installed: pip install plotly, or leave --html out.") from None
 
 
 def write(result: RaceResult, path: Path) -> None:
@@ -57,11 +50,9 @@ def page(result: RaceResult) -> str:
     missing = [m for m in result.asked if m not in {e.model for e in result.models}]
     if missing:
         failed += f'<p class="bad">Not finished: {html.escape(", ".join(missing))} are missing.</p>'
-    drawn = (figures.totals, figures.models, figures.waterfall, figures.losses, figures.aucs)
-    plots = "\n".join(_plot(f"figure-{i}", draw(result)) for i, draw in enumerate(drawn))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>
-<script>{plotly_js()}</script></head><body>
+</head><body>
 <h1>{html.escape(title)}</h1>
 <p>{html.escape("; ".join(machines))}<br><small>{html.escape(versions)}; started {html.escape(result.started)}</small></p>
 {failed}
@@ -69,15 +60,19 @@ def page(result: RaceResult) -> str:
 counts. Variants trained in turns, block by block, on the same batches; a ratio is the median over paired blocks. The floor is
 the least time that a model's arithmetic and memory traffic can take at this machine's measured ceilings.</p>
 {_table(result)}
-{plots}
+{_figures(result) if result.models else ""}
 </body></html>
 """
 
 
-def _plot(name: str, figure: dict) -> str:
-    content = json.dumps(figure).replace("</", "<\\/")
-    return f"""<div class="figure" id="{name}"></div>
-<script>{{ const f = {content}; Plotly.newPlot("{name}", f.data, f.layout, {{responsive: true}}) }}</script>"""
+def _figures(result: RaceResult) -> str:
+    """Every figure; the first carries plotly.js for all."""
+    from ctrlab.race import figures
+
+    scored = any(score.total_seconds(result, name) is not None for name in result.settings.sets)
+    totals = [figures.totals(result), figures.waterfall(result)] if scored else []
+    drawn = [*totals, figures.models(result), figures.aucs(result), *figures.losses(result)]
+    return "\n".join(f.to_html(full_html=False, include_plotlyjs=i == 0) for i, f in enumerate(drawn))
 
 
 def _table(result: RaceResult) -> str:

@@ -1,0 +1,70 @@
+"""The real worker: what it counts, and one small race from the command line to the report."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from ctrlab import data, profiles
+from ctrlab.models import MODELS
+from ctrlab.race import contest, result, worker
+
+
+def test_generated_data_are_the_models_own():
+    assert {name: model.data_set for name, model in MODELS.items()} == contest.GENERATED_DATA
+
+
+def test_positions_are_the_ids_in_the_lists():
+    schema = data.schema("amazon_reviews")
+    history = schema.histories[0]
+    long = history.separator.join(["x"] * (history.max_length + 7))
+    texts = ["", "a", history.separator.join("abc"), long]
+    features = {c.name: tf.constant([""] * 4) for c in schema.features}
+    assert worker.positions(schema, features) == 0
+    features[history.name] = tf.constant(texts)
+    assert worker.positions(schema, features) == 0 + 1 + 3 + history.max_length
+
+
+@pytest.fixture(scope="module")
+def session():
+    job = worker.Job("deepfm", ["indicator"], "food_delivery", "generated", "tiny", 4, 2021)
+    return worker.Session(job)
+
+
+def test_warm_up_leaves_the_first_weights(session):
+    fresh = worker.training.get_state(*session._new_model(2021))
+    for name, value in worker.training.get_state(session.model, session.optimizer).items():
+        assert (value == fresh[name]).all(), name
+
+
+def test_a_worker_trains_evaluates_and_starts_over(session):
+    assert session.open()["train_rows"] == profiles.PROFILES["tiny"].rows
+    first = session.train(2)
+    assert len(first["losses"]) == 2 and first["seconds"] > 0
+    assert len(session.train(1)["losses"]) == 1
+    found = session.evaluate()
+    assert 0 < found["auc"]["clicked"] < 1 and found["rows"] == session.files.test_rows
+    session.retrain(2022, 1)
+    assert int(session.optimizer.iterations) == 1
+
+
+def test_a_race_of_one_model_from_the_command_line(tmp_path):
+    """Two real workers, baseline and all, and everything that comes out of them."""
+    command = [sys.executable, "-m", "ctrlab.cli", "race", "--models", "deepfm", "--profile", "tiny"]
+    paths = ["--json", str(tmp_path / "race.json"), "--html", str(tmp_path / "race.html")]
+    ran = subprocess.run([*command, *paths], capture_output=True, text=True, timeout=240, env=os.environ | {"COLUMNS": "140"})
+    assert ran.returncode == 0, ran.stderr
+    assert "deepfm" in ran.stdout and "total" in ran.stdout
+    raced = result.load(tmp_path / "race.json")
+    [entry] = raced.models
+    assert raced.complete and entry.steps == 20 and entry.floor > 0
+    none, every = entry.variants
+    assert none.rungs == () and every.rungs == ("indicator",)
+    assert none.losses == pytest.approx(every.losses, rel=1e-3)  # the same weights and batches; only the speed differs
+    assert len(entry.seed_auc["clicked"]) == profiles.PROFILES["tiny"].seeds
+    assert entry.seed_auc["clicked"][0] == none.auc["clicked"] != entry.seed_auc["clicked"][1]
+    page = (tmp_path / "race.html").read_text()
+    assert "Loss of deepfm" in page and "plotly.js v" in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["race.html", "race.json"]
