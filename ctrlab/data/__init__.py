@@ -1,0 +1,16 @@
+"""Click data: the data sets' schemas, made or converted once into a cache, and read as batches from any format.
+
+    files = prepare("food_delivery", profile="lesson")
+    for features, labels in files.read_train(batch_size=512, shuffle=20_000, seed=1):
+        ...
+
+Importing this imports no TensorFlow; `read` does, when it is called.
+"""
+
+from ctrlab.data.cache import DataFiles, prepare
+from ctrlab.data.faults import explained
+from ctrlab.data.reader import FORMATS, read
+from ctrlab.data.sets import SCHEMAS, ceiling, generate, schema
+from ctrlab.data.writer import write
+
+__all__ = ["FORMATS", "SCHEMAS", "DataFiles", "ceiling", "explained", "generate", "prepare", "read", "schema", "write"]

@@ -1,0 +1,216 @@
+"""Train and test files of a data set, made once: generated or converted on the first call, found on the next ones.
+
+A folder of the cache is written under another name and renamed when it is whole, so a run that is broken off, or two at once,
+leave nothing half-made. Its manifest says what it was made from; where that has changed it is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from ctrlab import profiles
+from ctrlab.data import sets
+from ctrlab.data.convert import LAYOUTS, convert_real
+from ctrlab.data.outputs import clear_errors
+from ctrlab.data.reader import FORMATS, read
+from ctrlab.data.writer import counted, write
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.features import Schema
+from ctrlab.paths import cache_folder
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+HERE = Path(__file__).parent
+GENERATING = ("arrow.py", "catalogue.py", "generator.py", "marginals.py", "planted.py", "words.py")
+WRITING = ("examples.py", "outputs.py", "tables.py", "text.py", "writer.py")
+MANIFEST = "manifest.json"
+SEED = 0
+HELD_OUT = 5  # a test row for so many train rows
+COPY_ROWS = 32_768
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """A data set on disk.
+
+    Attributes:
+        train, test: files of one format, to be read in this order.
+        rows, test_rows: how many rows they hold.
+        ceiling: AUC by label of the planted model, None for real data.
+    """
+
+    name: str
+    schema: Schema
+    train: tuple[Path, ...]
+    test: tuple[Path, ...]
+    format: str
+    rows: int
+    test_rows: int
+    ceiling: dict[str, float] | None
+
+    def read_train(self, batch_size: int, **options) -> tf.data.Dataset:
+        """Batches of the train rows; options as of `read`."""
+        return read(self.train, self.schema, batch_size=batch_size, format=self.format, **options)
+
+    def read_test(self, batch_size: int, **options) -> tf.data.Dataset:
+        """Batches of the held-out rows; options as of `read`."""
+        return read(self.test, self.schema, batch_size=batch_size, format=self.format, **options)
+
+
+def prepare(
+    name: str,
+    *,
+    profile: str | profiles.Profile | None = None,
+    source: Literal["generated", "real"] = "generated",
+    format: str = "parquet",
+    progress: bool = True,
+) -> DataFiles:
+    """Makes the files of a data set in the cache folder, or finds them there.
+
+    Generated: a stream of rows of which the first are for training and the next, a fifth as many, are held out, so that what
+    drifts with time has drifted. Real: converted from what lies where `CTRLAB_REAL_DATA` points (see data/README.md), whole.
+
+    Args:
+        profile: how many rows are generated; a name, or else `CTRLAB_PROFILE`'s. Real data are always whole.
+        format: "csv", "tfrecord", "tfrecord.gz" or "parquet".
+    Raises:
+        UnknownName: no such data set, profile, source or format.
+        CtrlabError: there are no real data, or the cache can't be written.
+    """
+    schema = sets.schema(name)
+    choose("source of data", source, ("generated", "real"))
+    choose("format", format, FORMATS)
+    if source == "real":
+        label, recipe = "real", _real_recipe(schema)
+    else:
+        profile = profile if isinstance(profile, profiles.Profile) else profiles.current(profile)
+        label, recipe = profile.name, _generated_recipe(schema, profile.rows)
+    folder = cache_folder() / f"{name}-{label}"
+    if format == "parquet":
+        manifest = _made(folder / format, recipe, lambda out: _make(name, recipe, out, progress))
+    else:
+        files = prepare(name, profile=profile, source=source, progress=progress)
+        manifest = _made(folder / format, recipe, lambda out: _copy(files, format, out, progress))
+    train, test = ((folder / format / f"{part}{FORMATS[format][0]}",) for part in ("train", "test"))
+    return DataFiles(name, schema, train, test, format, manifest["rows"], manifest["test_rows"], manifest["ceiling"])
+
+
+def _generated_recipe(schema: Schema, rows: int) -> dict:
+    code = _fingerprint(*GENERATING, *WRITING, schema.name, f"statistics/{schema.name}.json")
+    return {"source": "generated", "rows": rows, "seed": SEED, "schema": schema.to_config(), "code": code}
+
+
+def _real_recipe(schema: Schema) -> dict:
+    root = os.environ.get("CTRLAB_REAL_DATA")
+    if not root:
+        raise CtrlabError(
+            f"Real {schema.name} data are needed: set CTRLAB_REAL_DATA to the folder that they were downloaded to; "
+            "data/README.md says where they are had and how the folder is laid out."
+        )
+    if not Path(root).is_dir():
+        raise CtrlabError(f"CTRLAB_REAL_DATA must name a folder; {root} is none.")
+    folders = {pattern.split("/")[0] for layout in LAYOUTS[schema.name] for pattern in layout}
+    files = sorted(path for folder in folders for path in Path(root, folder).glob("*"))
+    found = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    raw = sorted(str(path.relative_to(HERE)) for path in HERE.glob("raw/*.py"))
+    code = _fingerprint("arrow.py", "convert.py", *raw, *WRITING)
+    return {"source": "real", "root": str(Path(root).resolve()), "files": found, "schema": schema.to_config(), "code": code}
+
+
+def _fingerprint(*files: str) -> str:
+    """Of the code and figures that make the rows: where it changes, so may they."""
+    digest = hashlib.sha256()
+    for file in files:
+        path = HERE / file
+        digest.update((path if path.suffix else path.with_suffix(".py")).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _made(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> dict:
+    """The manifest of a folder of the cache; `make` fills the folder where it is not there or is of another recipe."""
+    if (manifest := _manifest(folder, recipe)) is not None:
+        return manifest
+    with clear_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_name(f".{folder.name}.lock")):
+            if (manifest := _manifest(folder, recipe)) is None:  # else another process has made it meanwhile
+                manifest = _make_folder(folder, recipe, make)
+    return manifest
+
+
+def _make_folder(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> dict:
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as partial:
+        manifest = {"recipe": recipe} | make(Path(partial))
+        Path(partial, MANIFEST).write_text(json.dumps(manifest, indent=1))
+        shutil.rmtree(folder, ignore_errors=True)  # of another recipe
+        # Not the temporary folder itself: its permissions are for one user only.
+        folder.mkdir()
+        for path in sorted(Path(partial).iterdir(), key=lambda path: path.name == MANIFEST):  # the manifest last: it says "whole"
+            path.rename(folder / path.name)
+    return manifest
+
+
+def _manifest(folder: Path, recipe: dict) -> dict | None:
+    """What was noted when the folder was made, or None where it is not there, not whole or of another recipe."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return None
+    return manifest if manifest.get("recipe") == recipe else None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock of a process that died is gone with it."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(name: str, recipe: dict, out: Path, progress: bool) -> dict:
+    """Train and test as Parquet."""
+    schema, train, test = sets.schema(name), out / "train.parquet", out / "test.parquet"
+    if recipe["source"] == "real":
+        convert_real(name, recipe["root"], out, progress=progress)
+        rows, test_rows = (parquet.read_metadata(path).num_rows for path in (train, test))
+        return {"rows": rows, "test_rows": test_rows, "ceiling": None}
+    rows, test_rows = recipe["rows"], -(-recipe["rows"] // HELD_OUT)
+    stream = counted(sets.generate(name, rows + test_rows, recipe["seed"]), f"Generate {name}", progress, rows + test_rows)
+    rest: list[pa.Table] = []
+    write(_first(stream, rows, rest), schema, train, progress=False)
+    write(chain(rest, stream), schema, test, progress=False)
+    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, recipe["seed"])}
+
+
+def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
+    """The first `rows` rows; what is left of the last table goes to `rest`."""
+    while rows:
+        table = next(stream)
+        yield table.slice(0, rows)
+        if len(table) > rows:
+            rest.append(table.slice(rows))
+        rows -= min(rows, len(table))
+
+
+def _copy(files: DataFiles, format: str, out: Path, progress: bool) -> dict:
+    """The Parquet files in another format."""
+    for (path,), rows in ((files.train, files.rows), (files.test, files.test_rows)):
+        batches = parquet.ParquetFile(path).iter_batches(COPY_ROWS)
+        tables = counted((pa.Table.from_batches([b]) for b in batches), f"Write {path.stem} as {format}", progress, rows)
+        write(tables, files.schema, out / (path.stem + FORMATS[format][0]), format, progress=False)
+    return {"rows": files.rows, "test_rows": files.test_rows, "ceiling": files.ceiling}

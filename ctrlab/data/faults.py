@@ -1,0 +1,131 @@
+"""One clear sentence for a bad row: which file, which line, what is wrong.
+
+A pipeline decodes a batch at a time and can't say where a row came from, so its error is TensorFlow's. `explained` goes through
+the files again, only then, and raises the sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ctrlab.data.reader import Source
+from ctrlab.errors import BadData
+
+LOOK_ROWS = 4_096
+
+
+@dataclass
+class _Reading:
+    source: Source
+    fault: BadData | None = None
+
+
+_readings: deque[_Reading] = deque(maxlen=32)  # the latest; errors come from what is being read now
+
+
+def remember(source: Source) -> None:
+    """Files that a later error may come from."""
+    _readings.append(_Reading(source))
+
+
+def blame(source: Source, fault: BadData) -> None:
+    """Notes what is wrong with a source, where it is known at once."""
+    for reading in _readings:
+        if reading.source is source:
+            reading.fault = fault
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Raises BadData, with file and line, in place of TensorFlow's error about a file that `read` opened.
+
+    >>> with explained():                                  # doctest: +SKIP
+    ...     model.fit(read("train.csv", schema, batch_size=512))
+    """
+    try:
+        yield
+    except Exception as error:
+        import tensorflow as tf
+
+        if isinstance(error, tf.errors.OpError):
+            for reading in reversed(_readings):
+                if fault := reading.fault or find(reading.source):
+                    raise fault from None
+        raise
+
+
+def find(source: Source) -> BadData | None:
+    """The first row of the files that can't be decoded, or None."""
+    from ctrlab.data import pipeline
+
+    if source.format == "parquet":
+        return None  # its reader says it at once
+    decode = pipeline.decoder(source)
+    for file in source.files:
+        if not file.is_file():
+            return BadData(f"File {file} does not exist any more.")
+        alone = Source((file,), source.format, source.schema, source.lists)
+        try:
+            if fault := _first_fault(alone, pipeline.records(alone), decode):
+                return fault
+        except BadData as fault:
+            return fault
+    return None
+
+
+def _first_fault(source: Source, records, decode) -> BadData | None:
+    """Of one file: decodes it in batches, and the first batch that fails row by row."""
+    import tensorflow as tf
+
+    [file] = source.files
+    row = 0
+    try:
+        for batch in records.batch(LOOK_ROWS):
+            if _error(decode, batch):
+                return next(
+                    BadData(_sentence(source, row + i + 1, record.numpy(), error))
+                    for i, record in enumerate(batch)
+                    if (error := _error(decode, record[None]))
+                )
+            row += len(batch)
+    except tf.errors.OpError as error:
+        return BadData(f"{file} is damaged or cut off in record {_whole_records(records) + 1}: {_first_line(error)}")
+    return None
+
+
+def _whole_records(records) -> int:
+    """How many records can be read before the damage."""
+    import tensorflow as tf
+
+    whole = 0
+    with contextlib.suppress(tf.errors.OpError):
+        for _ in records:
+            whole += 1
+    return whole
+
+
+def _error(decode, batch) -> Exception | None:
+    import tensorflow as tf
+
+    try:
+        decode(batch)
+    except tf.errors.OpError as error:
+        return error
+    return None
+
+
+def _sentence(source: Source, row: int, record: bytes, error: Exception) -> str:
+    from ctrlab.data import csv
+
+    [file] = source.files
+    if source.format == "csv":
+        return f"{file}, line {row}: {csv.explain(record, source.schema) or _first_line(error)}"
+    return f"{file}, record {row}: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    text = getattr(error, "message", str(error)).splitlines()[0]
+    return text.replace("{{function_node __wrapped__", "").split("device:CPU:0}}")[-1].strip()

@@ -1,0 +1,201 @@
+"""Parquet by columns: what is ordered, shuffled and batched are row numbers, and the rows follow.
+
+    row numbers --order--> chunks of some thousand --> rows taken from a window of the files --> tensors --> cut into batches
+
+The window holds the stretches of the files of which a row is still wanted, so memory is bounded by the shuffle buffer and the
+chunk, not by the files. A whole chunk becomes tensors at once: at 512 rows a batch, what a batch costs decides, not a row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+
+from ctrlab.data import faults
+from ctrlab.data.reader import Order, Source
+from ctrlab.data.tables import conform
+from ctrlab.data.text import as_bytes, join
+from ctrlab.data.tfrecord import fill_empty, list_dtype
+from ctrlab.errors import BadData
+from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
+
+CHUNK_ROWS = 16_384
+READ_ROWS = 32_768
+
+
+def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+    """Columns by name; see `ctrlab.data.read`."""
+    counts = [_open(path, source.schema).metadata.num_rows for path in source.files]
+    for path, rows in zip(source.files, counts):
+        if rows == 0:
+            raise BadData(f"File {path} is empty: it has no rows.")
+    numbers = order(tf.data.Dataset.range(sum(counts))).batch(max(1, CHUNK_ROWS // batch_size) * batch_size)
+    chunks = tf.data.Dataset.from_generator(
+        lambda: _chunks(source, numbers, sum(counts), order.shard), output_signature=_signature(source)
+    )
+
+    @tf.autograph.experimental.do_not_convert
+    def cut(chunk: dict) -> tf.data.Dataset:
+        rows = tf.shape(chunk[source.schema.columns[0].name], tf.int64)[0]
+        starts = tf.data.Dataset.range(0, rows - batch_size + 1 if drop_remainder else rows, batch_size)
+        return starts.map(
+            lambda start: {
+                column.name: _rows(chunk[column.name], column, start, batch_size, drop_remainder)
+                for column in source.schema.columns
+            }
+        )
+
+    return chunks.prefetch(1).flat_map(cut)
+
+
+def _rows(values, column: Column, start: tf.Tensor, size: int, whole: bool) -> tf.Tensor | tf.RaggedTensor:
+    """Up to `size` rows of a chunk's column from `start` on; `whole` says that there are as many."""
+    if not isinstance(values, tuple):
+        rows = values[start : start + size]  # [B]
+        return tf.ensure_shape(rows, [size]) if whole else rows
+    splits, entries = values
+    splits = splits[start : start + size + 1]  # [B + 1]
+    splits = tf.ensure_shape(splits, [size + 1]) if whole else splits
+    ragged = tf.RaggedTensor.from_row_splits(entries[splits[0] : splits[-1]], splits - splits[0], validate=False)
+    if isinstance(column, NumericList):
+        return fill_empty(ragged, [float(part) for part in column.default.split(column.separator)])
+    return ragged
+
+
+def _signature(source: Source) -> dict:
+    """What `_tensors` makes of each column."""
+    return {column.name: _column_signature(column, source.lists) for column in source.schema.columns}
+
+
+def _column_signature(column: Column, lists: str):
+    def vector(dtype: tf.DType) -> tf.TensorSpec:
+        return tf.TensorSpec([None], dtype)
+
+    match column:
+        case Label() | Numeric():
+            return vector(tf.float32)
+        case Categorical():
+            return vector(tf.int64 if column.encoding == "identity" else tf.string)
+    return vector(tf.string) if lists == "text" else (vector(tf.int64), vector(list_dtype(column)))
+
+
+def _chunks(source: Source, numbers: tf.data.Dataset, total: int, shard: tuple[int, int]) -> Iterator[dict]:
+    """The rows of `numbers`, chunk by chunk. A fault is left where `explained` finds it."""
+    try:
+        window = Window(_stretches(source), lambda rows: rows % total % shard[1] == shard[0])
+        in_epoch = len(range(shard[0], total, shard[1]))
+        done = 0
+        for numbers_of_chunk in numbers.as_numpy_iterator():
+            epoch = np.arange(done, done + len(numbers_of_chunk)) // in_epoch
+            table = window.take(epoch * total + numbers_of_chunk)
+            done += len(numbers_of_chunk)
+            yield {column.name: _tensors(table[column.name], column, source.lists) for column in source.schema.columns}
+    except BadData as fault:
+        faults.blame(source, fault)
+        raise
+
+
+@dataclass
+class Stretch:
+    """Rows [start, start + len(table)) of the endless stream of epochs, of which `wanted` are still to be taken."""
+
+    start: int
+    table: pa.Table
+    wanted: int
+
+
+class Window:
+    """Takes rows by number out of a stream of tables, and keeps only those tables of which rows are still wanted.
+
+    Args:
+        tables: the stream; row numbers go on from one to the next.
+        wanted: says of row numbers, int64 [n], which will ever be asked for, bool [n]. Each is asked for once.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], wanted):
+        self._tables, self._wanted = tables, wanted
+        self._stretches: list[Stretch] = []
+        self._end = 0
+
+    def take(self, rows: np.ndarray) -> pa.Table:
+        """The rows with these numbers, int64 [n], in this order."""
+        while self._end <= rows.max():
+            table = next(self._tables)
+            wanted = np.count_nonzero(self._wanted(np.arange(self._end, self._end + len(table))))
+            if wanted:
+                self._stretches.append(Stretch(self._end, table, wanted))
+            self._end += len(table)
+        stretch = np.searchsorted([s.start for s in self._stretches], rows, side="right") - 1  # [n]
+        places = np.cumsum([0] + [len(s.table) for s in self._stretches[:-1]])  # of each stretch in the joined table
+        joined = pa.concat_tables(s.table for s in self._stretches)
+        starts = np.array([s.start for s in self._stretches])
+        taken = joined.take(pa.array(rows - starts[stretch] + places[stretch]))
+        for s, count in zip(self._stretches, np.bincount(stretch, minlength=len(self._stretches))):
+            s.wanted -= count
+        self._stretches = [s for s in self._stretches if s.wanted]
+        return taken
+
+
+def _stretches(source: Source) -> Iterator[pa.Table]:
+    """The files' rows in order, again and again, some thousand at a time."""
+    for path in itertools.cycle(source.files):
+        file = _open(path, source.schema)
+        try:
+            for batch in file.iter_batches(READ_ROWS, columns=[column.name for column in source.schema.columns]):
+                yield conform(pa.Table.from_batches([batch]), source.schema, str(path))
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(path, error) from None
+
+
+def _open(path: Path, schema: Schema) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from None
+    conform(file.schema_arrow.empty_table(), schema, str(path))
+    return file
+
+
+def _damaged(path: Path, error: Exception) -> BadData:
+    return BadData(f"{path} is no whole Parquet file (damaged, cut off, or another format): {str(error).splitlines()[0]}")
+
+
+def _tensors(values: pa.ChunkedArray, column: Column, lists: str):
+    """A column of a chunk: an array [n], or of a list column its row splits, int64 [n + 1], and its entries."""
+    array = values.combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    match column:
+        case Label():
+            return array.to_numpy(zero_copy_only=False)
+        case Numeric():
+            return array.fill_null(column.default).to_numpy(zero_copy_only=False)
+        case Categorical():
+            return _ids(array, column)
+    if lists == "text":
+        return as_bytes(_filled(join(array, column.separator), getattr(column, "default", "")))
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    entries = array.flatten()
+    entries = as_bytes(entries) if list_dtype(column) == tf.string else entries.to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), entries
+
+
+def _ids(array: pa.Array, column: Categorical) -> np.ndarray:
+    if column.encoding != "identity":
+        return as_bytes(_filled(array, column.default))
+    return array.fill_null(int(column.default or 0)).to_numpy(zero_copy_only=False)
+
+
+def _filled(text: pa.Array, default: str) -> pa.Array:
+    """Text with `default` in the place of what is missing or empty."""
+    text = text.fill_null("")
+    if not default:
+        return text
+    text = text.dictionary_decode() if pa.types.is_dictionary(text.type) else text
+    return pa.compute.if_else(pa.compute.equal(text, ""), default, text)

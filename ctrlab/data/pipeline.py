@@ -1,0 +1,46 @@
+"""From a source to a tf.data pipeline of batches.
+
+CSV and TFRecord are read as the original models read them: records, in order, batched, then decoded a batch at a time.
+Parquet is read by columns; what it orders are row numbers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import tensorflow as tf
+
+from ctrlab.data import csv, faults, parquet, tfrecord
+from ctrlab.data.reader import Order, Source
+from ctrlab.features import Schema
+
+
+def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+    """See `ctrlab.data.read`."""
+    faults.remember(source)
+    if source.format == "parquet":
+        columns = parquet.batches(source, order, batch_size, drop_remainder)
+    else:
+        lines_or_records = order(records(source)).batch(batch_size, drop_remainder=drop_remainder)
+        columns = lines_or_records.map(decoder(source), num_parallel_calls=tf.data.AUTOTUNE)
+    return columns.map(partial(features_and_labels, schema=source.schema)).prefetch(2)
+
+
+def records(source: Source) -> tf.data.Dataset:
+    """The rows of CSV or TFRecord files as they lie there: string []."""
+    files = [str(path) for path in source.files]
+    if source.format == "csv":
+        csv.check_text(source.files)
+        return tf.data.TextLineDataset(files)
+    return tf.data.TFRecordDataset(files, compression_type="GZIP" if source.format == "tfrecord.gz" else None)
+
+
+def decoder(source: Source):
+    """A function from records, string [B], to columns by name."""
+    decode = csv.decode if source.format == "csv" else tfrecord.decode
+    return tf.autograph.experimental.do_not_convert(partial(decode, schema=source.schema, lists=source.lists))
+
+
+def features_and_labels(columns: dict, schema: Schema) -> tuple[dict, tf.Tensor]:
+    features = {column.name: columns[column.name] for column in schema.features}
+    return features, tf.stack([columns[label.name] for label in schema.labels], axis=1)  # labels [B, K]

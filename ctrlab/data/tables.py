@@ -1,0 +1,50 @@
+"""Tables of a data set: in the columns and types of its schema, or refused with a sentence."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ctrlab.data.arrow import arrow_schema
+from ctrlab.errors import BadData
+from ctrlab.features import Schema
+
+
+def conform(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+    """The table in `arrow_schema(schema)`: columns picked and in order, text dictionary-encoded, numbers cast.
+
+    Args:
+        where: what the table comes from, for messages.
+    Raises:
+        BadData: a column is missing, of another kind, or its values don't fit (a missing label, a number too large).
+    """
+    return pa.table([_column(table, field, schema, where) for field in arrow_schema(schema)], schema=arrow_schema(schema))
+
+
+def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
+    values = table[field.name]
+    if _kind(values.type) != _kind(field.type):
+        raise BadData(f"{where}: column {field.name!r} of {schema.name} must be {field.type}; it is {values.type}.")
+    column = schema[field.name]
+    if values.null_count and (column.kind == "label" or (field.type == pa.int64() and not column.default)):
+        raise BadData(f"{where}: column {field.name!r} must not be empty; {values.null_count} rows have no value in it.")
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+        return values.cast(pa.string()).dictionary_encode()
+    try:
+        return values if values.type == field.type else values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise BadData(f"{where}: column {field.name!r} must be {field.type}: {error}") from None
+
+
+def _kind(type: pa.DataType) -> str:
+    """Types of one kind can be cast: "number", "text", or "list of ..."."""
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        return f"list of {_kind(type.value_type)}"
+    if pa.types.is_dictionary(type):
+        return _kind(type.value_type)
+    if pa.types.is_string(type) or pa.types.is_large_string(type):
+        return "text"
+    if pa.types.is_integer(type):
+        return "number"
+    return "number" if pa.types.is_floating(type) or pa.types.is_boolean(type) else str(type)

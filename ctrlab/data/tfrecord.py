@@ -1,0 +1,63 @@
+"""TFRecord: one tf.train.Example a row; an empty field is an absent feature."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import tensorflow as tf
+
+from ctrlab.data.text import as_bytes, join
+from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
+
+
+def decode(records: tf.Tensor, schema: Schema, lists: str) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Serialized Examples, string [B], to columns by name."""
+    parsed = tf.io.parse_example(records, {column.name: _feature(column) for column in schema.columns})
+    columns = {}
+    for column in schema.columns:
+        values = parsed[column.name]
+        if isinstance(column, NumericList):
+            values = fill_empty(values, [float(part) for part in column.default.split(column.separator)])
+        if lists == "text" and isinstance(values, tf.RaggedTensor):
+            values = _text(column, values)
+        columns[column.name] = values
+    return columns
+
+
+def _feature(column: Column):
+    match column:
+        case Label():
+            return tf.io.FixedLenFeature([], tf.float32)
+        case Numeric():
+            return tf.io.FixedLenFeature([], tf.float32, column.default)
+        case Categorical(encoding="identity"):
+            return tf.io.FixedLenFeature([], tf.int64, int(column.default) if column.default else None)
+        case Categorical():
+            return tf.io.FixedLenFeature([], tf.string, column.default)
+    return tf.io.RaggedFeature(list_dtype(column), row_splits_dtype=tf.int64)
+
+
+def list_dtype(column: Column) -> tf.DType:
+    """Of the entries of a list column."""
+    if isinstance(column, NumericList):
+        return tf.float32
+    return tf.int64 if column.encoding == "identity" else tf.string
+
+
+def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor:
+    """Numbers [B, (L)] with `default` in the place of rows without any."""
+    empty = tf.cast(tf.equal(ragged.row_lengths(), 0), tf.int64)  # [B]
+    filler = tf.tile(tf.constant(default, tf.float32), tf.reduce_sum(empty, keepdims=True))
+    return tf.concat([ragged, tf.RaggedTensor.from_row_lengths(filler, empty * len(default), validate=False)], axis=1)
+
+
+def _text(column: Column, ragged: tf.RaggedTensor) -> tf.Tensor:
+    """Entries [B, (L)] joined to text, string [B]. Numbers are written by Arrow, as in the CSV files."""
+    if ragged.dtype == tf.string:
+        return tf.strings.reduce_join(ragged, axis=1, separator=column.separator)
+
+    def joined(splits, values):
+        entries = pa.ListArray.from_arrays(splits.astype("int32"), values)
+        return as_bytes(join(entries, column.separator))
+
+    text = tf.numpy_function(joined, [ragged.row_splits, ragged.flat_values], tf.string)
+    return tf.ensure_shape(text, [ragged.shape[0]])

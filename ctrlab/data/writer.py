@@ -1,0 +1,166 @@
+"""Tables to files of any of the four formats: streaming, and whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
+from ctrlab.data.reader import FORMATS, format_of
+from ctrlab.data.tables import conform
+from ctrlab.data.text import join, plain
+from ctrlab.errors import BadData, choose
+from ctrlab.features import Column, Schema
+
+
+def write(
+    tables: Iterable[pa.Table], schema: Schema, path: str | os.PathLike, format: str | None = None, progress: bool = True
+) -> int:
+    """Writes rows to one file; it appears under its name when it is whole. Returns the number of rows.
+
+    Args:
+        tables: some thousand rows each, with the columns of `schema`; types that can be cast are.
+        format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; else told by the path's ending.
+        progress: show the rows written on a terminal.
+    Raises:
+        BadData: a table lacks a column, or a value can't be told from a separator in the format.
+        CtrlabError: the file can't be written (no space, no permission).
+    """
+    path = Path(path)
+    make = WRITERS[choose("format", format or format_of(path), FORMATS)]
+    rows = 0
+    with clear_errors(path), make(path, schema) as file:
+        for table in counted(tables, f"Write {path.name}", progress):
+            table = conform(table, schema, f"Table for {path.name}")
+            _check_lists(table)
+            file.write(table)
+            rows += len(table)
+        file.keep()
+    return rows
+
+
+def _check_lists(table: pa.Table) -> None:
+    """An empty entry would be lost where lists are text."""
+    for name, values in zip(table.column_names, table.columns):
+        if pa.types.is_list(values.type):
+            entries = values.combine_chunks().flatten()
+            if entries.null_count or (pa.types.is_string(entries.type) and pc.any(pc.equal(entries, "")).as_py()):
+                raise BadData(f"The entries of a list must not be empty; column {name!r} has a list with an empty one.")
+
+
+def counted(tables: Iterable[pa.Table], what: str, progress: bool, total: int | None = None) -> Iterator[pa.Table]:
+    """Passes tables on, with a bar of the rows that went by (none where there is no terminal)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, force_jupyter=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=total)
+        for table in tables:
+            yield table
+            bar.advance(task, len(table))
+
+
+class CsvFile(Replacement):
+    """Lines without quotes or header; an empty field stands for a missing value, lists are joined by their separator."""
+
+    def __init__(self, path: Path, schema: Schema):
+        super().__init__(path)
+        self._schema = schema
+
+    def write(self, table: pa.Table) -> None:
+        if not len(table):
+            return
+        fields = [self._field(table[column.name].combine_chunks(), column) for column in self._schema.columns]
+        lines = pc.binary_join_element_wise(*fields, self._schema.delimiter)
+        text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")
+        self.file.write(text.buffers()[2])
+        self.file.write(b"\n")
+
+    def _field(self, values: pa.Array, column: Column) -> pa.Array:
+        words = words_of(values)
+        if pa.types.is_string(words.type):
+            in_list = pa.types.is_list(values.type)
+            _refuse(words, column, (self._schema.delimiter, "\n", "\r", *([column.separator] if in_list else [])))
+        if pa.types.is_list(values.type):
+            return join(values, column.separator)
+        return plain(values).cast(pa.string()).fill_null("")
+
+
+def words_of(values: pa.Array) -> pa.Array:
+    """The different words of dictionary-encoded text, the entries of lists, else the values."""
+    if pa.types.is_list(values.type):
+        values = values.flatten()
+    return values.dictionary.take(values.indices.unique().drop_null()) if pa.types.is_dictionary(values.type) else values
+
+
+def _refuse(words: pa.Array, column: Column, signs: tuple[str, ...]) -> None:
+    for sign in signs:
+        found = words.filter(pc.match_substring(words, sign))
+        if len(found):
+            raise BadData(
+                f"CSV has no quotes: a value of column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}."
+            )
+
+
+class TFRecordFile(Replacement):
+    """One tf.train.Example a row; a missing value is an absent feature."""
+
+    compression = ""
+
+    def __init__(self, path: Path, schema: Schema):
+        super().__init__(path)
+        self._schema = schema
+
+    def __enter__(self) -> TFRecordFile:
+        import tensorflow as tf
+
+        super().__enter__()
+        self._records = tf.io.TFRecordWriter(self.file.name, tf.io.TFRecordOptions(self.compression))
+        return self
+
+    def __exit__(self, *error) -> None:
+        with suppress(Exception):  # what is closed only here is thrown away
+            self._records.close()
+        super().__exit__(*error)
+
+    def write(self, table: pa.Table) -> None:
+        from ctrlab.data.examples import examples
+
+        with _as_os_errors():
+            for example in examples(table, self._schema):
+                self._records.write(example)
+
+    def keep(self) -> None:
+        with _as_os_errors():
+            self._records.close()
+        super().keep()
+
+
+class GzipTFRecordFile(TFRecordFile):
+    """The same, compressed."""
+
+    compression = "GZIP"
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """TensorFlow has errors of its own for a full disk."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise OSError(errno.ENOSPC, error.message) from None
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from None
+
+
+WRITERS = {"csv": CsvFile, "tfrecord": TFRecordFile, "tfrecord.gz": GzipTFRecordFile, "parquet": ParquetFile}
