@@ -66,7 +66,7 @@ def convert(
         sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files, or
             else `item-info`, beside them.
         out: the Parquet file; replaced only when the whole conversion went well.
-        progress: show a bar of the bytes read.
+        progress: show a bar of the bytes read (none where there is no terminal).
         limit: write no more rows than this.
     Returns:
         Counts of the rows read, written and rejected, the latter by the rule that they broke.

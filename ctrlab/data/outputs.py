@@ -38,7 +38,10 @@ class Replacement:
     def __enter__(self) -> Replacement:
         if self.path.is_dir():
             raise CtrlabError(f"{self.path} is a folder; give the path of a file to write.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise CtrlabError(f"{self.path.parent} is no folder; give the path of a file in a folder.") from None
         self.file = open(self._partial, "wb")
         return self
 

@@ -145,19 +145,23 @@ class Text:
         return numbers
 
     def _list(self, column, text: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Text as lists; an empty field is an empty list."""
+        """Text as lists; an empty field is an empty list, and no item is empty."""
         lists = pc.split_pattern(text, column.separator)
         lists = pc.fill_null(lists, pa.scalar([], lists.type))
+        self._reject_items(lists, pc.equal(lists.flatten(), ""), f"{column.name} has an empty item", text)
         if kind == pa.string():
             return lists
-        values = lists.flatten()
-        numbers, bad = _cast(values, kind, NUMBER if kind == pa.float32() else WHOLE_NUMBER)
+        numbers, bad = _cast(lists.flatten(), kind, NUMBER if kind == pa.float32() else WHOLE_NUMBER)
         if bad is not None:
-            rows = pc.list_parent_indices(lists).to_numpy()
-            wrong = np.bincount(rows, bad.to_numpy(zero_copy_only=False), len(lists)) > 0
-            rule = f"{column.name} has an item that is not a number"
-            self.reject_where(wrong, rule, lambda i: f"got {text[i].as_py()!r}")
+            self._reject_items(lists, bad, f"{column.name} has an item that is not a number", text)
         return pa.ListArray.from_arrays(_offsets(lists), numbers)
+
+    def _reject_items(self, lists: pa.Array, bad: pa.Array, rule: str, text: pa.Array) -> None:
+        """Reject the rows whose lists have an item where `bad` holds."""
+        if pc.any(bad).as_py():
+            rows = pc.list_parent_indices(lists).to_numpy()[bad.to_numpy(zero_copy_only=False)]
+            wrong = np.bincount(rows, minlength=len(lists)) > 0
+            self.reject_where(wrong, rule, lambda i: f"got {text[i].as_py()!r}")
 
 
 def _split(data: bytes, names: Sequence[str], delimiter: str) -> pa.Table:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ctrlab.data.outputs import Replacement
@@ -39,22 +40,23 @@ class Intake:
     Args:
         name: the data set, for messages.
         rejects: an open file for `file <tab> line <tab> reason <tab> the raw line`.
-        progress: show a bar of the bytes read.
+        progress: show a bar of the bytes read (none where there is no terminal).
         sources: the files, for their size on disk and the bar's total.
     """
 
     def __init__(self, name: str, rejects: Replacement, sources: list[Path], progress: bool = True):
         self.name, self.counts, self._rejects, self._first = name, Counts(), rejects, ""
         self._scratch: tempfile.TemporaryDirectory | None = None
-        columns = (
+        self.size = sum(source.stat().st_size for source in sources if source.is_file())
+        console = Console(stderr=True, force_jupyter=False)
+        shown = (
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
         )
-        self.size = sum(source.stat().st_size for source in sources if source.is_file())
-        self._bar = Progress(*columns, disable=not progress)
+        self._bar = Progress(*shown, console=console, transient=True, disable=not (progress and console.is_terminal))
         self._task = self._bar.add_task(f"Convert {name}", total=self.size)
 
     def __enter__(self) -> Intake:
