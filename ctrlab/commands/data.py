@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from ctrlab import data, profiles
 from ctrlab.data.sets import MODULES
@@ -15,7 +15,8 @@ from ctrlab.race import contest
 
 def show() -> None:
     """The data sets, their columns, and the models that race on them."""
-    table = Table("data set", "columns", "labels", "numbers", "ids", "lists", "raced generated", "raced real")
+    headings = ("columns", "labels", "numbers", "ids", "lists", "raced generated", "raced real")
+    table = Table(Column("data set", no_wrap=True), *headings)
     for name, schema in data.SCHEMAS.items():
         lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
         counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
