@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib.metadata
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -15,27 +16,29 @@ LIBRARY = Path(__file__).with_name("_ctrlab.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
 
 
+@dataclass(frozen=True)
+class Library:
+    """The loaded library: its file, its TensorFlow ops (`ops.ctrlab_indicator`), its C interface (kernels/registry.h)."""
+
+    path: Path
+    ops: ModuleType
+    c: ctypes.CDLL
+
+
 @functools.cache
-def ops() -> ModuleType:
-    """The library's TensorFlow ops, e.g. `ops().ctrlab_indicator`.
+def library() -> Library:
+    """Loads the compiled library, once.
 
     Raises:
-        NativeLibraryError: the library is missing, or was built for another TensorFlow.
+        NativeLibraryError: it is missing, or was built for another TensorFlow.
     """
     check(LIBRARY, importlib.metadata.version("tensorflow"))
     import tensorflow as tf
 
     try:
-        return tf.load_op_library(str(LIBRARY))
+        return Library(LIBRARY, tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY)))
     except (tf.errors.OpError, OSError) as error:
         raise NativeLibraryError(f"TensorFlow cannot load {LIBRARY}: {error}; {CURE}.") from None
-
-
-@functools.cache
-def c_interface() -> ctypes.CDLL:
-    """The library's C interface: the table of kernels (native/kernels/registry.h)."""
-    ops()
-    return ctypes.CDLL(str(LIBRARY))
 
 
 def check(library: Path, version: str) -> None:
@@ -45,10 +48,11 @@ def check(library: Path, version: str) -> None:
     """
     if not library.exists():
         raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
-    built_for = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", library.read_bytes())
-    if built_for is None:
+    mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", library.read_bytes())
+    if mark is None:
         raise NativeLibraryError(f"{library} does not say which TensorFlow it was built for; {CURE}.")
-    if built_for[1].decode() != version:
+    built_for = mark[1].decode()
+    if built_for != version:
         raise NativeLibraryError(
-            f"The compiled library was built for TensorFlow {built_for[1].decode()}, and TensorFlow {version} is installed; {CURE}."
+            f"The compiled library was built for TensorFlow {built_for}, and TensorFlow {version} is installed; {CURE}."
         )

@@ -80,7 +80,7 @@ def scatter_nd(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, 
     _agree(columns, sizes, weights)
     indices, values = [], []
     for ids, offset, w in zip(columns, _offsets(sizes), weights or [None] * len(sizes)):
-        flat, row_of = (ids.values, ids.value_rowids()) if _ragged(ids) else (ids, tf.range(tf.size(ids, tf.int64)))
+        flat, row_of = (ids.values, tf.cast(ids.value_rowids(), tf.int64)) if _ragged(ids) else (ids, tf.range(_rows(ids)))
         known = flat >= 0
         value = tf.ones_like(flat, kernel.dtype) if w is None else (w.values if _ragged(w) else w)
         indices.append(tf.stack([row_of, tf.where(known, flat + offset, 0)], axis=1))  # [n, 2]
@@ -104,7 +104,7 @@ def fused(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weigh
     if weights is not None:
         for flat, w in zip(ids, weights):
             values.append(tf.ones_like(flat, tf.float32) if w is None else (w.values if _ragged(w) else w))
-    return _native.ops().ctrlab_indicator(ids=ids, splits=splits, weights=values, kernel=kernel, sizes=list(sizes))
+    return _native.library().ops.ctrlab_indicator(ids=ids, splits=splits, weights=values, kernel=kernel, sizes=list(sizes))
 
 
 @tf.RegisterGradient("Ctrlab>Indicator")
@@ -112,7 +112,7 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
     count, weighted = op.get_attr("C"), op.get_attr("W")
     inputs = list(op.inputs)
     ids, splits, weights = inputs[:count], inputs[count : 2 * count], inputs[2 * count : 2 * count + weighted]
-    d_kernel, d_weights = _native.ops().ctrlab_indicator_gradient(
+    d_kernel, d_weights = _native.library().ops.ctrlab_indicator_gradient(
         ids=ids, splits=splits, weights=weights, kernel=inputs[-1], d_out=d_out, sizes=op.get_attr("sizes")
     )
     return [None] * (2 * count) + list(d_weights) + [d_kernel]
@@ -125,8 +125,8 @@ def _indicator_column(ids: Ids, size: int, weights) -> tf.Tensor:
         return tf.reduce_sum(tf.one_hot(dense, depth=size, on_value=1.0, off_value=0.0), axis=-2)
     ids, weights = (x if _ragged(x) else tf.RaggedTensor.from_uniform_row_length(x, 1) for x in (ids, weights))
     known = ids.values >= 0
-    indices = tf.stack([ids.value_rowids(), ids.values], axis=1)  # [n, 2]
-    return tf.scatter_nd(tf.boolean_mask(indices, known), tf.boolean_mask(weights.values, known), [ids.nrows(), size])
+    indices = tf.stack([tf.cast(ids.value_rowids(), tf.int64), ids.values], axis=1)  # [n, 2]
+    return tf.scatter_nd(tf.boolean_mask(indices, known), tf.boolean_mask(weights.values, known), [_rows(ids), size])
 
 
 def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:

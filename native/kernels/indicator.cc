@@ -4,7 +4,9 @@
 #include "indicator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "simd.h"
@@ -78,16 +80,28 @@ class BinnedHits {
     float weight;
   };
 
-  BinnedHits(const IdColumn& column, int64_t rows, int shift, const ParallelFor& parallel_for)
-      : bins_((column.size >> shift) + 1), block_rows_(std::max<int64_t>(256, (rows + 15) / 16)) {
-    const int64_t blocks = (rows + block_rows_ - 1) / block_rows_;
-    const int64_t count = column.splits ? column.splits[rows] : rows;
-    hits_.resize(count);
-    ends_.resize(blocks * bins_);
-    parallel_for(blocks, 6 * count / std::max<int64_t>(1, blocks) + bins_, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) {
-        SortBlock(column, k * block_rows_, std::min(rows, (k + 1) * block_rows_), shift, &ends_[k * bins_]);
-      }
+  BinnedHits(const IdColumn& column, int64_t rows, int shift)
+      : column_(column), rows_(rows), shift_(shift), bins_((column.size >> shift) + 1) {
+    block_rows_ = std::max<int64_t>(256, (rows + 15) / 16);
+    blocks_ = (rows + block_rows_ - 1) / block_rows_;
+    hits_ = std::make_unique_for_overwrite<Hit[]>(column.splits ? column.splits[rows] : rows);
+    ends_.resize(blocks_ * bins_);
+  }
+
+  int64_t blocks() const { return blocks_; }
+
+  void SortBlock(int64_t block) {
+    const int64_t begin = block * block_rows_, end = std::min(rows_, begin + block_rows_);
+    Ends* ends = &ends_[block * bins_];
+    ForEachId(column_, begin, end, [&](int64_t, int64_t, int64_t id, float) { ++ends[id >> shift_].end; });
+    int64_t place = column_.splits ? column_.splits[begin] : begin;
+    for (int64_t n = 0; n < bins_; ++n) {
+      const int64_t count = ends[n].end;
+      ends[n].begin = ends[n].end = place;
+      place += count;
+    }
+    ForEachId(column_, begin, end, [&](int64_t b, int64_t, int64_t id, float weight) {
+      hits_[ends[id >> shift_].end++] = {static_cast<int32_t>(b), static_cast<int32_t>(id), weight};
     });
   }
 
@@ -103,21 +117,11 @@ class BinnedHits {
     int64_t begin = 0, end = 0;
   };
 
-  void SortBlock(const IdColumn& column, int64_t begin, int64_t end, int shift, Ends* ends) {
-    ForEachId(column, begin, end, [&](int64_t, int64_t, int64_t id, float) { ++ends[id >> shift].end; });
-    int64_t place = column.splits ? column.splits[begin] : begin;
-    for (int64_t n = 0; n < bins_; ++n) {
-      const int64_t count = ends[n].end;
-      ends[n].begin = ends[n].end = place;
-      place += count;
-    }
-    ForEachId(column, begin, end, [&](int64_t b, int64_t, int64_t id, float weight) {
-      hits_[ends[id >> shift].end++] = {static_cast<int32_t>(b), static_cast<int32_t>(id), weight};
-    });
-  }
-
-  int64_t bins_, block_rows_;
-  std::vector<Hit> hits_;
+  const IdColumn& column_;
+  int64_t rows_, block_rows_, blocks_;
+  int shift_;
+  int64_t bins_;
+  std::unique_ptr<Hit[]> hits_;
   std::vector<Ends> ends_;  // [blocks, bins]
 };
 
@@ -171,7 +175,8 @@ void ctrlab_indicator(const IndicatorInput* input, const float* kernel, float* o
 
 void ctrlab_indicator_gradient(const IndicatorInput* input, const float* d_out, float* d_kernel, const ParallelFor* parallel_for) {
   const int shift = BinShift(input->outputs);
-  std::vector<std::unique_ptr<BinnedHits>> hits;
+  std::vector<std::unique_ptr<BinnedHits>> sorted;
+  std::vector<std::pair<BinnedHits*, int64_t>> blocks;
   std::vector<Bin> bins;
   for (int64_t c = 0; c < input->column_count; ++c) {
     const IdColumn& column = input->columns[c];
@@ -179,14 +184,19 @@ void ctrlab_indicator_gradient(const IndicatorInput* input, const float* d_out, 
       bins.push_back({&column, nullptr, 0, 0, column.size});
       continue;
     }
-    hits.push_back(std::make_unique<BinnedHits>(column, input->rows, shift, *parallel_for));
+    BinnedHits* hits = sorted.emplace_back(std::make_unique<BinnedHits>(column, input->rows, shift)).get();
+    for (int64_t k = 0; k < hits->blocks(); ++k) blocks.emplace_back(hits, k);
     for (int64_t n = 0; n << shift < column.size; ++n) {
-      bins.push_back({&column, hits.back().get(), n, n << shift, std::min(column.size, (n + 1) << shift)});
+      bins.push_back({&column, hits, n, n << shift, std::min(column.size, (n + 1) << shift)});
     }
   }
-  const int64_t hits_per_bin = IdCount(*input) / static_cast<int64_t>(bins.size()) + 1;
+  const int64_t hits = IdCount(*input);
+  (*parallel_for)(std::ssize(blocks), 8 * hits / std::max<int64_t>(1, std::ssize(blocks)), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) blocks[k].first->SortBlock(blocks[k].second);
+  });
+  const int64_t hits_per_bin = hits / std::ssize(bins) + 1;
   const int64_t cycles = hits_per_bin * (4 + input->outputs / 4) + (kBinBytes >> 6);
-  (*parallel_for)(bins.size(), cycles, [&](int64_t begin, int64_t end) {
+  (*parallel_for)(std::ssize(bins), cycles, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) FillBin(*input, bins[n], d_out, d_kernel);
   });
 }

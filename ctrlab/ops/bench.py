@@ -1,0 +1,133 @@
+"""Benches of the ops: each one's implementations in one paired run, forward and backward, against the machine's ceilings.
+
+A new op adds a `Bench` to BENCHES and is in `ctrlab bench ops` from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab import profiles
+from ctrlab.errors import choose
+from ctrlab.ops import indicator
+from ctrlab.profiling.roofline import Ceilings, Work, ceilings
+from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is timed.
+
+    Attributes:
+        shape: the sizes, in words.
+        variants: name -> function of the inputs, forward and backward; the first is the baseline.
+        make_inputs: number of a call -> its inputs.
+        work: the floor of one call.
+    """
+
+    shape: str
+    variants: dict[str, Callable]
+    make_inputs: Callable[[int], tuple]
+    work: Work
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant of one bench: its time, and how many times as fast as every variant above it (the baseline first)."""
+
+    bench: str
+    shape: str
+    variant: str
+    measurement: Measurement
+    speedup: dict[str, Interval]
+
+    def to_json(self) -> dict:
+        speedup = {name: vars(interval) for name, interval in self.speedup.items()}
+        return {**vars(self), "measurement": self.measurement.to_json(), "speedup": speedup}
+
+
+def bench_ops(names: Iterable[str] | None = None, profile: str | None = None) -> list[Row]:
+    """Runs benches by name, or all.
+
+    Args:
+        names: keys of BENCHES.
+        profile: its repetitions are used; "tiny" also shrinks the batches, to look at the machinery only.
+    Raises:
+        UnknownName: there is no such bench or profile. NativeLibraryError: the compiled library is missing.
+    """
+    size = profiles.current(profile)
+    names = [choose("bench", name, BENCHES) for name in names or BENCHES]
+    limits = ceilings()
+    return [row for name in names for row in _run(name, BENCHES[name](small=size.name == "tiny"), size.repetitions, limits)]
+
+
+def _run(name: str, bench: Bench, repetitions: int, limits: Ceilings) -> list[Row]:
+    variants = list(bench.variants)
+    comparison = compare(
+        bench.variants,
+        bench.make_inputs,
+        baseline=variants[0],
+        repetitions=repetitions,
+        work=bench.work,
+        ceilings=limits,
+    )
+    rows = []
+    for i, variant in enumerate(variants):
+        speedup = {other: Comparison(comparison.measurements, other).ratio(variant) for other in variants[:i]}
+        rows.append(Row(name, bench.shape, variant, comparison[variant], speedup))
+    return rows
+
+
+def indicator_model(small: bool = False) -> Bench:
+    """DeepFM's linear term at the contest's size: 15 hashed columns, the time type and its history, one output."""
+    rows, sizes = (64 if small else 512), [10_000] * 15 + [5, 5]
+    lengths = [1] * 14 + [20, 1, 20]  # the histories of time differences and of time types
+    return _indicator_bench(rows, sizes, lengths, outputs=1)
+
+
+def indicator_wide(small: bool = False) -> Bench:
+    """Tags before a dense layer: one column of V = 10,000, 30 tags a row, 64 outputs."""
+    return _indicator_bench(64 if small else 2048, [10_000], [30], outputs=64)
+
+
+BENCHES: dict[str, Callable[..., Bench]] = {"indicator": indicator_model, "indicator_64": indicator_wide}
+
+
+def _indicator_bench(rows: int, sizes: list[int], lengths: list[int], outputs: int) -> Bench:
+    rng = np.random.default_rng(0)
+    kernel = tf.constant(rng.standard_normal((sum(sizes), outputs), dtype=np.float32))
+
+    def make_inputs(call: int) -> tuple:
+        rng = np.random.default_rng(call)
+        columns = []
+        for size, length in zip(sizes, lengths):
+            ids = tf.constant(rng.integers(0, size, rows * length))
+            columns.append(ids if length == 1 else tf.RaggedTensor.from_uniform_row_length(ids, length))
+        return columns, tf.constant(rng.standard_normal((rows, outputs), dtype=np.float32))
+
+    implementations = {"stock": indicator.stock, "scatter_nd": indicator.scatter_nd, "fused": indicator.fused}
+    variants = {name: _forward_backward(product, sizes, kernel) for name, product in implementations.items()}
+    hits = rows * sum(lengths)
+    # Each hit adds one kernel row forward and one row of d_out backward. Ids and weights are read in both directions.
+    work = Work(
+        flops=2.0 * hits * outputs,
+        bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + sum(sizes) + min(sum(sizes), hits)),
+    )
+    shape = f"B={rows}, V={sum(sizes)}, C={len(sizes)}, {hits // rows} ids a row, O={outputs}"
+    return Bench(shape, variants, make_inputs, work)
+
+
+def _forward_backward(product: Callable, sizes: list[int], kernel: tf.Tensor) -> Callable:
+    @functools.partial(tf.function, reduce_retracing=True)
+    def step(columns, d_out):
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            out = product(columns, sizes, kernel)
+        return out, tape.gradient(out, kernel, output_gradients=d_out)
+
+    return step
