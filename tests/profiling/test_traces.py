@@ -36,7 +36,7 @@ def test_parts_are_found_in_op_names():
 
 
 def test_an_unknown_part_is_refused():
-    with pytest.raises(ValueError, match="must be one of .*received 'grus'"):
+    with pytest.raises(ValueError, match=r"must be one of .*received 'grus'"):
         part("grus")
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.profiling import colours
-from ctrlab.profiling.charts.style import decimate, figure, seconds, unit_of
+from ctrlab.profiling.charts.style import decimate, figure, log_ticks, seconds, unit_of
 from ctrlab.profiling.timing import Comparison
 from ctrlab.profiling.traces import OpTable
 
@@ -60,6 +60,7 @@ def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, tit
         raise CtrlabError("A chart of breakdowns needs at least one profile; none was given.")
     shares = [{_name(r, by): r.share for r in _grouped(t, by).rows} for t in tables]
     total = {name: sum(s.get(name, 0) for s in shares) for one in shares for name in one}
+    most = most if by == "part" else min(most, len(colours.PALETTE))
     shown = sorted(total, key=lambda name: (name == "other", -total[name]))[:most]
     colour = {n: colours.of_part(n) for n in shown} if by == "part" else colours.of_names(shown)
     titles = [t.title or f"profile {i + 1}" for i, t in enumerate(tables)]
@@ -89,7 +90,8 @@ def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, tit
         y="",
         note=f"self time of the ops of one step, by {_WORDS[by]}",
         device=tables[0].device,
-        height=230 + 44 * len(tables),
+        height=254 + 44 * len(tables),
+        margin_t=128,  # the legend may need two lines
         barmode="stack",
         yaxis_autorange="reversed",
         xaxis_range=[0, 100],
@@ -159,38 +161,46 @@ def ladder(comparison: Comparison, *, title: str = "The ladder", bound: float | 
     bound = bound or next((m.bound for m in entries if m.bound), None)
     unit, size = unit_of([m.median for m in entries])
     colour = colours.of_names(m.name for m in entries)
-    bars = go.Bar(
-        x=[m.median / size for m in entries],
-        y=[m.name for m in entries],
-        orientation="h",
-        marker_color=[colour[m.name] for m in entries],
+    names, times = [m.name for m in entries], [m.median / size for m in entries]
+    low = (bound or min(m.low for m in entries)) / size
+    stems = [
+        go.Scatter(x=[low, t], y=[name, name], mode="lines", line={"color": colours.FAINT, "width": 10}, hoverinfo="skip")
+        for name, t in zip(names, times)
+    ]
+    dots = go.Scatter(
+        x=times,
+        y=names,
+        mode="markers",
+        marker={"color": [colour[name] for name in names], "size": 17},
         error_x={
             "type": "data",
             "symmetric": False,
             "array": [(m.high - m.median) / size for m in entries],
             "arrayminus": [(m.median - m.low) / size for m in entries],
             "color": colours.DARK,
-            "thickness": 1.2,
+            "thickness": 1.4,
         },
         hovertemplate="%{y}: %{x:.3g} " + unit + "<extra></extra>",
-        showlegend=False,
     )
     chart = figure(
-        [bars],
+        [*stems, dots],
         title,
-        x=f"time a call ({unit}), lower is better",
+        x=f"time a call ({unit}, logarithmic), lower is better",
         y="",
         note=f"median of {len(entries[0].samples)} paired blocks with its interval · ratios are against {comparison.baseline}",
         device=_where(entries[0]),
-        height=210 + 46 * len(entries),
+        height=220 + 46 * len(entries),
         yaxis_autorange="reversed",
+        showlegend=False,
     )
-    widest = max(m.high for m in entries) / size
-    chart.update_xaxes(range=[0, 1.45 * widest])
+    high = max(m.high for m in entries) / size
+    decades = np.log10(high / low)
+    span = [np.log10(low) - 0.04 * decades - 0.02, np.log10(high) + 0.5 * decades + 0.05]
+    ticks = log_ticks(10 ** span[0], 10 ** span[1])
+    chart.update_xaxes(type="log", range=span, tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
     for m in entries:
-        chart.add_annotation(
-            x=m.high / size, y=m.name, text=_against(comparison, m, bound), xanchor="left", xshift=8, showarrow=False
-        )
+        where = {"x": np.log10(m.high / size), "y": m.name}  # annotations on a logarithmic axis are placed by the exponent
+        chart.add_annotation(**where, text=_against(comparison, m, bound), xanchor="left", xshift=14, showarrow=False)
     return chart if bound is None else _floor_line(chart, bound / size, "x", f"bound {seconds(bound)}")
 
 
@@ -220,24 +230,28 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
                 y=[50, 95, 99],
                 mode="markers+text",
                 text=[f"p{p} {m:.3g}" for p, m in zip((50, 95, 99), marks)],
-                textposition=["middle right", "bottom right", "top right"],
-                textfont={"color": colour[name], "size": 11},
+                textposition=["middle right", "bottom right", "bottom right"],
+                textfont={"size": 11},
+                cliponaxis=False,
                 marker={"color": colour[name], "size": 8},
                 showlegend=False,
                 hovertemplate="%{text} " + unit + "<extra>" + name + "</extra>",
             )
         )
-    note = "further to the left is better; marked are the median, the 95th and the 99th percentile"
-    return figure(
+    chart = figure(
         traces,
         title,
         x=f"latency ({unit}, logarithmic)",
         y="requests no slower (%)",
-        note=note,
+        note="further to the left is better; marked are the median, the 95th and the 99th percentile",
         device=device,
-        xaxis_type="log",
-        yaxis_range=[0, 106],
+        yaxis_range=[0, 105],
     )
+    everything = np.concatenate([np.asarray(v, np.float64) for v in samples.values()]) / size
+    low, high = everything.min(), everything.max()
+    ticks = log_ticks(low, high)
+    span = [np.log10(low), np.log10(high) + 0.06]
+    return chart.update_xaxes(type="log", range=span, tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
 
 
 def loss_curves(
@@ -284,11 +298,8 @@ def _against(comparison: Comparison, measurement, bound: float | None) -> str:
 
 
 def _floor_line(chart: go.Figure, value: float, axis: str, text: str) -> go.Figure:
+    """A dashed line at `value` with its text outside of the plot: above it (x), or to its right (y)."""
     line = {"color": colours.BOUND, "width": 2, "dash": "dash"}
-    add = chart.add_vline if axis == "x" else chart.add_hline
-    return add(
-        value,
-        line=line,
-        annotation={"text": text, "font": {"size": 12}, "bgcolor": "rgba(255,255,255,0.8)"},
-        annotation_position="top right",
-    )
+    add, place = (chart.add_vline, "top") if axis == "x" else (chart.add_hline, "right")
+    chart.update_layout(margin_r=40 if axis == "x" else 110)
+    return add(value, line=line, annotation={"text": text, "font": {"size": 12}}, annotation_position=place)

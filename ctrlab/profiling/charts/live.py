@@ -82,7 +82,8 @@ class LiveChart:
             return
         self._closed = True
         if self._handle is not None:
-            self._handle.update(self.figure())
+            # As a bare bundle: a figure object would display itself anew, below the widget, instead of in its place.
+            self._handle.update({"application/vnd.plotly.v1+json": self.figure().to_plotly_json()}, raw=True)
             self._widget.close()
         elif self.history and in_notebook():
             _display(self.figure())

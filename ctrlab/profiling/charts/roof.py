@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from ctrlab.errors import CtrlabError
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure
 from ctrlab.profiling.timing import Measurement
@@ -25,6 +26,8 @@ def roofline(
 
     Args:
         points: by name, a Measurement with its work, or (work, seconds of one call).
+    Raises:
+        CtrlabError: a point without flops.
     """
     chart = figure(
         [*_roofs(ceilings), *_marks(points or {}, ceilings)],
@@ -38,6 +41,15 @@ def roofline(
     ticks = [2.0**i for i in range(-6, 13, 2)]
     names = [f"1/{round(1 / t)}" if t < 1 else f"{t:,.0f}" for t in ticks]
     chart.update_xaxes(type="log", tickvals=ticks, ticktext=names, range=[np.log10(LEFT), np.log10(RIGHT)])
+    inside = {
+        "orientation": "v",
+        "x": 0.99,
+        "y": 0.03,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "bgcolor": "rgba(255,255,255,0.85)",
+    }
+    chart.update_layout(legend=inside)
     chart.update_yaxes(type="log", dtick=1, exponentformat="none", tickformat=",~g")
     return chart
 
@@ -73,6 +85,10 @@ def _marks(points: Mapping[str, Measurement | tuple[Work, float]], ceilings: Cei
     traces = []
     for name, point in points.items():
         work, seconds = (point.work, point.median) if isinstance(point, Measurement) else point
+        if work is None or not work.flops:
+            raise CtrlabError(
+                f"A roofline places a computation by its flops; {name!r} has none. Give `work` when it is measured."
+            )
         reached, possible = work.flops / seconds / 1e9, work.flops / bound(work, ceilings) / 1e9
         percent = 100 * reached / possible
         intensity = min(work.intensity, RIGHT)
@@ -86,7 +102,6 @@ def _marks(points: Mapping[str, Measurement | tuple[Work, float]], ceilings: Cei
                 marker={"color": colour[name], "size": [12, 8], "symbol": ["circle", "line-ew-open"]},
                 text=[f"<b>{name}</b> {percent:.2g} %", ""],
                 textposition="middle right",
-                textfont={"color": colour[name]},
                 showlegend=False,
                 hovertemplate=f"{name}: {reached:,.3g} of {possible:,.3g} GFLOP/s, {percent:.2g} % of bound<extra></extra>",
             )

@@ -24,13 +24,13 @@ _AXIS = {
     "ticks": "outside",
     "tickcolor": "#b5bcc4",
     "ticklen": 4,
-    "title": {"standoff": 8},
+    "title": {"standoff": 8, "font": {"size": 13}},
     "automargin": True,
 }
 _TEMPLATE = {
     "layout": {
         "font": {"family": "Inter, Helvetica Neue, Arial, sans-serif", "size": 13, "color": DARK},
-        "title": {"x": 0, "xref": "paper", "xanchor": "left", "yanchor": "top", "font": {"size": 17}},
+        "title": {"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 18}, "font": {"size": 17}},
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "xaxis": _AXIS,
@@ -80,7 +80,8 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "yaxis": {"title": {"text": y}},
         "annotations": [line],
         "height": height,
-        "margin": {"l": 70, "r": 30, "t": 100, "b": 84},
+        "autosize": True,
+        "margin": {"l": 70, "r": 40, "t": 104, "b": 84},
     }
 
 
@@ -102,12 +103,18 @@ def unit_of(values: Sequence[float]) -> tuple[str, float]:
     return next(((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if most >= size), ("µs", 1e-6))
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... that lie between: what a logarithmic axis shows."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    return [tick for power in powers for tick in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= tick <= high]
+
+
 def decimate(x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
     """At most `most` points of a curve: of each run of points the least and the greatest, in their order, and both ends.
 
     Peaks stay to be seen, which an average or every n-th point would lose. Not-a-number counts as any other point.
     """
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)  # half the JSON of float64
     if len(y) <= most:
         return x, y
     runs = np.array_split(np.arange(1, len(y) - 1), (most - 2) // 2)

@@ -1,0 +1,184 @@
+"""Charts say what they show, keep colours, and stay small; the live one keeps to its five updates a second."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ctrlab import optimizations
+from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.profiling import colours
+from ctrlab.profiling.parts import PARTS
+from ctrlab.profiling.timing import Comparison
+from ctrlab.profiling.traces import OpRow, OpTable
+from ctrlab.profiling.work import Ceilings, Work
+
+charts = pytest.importorskip("ctrlab.profiling.charts", reason="plotly is not installed: pip install ctrlab[lab]")
+from ctrlab.profiling.charts import live  # noqa: E402
+from ctrlab.profiling.charts.style import decimate, log_ticks, seconds  # noqa: E402
+
+CEILINGS = Ceilings(400e9, 800e9, 60e9, 40e9, 1e8, "a machine")
+
+
+def table(title: str, **parts: float) -> OpTable:
+    total = sum(parts.values())
+    rows = [OpRow(f"{part}Op", f"{title}/{part}", part, 2, value, value / total) for part, value in parts.items()]
+    return OpTable(tuple(rows), 3, total / 2, "a machine", title)
+
+
+DEEPFM, DIEN = table("deepfm", linear=0.08, tower=0.02), table("dien", gru=0.06, executor=0.03, tower=0.01)
+COMPARISON = Comparison.of_samples(
+    {"stock": [0.2] * 9, "indicator": [0.001] * 9}, baseline="stock", work=Work(flops=1e6, bytes=6e6), ceilings=CEILINGS
+)
+FIGURES = {
+    "breakdown": lambda: charts.breakdown(DEEPFM),
+    "breakdown by type": lambda: charts.breakdown(DIEN, by="type", most=1),
+    "breakdowns": lambda: charts.breakdowns([DEEPFM, DIEN]),
+    "breakdowns by type": lambda: charts.breakdowns([DEEPFM, DIEN], by="type"),
+    "waterfall": lambda: charts.waterfall({"none": 5.0, "indicator": 2.0}, floor=1.0),
+    "ladder": lambda: charts.ladder(COMPARISON),
+    "latency": lambda: charts.latency({"none": np.linspace(0.01, 0.02, 3000), "all": [0.004] * 3000}),
+    "loss curves": lambda: charts.loss_curves({"none": np.ones(5000), "indicator": np.ones(5000)}),
+    "roofline": lambda: charts.roofline(CEILINGS, {"matmul": (Work(flops=1e9, bytes=1e6), 0.01)} | COMPARISON.measurements),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_chart_has_title_units_and_device_and_is_small(name):
+    chart = FIGURES[name]()
+    assert chart.layout.title.text and chart.layout.xaxis.title.text is not None
+    words = " ".join([chart.layout.xaxis.title.text, chart.layout.yaxis.title.text])
+    assert any(unit in words for unit in ("%", "(s", "(ms", "step", "GFLOP/s"))
+    assert any("machine" in a.text or "thread" in a.text for a in chart.layout.annotations)
+    assert len(chart.to_json()) < 40_000
+
+
+def test_bars_show_the_table():
+    bar = charts.breakdown(DEEPFM).data[0]
+    assert list(bar.y) == ["linear", "tower"]
+    assert list(bar.x) == pytest.approx([80, 20])
+    assert list(bar.marker.color) == [colours.of_part("linear"), colours.of_part("tower")]
+    stacks = {s.name: list(s.x) for s in charts.breakdowns([DEEPFM, DIEN]).data}
+    assert stacks["tower"] == pytest.approx([20, 10]) and stacks["gru"] == pytest.approx([0, 60])
+    assert sum(np.array(v) for v in stacks.values()) == pytest.approx([100, 100])
+
+
+def test_the_rest_is_summed_not_dropped():
+    bar = charts.breakdown(DIEN, most=1).data[0]
+    assert list(bar.y) == ["gru", "2 more"] and sum(bar.x) == pytest.approx(100)
+    kept, rest = charts.breakdowns([DEEPFM, DIEN], most=1).data
+    assert (kept.name, list(kept.x)) == ("linear", pytest.approx([80, 0]))
+    assert (rest.name, list(rest.x)) == ("the rest", pytest.approx([20, 100]))
+
+
+def test_waterfall_steps_start_where_the_last_ended():
+    bars = charts.waterfall({"none": 5.0, "indicator": 2.0, "worse": 2.5}).data[-1]
+    assert list(bars.base) == [0, 2.0, 2.0, 0]
+    assert list(bars.y) == [5.0, 3.0, 0.5, 2.5]
+    assert "2.5x" in bars.text[1] and "0.8x" in bars.text[2] and "2x" in bars.text[3]
+
+
+def test_ladder_says_ratio_interval_and_percent_of_bound():
+    texts = [a.text for a in charts.ladder(COMPARISON).layout.annotations]
+    assert any("<b>200x</b> [200, 200] · 10 % of bound" in t for t in texts)
+    assert any(t.startswith("bound 100 µs") for t in texts)
+
+
+def test_roofline_places_a_point_under_the_line():
+    point = charts.roofline(CEILINGS, {"p": (Work(flops=6e9, bytes=6e9), 1.0)}).data[-1]
+    assert point.x[0] == 1.0
+    assert list(point.y) == pytest.approx([6.0, 60.0]), "6 GFLOP/s done of the 60 that memory allows"
+    assert "10 %" in point.text[0]
+
+
+def test_equal_names_have_equal_colours_everywhere():
+    rungs = [rung.name for rung in optimizations.LADDER]
+    assert colours.of_names(["none", *rungs]) == colours.of_names([*rungs, "none"])
+    assert colours.of_names(["stock"])["stock"] == colours.GREY
+    named = colours.of_names(["mine", "yours", rungs[0]])
+    assert len(set(named.values())) == 3
+    assert len({colours.of_part(p) for p in PARTS}) == len(PARTS)
+
+
+def test_bad_input_is_one_sentence():
+    with pytest.raises(UnknownName, match="Unknown grouping 'types'"):
+        charts.breakdown(DEEPFM, by="types")
+    with pytest.raises(CtrlabError, match="at least one profile"):
+        charts.breakdowns([])
+    with pytest.raises(CtrlabError, match="at least one sample"):
+        charts.latency({"none": []})
+    with pytest.raises(CtrlabError, match="places a computation by its flops; 'p' has none"):
+        charts.roofline(CEILINGS, {"p": (Work(bytes=1), 1.0)})
+    with pytest.raises(CtrlabError, match="at least the baseline"):
+        charts.waterfall({})
+
+
+def test_decimation_keeps_ends_and_peaks():
+    y = np.zeros(100_000)
+    y[[777, 50_001]] = 9, -9
+    x, shown = decimate(np.arange(100_000), y, most=1000)
+    assert len(x) <= 1000 and x[0] == 0 and x[-1] == 99_999
+    assert shown.max() == 9 and shown.min() == -9 and np.all(np.diff(x) > 0)
+    assert len(decimate([1, 2], [3, 4])[0]) == 2
+
+
+def test_words_for_times():
+    assert [seconds(v) for v in (2.5, 0.0123, 4e-6, 5e-9, 0)] == ["2.5 s", "12.3 ms", "4 µs", "5 ns", "0 ns"]
+    assert log_ticks(0.3, 12) == [0.5, 1, 2, 5, 10]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """A notebook's output area: what was displayed, and what took its place."""
+    calls = []
+
+    class Handle:
+        def update(self, bundle, raw):
+            calls.append(("update", bundle))
+
+    monkeypatch.setattr(live, "in_notebook", lambda: True)
+    monkeypatch.setattr(live, "_display", lambda what: calls.append(("display", what)) or Handle())
+    return calls
+
+
+def test_live_chart_updates_five_times_a_second_and_ends_still(shown):
+    now = [0.0]
+    chart = charts.LiveChart("Training", "loss", clock=lambda: now[0])
+    for step in range(3000):
+        now[0] = step * 0.001
+        chart.add("none", step, 1.0 / (step + 1))
+        if step >= 1000:
+            chart.add("all", step, 0.5)
+    assert 14 <= chart.updates <= 16, "three seconds"
+    (kind, widget), *later = shown
+    assert kind == "display" and not later, "one widget a chart"
+    assert {t.name for t in widget.data} == {"none", "all"} and len(widget.data[0].x) <= 1000
+    chart.close()
+    chart.close()
+    kind, bundle = shown[-1]
+    assert kind == "update" and list(bundle) == ["application/vnd.plotly.v1+json"] and len(shown) == 2
+    assert len(json.dumps(bundle, default=str)) < 60_000
+    assert len(chart.history["none"][0]) == 3000, "the history is whole"
+    with pytest.raises(CtrlabError, match="takes no more points"):
+        chart.add("none", 1, 1)
+
+
+def test_live_chart_outside_a_notebook_keeps_its_history():
+    with charts.LiveChart("Training", "loss", log=True) as chart:
+        chart.add("none", 1, 0.7)
+    assert chart.updates == 0 and chart.figure().data[0].name == "none"
+    assert chart.figure().layout.yaxis.type == "log"
+
+
+def test_the_rest_of_the_package_needs_no_plotly():
+    code = (
+        "import sys; import ctrlab.profiling.timing, ctrlab.profiling.roofline, ctrlab.profiling.traces, ctrlab.profiling.colours"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code + "; print({'plotly', 'IPython', 'ipywidgets'} & set(sys.modules))"],
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.strip() == "set()", found.stderr
