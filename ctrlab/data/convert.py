@@ -22,7 +22,6 @@ from ctrlab.errors import BadData, CtrlabError, choose
 from ctrlab.features import Schema
 
 SEED = 2021
-HELD_OUT = 5  # one row of so many is held out where a data set has no official test rows
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,11 @@ class Format:
 
 @dataclass(frozen=True)
 class Job:
-    """Raw files, and the one file that their rows go to; or two, for the train and the test rows."""
+    """Raw files, and the one file that their rows go to; or two, train and test, which gets one row of `held_out`."""
 
     sources: list[Path]
     outs: list[Path]
+    held_out: int = 1
 
 
 FORMATS = {
@@ -86,45 +86,59 @@ def convert(
     return _convert(name, [Job([Path(s) for s in sources], [Path(out)])], progress=progress, limit=limit)
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where real data lie below the folder of `CTRLAB_REAL_DATA`: patterns of files, each plain or with .gz.
+
+    Attributes:
+        train: one file of each pattern is needed.
+        test: the official test rows; without them one row of `held_out` is held out, by a fixed hash of its number.
+    """
+
+    train: tuple[str, ...]
+    test: tuple[str, ...] = ()
+    held_out: int = 5
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return self.train + self.test
+
+
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "amazon_reviews": (
+        Layout(("amazon_reviews/local_train_splitByUser",), ("amazon_reviews/local_test_splitByUser",)),
+        # The original scripts hold out a tenth of the users' pairs.
+        Layout(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json"), held_out=10),
+    ),
+    "census_income": (
+        Layout(("census_income/train.csv",), ("census_income/test.csv",)),
+        Layout(("census_income/census-income.data",), ("census_income/census-income.test",)),
+    ),
+    "criteo": (Layout(("criteo_kaggle/train.tsv",)), Layout(("criteo_kaggle/train.txt",))),
+    "food_delivery": (Layout(("food_delivery/train.csv",), ("food_delivery/test.csv",)),),
+    "rees46": (Layout(("rees46/local_train_splitByUser",), ("rees46/local_test_splitByUser",)),),
+    "taobao": (Layout(("taobao/taobao20col*.csv",)),),
+    "taobao_behavior": (Layout(("taobao/user_behavior*.csv",)), Layout(("taobao/UserBehavior.csv",))),
+}
+
+
 def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True) -> Counts:
-    """Convert the real data of the folder that `CTRLAB_REAL_DATA` names to `out_dir`/train.parquet and test.parquet.
+    """Convert real data in one of the LAYOUTS below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
 
-    The official test rows where there are some; else a fifth of the rows by a fixed hash of their number, for review JSON of
-    the pairs (the original holds out a tenth). Layout of `root`: criteo_kaggle/train.{tsv,txt}, census_income/{train,test}.csv,
-    {amazon_reviews,rees46}/local_{train,test}_splitByUser or reviews_*.json with meta_*.json, taobao/taobao20col*.csv,
-    food_delivery/{train,test}.csv; each also with .gz.
-
-    Raises: as `convert`.
+    The first layout is taken of which every pattern is there. Raises: as `convert`.
     """
     choose("data set", name, LAYOUTS)
     train, test = Path(out_dir) / "train.parquet", Path(out_dir) / "test.parquet"
     for layout in LAYOUTS[name]:
-        found = [_found(Path(root), pattern) for pattern in layout]
-        if all(found):
-            if isinstance(layout, Unsplit):
-                return _convert(name, [Job([file for files in found for file in files], [train, test])], progress=progress)
-            return _convert(name, [Job(files, [out]) for files, out in zip(found, (train, test))], progress=progress)
-    wanted = " or ".join(" with ".join(layout) for layout in LAYOUTS[name])
-    raise BadData(f"No raw {name} data in {root}: expected {wanted} (plain or .gz); see the README for where to download it.")
-
-
-class Unsplit(tuple):
-    """File patterns of a data set without official test rows."""
-
-
-SPLIT_BY_USER = ("local_train_splitByUser", "local_test_splitByUser")
-LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "amazon_reviews": (
-        tuple(f"amazon_reviews/{file}" for file in SPLIT_BY_USER),
-        Unsplit(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json")),
-    ),
-    "census_income": (("census_income/train.csv", "census_income/test.csv"),),
-    "criteo": (Unsplit(("criteo_kaggle/train.tsv",)), Unsplit(("criteo_kaggle/train.txt",))),
-    "food_delivery": (("food_delivery/train.csv", "food_delivery/test.csv"),),
-    "rees46": (tuple(f"rees46/{file}" for file in SPLIT_BY_USER),),
-    "taobao": (Unsplit(("taobao/taobao20col*.csv",)),),
-    "taobao_behavior": (Unsplit(("taobao/user_behavior*.csv",)),),
-}
+        found = {pattern: _found(Path(root), pattern) for pattern in layout.patterns}
+        if all(found.values()):
+            sources = [file for pattern in layout.train for file in found[pattern]]
+            if not layout.test:
+                return _convert(name, [Job(sources, [train, test], layout.held_out)], progress=progress)
+            tests = [file for pattern in layout.test for file in found[pattern]]
+            return _convert(name, [Job(sources, [train]), Job(tests, [test])], progress=progress)
+    wanted = ", or ".join(" and ".join(layout.patterns) for layout in LAYOUTS[name])
+    raise BadData(f"No raw {name} data in {root}: expected {wanted} (plain or .gz); data/README.md says where they are had.")
 
 
 def _found(root: Path, pattern: str) -> list[Path]:
@@ -134,7 +148,7 @@ def _found(root: Path, pattern: str) -> list[Path]:
 
 def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = None) -> Counts:
     """All jobs, or none. The rejects of all go to one file, named after the first result."""
-    layout = FORMATS[name]
+    form = FORMATS[name]
     sources = [source for job in jobs for source in job.sources]
     outs = [out for job in jobs for out in job.outs]
     for out in outs:
@@ -142,10 +156,10 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
             raise CtrlabError(f"{out} is one of the raw files; name another file for the result.")
     with clear_errors(outs[0]), ExitStack() as stack:
         rejects = stack.enter_context(Replacement(Path(f"{outs[0]}.rejects.tsv")))
-        files = {out: stack.enter_context(ParquetFile(out, layout.schema)) for out in outs}
+        files = {out: stack.enter_context(ParquetFile(out, form.schema)) for out in outs}
         intake = stack.enter_context(Intake(name, rejects, sources, progress))
         for job in jobs:
-            _pour(layout, job.sources, intake, [files[out] for out in job.outs], limit)
+            _pour(form, job, intake, [files[out] for out in job.outs], limit)
         for file in files.values():
             file.keep()
         if intake.counts.rejected:
@@ -155,14 +169,15 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
     return intake.counts
 
 
-def _pour(layout: Format, sources: list[Path], intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
-    """One pass over the sources into one file, or into two: train and test."""
+def _pour(form: Format, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
+    """One pass over a job's sources into its files."""
     counts, rows = intake.counts, 0
-    for table in layout.tables(sources, intake):
+    for table in form.tables(job.sources, intake):
         intake.check()
         if limit is not None:
             table = table.slice(0, limit - rows)
-        for file, part in zip(files, _split(table, rows, layout.together) if len(files) > 1 else (table,)):
+        parts = _split(table, rows, form.together, job.held_out) if len(files) > 1 else (table,)
+        for file, part in zip(files, parts):
             file.write(part)
         rows += len(table)
         counts.written += len(table)
@@ -171,13 +186,13 @@ def _pour(layout: Format, sources: list[Path], intake: Intake, files: list[Parqu
             break
     intake.check(at_least=1)
     if not rows:
-        raise BadData(f"{', '.join(map(str, sources))} has no rows of {intake.name}; expected at least one.")
+        raise BadData(f"{', '.join(map(str, job.sources))} has no rows of {intake.name}; expected at least one.")
 
 
-def _split(table: pa.Table, first: int, together: int) -> tuple[pa.Table, pa.Table]:
+def _split(table: pa.Table, first: int, together: int, held_out: int) -> tuple[pa.Table, pa.Table]:
     """Train and test rows of a table whose first row has the number `first`, by a hash of the rows' numbers."""
     group = np.arange(first, first + len(table), dtype=np.uint64) // np.uint64(together) + np.uint64(SEED)
-    test = _scrambled(group) % np.uint64(HELD_OUT) == 0
+    test = _scrambled(group) % np.uint64(held_out) == 0
     return table.filter(pa.array(~test)), table.filter(pa.array(test))
 
 

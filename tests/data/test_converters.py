@@ -203,7 +203,7 @@ def reviews(raw, lines=()):
     return [raw("reviews_X.json.gz", [*made, *lines]), meta]
 
 
-def test_review_json_gives_the_last_pair_of_each_user(raw, out):
+def test_review_json_gives_the_last_pair_of_each_user(raw, out, monkeypatch):
     counts = convert("amazon_reviews", reviews(raw, ["{", '{"asin": "m1"}']), out, progress=False)
     assert (counts.read, counts.rejected, counts.written) == (12, 2, 4)
     rows = rows_of(out)
@@ -219,6 +219,11 @@ def test_review_json_gives_the_last_pair_of_each_user(raw, out):
     first = out.read_bytes()
     convert("amazon_reviews", reviews(raw, ["{", '{"asin": "m1"}']), out, progress=False)
     assert out.read_bytes() == first, "the draws have a fixed seed"
+    whole = rows_of(out)
+    monkeypatch.setattr("ctrlab.data.raw.events.PARTITION_BYTES", 40)
+    convert("amazon_reviews", reviews(raw), out, progress=False)
+    told = ("user", "label", "history_items")
+    assert {tuple(map(str, map(row.get, told))) for row in rows_of(out)} == {tuple(map(str, map(row.get, told))) for row in whole}
     with pytest.raises(BadData, match=r"give meta_<shop>\.json"):
         convert("amazon_reviews", reviews(raw)[:1], out, progress=False)
 
@@ -298,7 +303,7 @@ def test_other_bad_input(raw, out, tmp_path):
         raw("local_train_splitByUser_neg", negatives)
         with pytest.raises(BadData, match=message):
             convert("rees46", raw("local_train_splitByUser", [DIN] * 2), out, progress=False)
-    with pytest.raises(BadData, match=r"expected criteo_kaggle/train.tsv or"):
+    with pytest.raises(BadData, match=r"expected criteo_kaggle/train.tsv, or"):
         convert_real("criteo", tmp_path, tmp_path / "out")
     assert list(out.parent.iterdir()) == []
 

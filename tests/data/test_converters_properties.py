@@ -39,7 +39,7 @@ row = st.tuples(
     st.lists(place, max_size=3),
 )
 rows = st.lists(row, min_size=1, max_size=12)
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def raw_text(table) -> bytes:

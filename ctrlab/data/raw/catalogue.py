@@ -22,6 +22,7 @@ class Catalogue:
         self._code: dict[str, int] = {}
         self._category: list[str] = []
         self._seen = np.zeros(0, np.int64)
+        self._words = (pa.array([], pa.string()),) * 2
 
     def __len__(self) -> int:
         return len(self._code)
@@ -61,10 +62,16 @@ class Catalogue:
         self._seen = counts
 
     def items(self, codes: np.ndarray) -> pa.Array:
-        return pa.array(list(self._code), pa.string()).take(pa.array(codes))
+        return self._arrays()[0].take(pa.array(codes))
 
     def categories(self, codes: np.ndarray) -> pa.Array:
-        return pa.array(self._category, pa.string()).take(pa.array(codes))
+        return self._arrays()[1].take(pa.array(codes))
+
+    def _arrays(self) -> tuple[pa.Array, pa.Array]:
+        """Items and their categories by code, made again when items have come to them."""
+        if len(self._words[0]) != len(self):
+            self._words = pa.array(list(self._code), pa.string()), pa.array(self._category, pa.string())
+        return self._words
 
     def draw_other_than(self, positives: np.ndarray, seed: int) -> np.ndarray:
         """For each positive another item, by frequency: int64 [N] to int64 [N]. Without sightings all are equally likely."""

@@ -24,7 +24,7 @@ from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.raw.catalogue import Catalogue
 
 EVENT = pa.schema([("user", pa.string()), ("item", pa.int64()), ("time", pa.int64())])
-PARTITION_BYTES = 64 << 20  # of raw text; a partition's events take about as much memory again
+PARTITION_BYTES = 16 << 20  # of the files on disk, maybe gzip; a partition's events take some times as much memory
 MOST_PARTITIONS = 256
 ROWS = 16_384
 
@@ -34,7 +34,7 @@ class Events:
 
     Args:
         folder: for the partition files.
-        size: bytes of raw text to expect, for the number of partitions.
+        size: bytes of the raw files, for the number of partitions.
         catalogue: the items; those that events bring are added.
     """
 
