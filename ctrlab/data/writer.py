@@ -61,7 +61,7 @@ def counted(tables: Iterable[pa.Table], what: str, progress: bool, total: int | 
 
     console = Console(stderr=True, force_jupyter=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not (progress and console.file.isatty())) as bar:
         task = bar.add_task(what, total=total)
         for table in tables:
             yield table

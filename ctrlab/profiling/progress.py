@@ -1,4 +1,5 @@
-"""A progress bar on a terminal, and silence elsewhere: in a notebook rich would leave an Output widget in the file."""
+"""A progress bar on a terminal, and silence elsewhere: in a notebook rich would leave every frame of it (and says it is a
+terminal there, since kernels set FORCE_COLOR, so the stream itself is asked)."""
 
 from __future__ import annotations
 
@@ -14,5 +15,5 @@ T = TypeVar("T")
 def track(steps: Sequence[T], what: str) -> Iterator[T]:
     """Iterates over `steps`, showing how far it is; the bar is gone when it is done."""
     console = Console(stderr=True, force_jupyter=False)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(console=console, transient=True, disable=not console.file.isatty()) as progress:
         yield from progress.track(steps, description=what)

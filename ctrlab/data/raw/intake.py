@@ -56,7 +56,7 @@ class Intake:
             TransferSpeedColumn(),
             TimeRemainingColumn(),
         )
-        self._bar = Progress(*shown, console=console, transient=True, disable=not (progress and console.is_terminal))
+        self._bar = Progress(*shown, console=console, transient=True, disable=not (progress and console.file.isatty()))
         self._task = self._bar.add_task(f"Convert {name}", total=self.size)
 
     def __enter__(self) -> Intake:
