@@ -7,7 +7,14 @@ loss). REES46's shop sessions come in the same columns.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
+import numpy as np
+
+from ctrlab.data.catalogue import Catalogue, histories, near_or_anywhere
+from ctrlab.data.generator import Generator
+from ctrlab.data.marginals import statistics
+from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, Schema, Sequence
 
 # Room for the whole Books set: 543,060 users, 367,983 items, 1,601 categories.
@@ -31,3 +38,34 @@ SCHEMA = Schema(
     delimiter="\t",
 )
 REES46 = dataclasses.replace(SCHEMA, name="rees46")
+
+
+@functools.cache
+def _catalogue(name: str) -> Catalogue:
+    ids = statistics(name).ids
+    return Catalogue(ids["history_items"], ids["history_categories"])
+
+
+def _draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
+    figures, catalogue = statistics(name), _catalogue(name)
+    pairs = rows // 2
+    past = histories(rng, figures.lengths["history_items"], pairs, figures.ids["history_categories"].same, catalogue)
+    others = Ragged(catalogue.draw(rng, len(past.values)), past.offsets)
+    # Both rows of a pair are of one user; for all that a row tells, users come once and in no order.
+    users = rng.integers(0, figures.ids["user"].cardinality, pairs)
+    past, others = past.repeated(2), others.repeated(2)
+    shown = near_or_anywhere(rng, past, catalogue, near=0.5)
+    return {
+        "user": np.repeat(users, 2),
+        "item": shown,
+        "category": catalogue.category[shown],
+        "history_items": past,
+        "history_categories": past.with_values(catalogue.category[past.values]),
+        "negative_items": others,
+        "negative_categories": others.with_values(catalogue.category[others.values]),
+    }
+
+
+GENERATOR = Generator(SCHEMA, functools.partial(_draw, "amazon_reviews"))
+REES46_GENERATOR = Generator(REES46, functools.partial(_draw, "rees46"))
+generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

@@ -27,6 +27,7 @@ class Catalogue:
         slots = np.searchsorted(ends, (np.arange(SLOTS) + 0.5) / SLOTS * ends[-1])
         self._wheel = order[np.minimum(slots, len(order) - 1)].astype(np.int32)
         self._starts = np.searchsorted(self.category[self._wheel], np.arange(categories.cardinality + 1))
+        self.category_shares = np.diff(self._starts) / SLOTS
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         """Items by popularity: int32 [size]."""
@@ -45,20 +46,28 @@ def attribute(ids: np.ndarray, values: Ids, name: str) -> np.ndarray:
 
 
 def histories(rng: np.random.Generator, lengths: Numbers, rows: int, same: float, catalogue: Catalogue) -> Ragged:
-    """Items that users chose, in runs of one category, so that `same` of all neighbours share theirs.
+    """Items that users chose, in runs of one category: `same` is the share of neighbours that have theirs in common."""
+    offsets = draw_offsets(rng, lengths, rows)
+    run = draw_runs(rng, offsets, same, catalogue.category_shares)
+    first = catalogue.draw(rng, run[-1] + 1 if len(run) else 0)
+    return Ragged(catalogue.draw_like(rng, catalogue.category[first][run]), offsets)
 
-    Each event goes on in the category of the one before with the chance that gives this share, else draws anew by popularity.
+
+def draw_offsets(rng: np.random.Generator, lengths: Numbers, rows: int) -> np.ndarray:
+    """Where each row's list begins, and the last one ends: int64 [rows + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths.sample(rng, rows).astype(np.int64))])
+
+
+def draw_runs(rng: np.random.Generator, offsets: np.ndarray, same: float, shares: np.ndarray) -> np.ndarray:
+    """The number of the run that each place of ragged lists belongs to, counted over all lists: int64 [N].
+
+    A run goes on with the chance that makes `same` of all neighbours equal, given that each run's value is drawn anew from
+    values with these shares, and so equals the last one by chance now and then.
     """
-    offsets = np.concatenate([[0], np.cumsum(lengths.sample(rng, rows).astype(np.int64))])
-    items = catalogue.draw(rng, offsets[-1])
-    by_chance = np.square(np.bincount(catalogue.category[items[: 1 << 16]]) / len(items[: 1 << 16])).sum()
-    stay = max(0.0, (same - by_chance) / (1.0 - by_chance))
-    new = rng.random(len(items)) >= stay
+    by_chance = np.square(shares).sum()
+    new = rng.random(offsets[-1]) >= max(0.0, (same - by_chance) / (1.0 - by_chance))
     new[offsets[:-1][np.diff(offsets) > 0]] = True
-    leaders = np.maximum.accumulate(np.where(new, np.arange(len(items)), 0))
-    going_on = np.flatnonzero(~new)
-    items[going_on] = catalogue.draw_like(rng, catalogue.category[items[leaders[going_on]]])
-    return Ragged(items, offsets)
+    return np.cumsum(new) - 1
 
 
 def pick(rng: np.random.Generator, lists: Ragged) -> np.ndarray:

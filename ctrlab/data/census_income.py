@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ctrlab.data.generator import Generator
+from ctrlab.data.marginals import statistics
 from ctrlab.features import Categorical, Label, Numeric, Schema
 
 COLUMNS = [
@@ -67,3 +71,11 @@ def _column(name: str):
 
 _columns = tuple(map(_column, COLUMNS))
 SCHEMA = Schema("census_income", _columns, wide=tuple(c.name for c in _columns if isinstance(c, Categorical)))
+
+
+def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+    return statistics("census_income").sample(rng, rows, [column.name for column in SCHEMA.features])
+
+
+GENERATOR = Generator(SCHEMA, _draw)
+generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

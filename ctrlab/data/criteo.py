@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ctrlab.data.generator import Generator
+from ctrlab.data.marginals import statistics
 from ctrlab.features import Categorical, Label, Numeric, Schema
 
 COUNTS = tuple(f"I{i}" for i in range(1, 14))
@@ -18,3 +22,11 @@ SCHEMA = Schema(
     wide=CATEGORIES,
     delimiter="\t",
 )
+
+
+def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+    return statistics("criteo").sample(rng, rows, COUNTS + CATEGORIES)
+
+
+GENERATOR = Generator(SCHEMA, _draw)
+generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

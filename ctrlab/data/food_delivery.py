@@ -102,9 +102,7 @@ def _catalogue() -> tuple[Catalogue, dict[str, np.ndarray], np.ndarray]:
 def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
     figures = statistics("food_delivery")
     catalogue, of_item, price = _catalogue()
-    values = {name: ids.sample(rng, rows) for name, ids in figures.ids.items() if name in ROW_IDS}
-    values |= {name: numbers.sample(rng, rows) for name, numbers in figures.numbers.items() if name in SCHEMA}
-
+    values = figures.sample(rng, rows, (*ROW_IDS, *figures.numbers))
     past = histories(rng, figures.lengths["item_id_list"], rows, figures.ids["category_1_id_list"].same, catalogue)
     shown = near_or_anywhere(rng, past, catalogue, near=0.5)
     for column in HISTORY:
@@ -128,5 +126,5 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
     return values
 
 
-_generator = Generator(SCHEMA, _draw)
-generate, ceiling = _generator.generate, _generator.ceiling
+GENERATOR = Generator(SCHEMA, _draw)
+generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 
@@ -70,12 +71,12 @@ class Ids:
             return head / head.sum()
         edges = np.arange(len(head) + 1, self.cardinality + 2, dtype=np.float64) ** (1.0 - self.exponent)
         mass = np.diff(edges) / (edges[-1] - edges[0])
-        return np.concatenate([head, mass * (1.0 - head.sum())])
+        return np.concatenate([head, mass * max(0.0, 1.0 - head.sum())])
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers by its quantiles, evenly spaced from the least to the greatest.
+    """A column of numbers by its quantiles; between two of them numbers are spread evenly on a logarithmic scale.
 
     Attributes:
         quantiles: at 0, 1/(n-1), ..., 1 of the values that are present.
@@ -94,7 +95,9 @@ class Numbers:
         places = rng.random(size) * (len(self.quantiles) - 1)
         if self.steps:
             np.rint(places, out=places)
-        values = np.interp(places, np.arange(len(self.quantiles)), self.quantiles)
+        least = self.quantiles[0]
+        logarithms = np.log1p(np.array(self.quantiles) - least)
+        values = np.expm1(np.interp(places, np.arange(len(logarithms)), logarithms)) + least
         if self.whole:
             np.rint(values, out=values)
         if self.missing:
@@ -121,6 +124,10 @@ class Statistics:
     ids: dict[str, Ids] = field(default_factory=dict)
     numbers: dict[str, Numbers] = field(default_factory=dict)
     lengths: dict[str, Numbers] = field(default_factory=dict)
+
+    def sample(self, rng: np.random.Generator, rows: int, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The named columns of ids and numbers, each drawn on its own: [rows] each."""
+        return {name: (self.ids.get(name) or self.numbers[name]).sample(rng, rows) for name in names}
 
     def to_json(self) -> str:
         """Readable JSON, one column a line."""

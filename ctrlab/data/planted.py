@@ -56,7 +56,6 @@ class Plan:
 
 _REVIEWS = {
     "first": ("category", "item"),
-    "pairs": (("category", "user"),),
     "interest": (("category", "history_categories"),),
     "rare": ("item",),
     "paired": True,

@@ -2,53 +2,56 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ctrlab.data.catalogue import draw_offsets, pick, draw_runs
+from ctrlab.data.generator import Generator
+from ctrlab.data.marginals import statistics
+from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, MultiHot, Schema
 
+INPUTS = (
+    Categorical("pid", buckets=10),
+    Categorical("adgroup_id"),
+    Categorical("cate_id", buckets=10_000),
+    Categorical("campaign_id"),
+    Categorical("customer"),
+    Categorical("brand"),
+    Categorical("user_id"),
+    Categorical("cms_segid", buckets=100),
+    Categorical("cms_group_id", buckets=100),
+    # DeepRec reads this column and feeds it to nothing; here it is a feature like its neighbours, 16 inputs more.
+    Categorical("final_gender_code", buckets=10),
+    Categorical("age_level", buckets=10),
+    Categorical("pvalue_level", buckets=10),
+    Categorical("shopping_level", buckets=10),
+    Categorical("occupation", buckets=10),
+    Categorical("new_user_class_level", buckets=10),
+    MultiHot("tag_category_list", separator="|"),
+    MultiHot("tag_brand_list", separator="|"),
+    Categorical("price", buckets=50, encoding="identity"),
+)
 SCHEMA = Schema(
     "taobao",
-    (
-        Label("clk"),
-        Label("buy"),
-        Categorical("pid", buckets=10),
-        Categorical("adgroup_id"),
-        Categorical("cate_id", buckets=10_000),
-        Categorical("campaign_id"),
-        Categorical("customer"),
-        Categorical("brand"),
-        Categorical("user_id"),
-        Categorical("cms_segid", buckets=100),
-        Categorical("cms_group_id", buckets=100),
-        # DeepRec reads this column and feeds it to nothing; here it is a feature like its neighbours, 16 inputs more.
-        Categorical("final_gender_code", buckets=10),
-        Categorical("age_level", buckets=10),
-        Categorical("pvalue_level", buckets=10),
-        Categorical("shopping_level", buckets=10),
-        Categorical("occupation", buckets=10),
-        Categorical("new_user_class_level", buckets=10),
-        MultiHot("tag_category_list", separator="|"),
-        MultiHot("tag_brand_list", separator="|"),
-        Categorical("price", buckets=50, encoding="identity"),
-    ),
-    wide=tuple(
-        [
-            "pid",
-            "adgroup_id",
-            "cate_id",
-            "campaign_id",
-            "customer",
-            "brand",
-            "user_id",
-            "cms_segid",
-            "cms_group_id",
-            "final_gender_code",
-            "age_level",
-            "pvalue_level",
-            "shopping_level",
-            "occupation",
-            "new_user_class_level",
-            "tag_category_list",
-            "tag_brand_list",
-            "price",
-        ]
-    ),
+    (Label("clk"), Label("buy"), *INPUTS),
+    wide=tuple(column.name for column in INPUTS),
 )
+
+
+def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
+    figures = statistics("taobao")
+    values = figures.sample(rng, rows, [c.name for c in SCHEMA.categoricals])
+    offsets = draw_offsets(rng, figures.lengths["tag_category_list"], rows)
+    for name in ("tag_category_list", "tag_brand_list"):
+        tags = figures.ids[name]
+        run = draw_runs(rng, offsets, tags.same, tags.probabilities())
+        values[name] = Ragged(tags.sample(rng, run[-1] + 1)[run], offsets)
+    # Half of the ads are of a category that the user has looked at before.
+    liked = pick(rng, values["tag_category_list"])
+    values["cate_id"] = np.where((rng.random(rows) < 0.5) & (liked >= 0), liked, values["cate_id"])
+    return values
+
+
+# A tag is spelled like the category or brand that it names, though it looks up a table of its own.
+GENERATOR = Generator(SCHEMA, _draw, spelling={"tag_category_list": "cate_id", "tag_brand_list": "brand"})
+generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

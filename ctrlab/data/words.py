@@ -30,6 +30,13 @@ class Ragged:
     def with_values(self, values: np.ndarray) -> Ragged:
         return Ragged(values, self.offsets)
 
+    def repeated(self, times: int) -> Ragged:
+        """Each list so many times, one after another."""
+        lengths = np.repeat(self.lengths, times)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        moved = np.repeat(np.repeat(self.offsets[:-1], times) - offsets[:-1], lengths)
+        return Ragged(self.values[np.arange(offsets[-1]) + moved], offsets)
+
 
 def mix(ids: np.ndarray, salt: int) -> np.ndarray:
     """A one-to-one scrambling of 32 bits (MurmurHash3's finalizer): int [n] -> uint32 [n]."""

@@ -1,0 +1,200 @@
+"""Measures what `marginals` holds on a converted table, and compares two measurements.
+
+    ctrlab data statistics criteo train.parquet    # prints the JSON that stands in ctrlab/data/statistics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ctrlab.data.marginals import Ids, Numbers, Statistics
+from ctrlab.errors import BadData
+from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+
+HEAD = 32  # so many ids have their own share in the statistics; the others follow the power law
+SMALL = 64  # a column with no more ids than this has all of their shares
+FEW = 32  # a number with no more different values than this lies on steps
+PLACES = 101  # of the quantiles
+
+# What the publishers of the full sets say: {set: (where the figures come from, {column: different ids})}.
+CRITEO = (1396, 553, 2594031, 698469, 290, 23, 12048, 608, 3, 65156, 5309, 2186509, 3128, 26, 12750, 1537323, 10, 5002, 2118)
+CRITEO += (4, 1902327, 17, 15, 135790, 94, 84305)
+BOOKS = {"user": 543_060, "item": 367_983, "category": 1_601}
+ADS = {"user_id": 1_140_000, "adgroup_id": 846_811, "cate_id": 6_769, "campaign_id": 423_436, "customer": 255_875, "brand": 99_815}
+PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
+    "criteo": (
+        "Measured on a random 0.3 % of the Criteo Kaggle display-ads training set; cardinalities are the full set's.",
+        {f"C{i}": count for i, count in enumerate(CRITEO, 1)},
+    ),
+    "amazon_reviews": (
+        "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); cardinalities are those of Books.",
+        BOOKS | {"history_items": BOOKS["item"], "history_categories": BOOKS["category"]},
+    ),
+    # A sample's users come twice each, in one pair of rows; 200,000 is what makes its few repeats of users likely.
+    "rees46": ("Measured on two days of REES46 shop sessions (NVIDIA Merlin's session-based example).", {"user": 200_000}),
+    "taobao": (
+        "Measured on 304 rows of Alibaba's display-ad set (Tianchi 56), so rough; cardinalities are the full set's. `buy` is "
+        "a filler in that sample: its rate is assumed.",
+        ADS | {"tag_category_list": ADS["cate_id"], "tag_brand_list": ADS["brand"]},
+    ),
+    "census_income": ("Measured on the UCI Census-Income (KDD) set, train and test rows.", {}),
+}
+ASSUMED_RATES = {"taobao": {"buy": 0.015}}
+
+
+def measure_file(name: str, path: str | Path, schema: Schema) -> Statistics:
+    """The statistics of a converted Parquet file of the set `name`.
+
+    Raises:
+        BadData: the file is missing, damaged, empty or not of this schema.
+    """
+    source, published = PUBLISHED.get(name, (f"Measured on {Path(path).name}.", {}))
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadData(f"{path} can't be read as Parquet ({error}); convert the raw files first (`ctrlab data convert`).") from None
+    found = measure(table, schema, source, published)
+    found.positive.update(ASSUMED_RATES.get(name, {}))
+    return found
+
+
+def measure(table: pa.Table, schema: Schema, source: str, published: Mapping[str, int] = {}) -> Statistics:  # noqa: B006
+    """What `marginals` holds, measured on a table.
+
+    Args:
+        table: columns of `arrow_schema(schema)`.
+        published: different ids of the full data set, by column, where more than the table has.
+    Raises:
+        BadData: a column is missing or there are no rows.
+    """
+    absent = [c.name for c in schema.columns if c.name not in table.column_names]
+    if absent or not len(table):
+        what = f"no column {absent[0]!r}" if absent else "no rows"
+        raise BadData(f"A table to measure must hold rows of every column of {schema.name!r}; this one has {what}.")
+    found = Statistics(schema.name, source, len(table), {})
+    for column in schema.columns:
+        values = table[column.name].combine_chunks()
+        if isinstance(column, MultiHot | Sequence | NumericList):
+            lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+            found.lengths[column.name] = _numbers(lengths, len(lengths))
+            owners = np.repeat(np.arange(len(lengths)), lengths)
+            values = values.flatten()
+        match column:
+            case Label():
+                found.positive[column.name] = round(pc.mean(values).as_py(), 5)
+            case Numeric() | NumericList():
+                found.numbers[column.name] = _numbers(values.drop_null().to_numpy(), len(values))
+            case Categorical():
+                found.ids[column.name] = _ids(values, published.get(column.name, 0))
+            case MultiHot() | Sequence():
+                found.ids[column.name] = _ids(values, published.get(column.name, 0), owners)
+    return found
+
+
+def _numbers(present: np.ndarray, rows: int) -> Numbers:
+    quantiles = np.quantile(present, np.linspace(0, 1, PLACES), method="nearest") if len(present) else np.zeros(PLACES)
+    return Numbers(
+        quantiles=tuple(float(f"{q:.6g}") for q in quantiles),
+        missing=round(1.0 - len(present) / rows, 5) if rows else 0.0,
+        whole=bool(np.all(present == np.rint(present))),
+        steps=len(np.unique(present)) <= FEW,
+    )
+
+
+def _ids(values: pa.Array, published: int, owners: np.ndarray | None = None) -> Ids:
+    present = values.drop_null()
+    counts = np.sort(pc.value_counts(present).field("counts").to_numpy())[::-1]
+    cardinality = max(published or _richness(counts), len(counts), 1)
+    keep = cardinality if cardinality <= SMALL and len(counts) == cardinality else HEAD
+    head = tuple(float(f"{share:.5g}") for share in counts[:keep] / max(len(present), 1))
+    return Ids(
+        cardinality=cardinality,
+        head=head,
+        exponent=_exponent(cardinality, head, len(counts), len(present)),
+        missing=round(1.0 - len(present) / len(values), 5) if len(values) else 0.0,
+        same=_same(present, owners) if owners is not None else 0.0,
+        distinct=len(counts),
+    )
+
+
+def _richness(counts: np.ndarray) -> int:
+    """How many different ids there are, seen or not, by those seen once and twice (Chao's estimate)."""
+    once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
+    return int(len(counts) + once * (once - 1) / (2.0 * (twice + 1)))
+
+
+def _exponent(cardinality: int, head: tuple[float, ...], distinct: int, draws: int) -> float:
+    """The exponent with which `draws` draws show as many different ids as the sample does; found by bisection."""
+    low, high = 0.0, 5.0
+    if cardinality <= len(head):
+        return 1.05
+    for _ in range(25):
+        middle = (low + high) / 2.0
+        expected = -np.expm1(-draws * Ids(cardinality, head, middle).probabilities()).sum()
+        low, high = (middle, high) if expected > distinct else (low, middle)
+    # The power law's integral has another form at just 1.
+    return round(middle, 3) if round(middle, 3) != 1.0 else 1.001
+
+
+def _same(values: pa.Array, owners: np.ndarray) -> float:
+    codes = values.dictionary_encode().indices.to_numpy()
+    together = owners[1:] == owners[:-1]
+    return round(float((codes[1:] == codes[:-1])[together].mean()), 5) if together.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far two measurements may lie apart: absolute, but for `distinct`, which is relative."""
+
+    positive: float = 0.01
+    missing: float = 0.01
+    share: float = 0.02
+    same: float = 0.05
+    distribution: float = 0.03
+    distinct: float = 0.15
+
+
+def differences(found: Statistics, expected: Statistics, tolerance: Tolerance | None = None) -> list[str]:
+    """One sentence for each figure of `expected` that `found` misses; both should be of the same number of rows.
+
+    Held together are the positive rates, missing rates, shares of the most frequent id and of the first ten, the share of
+    equal neighbours in lists, the number of different ids, and the distributions of numbers and lengths.
+    """
+    allowed = tolerance or Tolerance()
+    wrong = []
+
+    def hold(what: str, got: float, want: float, within: float):
+        if not abs(got - want) <= within:
+            wrong.append(f"{what} should be {want:.4g} within {within:.2g}; it is {got:.4g}.")
+
+    for label, rate in expected.positive.items():
+        hold(f"positive rate of {label}", found.positive[label], rate, allowed.positive)
+    for name, want in expected.ids.items():
+        got = found.ids[name]
+        hold(f"missing rate of {name}", got.missing, want.missing, allowed.missing)
+        hold(f"top share of {name}", sum(got.head[:1]), sum(want.head[:1]), allowed.share)
+        hold(f"top ten's share of {name}", sum(got.head[:10]), sum(want.head[:10]), allowed.share)
+        hold(f"equal neighbours in {name}", got.same, want.same, allowed.same)
+        hold(f"different ids of {name}", got.distinct, want.distinct, allowed.distinct * want.distinct + 1)
+    for what, ours, theirs in (("value", found.numbers, expected.numbers), ("length", found.lengths, expected.lengths)):
+        for name, want in theirs.items():
+            hold(f"missing rate of {what}s of {name}", ours[name].missing, want.missing, allowed.missing)
+            hold(f"distance of {what} distribution of {name}", distance(ours[name], want), 0.0, allowed.distribution)
+    return wrong
+
+
+def distance(a: Numbers, b: Numbers) -> float:
+    """The greatest difference of the two distribution functions at the quantiles of `b` (Kolmogorov and Smirnov's)."""
+    at = np.unique(b.quantiles)
+    return float(np.abs(_share_below(a, at) - _share_below(b, at)).max())
+
+
+def _share_below(numbers: Numbers, at: np.ndarray) -> np.ndarray:
+    return np.searchsorted(numbers.quantiles, at, side="right") / len(numbers.quantiles)
