@@ -63,8 +63,8 @@ def convert(
     Args:
         name: the raw layout: "criteo", "census_income", "amazon_reviews", "rees46", "taobao", "taobao_behavior" or
             "food_delivery".
-        sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files, or
-            else `item-info`, beside them.
+        sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files
+            beside them; without them, negatives are drawn.
         out: the Parquet file; replaced only when the whole conversion went well.
         progress: show a bar of the bytes read (none where there is no terminal).
         limit: write no more rows than this.

@@ -180,17 +180,17 @@ def test_din_layout_rejects_histories_of_different_lengths(raw, out):
     assert f"{source}_neg\t5\t" in out.with_name("rows.parquet.rejects.tsv").read_text()
 
 
-def test_din_layout_draws_negatives_from_item_info(raw, out):
-    source = raw("local_train_splitByUser", [DIN] * 50 + ["1\tu\tm1\tc1\t\t"])
-    raw("item-info", ["m1\tc1", "m2\tc2", "m3\tc3", "m4\tc4"])
-    convert("amazon_reviews", source, out, progress=False)
+def test_din_layout_draws_negatives_where_there_are_none(raw, out):
+    odd = [DIN + "\x02c9", "1\tu\tm1\tc1\t\t", "broken", DIN.replace("m2", "m7").replace("c2", "c7")]
+    counts = convert("amazon_reviews", raw("local_train_splitByUser", [DIN] * 50 + odd), out, progress=False)
+    assert (counts.read, counts.rejected) == (54, 2)
     rows = rows_of(out)
-    assert all(n != m for row in rows for n, m in zip(row["negative_items"], row["history_items"]))
-    assert all(c == "c" + n[1:] for row in rows for n, c in zip(row["negative_items"], row["negative_categories"]))
-    assert [len(row["negative_items"]) for row in rows] == [2] * 50 + [0]
-    raw("reviews-info", ["u\tm1\t5.0\t1"] * 9 + ["u\tm2\t5.0\t1"])
-    convert("amazon_reviews", source, out, progress=False)
-    assert {n for row in rows_of(out) for n in row["negative_items"]} == {"m1", "m2"}, "only reviewed items are drawn"
+    assert [len(row["negative_items"]) for row in rows] == [2] * 50 + [0, 2]
+    drawn = [pair for row in rows for pair in zip(row["history_items"], row["negative_items"], row["negative_categories"])]
+    assert all(negative != item and category == "c" + negative[1:] for item, negative, category in drawn)
+    assert {negative for _, negative, _ in drawn} <= {"m2", "m3", "m7"}
+    with pytest.raises(BadData, match="at least two items to draw from; the data have 1"):
+        convert("amazon_reviews", raw("local_train_splitByUser", ["1\tu\tm1\tc1\tm1\tc1"]), out, progress=False)
 
 
 def reviews(raw, lines=()):
@@ -297,8 +297,6 @@ def test_other_bad_input(raw, out, tmp_path):
         convert("criteo", source, source, progress=False)
     with pytest.raises(CtrlabError, match="limit must be at least 1"):
         convert("criteo", source, out, limit=0)
-    with pytest.raises(BadData, match="neither local_train_splitByUser_neg nor item-info"):
-        convert("rees46", raw("local_train_splitByUser", [DIN]), out, progress=False)
     for negatives, message in (([NEGATIVE], "ends after line 1"), ([NEGATIVE] * 3, "goes on in line 3")):
         raw("local_train_splitByUser_neg", negatives)
         with pytest.raises(BadData, match=message):

@@ -2,8 +2,8 @@
 
 A line of `local_{train,test}_splitByUser` is label, user, item, category, history of items, history of categories; tabs between
 them, byte 0x02 inside a history. The file `<same name>_neg` beside it has, line by line, a history of items that were not
-chosen and their categories. The original DIEN data has no such file: then the negatives are drawn by the original's rule from
-`item-info` (item, category), as often as `reviews-info` (user, item, ...) has them, where that file is there.
+chosen and their categories. The original DIEN data has no such file: then they are drawn by the original's rule, any item but
+the one at that position, as often as it stands in the histories of the file.
 
 JSON sources are the publisher's own reviews and item descriptions: see `amazon_json`.
 """
@@ -21,14 +21,14 @@ from ctrlab.data.amazon_reviews import SCHEMA
 from ctrlab.data.raw import amazon_json
 from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.data.raw.delimited import Text
-from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake
+from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake, Unheard
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
 
 NAMES = [column.name for column in SCHEMA.columns]
 LISTS = NAMES[4:]
 JOIN = "\x02"
-BESIDE = ("item-info", "reviews-info")
+NOT_ROWS = ("_neg", "item-info", "reviews-info")  # ends of the names of files that come with the rows
 
 
 def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
@@ -37,7 +37,7 @@ def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
         return
     for source in sources:
         name = _plain_name(source)
-        if not name.endswith("_neg") and name not in BESIDE:
+        if not name.endswith(NOT_ROWS):
             negatives = _beside(source, name + "_neg")
             yield from _aligned(source, negatives, intake) if negatives else _drawn(source, intake)
 
@@ -53,13 +53,14 @@ def _beside(source: Path, name: str) -> Path | None:
 
 def _aligned(source: Path, negatives: Path, intake: Intake) -> Iterator[pa.Table]:
     """Rows of two files that belong together line by line."""
+    intake.expect(negatives)
     with intake.open(source) as main, intake.open(negatives) as other:
         for block in main.blocks(BLOCK_LINES):
             beside = other.take(len(block), most_bytes=float("inf"))
             if len(beside) < len(block):
                 raise BadData(
                     f"{negatives} ends after line {beside.first + len(beside) - 1}, but {source} goes on; line by line they "
-                    f"belong together. Make the negatives again, or remove that file to have them drawn from item-info."
+                    f"belong together. Make the negatives again, or remove that file to have others drawn."
                 )
             yield _joined(block, beside, intake)
         if extra := other.take(1):
@@ -82,24 +83,31 @@ def _joined(block: Block, beside: Block, intake: Intake) -> pa.Table:
 
 
 def _drawn(source: Path, intake: Intake) -> Iterator[pa.Table]:
-    """Rows of a file that comes without negatives."""
-    info, reviews = (_beside(source, name) for name in BESIDE)
-    if info is None:
-        raise BadData(
-            f"{source} has neither {source.name}_neg nor item-info beside it; DIEN's negatives come from one of the two."
-        )
-    catalogue = Catalogue.read(info, reviews, intake)
+    """Rows of a file that comes without negatives, which is read twice."""
+    catalogue = _own_items(source, intake)
     for block in intake.blocks(source):
         text = Text(block, NAMES[:6], SCHEMA.delimiter, Faults(block, intake))
-        history = pc.split_pattern(pc.fill_null(text.table["history_items"].combine_chunks(), ""), JOIN)
         lengths = _lengths(text.table["history_items"])
-        positives = catalogue.codes(pc.filter(history.flatten(), pa.array(np.repeat(lengths > 0, np.maximum(lengths, 1)))))
-        drawn = catalogue.draw_other_than(positives, seed=block.first)
+        history = pc.split_pattern(text.table["history_items"].combine_chunks().drop_null(), JOIN).flatten()
+        drawn = catalogue.draw_other_than(catalogue.codes(history), seed=block.first)
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         for name, values in zip(NAMES[6:], (catalogue.items(drawn), catalogue.categories(drawn))):
             joined = pc.binary_join(pa.ListArray.from_arrays(offsets, values), JOIN)
             text.table = text.table.append_column(name, pc.if_else(pa.array(lengths > 0), joined, None))
         yield _checked(text)
+
+
+def _own_items(source: Path, intake: Intake) -> Catalogue:
+    """The items of all histories of a file, seen as often as they stand there."""
+    catalogue = Catalogue()
+    intake.expect(source)
+    for block in intake.blocks(source):
+        text = Text(block, NAMES[:6], SCHEMA.delimiter, Unheard(block)).table
+        items, categories = (text[name].combine_chunks() for name in NAMES[4:6])
+        parallel = pc.fill_null(pc.equal(pc.count_substring(items, JOIN), pc.count_substring(categories, JOIN)), False)
+        both = (pc.split_pattern(column.filter(parallel), JOIN).flatten() for column in (items, categories))
+        catalogue.see(catalogue.add(*both))
+    return catalogue
 
 
 def _lengths(column: pa.ChunkedArray) -> np.ndarray:

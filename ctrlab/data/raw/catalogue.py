@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 
-from ctrlab.data.raw.delimited import Text
-from ctrlab.data.raw.intake import Intake, NoFaults
 from ctrlab.errors import BadData
 
 SEED = 2021
@@ -26,18 +22,6 @@ class Catalogue:
 
     def __len__(self) -> int:
         return len(self._code)
-
-    @classmethod
-    def read(cls, info: Path, reviews: Path | None, intake: Intake) -> Catalogue:
-        """From `item-info` (item, category) and, for how often each was seen, `reviews-info` (user, item, rating, time)."""
-        catalogue = cls()
-        for block in intake.blocks(info):
-            text = Text(block, ("item", "category"), "\t", NoFaults(block)).table
-            catalogue.add(text["item"].combine_chunks(), text["category"].combine_chunks())
-        for block in intake.blocks(reviews) if reviews else ():
-            text = Text(block, ("user", "item", "rating", "time"), "\t", NoFaults(block)).table
-            catalogue.see(catalogue.codes(text["item"].combine_chunks()))
-        return catalogue
 
     def add(self, items: pa.Array, categories: pa.Array) -> np.ndarray:
         """Codes of the items, int64 [N]; those not met before are added with their category."""
@@ -74,12 +58,10 @@ class Catalogue:
         return self._words
 
     def draw_other_than(self, positives: np.ndarray, seed: int) -> np.ndarray:
-        """For each positive another item, by frequency: int64 [N] to int64 [N]. Without sightings all are equally likely."""
-        if len(self) < 2:
-            raise BadData(f"Negatives need at least two items to draw from; {len(self)} known.")
-        upto = np.cumsum(self._seen if self._seen.any() else np.ones(len(self), np.int64))
-        if (np.diff(upto, prepend=0) > 0).sum() < 2:
-            raise BadData("Negatives need at least two items to draw from; only one was ever seen.")
+        """For each positive another item, drawn by how often it was seen: int64 [N] to int64 [N]."""
+        if len(positives) and np.count_nonzero(self._seen) < 2:
+            raise BadData(f"Negatives need at least two items to draw from; the data have {np.count_nonzero(self._seen)}.")
+        upto = np.cumsum(self._seen)
         rng = np.random.default_rng((SEED, seed))
         drawn = positives.copy()
         while len(again := np.flatnonzero(drawn == positives)):

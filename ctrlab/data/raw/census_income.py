@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ctrlab.data.census_income import COLUMNS, SCHEMA
 from ctrlab.data.raw.delimited import Text, delimited
 from ctrlab.data.raw.intake import Intake
+from ctrlab.data.raw.lines import LineFile
 
 RAW = ["marital_stat" if name == "never_married" else name for name in COLUMNS]
 UCI = [*RAW[:24], "instance_weight", *RAW[24:39], "year", RAW[39]]
@@ -32,7 +33,7 @@ INCOME = {"- 50000.": "0", "50000+.": "1"}
 
 def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
     for source in sources:
-        with intake.open(source) as file:
+        with LineFile(source) as file:
             fields = file.take(1).line(0).count(b",") + 1
         yield from delimited([source], intake, SCHEMA, names=UCI if fields == len(UCI) else RAW, prepare=_prepare)
 

@@ -80,9 +80,9 @@ class Events:
         lengths = np.diff(ends, prepend=-1) - 1  # of the histories, without the last event
         kept = lengths > 0
         positives = items[ends[kept]]
-        negatives = self._catalogue.draw_other_than(positives, 2 * seed) if len(positives) else positives
+        negatives = self._catalogue.draw_other_than(positives, 2 * seed)
         past = items[~last]
-        others = self._catalogue.draw_other_than(past, 2 * seed + 1) if len(past) else past
+        others = self._catalogue.draw_other_than(past, 2 * seed + 1)
         offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
         for start in range(0, len(positives), ROWS):
             part = slice(start, min(start + ROWS, len(positives)))

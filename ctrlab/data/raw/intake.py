@@ -73,6 +73,11 @@ class Intake:
         self._scratch = self._scratch or tempfile.TemporaryDirectory(dir=self._rejects.path.parent, prefix=".ctrlab-")
         return Path(self._scratch.name)
 
+    def expect(self, path: Path) -> None:
+        """Make room in the bar for a file beside the sources, or one that is read once more."""
+        self.size += path.stat().st_size if path.is_file() else 0
+        self._bar.update(self._task, total=self.size)
+
     def open(self, path: Path) -> LineFile:
         return LineFile(path, lambda size: self._bar.advance(self._task, size))
 
@@ -118,12 +123,11 @@ class Faults:
                 self.intake.reject(block or self.block, row, rule, detail)
 
 
-class NoFaults(Faults):
-    """For files beside the rows' own, of which each line is needed: the first fault ends the conversion."""
+class Unheard(Faults):
+    """For a first look at rows that are read again: what is wrong with them is taken down then."""
 
     def __init__(self, block: Block):
         self.block = block
 
     def reject(self, rows: np.ndarray, rule: str, details, block: Block | None = None) -> None:
-        for row, detail in zip(rows.tolist(), details):
-            raise BadData(f"{self.block.path}, line {self.block.first + row}: {rule}: {detail}.")
+        pass
