@@ -1,10 +1,12 @@
 """The converters on the real samples: every row is read, and the label rates are those published with them."""
 
+from pathlib import Path
+
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from ctrlab.data.convert import convert, convert_real
+from ctrlab.data.convert import LAYOUTS, convert, convert_real
 
 EXPECTED = {  # train rows, test rows (None: a fifth of all by hash), positive rate of each label
     "criteo": (137_139, None, {"label": 0.2568}),
@@ -48,3 +50,11 @@ def test_taobao_behavior_lengths(real_data, tmp_path):
     lengths = pc.list_value_length(pq.read_table(tmp_path / "all.parquet", columns=["history_items"])["history_items"])
     assert counts.read == 100_001 and 1_900 < counts.written <= 2 * 983
     assert 50 < pc.quantile(lengths, 0.5)[0].as_py() <= 74  # 74 with carts, favourites and purchases
+
+
+def test_the_readme_of_the_data_names_every_layout():
+    readme = (Path(__file__).parents[2] / "data" / "README.md").read_text()
+    for name, layouts in LAYOUTS.items():
+        line = next(line for line in readme.splitlines() if line.startswith(f"| `{name}` |"))
+        for pattern in (pattern for layout in layouts for pattern in layout.patterns):
+            assert pattern in line or pattern.split("/")[1] in line, (name, pattern)
