@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib.metadata
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -48,11 +49,21 @@ def check(library: Path, version: str) -> None:
     """
     if not library.exists():
         raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
-    mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", library.read_bytes())
-    if mark is None:
-        raise NativeLibraryError(f"{library} does not say which TensorFlow it was built for; {CURE}.")
+    content = library.read_bytes()
+    mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", content)
+    if mark is None or _cut_short(content):
+        raise NativeLibraryError(f"{library} is no compiled library of ctrlab, or only a piece of one; {CURE}.")
     built_for = mark[1].decode()
     if built_for != version:
         raise NativeLibraryError(
             f"The compiled library was built for TensorFlow {built_for}, and TensorFlow {version} is installed; {CURE}."
         )
+
+
+def _cut_short(content: bytes) -> bool:
+    """An ELF file ends with its table of sections. The loader maps a file that ends before as if it were whole, and crashes."""
+    if not content.startswith(b"\x7fELF\x02\x01"):
+        return False
+    (table,) = struct.unpack_from("<Q", content, 0x28)
+    size, count = struct.unpack_from("<HH", content, 0x3A)
+    return table + size * count > len(content)

@@ -1,0 +1,23 @@
+"""`%%kernel NAME`: the cell's C++ takes the place of our kernel, if it is right. `%restore_kernel NAME` brings ours back."""
+
+from __future__ import annotations
+
+from ctrlab.ops import kernel_swap
+
+
+def kernel(line: str, cell: str) -> None:
+    """%%kernel NAME: compile the cell, check it under sanitizers in a process of its own, and let the ops use it."""
+    name = line.strip()
+    kernel_swap.swap(name, cell)
+    print(f"Your kernel {name!r} is right, and in use until: %restore_kernel {name}")
+
+
+def restore_kernel(line: str) -> None:
+    """%restore_kernel [NAME]: our kernel, or all of ours, again."""
+    kernel_swap.restore(line.strip() or None)
+    print("Our kernels are in use." if not line.strip() else f"Our kernel {line.strip()!r} is in use.")
+
+
+def load_ipython_extension(shell) -> None:
+    shell.register_magic_function(kernel, magic_kind="cell", magic_name="kernel")
+    shell.register_magic_function(restore_kernel, magic_kind="line", magic_name="restore_kernel")

@@ -1,0 +1,201 @@
+"""Puts another kernel in the place of a compiled one while the program runs: `%%kernel` in a notebook.
+
+A kernel knows no TensorFlow, so it compiles alone in about a second. It is compiled twice: once with AddressSanitizer and
+UBSan and linked to native/check/check.cc, which runs it in a process of its own against the scalar twin; and once at full
+speed, as a library of a new name. Only a kernel that passed is put in the table that the TensorFlow ops call through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.ops import _native
+from ctrlab.paths import cache_folder, checkout
+
+HEADERS = {
+    "indicator": "indicator.h",
+    "indicator_gradient": "indicator.h",
+    "indicator_weights_gradient": "indicator.h",
+}
+"""The kernels that can be swapped, and the header that declares each: kernel `name` is the function ctrlab_<name>."""
+
+COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi"]
+CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
+COMPILE_SECONDS = 120
+CHECK_SECONDS = 10
+CHECK_MEGABYTES = 2048
+
+_loaded: list[ctypes.CDLL] = []  # a call may still run in a kernel that was replaced, so no library is ever unloaded
+
+_in_use: set[str] = set()  # the kernels that are not ours now
+
+
+class KernelError(CtrlabError):
+    """A kernel that does not compile, crashes, hangs or answers wrong; ours stays in place.
+
+    Attributes:
+        rule: what a kernel must do.
+        expected, received, index: where it did not; None where that has no meaning.
+        output: the compiler's or the sanitizer's own words.
+    """
+
+    def __init__(self, rule: str, *, expected=None, received=None, index=None, output: str = ""):
+        self.rule, self.expected, self.received, self.index, self.output = rule, expected, received, index, output
+        rows = [("expected", expected), ("received", received), ("at", index)]
+        lines = [rule, *(f"  {name:<9}{text}" for name, text in rows if text is not None)]
+        super().__init__("\n".join(lines + ([output] if output else [])))
+
+    def _render_traceback_(self) -> list[str]:
+        """What Jupyter shows: the message alone, no stack of ours."""
+        return [f"KernelError: {self}"]
+
+
+def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
+    """Compile `source`, check it, and let the ops use it until `restore`.
+
+    Args:
+        name: a key of HEADERS, e.g. "indicator".
+        source: C++ that defines ctrlab_<name> with the signature of its header, which is included already.
+        seconds: how long the check may take.
+    Raises:
+        UnknownName: there is no such kernel. KernelError: the kernel is wrong. NativeLibraryError: there is no library.
+    """
+    choose("kernel", name, HEADERS)
+    table = _native.library().c
+    with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder, ThreadPoolExecutor(2) as pool:
+        folder = Path(folder)
+        path = folder / "kernel.cc"
+        path.write_text(f'{source}\nextern "C" int ctrlab_kernel_abi() {{ return CTRLAB_ABI_VERSION; }}\n', encoding="utf-8")
+        fast = pool.submit(_compile, path, FAST, folder / f"{name}_{secrets.token_hex(4)}.so", HEADERS[name])
+        check_source(name, path, seconds=seconds)
+        kernel = ctypes.CDLL(str(fast.result()))
+    _loaded.append(kernel)
+    function = ctypes.cast(kernel[f"ctrlab_{name}"], ctypes.c_void_p)
+    if table.ctrlab_kernels_replace(name.encode(), function, kernel.ctrlab_kernel_abi()) != 0:
+        raise KernelError(
+            "The kernel and the library must be built from the same headers.",
+            expected=f"interface {table.ctrlab_kernels_abi_version()}",
+            received=f"interface {kernel.ctrlab_kernel_abi()}",
+            output=f"To mend it, {_native.CURE}.",
+        )
+    _in_use.add(name)
+
+
+def swapped() -> frozenset[str]:
+    """The kernels in whose place another one is used now."""
+    return frozenset(_in_use)
+
+
+def restore(name: str | None = None) -> None:
+    """Let the ops use our kernel `name` again, or all of ours."""
+    for one in [choose("kernel", name, HEADERS)] if name else HEADERS:
+        _native.library().c.ctrlab_kernels_restore(one.encode())
+        _in_use.discard(one)
+
+
+def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> None:
+    """Run kernel `name` of the C++ file `path` under sanitizers, in a process of its own.
+
+    Raises:
+        KernelError: it does not compile, writes or reads where it must not, takes longer than `seconds`, or answers wrong.
+    """
+    program = _compile(path, [*CHECKED, str(_checker())], path.with_suffix(".check"), HEADERS[name])
+    code, out, err = _run([str(program), name, str(secrets.randbits(32))], seconds)
+    if code == 0:
+        return
+    if code is None:
+        raise KernelError("A kernel must come to an end.", expected=f"an answer within {seconds:g} s", received="none")
+    with contextlib.suppress(ValueError, KeyError):
+        wrong = json.loads(out.splitlines()[-1] if out else "")
+        index = ", ".join(map(str, wrong["index"]))
+        where = f"[{index}], {wrong['case']}" if index else wrong["case"]
+        raise KernelError(wrong["rule"], expected=wrong["expected"], received=wrong["received"], index=where)
+    raise KernelError("A kernel must read and write only what it was given.", received=_crash(code, err), index=_line(err))
+
+
+def _crash(code: int, err: str) -> str:
+    """The sanitizer's verdict in a line."""
+    if found := re.search(r"runtime error: (.*)", err):
+        return found[1]
+    if found := re.search(r"AddressSanitizer: (\S+)", err):
+        access = re.search(r"^(READ|WRITE) of size \d+", err, re.MULTILINE)
+        return f"{found[1]}, {access[0]}" if access else found[1]
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _line(err: str) -> str | None:
+    found = re.search(r"kernel\.cc:(\d+)", err)
+    return f"line {found[1]} of the kernel" if found else None
+
+
+def _run(command: list[str], seconds: float, cwd: Path | None = None) -> tuple[int | None, str, str]:
+    """Exit code, None where time ran out; stdout and stderr. Nothing of the process group is left behind."""
+    limits = f"detect_leaks=0:color=never:hard_rss_limit_mb={CHECK_MEGABYTES}"
+    # A preloaded allocator and AddressSanitizer do not go together.
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"ASAN_OPTIONS": limits}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    options = {"text": True, "errors": "replace", "env": environment, "cwd": cwd, "start_new_session": True}
+    with subprocess.Popen(command, **pipes, **options) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return None, "", ""
+    return process.returncode, out, err
+
+
+def _compile(source: Path, flags: list[str], target: Path, header: str | None = None) -> Path:
+    """`target`, made by the compiler from `source`; `header` is included before its first line."""
+    include = ["-I", str(_native_folder() / "kernels"), *(["-include", header] if header else [])]
+    # Objects among the flags come after the source, where a linker wants them.
+    code, _, err = _run([*_compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
+    if code != 0:
+        raise KernelError("A kernel must compile.", output=err.strip() or f"{_compiler()[0]} gave up without a word.")
+    return target
+
+
+@functools.cache
+def _compiler() -> tuple[str, ...]:
+    """$CXX, else g++, else clang++."""
+    for command in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
+        if shutil.which(shlex.split(command)[0]):
+            return tuple(shlex.split(command))
+    raise CtrlabError("Compiling a kernel needs a C++20 compiler and none was found; install g++ or name one in CXX.")
+
+
+@functools.cache
+def _checker() -> Path:
+    """check.cc as an object file, compiled once for each compiler and version of its sources, kept in the cache folder."""
+    source = _native_folder() / "check" / "check.cc"
+    version = subprocess.run([*_compiler(), "--version"], capture_output=True, check=True).stdout
+    parts = [version, repr(CHECKED).encode(), source.read_bytes()]
+    parts += [header.read_bytes() for header in sorted((_native_folder() / "kernels").glob("*.h"))]
+    kept = cache_folder() / f"kernel_check_{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.o"
+    if not kept.exists():
+        beside = kept.with_name(f".{kept.name}.{os.getpid()}.part")
+        _compile(source, [*CHECKED, "-c"], beside).replace(kept)
+    return kept
+
+
+def _native_folder() -> Path:
+    """The folder of kernels/ and check/: the checkout's, or the copy in the installed package."""
+    root = checkout()
+    return root / "native" if root else Path(__file__).parent.parent / "native"
