@@ -37,6 +37,7 @@ Verdict = Literal["yes", "no", "inconclusive"]
 
 CONFIDENCE = 0.95
 MIN_SECONDS = 0.02  # a timed block: 20 ms stand far above the clock's grain and the scheduler's interruptions
+TINY_MIN_SECONDS = 0.002  # at `tiny` no speed is judged
 MAX_INNER = 256  # inputs of a block are made before it, so they all lie in memory at once
 WARM_UPS = 3
 
@@ -207,7 +208,7 @@ def compare(
     *,
     baseline: str,
     repetitions: int | None = None,
-    min_seconds: float = MIN_SECONDS,
+    min_seconds: float | None = None,
     work: Work | Mapping[str, Work] | None = None,
     ceilings: Ceilings | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -220,7 +221,7 @@ def compare(
             blocks, for each variant anew, so that no variant lives on a cache or on what another has overwritten.
         baseline: the variant that ratios refer to.
         repetitions: pairs; the current profile's number if not given.
-        min_seconds: the least length of a timed block; quick functions are called several times in one.
+        min_seconds: the least length of a timed block; quick functions are called several times in one. 20 ms if not given.
         work, ceilings: the floor of one call (one for all variants, or by name) and roofline.ceilings(): with both, each
             measurement has its percent_of_bound.
         clock: returns seconds.
@@ -232,11 +233,14 @@ def compare(
     True
     """
     choose("baseline", baseline, variants)
+    profile = profiles.current()
+    if min_seconds is None:
+        min_seconds = TINY_MIN_SECONDS if profile.name == "tiny" else MIN_SECONDS
     runners = {name: _Runner(fn, make_inputs, min_seconds, clock) for name, fn in variants.items()}
     for runner in runners.values():
         runner.warm_up()
     names, samples = list(variants), {name: [] for name in variants}
-    for pair in track(range(repetitions or profiles.current().repetitions), "Timing"):
+    for pair in track(range(repetitions or profile.repetitions), "Timing"):
         start = pair % len(names)
         for name in names[start:] + names[:start]:
             samples[name].append(runners[name].block())

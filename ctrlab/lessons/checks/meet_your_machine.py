@@ -1,0 +1,74 @@
+"""Checks of 01_baseline/01_meet_your_machine: (1) the bound of a computation, (2) the work of an embedding lookup."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.profiling.work import Ceilings, Work, bound
+
+
+def machines(rng: np.random.Generator) -> Iterator[Ceilings]:
+    """Machines that are nowhere to be bought."""
+    for _ in range(4):
+        sgemm, stream, rows = 10 ** rng.uniform([10, 9, 6], [13, 12, 9])
+        yield Ceilings(sgemm=sgemm, bf16=2 * sgemm, stream=stream, stream_one_thread=stream / 2, random_rows=rows)
+
+
+def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
+    """(what it is, work): random ones, then those that break a careless answer."""
+    some = 10 ** rng.uniform([7, 6, 3], [12, 10, 8])
+    yield "random work", Work(*some, row_bytes=int(rng.integers(4, 512)))
+    yield "much arithmetic on little memory", Work(flops=1e15, bytes=some[1])
+    yield "a copy: no arithmetic", Work(bytes=some[1])
+    yield "memory and arithmetic alike", Work(flops=some[0], bytes=some[0] / 4, random_rows=some[2])
+    yield "random rows and nothing else", Work(random_rows=some[2], row_bytes=4)
+    yield "random rows of many cache lines", Work(random_rows=some[2], row_bytes=100_000)
+    yield "nothing to do", Work()
+
+
+def check_least_seconds(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `least_seconds(work, ceilings)`, the bound of `ctrlab.profiling.work`."""
+    for ceilings in machines(rng):
+        for case, work in works(rng):
+            received = call(answer, work, ceilings, case=case)
+            step = "the longer of arithmetic and memory; memory is the stream plus the random rows"
+            require_close(received, np.float64(bound(work, ceilings)), case=f"{case}, {work}", next_step=step, rtol=1e-9)
+
+
+def lookup_work(rows: int, ids: int, dim: int) -> Work:
+    """The definition: `rows` bags of `ids` int64 ids each, the float32 [dim] rows of each bag summed."""
+    return Work(flops=rows * ids * dim, bytes=8 * rows * ids + 4 * rows * dim, random_rows=rows * ids, row_bytes=4 * dim)
+
+
+HINTS = {
+    "flops": "each number of each fetched row is added once",
+    "bytes": "ids are read once (int64), the result is written once (float32)",
+    "random_rows": "one row an id",
+    "row_bytes": "a row is dim floats of four bytes",
+}
+
+
+def check_lookup_work(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `lookup_work(rows, ids, dim)`."""
+    cases = [("random sizes", *rng.integers(2, 5_000, 3)) for _ in range(4)]
+    cases += [("one id a row", 64, 1, 16), ("empty bags", 64, 0, 16), ("no rows", 0, 10, 16), ("a table one wide", 64, 10, 1)]
+    for case, *sizes in cases:
+        rows, ids, dim = map(int, sizes)
+        received = call(answer, rows, ids, dim, case=case)
+        sizes_line = f"{case}: rows={rows}, ids={ids}, dim={dim}"
+        if not isinstance(received, Work):
+            raise CheckFailed(
+                "The answer is a Work.", expected="Work(...)", received=repr(received), index=sizes_line, next_step="return it"
+            )
+        for name, expected in dataclasses.asdict(lookup_work(rows, ids, dim)).items():
+            came = getattr(received, name)
+            if came != expected:
+                rule = f"Work.{name} counts what no implementation can leave out."
+                raise CheckFailed(rule, expected=expected, received=came, index=sizes_line, next_step=HINTS[name])
+
+
+CHECKS = {1: check_least_seconds, 2: check_lookup_work}

@@ -1,0 +1,94 @@
+"""Checks of 01_baseline/04_where_the_time_goes: (1) self times of nested events, (2) the part with the most to gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.profiling.traces import OpRow, OpTable
+
+Event = tuple[str, int, int]  # name, start, length
+
+
+def nested(rng: np.random.Generator, start: int, length: int, depth: int) -> tuple[list[Event], dict[str, int]]:
+    """An event with events inside, `depth` levels of them, and the self time by name that they were made with."""
+    name = f"op_{rng.integers(0, 6)}"
+    events, own = [(name, start, length)], {name: length}
+    cuts = np.sort(rng.choice(np.arange(start + 1, start + length), size=4, replace=False)).tolist() if depth else []
+    for begin, end in zip(cuts[::2], cuts[1::2]):
+        inner, times = nested(rng, begin, end - begin, depth - 1 if end - begin > 50 else 0)
+        events += inner
+        own[name] -= end - begin
+        for key, value in times.items():
+            own[key] = own.get(key, 0) + value
+    return events, own
+
+
+def threads(rng: np.random.Generator) -> Iterator[tuple[str, list[Event], dict[str, int]]]:
+    """(what it is, events of one thread, self time by name)."""
+    for depth in (1, 2, 3):
+        events, own = nested(rng, int(rng.integers(0, 100)), 100_000, depth)
+        yield f"events nested {depth} deep, in any order", [events[i] for i in rng.permutation(len(events))], own
+    yield "no events", [], {}
+    yield "events one after the other, without a gap", [("a", 0, 10), ("b", 10, 5), ("a", 15, 1)], {"a": 11, "b": 5}
+    yield "three levels", [("loop", 0, 100), ("body", 10, 80), ("matmul", 20, 60)], {"loop": 20, "body": 20, "matmul": 60}
+    yield "two events that begin together", [("short", 5, 10), ("long", 5, 40)], {"short": 10, "long": 30}
+    yield "an event within one of its own name", [("call", 0, 10), ("call", 2, 4)], {"call": 10}
+
+
+def check_self_times(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `self_times(events)` -> {name: self time, summed over the events of that name}."""
+    step = "sort by start, the longer first; keep a stack of open events, and take a length off the innermost open one only"
+    for case, events, own in threads(rng):
+        given = list(events)
+        received = call(answer, given, case=case)
+        if given != events:
+            raise CheckFailed("The events are left as they were.", expected=events, received=given, next_step="use sorted()")
+        if not isinstance(received, dict) or received.keys() != own.keys():
+            names = sorted(received) if isinstance(received, dict) else repr(received)
+            rule = f"Every name that occurs has its self time; here {case}."
+            raise CheckFailed(rule, expected=sorted(own), received=names, next_step="return a dict")
+        for name in own:
+            if received[name] != own[name]:
+                rule = f"Self time is an event's length less that of the events directly in it; here {case}."
+                raise CheckFailed(rule, expected=own[name], received=received[name], index=name, next_step=step)
+
+
+def tables(rng: np.random.Generator) -> Iterator[tuple[str, OpTable]]:
+    """(what it is, table)."""
+    for _ in range(3):
+        shares = rng.dirichlet(np.ones(12))
+        yield "a random table", table([(f"part_{rng.integers(0, 4)}", share) for share in shares])
+    yield "many short ops that outweigh the longest", table([("tower", 0.3), *[("gru", 0.07)] * 10])
+    yield "one part that is everything", table([("gru", 0.75), ("gru", 0.25)])
+    yield "the largest part in the last row", table([("input", 0.2), ("loss", 0.2), ("linear", 0.6)])
+
+
+def table(entries: list[tuple[str, float]]) -> OpTable:
+    rows = (OpRow("MatMul", f"op_{i}", part, 1.0, share, share) for i, (part, share) in enumerate(entries))
+    return OpTable(tuple(rows), steps=1, wall=1.0, device="none")
+
+
+def check_most_gain(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `most_gain(table)` -> (part, how many times as fast the step would be if that part took no time)."""
+    for case, profile in tables(rng):
+        shares: dict[str, float] = {}
+        for row in profile.rows:
+            shares[row.part] = shares.get(row.part, 0.0) + row.share
+        part = max(shares, key=shares.get)
+        left = 1 - shares[part]
+        gain = 1 / left if left > 1e-9 else float("inf")
+        received = call(answer, profile, case=case, next_step="what if a part is everything? Then nothing is left to divide by")
+        if not isinstance(received, tuple) or len(received) != 2 or received[0] != part:
+            rule = f"The answer names the part with the largest summed share, and the gain; here {case}."
+            raise CheckFailed(
+                rule, expected=(part, gain), received=received, next_step="table.by_part() sums the rows of each part"
+            )
+        if np.isinf(gain) and received[1] == gain:
+            continue
+        require_close(np.float64(received[1]), np.float64(gain), case=case, next_step="what is left takes 1 - share", rtol=1e-6)
+
+
+CHECKS = {1: check_self_times, 2: check_most_gain}
