@@ -18,7 +18,7 @@ from ctrlab.features import Categorical, Column, IdColumn, Label, MultiHot, Nume
 from ctrlab.features import Sequence as SequenceColumn
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-WHOLE_NUMBER = r"^[+-]?\d{1,18}$"
+WHOLE_NUMBER = r"^-?\d{1,18}$"
 
 
 def delimited(
@@ -189,7 +189,6 @@ def _cast(text: pa.Array, kind: pa.DataType, pattern: str) -> tuple[pa.Array, pa
     numbers = pc.cast(pc.if_else(good, text, None), kind)
     if kind == pa.float32():
         good = pc.and_(good, pc.fill_null(pc.is_finite(numbers), True))
-        good = pc.or_(good, pc.is_null(text))
     return numbers, pc.invert(good)
 
 
