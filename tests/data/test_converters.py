@@ -123,7 +123,8 @@ def test_census_by_header_or_as_uci_has_it(raw, out):
 
 
 def test_taobao_splits_tags_and_keeps_price_in_range(raw, out):
-    counts = convert("taobao", raw("t.csv", [TAOBAO] * 4 + [TAOBAO[:-2] + price for price in ("50", "", "+5")]), out, progress=False)
+    bad = [TAOBAO[:-2] + price for price in ("50", "", "+5")]
+    counts = convert("taobao", raw("t.csv", [TAOBAO] * 4 + bad), out, progress=False)
     row = rows_of(out)[0]
     assert (row["clk"], row["buy"], row["tag_category_list"], row["tag_brand_list"], row["price"]) == (
         0,
