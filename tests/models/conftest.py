@@ -1,0 +1,63 @@
+"""What the tests of models share: small schemas, made-up batches, and a model trained on planted data."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab.features import Categorical, Numeric, NumericList
+
+ROWS = 64
+
+
+def make_batch(schema, rows=ROWS, seed=0, lengths=None, text=False):
+    """A batch of made-up values of every kind: empty lists, unknown words and, with `text`, unsplit lists."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 9, rows) if lengths is None else np.array(lengths)
+    total = int(lengths.sum())
+
+    def values(column, n):
+        if isinstance(column, NumericList):
+            return np.round(rng.random(n) * 5, 2).astype("f4")
+        if column.encoding == "identity":
+            return rng.integers(0, column.buckets, n)
+        words = [*column.vocabulary, "odd"] if column.vocabulary else [f"w{i}" for i in range(200)]
+        return rng.choice(words, n).astype(bytes)
+
+    features = {}
+    for column in schema.features:
+        if isinstance(column, Numeric):
+            features[column.name] = tf.constant(rng.random(rows) * 10, tf.float32)
+        elif isinstance(column, Categorical):
+            features[column.name] = tf.constant(values(column, rows))
+        else:
+            flat = values(column, total)
+            if text:
+                parts = np.split(
+                    [str(v, "utf8") if isinstance(v, bytes) else str(v) for v in flat.tolist()], np.cumsum(lengths)[:-1]
+                )
+                features[column.name] = tf.constant([column.separator.join(part) for part in parts])
+            else:
+                features[column.name] = tf.RaggedTensor.from_row_lengths(tf.constant(flat), lengths)
+    return features, tf.constant(rng.integers(0, 2, (rows, len(schema.labels))), tf.float32)
+
+
+@pytest.fixture(scope="session")
+def batch():
+    return make_batch
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """`trained(model, schema, batches, epochs)` -> (the model, its predict step), all exact optimizations on."""
+    from ctrlab import training
+    from ctrlab.models import build
+
+    def of(name, schema, batches, epochs=1, seed=2021):
+        model = build(name, schema, "all", seed)
+        step = training.train_step(model, optimizer := training.make_optimizer(model.hyper))
+        rng = np.random.default_rng(seed)
+        for _ in range(epochs):
+            training.train(model, optimizer, [batches[i] for i in rng.permutation(len(batches))], step=step)
+        return model, training.predict_step(model)
+
+    return of
