@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 GENERATING = ("arrow.py", "catalogue.py", "generator.py", "marginals.py", "planted.py", "words.py")
+SETS = ("amazon_reviews.py", "census_income.py", "criteo.py", "food_delivery.py", "taobao.py")
 WRITING = ("examples.py", "outputs.py", "tables.py", "text.py", "writer.py")
 MANIFEST = "manifest.json"
 SEED = 0
@@ -111,7 +112,7 @@ def prepare(
 
 
 def _generated_recipe(schema: Schema, rows: int) -> dict:
-    code = _fingerprint(*GENERATING, *WRITING, schema.name, f"statistics/{schema.name}.json")
+    code = _fingerprint(*GENERATING, *SETS, *WRITING, f"statistics/{schema.name}.json")
     return {"source": "generated", "rows": rows, "seed": SEED, "schema": schema.to_config(), "code": code}
 
 
@@ -136,13 +137,13 @@ def _fingerprint(*files: str) -> str:
     """Of the code and figures that make the rows: where it changes, so may they."""
     digest = hashlib.sha256()
     for file in files:
-        path = HERE / file
-        digest.update((path if path.suffix else path.with_suffix(".py")).read_bytes())
+        digest.update((HERE / file).read_bytes())
     return digest.hexdigest()[:16]
 
 
 def _made(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> dict:
     """The manifest of a folder of the cache; `make` fills the folder where it is not there or is of another recipe."""
+    recipe = json.loads(json.dumps(recipe))  # as it comes back: lists for tuples
     if (manifest := _manifest(folder, recipe)) is not None:
         return manifest
     with clear_errors(folder):

@@ -50,7 +50,7 @@ def explained() -> Iterator[None]:
     except Exception as error:
         import tensorflow as tf
 
-        if isinstance(error, tf.errors.OpError):
+        if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):  # else it is the model's
             for reading in reversed(_readings):
                 if fault := reading.fault or find(reading.source):
                     raise fault from None

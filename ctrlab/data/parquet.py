@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tensorflow as tf
 
 from ctrlab.data import faults
 from ctrlab.data.reader import Order, Source
 from ctrlab.data.tables import conform
-from ctrlab.data.text import as_bytes, join
-from ctrlab.data.tfrecord import fill_empty, list_dtype
+from ctrlab.data.text import BORDER, join, pack, plain
+from ctrlab.data.tfrecord import list_dtype
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
 
@@ -32,30 +33,55 @@ READ_ROWS = 32_768
 
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """Columns by name; see `ctrlab.data.read`."""
-    counts = [_open(path, source.schema).metadata.num_rows for path in source.files]
+    schema = source.schema
+    counts = [_open(path, schema).metadata.num_rows for path in source.files]
     for path, rows in zip(source.files, counts):
         if rows == 0:
             raise BadData(f"File {path} is empty: it has no rows.")
     numbers = order(tf.data.Dataset.range(sum(counts))).batch(max(1, CHUNK_ROWS // batch_size) * batch_size)
     chunks = tf.data.Dataset.from_generator(
-        lambda: _chunks(source, numbers, sum(counts), order.shard), output_signature=_signature(source)
+        lambda: _chunks(source, numbers, sum(counts), order.shard),
+        output_signature={column.name: _signature(column, source.lists) for column in schema.columns},
     )
 
-    @tf.autograph.experimental.do_not_convert
+    def unpacked(chunk: dict) -> dict:
+        rows = tf.shape(chunk[schema.labels[0].name], tf.int64)[0]
+        return {name: _unpacked(values, rows) for name, values in chunk.items()}
+
     def cut(chunk: dict) -> tf.data.Dataset:
-        rows = tf.shape(chunk[source.schema.columns[0].name], tf.int64)[0]
+        rows = tf.shape(chunk[schema.labels[0].name], tf.int64)[0]
         starts = tf.data.Dataset.range(0, rows - batch_size + 1 if drop_remainder else rows, batch_size)
-        return starts.map(
-            lambda start: {
-                column.name: _rows(chunk[column.name], column, start, batch_size, drop_remainder)
-                for column in source.schema.columns
-            }
-        )
+        return starts.map(lambda at: {name: _rows(values, at, batch_size, drop_remainder) for name, values in chunk.items()})
 
-    return chunks.prefetch(1).flat_map(cut)
+    return chunks.prefetch(1).map(unpacked).prefetch(1).flat_map(cut)
 
 
-def _rows(values, column: Column, start: tf.Tensor, size: int, whole: bool) -> tf.Tensor | tf.RaggedTensor:
+def _signature(column: Column, lists: str):
+    """What `_tensors` makes of a column; a scalar string is packed text."""
+    packed = tf.TensorSpec([], tf.string)
+    match column:
+        case Label() | Numeric():
+            return tf.TensorSpec([None], tf.float32)
+        case Categorical():
+            return tf.TensorSpec([None], tf.int64) if column.encoding == "identity" else packed
+    if lists == "text":
+        return packed
+    dtype = list_dtype(column)
+    return tf.TensorSpec([None], tf.int64), packed if dtype == tf.string else tf.TensorSpec([None], dtype)
+
+
+def _unpacked(values, rows: tf.Tensor):
+    """A column of a chunk with its texts apart: `rows` of them, or as many as the row splits say."""
+    if isinstance(values, tuple):
+        splits, entries = values
+        return splits, _unpacked(entries, splits[-1])
+    if values.shape.rank:
+        return values
+    # Packing no text and packing one empty text give the same, so the number of texts is told.
+    return tf.raw_ops.StringSplitV2(input=values[None], sep=BORDER, maxsplit=-1).values[:rows]
+
+
+def _rows(values, start: tf.Tensor, size: int, whole: bool) -> tf.Tensor | tf.RaggedTensor:
     """Up to `size` rows of a chunk's column from `start` on; `whole` says that there are as many."""
     if not isinstance(values, tuple):
         rows = values[start : start + size]  # [B]
@@ -63,27 +89,7 @@ def _rows(values, column: Column, start: tf.Tensor, size: int, whole: bool) -> t
     splits, entries = values
     splits = splits[start : start + size + 1]  # [B + 1]
     splits = tf.ensure_shape(splits, [size + 1]) if whole else splits
-    ragged = tf.RaggedTensor.from_row_splits(entries[splits[0] : splits[-1]], splits - splits[0], validate=False)
-    if isinstance(column, NumericList):
-        return fill_empty(ragged, [float(part) for part in column.default.split(column.separator)])
-    return ragged
-
-
-def _signature(source: Source) -> dict:
-    """What `_tensors` makes of each column."""
-    return {column.name: _column_signature(column, source.lists) for column in source.schema.columns}
-
-
-def _column_signature(column: Column, lists: str):
-    def vector(dtype: tf.DType) -> tf.TensorSpec:
-        return tf.TensorSpec([None], dtype)
-
-    match column:
-        case Label() | Numeric():
-            return vector(tf.float32)
-        case Categorical():
-            return vector(tf.int64 if column.encoding == "identity" else tf.string)
-    return vector(tf.string) if lists == "text" else (vector(tf.int64), vector(list_dtype(column)))
+    return tf.RaggedTensor.from_row_splits(entries[splits[0] : splits[-1]], splits - splits[0], validate=False)
 
 
 def _chunks(source: Source, numbers: tf.data.Dataset, total: int, shard: tuple[int, int]) -> Iterator[dict]:
@@ -149,7 +155,9 @@ def _stretches(source: Source) -> Iterator[pa.Table]:
         file = _open(path, source.schema)
         try:
             for batch in file.iter_batches(READ_ROWS, columns=[column.name for column in source.schema.columns]):
-                yield conform(pa.Table.from_batches([batch]), source.schema, str(path))
+                table = conform(pa.Table.from_batches([batch]), source.schema, str(path))
+                table.validate(full=True)  # else bytes that are no UTF-8 would go through
+                yield table
         except (OSError, pa.ArrowException) as error:
             raise _damaged(path, error) from None
 
@@ -168,34 +176,42 @@ def _damaged(path: Path, error: Exception) -> BadData:
 
 
 def _tensors(values: pa.ChunkedArray, column: Column, lists: str):
-    """A column of a chunk: an array [n], or of a list column its row splits, int64 [n + 1], and its entries."""
+    """A column of a chunk: an array [n], packed text, or of a list column its row splits, int64 [n + 1], and its entries."""
     array = values.combine_chunks()
     array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
     match column:
         case Label():
-            return array.to_numpy(zero_copy_only=False)
+            return _numbers(array)
         case Numeric():
-            return array.fill_null(column.default).to_numpy(zero_copy_only=False)
+            return _numbers(array.fill_null(column.default))
+        case Categorical(encoding="identity"):
+            return _numbers(array.fill_null(int(column.default or 0)))
         case Categorical():
-            return _ids(array, column)
+            return pack(_filled(array, column.default))
     if lists == "text":
-        return as_bytes(_filled(join(array, column.separator), getattr(column, "default", "")))
-    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    entries = array.flatten()
-    entries = as_bytes(entries) if list_dtype(column) == tf.string else entries.to_numpy(zero_copy_only=False)
+        return pack(_filled(join(array, column.separator), getattr(column, "default", "")))
+    lengths, entries = _numbers(array.value_lengths().fill_null(0)), array.flatten()
+    if isinstance(column, NumericList):
+        default = np.array(column.default.split(column.separator), np.float32)
+        lengths, entries = _fill_empty(lengths, _numbers(entries), default)
+    else:
+        entries = pack(entries) if list_dtype(column) == tf.string else _numbers(entries)
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), entries
 
 
-def _ids(array: pa.Array, column: Categorical) -> np.ndarray:
-    if column.encoding != "identity":
-        return as_bytes(_filled(array, column.default))
-    return array.fill_null(int(column.default or 0)).to_numpy(zero_copy_only=False)
+def _numbers(array: pa.Array) -> np.ndarray:
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _fill_empty(lengths: np.ndarray, entries: np.ndarray, default: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lists of numbers with `default` in the place of those without any."""
+    starts = np.cumsum(lengths) - lengths
+    empty = lengths == 0
+    filled = np.insert(entries, np.repeat(starts[empty], len(default)), np.tile(default, np.count_nonzero(empty)))
+    return np.where(empty, len(default), lengths), filled
 
 
 def _filled(text: pa.Array, default: str) -> pa.Array:
     """Text with `default` in the place of what is missing or empty."""
     text = text.fill_null("")
-    if not default:
-        return text
-    text = text.dictionary_decode() if pa.types.is_dictionary(text.type) else text
-    return pa.compute.if_else(pa.compute.equal(text, ""), default, text)
+    return pc.if_else(pc.equal(plain(text), ""), default, plain(text)) if default else text

@@ -24,7 +24,7 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.
     if field.name not in table.column_names:
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
     values = table[field.name]
-    if _kind(values.type) != _kind(field.type):
+    if not _fits(values.type, field.type):
         raise BadData(f"{where}: column {field.name!r} of {schema.name} must be {field.type}; it is {values.type}.")
     column = schema[field.name]
     if values.null_count and (column.kind == "label" or (field.type == pa.int64() and not column.default)):
@@ -37,14 +37,14 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.
         raise BadData(f"{where}: column {field.name!r} must be {field.type}: {error}") from None
 
 
-def _kind(type: pa.DataType) -> str:
-    """Types of one kind can be cast: "number", "text", or "list of ..."."""
-    if pa.types.is_list(type) or pa.types.is_large_list(type):
-        return f"list of {_kind(type.value_type)}"
+def _fits(type: pa.DataType, target: pa.DataType) -> bool:
+    """Can such values become the target's: numbers of any width, text plain or encoded, lists of what fits, nothing at all."""
     if pa.types.is_dictionary(type):
-        return _kind(type.value_type)
-    if pa.types.is_string(type) or pa.types.is_large_string(type):
-        return "text"
-    if pa.types.is_integer(type):
-        return "number"
-    return "number" if pa.types.is_floating(type) or pa.types.is_boolean(type) else str(type)
+        return _fits(type.value_type, target)
+    if pa.types.is_dictionary(target):
+        return _fits(type, target.value_type)
+    if pa.types.is_list(target):
+        return (pa.types.is_list(type) or pa.types.is_large_list(type)) and _fits(type.value_type, target.value_type)
+    if pa.types.is_string(target):
+        return pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_null(type)
+    return pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_boolean(type) or pa.types.is_null(type)

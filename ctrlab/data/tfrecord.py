@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import tensorflow as tf
 
-from ctrlab.data.text import as_bytes, join
+from ctrlab.data.text import join
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
 
 
@@ -57,7 +57,7 @@ def _text(column: Column, ragged: tf.RaggedTensor) -> tf.Tensor:
 
     def joined(splits, values):
         entries = pa.ListArray.from_arrays(splits.astype("int32"), values)
-        return as_bytes(join(entries, column.separator))
+        return join(entries, column.separator).to_numpy(zero_copy_only=False)
 
     text = tf.numpy_function(joined, [ragged.row_splits, ragged.flat_values], tf.string)
     return tf.ensure_shape(text, [ragged.shape[0]])

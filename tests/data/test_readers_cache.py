@@ -1,0 +1,105 @@
+"""Prepared data: made once, made again when what it is made from changes, whole or not at all."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ctrlab import data
+from ctrlab.data import cache
+from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.profiles import Profile
+
+SMALL = Profile("small", rows=1_000, step_share=0.0, min_steps=1, repetitions=1, seeds=1)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """An empty cache, and a list of what was generated into it."""
+    calls = []
+
+    def generate(name, rows, seed):
+        calls.append((name, rows))
+        return data.generate(name, rows, seed)
+
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache.sets, "generate", generate)
+    return calls
+
+
+def test_train_and_test_are_one_stream(made):
+    files = data.prepare("taobao", profile=SMALL)
+    assert (files.rows, files.test_rows) == (1_000, 200)
+    expected = pa.concat_tables(data.generate("taobao", 1_200)).unify_dictionaries().to_pylist()
+    assert [row for path in (*files.train, *files.test) for row in pq.read_table(path).to_pylist()] == expected
+    assert 0.5 < files.ceiling["clk"] < 1.0
+    assert sum(len(labels) for _, labels in files.read_train(64, drop_remainder=True)) == 960
+    assert sum(len(labels) for _, labels in files.read_test(64)) == 200
+
+
+def test_made_once(made, tmp_path):
+    first = data.prepare("criteo", profile=SMALL, format="csv")
+    changed = {path: path.stat().st_mtime_ns for path in (*first.train, *first.test)}
+    assert data.prepare("criteo", profile=SMALL, format="csv") == first
+    assert data.prepare("criteo", profile=SMALL).format == "parquet"
+    assert made == [("criteo", 1_200)]
+    assert {path: path.stat().st_mtime_ns for path in changed} == changed
+
+
+@pytest.mark.parametrize("damage", ["other recipe", "no manifest", "broken manifest"])
+def test_made_again(made, damage):
+    [train] = data.prepare("criteo", profile=SMALL).train
+    manifest = train.parent / cache.MANIFEST
+    recipe = json.loads(manifest.read_text())
+    if damage == "other recipe":
+        manifest.write_text(json.dumps(recipe | {"recipe": recipe["recipe"] | {"code": "before"}}))
+    elif damage == "no manifest":
+        manifest.unlink()
+    else:
+        manifest.write_text("{")
+    train.write_bytes(b"stale")
+    [train] = data.prepare("criteo", profile=SMALL).train
+    assert pq.read_metadata(train).num_rows == 1_000
+    assert len(made) == 2
+    assert json.loads(manifest.read_text()) == recipe
+
+
+def test_two_at_once(made):
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: data.prepare("criteo", profile=SMALL), range(2))
+    assert first == second
+    assert len(made) == 1
+
+
+def test_nothing_is_left_of_a_broken_run(made, monkeypatch, tmp_path):
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache.sets, "ceiling", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        data.prepare("criteo", profile=SMALL)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_real(made, real_data, monkeypatch):
+    monkeypatch.setenv("CTRLAB_REAL_DATA", str(real_data))
+    files = data.prepare("taobao", source="real", format="csv", progress=False)
+    assert files.rows + files.test_rows == 304
+    assert files.ceiling is None
+    batches = list(files.read_train(64, lists="text"))
+    assert sum(len(labels) for _, labels in batches) == files.rows
+    assert not made
+
+
+def test_bad_requests(made, monkeypatch, tmp_path):
+    for wrong in ({"name": "kriteo"}, {"profile": "tinny"}, {"format": "parket"}, {"source": "reel"}):
+        with pytest.raises(UnknownName, match="Did you mean"):
+            data.prepare(**({"name": "criteo"} | wrong))
+    monkeypatch.delenv("CTRLAB_REAL_DATA", raising=False)
+    with pytest.raises(CtrlabError, match="CTRLAB_REAL_DATA"):
+        data.prepare("criteo", source="real")
+    monkeypatch.setenv("CTRLAB_REAL_DATA", str(tmp_path / "none"))
+    with pytest.raises(CtrlabError, match="must name a folder"):
+        data.prepare("criteo", source="real")

@@ -1,0 +1,209 @@
+"""Bad files and bad rows: one clear sentence each, and nothing half-written."""
+
+import errno
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from ctrlab import data
+from ctrlab.data.outputs import Replacement
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
+
+SCHEMA = Schema(
+    "test",
+    (
+        Label("click"),
+        Categorical("user"),
+        Numeric("price"),
+        Categorical("slot", encoding="identity", buckets=9),
+        MultiHot("tags"),
+        NumericList("hours"),
+    ),
+)
+GOOD = "1,ann,2.5,3,a;b,1;2"
+
+
+def table(**columns) -> pa.Table:
+    good = {"click": [1.0], "user": ["ann"], "price": [2.5], "slot": [3], "tags": [["a", "b"]], "hours": [[1.0, 2.0]]}
+    return pa.table(good | columns)
+
+
+def read_all(path, **options):
+    with data.explained():
+        for _ in data.read(path, SCHEMA, batch_size=4, **options):
+            pass
+
+
+BAD_LINES = {
+    "1,ann,2.5": "has 6 fields separated by ','; found 3",
+    GOOD + ",7": "found 7",
+    "": "found 1",
+    "yes,ann,2.5,3,a,1": "'click' must be a number; received 'yes'",
+    ",ann,2.5,3,a,1": "'click' must not be empty",
+    "1,ann,cheap,3,a,1": "'price' must be a number; received 'cheap'",
+    "1,ann,2.5,3.5,a,1": "'slot' must be a whole number; received '3.5'",
+    "1,ann,2.5,,a,1": "'slot' must not be empty",
+    "1,ann,2.5,3,a,1;;2": "'hours' must be a number; received ''",
+    "1,ann,2.5,3,a,1;x": "'hours' must be a number; received 'x'",
+    "click,user,price,slot,tags,hours": "header line",
+}
+
+
+@pytest.mark.parametrize(("line", "words"), BAD_LINES.items(), ids=BAD_LINES.values())
+def test_bad_line(tmp_path, line, words):
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([GOOD] * 9 + [line] + [GOOD] * 3) + "\n")
+    with pytest.raises(BadData) as caught:
+        read_all(path, shuffle=20)
+    assert words in str(caught.value)
+    assert f"{path}, line 10:" in str(caught.value)
+
+
+def test_not_utf8(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(f"{GOOD}\n{GOOD}\n".encode() + GOOD.replace("ann", "Zo\u00eb").encode("latin-1") + b"\n")
+    with pytest.raises(BadData, match=r"rows.csv, line 3: text must be UTF-8; byte 0xeb"):
+        read_all(path)
+    path.write_text(GOOD + "\n")
+    read_all(path)  # mended
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes 5,000 rows of one format."""
+
+    def of(format):
+        path = tmp_path / f"rows{data.FORMATS[format][0]}"
+        rng = np.random.default_rng(0)
+        rows = table().take([0] * 5_000).set_column(1, "user", pa.array(rng.integers(0, 1 << 40, 5_000)).cast(pa.string()))
+        data.write([rows], SCHEMA, path, progress=False)
+        return path
+
+    return of
+
+
+@pytest.mark.parametrize("format", ["tfrecord", "tfrecord.gz", "parquet"])
+@pytest.mark.parametrize("damage", ["cut off", "changed"])
+def test_damaged_file(written, format, damage):
+    path = written(format)
+    size = path.stat().st_size
+    if damage == "cut off":
+        os.truncate(path, size - 20)
+    else:
+        with open(path, "r+b") as file:
+            file.seek(size // 3)
+            file.write(b"\xa5" * 16)
+    with pytest.raises(BadData, match="damaged") as caught:
+        read_all(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_empty_or_missing_file(tmp_path, format):
+    path = tmp_path / f"rows{data.FORMATS[format][0]}"
+    with pytest.raises(BadData, match="does not exist"):
+        read_all(path)
+    path.touch()
+    with pytest.raises(BadData, match="is empty"):
+        read_all(path)
+
+
+def test_parquet_without_rows(tmp_path):
+    data.write([], SCHEMA, tmp_path / "rows.parquet", progress=False)
+    with pytest.raises(BadData, match="is empty"):
+        read_all(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (table().drop_columns("price"), "has no column 'price'"),
+        (table(price=["2.5"]), "'price' of test must be float; it is string"),
+        (table(tags=["a;b"]), "'tags' of test must be list<"),
+        (table(slot=[3.5]), "'slot' must be int64"),
+        (table(click=pa.array([None], pa.float32())), "'click' must not be empty"),
+        (table(slot=pa.array([None], pa.int64())), "'slot' must not be empty"),
+        (table(user=pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))), "UTF"),
+    ],
+    ids=str,
+)
+def test_parquet_of_another_kind(tmp_path, rows, words):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    with pytest.raises(BadData) as caught:
+        read_all(path)
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_tfrecord_of_another_kind(tmp_path):
+    path = tmp_path / "rows.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as records:
+        records.write(tf.train.Example().SerializeToString())
+    with pytest.raises(BadData, match=r"rows.tfrecord, record 1: .*click"):
+        read_all(path)
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    (tmp_path / "rows.csv").write_text(GOOD + "\n")
+    read_all(tmp_path / "rows.csv")
+    with pytest.raises(tf.errors.InvalidArgumentError), data.explained():
+        tf.strings.to_number(["x"])
+    with pytest.raises(KeyError), data.explained():
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("user", "a,b"), ("user", "a\nb"), ("user", "a\rb"), ("tags", ["a,b"]), ("tags", ["a;b"])], ids=str
+)
+def test_csv_refuses_what_it_could_not_read_again(tmp_path, column, value):
+    with pytest.raises(BadData, match=f"'{column}' can't hold"):
+        data.write([table(**{column: [value]})], SCHEMA, tmp_path / "rows.csv", progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_empty_entries_are_refused(tmp_path, format):
+    for entry in ("", None):
+        with pytest.raises(BadData, match="'tags' has a list with an empty one"):
+            data.write([table(tags=[["a", entry]])], SCHEMA, tmp_path / "rows", format, progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_a_broken_write_leaves_the_old_file(tmp_path, format):
+    path = tmp_path / "rows"
+    assert data.write([table()], SCHEMA, path, format, progress=False) == 1
+    before = path.read_bytes()
+
+    def breaks():
+        yield table()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        data.write(breaks(), SCHEMA, path, format, progress=False)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_space(tmp_path, monkeypatch):
+    def full(self):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Replacement, "keep", full)
+    for format in data.FORMATS:
+        with pytest.raises(CtrlabError, match="can't be written: No space left"):
+            data.write([table()], SCHEMA, tmp_path / "rows", format, progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_csv_is_what_the_original_models_read(tmp_path):
+    path = tmp_path / "rows.csv"
+    empty = table(price=pa.array([None], pa.float32()), user=pa.array([None], pa.string()), tags=[[]], hours=[[]])
+    data.write([table(), empty], SCHEMA, path, progress=False)
+    assert path.read_text() == GOOD + "\n1,,,3,,\n"
