@@ -6,13 +6,14 @@ and slot after the step. Tensors are compared norm-wise: |a - b| / |a|, since a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.training.state import get_state, set_state
-from ctrlab.training.step import gradients_of, loss_of
+from ctrlab.training.step import gradients_of
 
 TOLERANCE = 1e-5  # float32 rounds at 6e-8; sums over a batch in another order reach some 1e-6
 
@@ -40,20 +41,23 @@ def compare(expected: dict[str, np.ndarray], received: dict[str, np.ndarray], to
     return sorted((Difference(k, gap) for k, gap in gaps.items() if gap > tolerance), key=lambda d: -d.relative)
 
 
-def answers(model, features, labels) -> dict[str, np.ndarray]:
-    """{"loss", "logits", "gradient/<variable>"} of one batch from the model's present state."""
+def answers(model) -> Callable:
+    """`(features, labels) -> {"loss", "logits", "gradient/<variable>"}` from the present state, which it leaves as it is."""
 
     @tf.function
-    def compute():
-        _, logits = loss_of(model, features, labels, training=True)
-        loss, gradients = gradients_of(model, features, labels)
+    def compute(features, labels):
+        loss, logits, gradients = gradients_of(model, features, labels)
         return loss, logits, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
 
-    before = get_state(model)  # batch norm's moving statistics change in a training-mode pass
-    loss, logits, gradients = compute()
-    set_state(before, model)
-    named = zip(model.trainable_variables, gradients)
-    return {"loss": loss.numpy(), "logits": logits.numpy()} | {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
+    def answer(features, labels) -> dict[str, np.ndarray]:
+        before = get_state(model)  # batch norm's moving statistics change in a training-mode pass
+        loss, logits, gradients = compute(features, labels)
+        set_state(before, model)
+        named = zip(model.trainable_variables, gradients)
+        found = {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
+        return {"loss": loss.numpy(), "logits": logits.numpy()} | found
+
+    return answer
 
 
 def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray]:

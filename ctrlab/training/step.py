@@ -22,11 +22,11 @@ def loss_of(model, features, labels, training: bool) -> tuple[tf.Tensor, tf.Tens
     return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
 
 
-def gradients_of(model, features, labels) -> tuple[tf.Tensor, list]:
-    """Loss and the gradient of each trainable weight, in the order of `model.trainable_variables`."""
+def gradients_of(model, features, labels) -> tuple[tf.Tensor, tf.Tensor, list]:
+    """Loss, logits, and the gradient of each trainable weight in the order of `model.trainable_variables`."""
     with tf.GradientTape() as tape:
-        loss, _ = loss_of(model, features, labels, training=True)
-    return loss, tape.gradient(loss, [v.value for v in model.trainable_variables])
+        loss, logits = loss_of(model, features, labels, training=True)
+    return loss, logits, tape.gradient(loss, [v.value for v in model.trainable_variables])
 
 
 def train_step(model, optimizer) -> Callable:
@@ -39,7 +39,7 @@ def train_step(model, optimizer) -> Callable:
 
     @tf.function(reduce_retracing=True)
     def step(features, labels):
-        loss, gradients = gradients_of(model, features, labels)
+        loss, _, gradients = gradients_of(model, features, labels)
         optimizer.apply(gradients, model.trainable_variables)
         return loss
 

@@ -64,7 +64,7 @@ def test_shapes_names_and_weights_made_at_once(name, batch):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_trainable_weight_has_a_gradient(name, batch):
     model = build(name, small(name))
-    _, gradients = training.gradients_of(model, *batch(model.schema))
+    _, _, gradients = training.gradients_of(model, *batch(model.schema))
     assert not [v.path for v, g in zip(model.trainable_variables, gradients) if g is None]
 
 
@@ -86,7 +86,7 @@ def test_presets_of_all_schemas(name, data_set, batch):
         return
     model = build(name, schema, "all")
     features, labels = batch(schema, rows=16)
-    loss, gradients = training.gradients_of(model, features, labels)
+    loss, _, gradients = training.gradients_of(model, features, labels)
     training.make_optimizer(model.hyper).apply(gradients, model.trainable_variables)
     assert np.isfinite(loss)
     assert np.isfinite(training.loss_of(model, features, labels, training=False)[0])
