@@ -99,10 +99,7 @@ BENCHES: dict[str, Callable[..., Bench]] = {"indicator": indicator_model, "indic
 
 
 def _indicator_bench(rows: int, sizes: list[int], lengths: list[int], outputs: int) -> Bench:
-    rng = np.random.default_rng(0)
-    kernel = tf.constant(rng.standard_normal((sum(sizes), outputs), dtype=np.float32))
-
-    def make_inputs(call: int) -> tuple:
+    def batch(call: int) -> tuple:
         rng = np.random.default_rng(call)
         columns = []
         for size, length in zip(sizes, lengths):
@@ -110,21 +107,28 @@ def _indicator_bench(rows: int, sizes: list[int], lengths: list[int], outputs: i
             columns.append(ids if length == 1 else tf.RaggedTensor.from_uniform_row_length(ids, length))
         return columns, tf.constant(rng.standard_normal((rows, outputs), dtype=np.float32))
 
-    implementations = {"stock": indicator.stock, "scatter_nd": indicator.scatter_nd, "fused": indicator.fused}
-    variants = {name: _forward_backward(product, sizes, kernel) for name, product in implementations.items()}
+    kernel = tf.constant(np.random.default_rng(0).standard_normal((sum(sizes), outputs), dtype=np.float32))
     hits = rows * sum(lengths)
-    # Each hit adds one kernel row forward and one row of d_out backward. Ids and weights are read in both directions.
-    work = Work(
-        flops=2.0 * hits * outputs,
-        bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + sum(sizes) + min(sum(sizes), hits)),
+    # Each hit adds one kernel row forward and one row of d_out backward. Ids are read in both directions, kernel rows that no
+    # id names are not, and each row of d_kernel is written.
+    touched = min(sum(sizes), hits)
+    work = Work(flops=2.0 * hits * outputs, bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + touched + sum(sizes)))
+    implementations = {"stock": indicator.stock, "scatter_nd": indicator.scatter_nd, "fused": indicator.fused}
+    return Bench(
+        shape=f"B={rows}, V={sum(sizes)}, C={len(sizes)}, {hits // rows} ids a row, O={outputs}",
+        variants={name: _forward_backward(product, sizes, kernel, batch(0)) for name, product in implementations.items()},
+        make_inputs=lambda call: tuple(tf.nest.flatten(batch(call), expand_composites=True)),
+        work=work,
     )
-    shape = f"B={rows}, V={sum(sizes)}, C={len(sizes)}, {hits // rows} ids a row, O={outputs}"
-    return Bench(shape, variants, make_inputs, work)
 
 
-def _forward_backward(product: Callable, sizes: list[int], kernel: tf.Tensor) -> Callable:
-    @functools.partial(tf.function, reduce_retracing=True)
-    def step(columns, d_out):
+def _forward_backward(product: Callable, sizes: list[int], kernel: tf.Tensor, like: tuple) -> Callable:
+    """A step of the flattened (columns, d_out). In a model ids come from other ops; taking nested ragged tensors across the
+    border of a tf.function costs more than the op does."""
+
+    @functools.partial(tf.function, autograph=False)
+    def step(*flat):
+        columns, d_out = tf.nest.pack_sequence_as(like, flat, expand_composites=True)
         with tf.GradientTape() as tape:
             tape.watch(kernel)
             out = product(columns, sizes, kernel)
