@@ -6,6 +6,7 @@ Each command imports what it needs when it runs: TensorFlow takes seconds to imp
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,6 +122,20 @@ def convert_data(
     data.convert(name, files, out)
 
 
+@data.command("statistics")
+def data_statistics(
+    name: Annotated[str, typer.Argument(help="The data set that the file is of.")],
+    file: Annotated[Path, typer.Argument(help="A Parquet file, as `ctrlab data convert` writes it.")],
+) -> None:
+    """Measure what the generators follow: how ids are spread, where numbers lie, how long lists are. Prints JSON.
+
+    [dim]ctrlab data statistics criteo criteo.parquet > criteo.json[/dim]
+    """
+    from ctrlab.commands import data
+
+    data.statistics(name, file)
+
+
 @app.command()
 def train(
     model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],
@@ -173,16 +188,19 @@ def race(
 
 @bench.command("ops")
 def bench_ops(
+    names: Annotated[list[str] | None, typer.Argument(help="Benches; all if none is named.")] = None,
     json_path: JsonOption = None,
     profile: ProfileOption = None,
 ) -> None:
     """Time every op's implementations against each other, in pairs, and against this machine's limits.
 
-    [dim]ctrlab bench ops --json ops.json[/dim]
-    """
-    from ctrlab.commands.bench import run
+    [dim]ctrlab bench ops[/dim]
 
-    run(profile, json_path)
+    [dim]ctrlab bench ops indicator --json ops.json[/dim]
+    """
+    from ctrlab.commands import bench
+
+    bench.ops(names, profile, json_path)
 
 
 @app.command()
@@ -205,6 +223,7 @@ def lab(
 
 def main() -> None:
     """The entry point of the `ctrlab` command."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings are none of the user's business
     app()
 
 

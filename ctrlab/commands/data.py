@@ -51,5 +51,12 @@ def convert(name: str, files: list[Path], out: Path) -> None:
             print(f"  {count:,}: {reason}")
 
 
+def statistics(name: str, file: Path) -> None:
+    """Prints the JSON of what was measured on a converted file."""
+    from ctrlab.data.measure import measure_file
+
+    print(measure_file(name, file, data.schema(name)).to_json(), end="")
+
+
 def _ceiling(auc: dict[str, float]) -> str:
     return "AUC's ceiling: " + ", ".join(f"{label} {value:.4f}" for label, value in auc.items())

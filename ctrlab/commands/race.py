@@ -22,6 +22,7 @@ def run(
     """
     plan = runner.Plan(contest.parse_models(models), contest.parse_sets(optimizations), profiles.current(profile), source)
     state = json_path or cache_folder() / "race" / f"{plan.profile.name}-{source}-{','.join(plan.sets)}.json"
+    begun = runner.begin(plan, state, resume)
     if html:
         from ctrlab.race import report  # before hours of training, so that a missing plotly is known now
 
@@ -29,7 +30,7 @@ def run(
     console = Console()
     ceilings = prepare(plan)
     with live.LiveTable(console, plan.models, plan.sets) as table:
-        result = runner.race(plan, state, ceilings, table.watch, table.on_model, resume)
+        result = runner.race(plan, begun, state, ceilings, table.watch, table.on_model)
     console.print(live.final_table(result))
     if html:
         report.write(result, html)

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.features import Categorical, IdColumn, Numeric, NumericList, Schema, Sequence
-from ctrlab.ops import indicator
+from ctrlab.ops import _native, indicator
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
@@ -202,6 +202,8 @@ class Wide(keras.layers.Layer):
         self.columns, self.sizes = tuple(sizes), tuple(sizes.values())
         self.numbers, self.outputs = numbers, outputs
         self.product = indicator.fused if fused else indicator.stock
+        if fused:
+            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
         self.build()
 
     def build(self, input_shape=None):

@@ -51,8 +51,8 @@ class LiveTable:
 
 def new_table(title: str) -> Table:
     table = Table(title=title, caption="seconds: training time at the contest's number of steps")
-    for name in ("model", "optimizations"):
-        table.add_column(name)
+    for name in ("model", "set"):
+        table.add_column(name, no_wrap=True)
     for name in ("seconds", "speed-up", "% of bound", "AUC"):
         table.add_column(name, justify="right")
     table.add_column("counts", max_width=60)
@@ -78,7 +78,7 @@ def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
 
 
 def ratio_text(ratio: Interval | None) -> str:
-    return "" if ratio is None else f"{ratio.median:.2f}x [dim]({ratio.low:.2f} to {ratio.high:.2f})[/dim]"
+    return "" if ratio is None else f"{ratio.median:.2f}x [dim]\\[{ratio.low:.2f}, {ratio.high:.2f}][/dim]"
 
 
 def final_table(result: RaceResult) -> Table:

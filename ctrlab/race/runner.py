@@ -70,25 +70,24 @@ Watcher = Callable[[str, str, str, float, float], None]
 
 def race(
     plan: Plan,
+    result: RaceResult,
     state: Path,
     ceilings: Ceilings,
     watch: Watcher,
     on_model: Callable[[RaceResult], None] = lambda result: None,
-    resume: bool = False,
     command: Sequence[str] = COMMAND,
 ) -> RaceResult:
-    """Races every model of `plan` and returns the result, which also lies in `state` after each model.
+    """Races every model of `plan` that is not complete in `result`; the JSON file `state` holds the result after each model.
 
     Args:
-        state: a JSON file; with `resume` the models that it holds complete are not run again.
+        result: what `begin` gave.
         ceilings: of this machine, for the floors.
         on_model: called with the result so far whenever a model is done.
         command: what starts a worker.
     Raises:
-        CtrlabError: `state` belongs to another race, or a model cannot be trained at all.
+        CtrlabError: a model cannot be trained at all.
         KeyboardInterrupt: Ctrl-C; it says what is kept.
     """
-    result = begin(plan, state, resume)
     done = {m.model for m in result.models if m.complete}
     try:
         for model in plan.models:
@@ -103,7 +102,11 @@ def race(
 
 
 def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
-    """An empty result, or with `resume` what `state` holds of this very race."""
+    """An empty result, or with `resume` what `state` holds of this very race.
+
+    Raises:
+        CtrlabError: `state` is no result, or one of another race.
+    """
     settings = plan.settings()
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     if not (resume and state.exists()):

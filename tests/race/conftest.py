@@ -35,6 +35,7 @@ def run(tmp_path):
     """run(plan, ...) races with fake workers; the state lies in tmp_path / "race.json"."""
 
     def race(plan, resume=False, watch=lambda *args: None, on_model=lambda result: None):
-        return runner.race(plan, tmp_path / "race.json", CEILINGS, watch, on_model, resume, FAKE_COMMAND)
+        state = tmp_path / "race.json"
+        return runner.race(plan, runner.begin(plan, state, resume), state, CEILINGS, watch, on_model, FAKE_COMMAND)
 
     return race

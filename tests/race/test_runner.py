@@ -22,7 +22,8 @@ from ctrlab import profiles
 from ctrlab.race import runner
 plan = runner.Plan(("wdl", "deepfm"), ("none", "all"), profiles.PROFILES["tiny"], "generated")
 try:
-    runner.race(plan, Path({state!r}), CEILINGS, lambda *a: None, command=FAKE_COMMAND)
+    state = Path({state!r})
+    runner.race(plan, runner.begin(plan, state, False), state, CEILINGS, lambda *a: None, command=FAKE_COMMAND)
 except KeyboardInterrupt as interrupt:
     sys.exit(str(interrupt))
 """
