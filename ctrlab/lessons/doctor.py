@@ -33,7 +33,8 @@ import tensorflow as tf
 found["tensorflow"] = tf.__version__
 try:
     from ctrlab.ops import _native
-    found["native"] = str(_native.library().path)
+    _native.library()
+    found["native"] = str(_native.LIBRARY)
 except Exception as error:
     found["error"] = str(error)
 print(json.dumps(found))

@@ -35,7 +35,7 @@ def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
     print(
         f"The workbook: http://127.0.0.1:{port}/lab/tree/index.ipynb?token={token}\nYour notebooks: {work}\nCtrl-C twice ends it."
     )
-    return subprocess.run(server_command(work, port, browser), env=os.environ | {"JUPYTER_TOKEN": token}, check=False).returncode
+    return subprocess.run(server_command(work, port, browser), env=server_environment(work, token), check=False).returncode
 
 
 def server_command(work: Path, port: int, browser: bool) -> list[str]:
@@ -46,12 +46,21 @@ def server_command(work: Path, port: int, browser: bool) -> list[str]:
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": work,
         "ServerApp.open_browser": browser,
+        "ServerApp.allow_root": os.geteuid() == 0,  # in a container there may be no one else
         "LabApp.default_url": "/lab/tree/index.ipynb",
-        "LabApp.news_url": None,
-        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
         "Application.log_level": "WARN",
     }
     return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def server_environment(work: Path, token: str) -> dict[str, str]:
+    """This process's environment, the token, and JupyterLab's question about news (it would go to the network) turned off."""
+    config = work / ".jupyter"
+    (config / "labconfig").mkdir(parents=True, exist_ok=True)
+    quiet = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    write_atomically(config / "labconfig" / "page_config.json", json.dumps(quiet))
+    path = os.pathsep.join(filter(None, (str(config), os.environ.get("JUPYTER_CONFIG_PATH"))))
+    return os.environ | {"JUPYTER_TOKEN": token, "JUPYTER_CONFIG_PATH": path}
 
 
 def copy_lessons(work: Path) -> list[str]:

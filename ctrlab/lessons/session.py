@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
+import contextlib
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,17 +34,20 @@ def start(lesson: str) -> Lab:
     report = doctor.examine(quick=True)
     if reasons := report.reasons_against(entry.needs):
         raise CtrlabError(f"Lesson {lesson} cannot run here. " + " ".join(reasons))
-    import keras
-    import tensorflow as tf
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with _quiet():
+        import keras
+        import tensorflow as tf
 
-    for device in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(device, True)
+        for device in _gpus():
+            tf.config.experimental.set_memory_growth(device, True)
     if "native" in entry.needs:
         from ctrlab.ops import _native
 
         _native.library()
     keras.utils.set_random_seed(SEED)
-    _load_magics()
+    if "compiler" in entry.needs:
+        _load_kernel_magic()
     where = machine()
     lab = Lab(lesson, machine=where.device)
     print(f"{entry.title}: {lesson}, profile {lab.profile.name}, seed {SEED}")
@@ -52,7 +56,20 @@ def start(lesson: str) -> Lab:
     return lab
 
 
-def _load_magics() -> None:
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what TensorFlow's C++ says while it starts out of the notebook: no log level silences all of it."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _load_kernel_magic() -> None:
     from IPython import get_ipython
 
     if shell := get_ipython():
@@ -75,6 +92,10 @@ class Lab:
         self._record.solutions = []
         self._passed: set[int] = set()
         self._verdict: Verdict | None = None
+
+    def size(self, whole: int) -> int:
+        """`whole` where time is no matter, an eighth of it at the profile `tiny`: batch sizes and the like."""
+        return max(1, whole // 8) if self.profile.name == "tiny" else whole
 
     def predict(self, **guesses: float) -> None:
         """Write down what you expect before you measure, `predict(speedup=5)`; `outcome` compares it later."""
@@ -186,18 +207,22 @@ class Lab:
         return self._verdict
 
     def finish(self) -> None:
-        """Save the verdict, let go of the GPU's memory, and name the next lesson."""
+        """Save the verdict, say how the GPU's memory is freed, and name the next lesson."""
         if self._verdict is None:
             raise CtrlabError("There is no verdict to save yet: run the gate's cell first.")
         self._record.verdict = self._verdict
         self.store.save(self._record)
-        import keras
-
-        keras.utils.clear_session()
-        gc.collect()
         following = course.after(self.lesson)
         print(f"Saved: {self._verdict}.")
+        if _gpus():
+            print("TensorFlow holds the GPU's memory until this kernel ends: Kernel, Shut Down Kernel.")
         print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")
+
+
+def _gpus() -> list:
+    import tensorflow as tf
+
+    return tf.config.list_physical_devices("GPU")
 
 
 def show_comparison(comparison, baseline: str) -> None:
@@ -210,7 +235,7 @@ def show_comparison(comparison, baseline: str) -> None:
         ratio = comparison.ratio(name)
         bound = measurement.percent_of_bound
         row = ["1 (baseline)", ""] if name == baseline else [f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}"]
-        table.add_row(name, *row, "" if bound is None else f"{bound:.0f}")
+        table.add_row(name, *row, "" if bound is None else f"{bound:.2g}")
     Console().print(table)
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import indicator_column as checks
+from ctrlab.ops import indicator, kernel_swap
 
 LESSON = "02_ops/01_indicator_column"
 
@@ -123,3 +124,46 @@ def test_the_stub_is_not_judged():
 
     with pytest.raises(NotImplementedError):
         check.run(LESSON, 1, stub)
+
+
+@pytest.fixture
+def swapped(monkeypatch):
+    """As if a kernel of the learner's were in place; what the op answers is the test's."""
+    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"indicator"}))
+
+
+def test_our_kernel_in_place_is_no_answer():
+    with pytest.raises(CheckFailed, match="your kernel"):
+        check.run(LESSON, 2, indicator.fused)
+
+
+def test_a_right_kernel_passes(swapped):
+    check.run(LESSON, 2, indicator.fused)
+
+
+def wrong_ops():
+    def nothing(columns, sizes, kernel, weights):
+        return tf.zeros_like(indicator.stock(columns, sizes, kernel, weights))
+
+    def constant(columns, sizes, kernel, weights):
+        return tf.ones_like(indicator.stock(columns, sizes, kernel, weights))
+
+    def no_offset(columns, sizes, kernel, weights):
+        return indicator.stock(columns, sizes, tf.roll(kernel, 1, 0), weights)
+
+    def no_weights(columns, sizes, kernel, weights):
+        return indicator.stock(columns, sizes, kernel)
+
+    def half(columns, sizes, kernel, weights):
+        return tf.cast(tf.cast(indicator.stock(columns, sizes, kernel, weights), tf.bfloat16), tf.float32)
+
+    def adds_to_what_was_there(columns, sizes, kernel, weights):
+        return indicator.stock(columns, sizes, kernel, weights) + 1e-3
+
+    return [nothing, constant, no_offset, no_weights, half, adds_to_what_was_there]
+
+
+@pytest.mark.parametrize("answer", wrong_ops(), ids=lambda answer: answer.__name__)
+def test_wrong_kernels_fail(swapped, answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
+import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, require_close
+from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.ops import indicator
 
 ROWS, SIZE, LONGEST = 64, 1_000, 20
 
@@ -45,9 +48,8 @@ def multi_hot(rows: list[list[int]], size: int) -> np.ndarray:
 
 def ragged(rows: list[list[int]]):
     """int64 [B, (L)]."""
-    import tensorflow as tf
-
-    return tf.RaggedTensor.from_row_lengths(tf.constant(sum(rows, []), tf.int64), tf.constant([*map(len, rows)], tf.int64))
+    flat, lengths = list(chain.from_iterable(rows)), [len(row) for row in rows]
+    return tf.RaggedTensor.from_row_lengths(tf.constant(flat, tf.int64), tf.constant(lengths, tf.int64))
 
 
 BUDGET = Budget(
@@ -67,4 +69,32 @@ def check_multi_hot(answer: Callable, rng: np.random.Generator) -> None:
     BUDGET.enforce(answer, ids, SIZE, next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size")
 
 
-CHECKS = {1: check_multi_hot}
+def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: the op `answer(columns, sizes, kernel, weights)` with the learner's kernel inside, against the reference."""
+    from ctrlab.ops import kernel_swap
+
+    if "indicator" not in kernel_swap.swapped():
+        raise CheckFailed(
+            "The op runs on your kernel.",
+            expected="a kernel of yours in place",
+            received="ours",
+            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
+        )
+    for case, columns, sizes, weights in batches(rng):
+        kernel = tf.constant(rng.standard_normal((sum(sizes), int(rng.integers(1, 20)))), tf.float32)
+        received = call(answer, columns, sizes, kernel, weights, case=case, next_step="does it crash with our kernel too?")
+        expected = indicator.reference(columns, sizes, kernel, weights).astype(np.float32)
+        require_close(received, expected, case=case, next_step="the row of an id is column.offset + id; -1 adds nothing")
+
+
+def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, list[int], list | None]]:
+    """(what it is, C columns, their sizes, weights): the bags above, beside a column of one id a row."""
+    for case, rows, size in bags(rng):
+        single = tf.constant(rng.integers(-1, 7, len(rows)), tf.int64)
+        yield case, [single, ragged(rows)], [7, size], None
+    rows = random_bags(rng, 50, 9, 5)
+    weights = tf.constant(rng.standard_normal(sum(map(len, rows))), tf.float32)
+    yield "weights", [ragged(rows)], [9], [ragged(rows).with_values(weights)]
+
+
+CHECKS = {1: check_multi_hot, 2: check_kernel}
