@@ -40,60 +40,54 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
             raise BadData(f"File {path} is empty: it has no rows.")
     numbers = order(tf.data.Dataset.range(sum(counts))).batch(max(1, CHUNK_ROWS // batch_size) * batch_size)
     chunks = tf.data.Dataset.from_generator(
-        lambda: _chunks(source, numbers, sum(counts), order.shard),
+        lambda: _chunks(source, numbers, sum(counts), order.shard, batch_size),
         output_signature={column.name: _signature(column, source.lists) for column in schema.columns},
     )
 
-    def unpacked(chunk: dict) -> dict:
-        rows = tf.shape(chunk[schema.labels[0].name], tf.int64)[0]
-        return {name: _unpacked(values, rows) for name, values in chunk.items()}
-
+    @tf.autograph.experimental.do_not_convert
     def cut(chunk: dict) -> tf.data.Dataset:
         rows = tf.shape(chunk[schema.labels[0].name], tf.int64)[0]
-        starts = tf.data.Dataset.range(0, rows - batch_size + 1 if drop_remainder else rows, batch_size)
-        return starts.map(lambda at: {name: _rows(values, at, batch_size, drop_remainder) for name, values in chunk.items()})
+        whole = rows // batch_size
+        batch_numbers = tf.data.Dataset.range(whole if drop_remainder else whole + tf.cast(rows % batch_size > 0, tf.int64))
 
-    return chunks.prefetch(1).map(unpacked).prefetch(1).flat_map(cut)
+        def batch(number: tf.Tensor) -> dict:
+            start = number * batch_size
+            size = batch_size if drop_remainder else tf.minimum(tf.constant(batch_size, tf.int64), rows - start)
+            return {name: _rows(values, number, start, size) for name, values in chunk.items()}
+
+        return batch_numbers.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+    return chunks.prefetch(1).flat_map(cut)
 
 
 def _signature(column: Column, lists: str):
-    """What `_tensors` makes of a column; a scalar string is packed text."""
-    packed = tf.TensorSpec([], tf.string)
+    """What `_tensors` makes of a column."""
     match column:
         case Label() | Numeric():
             return tf.TensorSpec([None], tf.float32)
         case Categorical():
-            return tf.TensorSpec([None], tf.int64) if column.encoding == "identity" else packed
+            return tf.TensorSpec([None], tf.int64 if column.encoding == "identity" else tf.string)
     if lists == "text":
-        return packed
-    dtype = list_dtype(column)
-    return tf.TensorSpec([None], tf.int64), packed if dtype == tf.string else tf.TensorSpec([None], dtype)
+        return tf.TensorSpec([None], tf.string)
+    return tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], list_dtype(column))
 
 
-def _unpacked(values, rows: tf.Tensor):
-    """A column of a chunk with its texts apart: `rows` of them, or as many as the row splits say."""
+def _rows(values, batch: tf.Tensor, start: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
+    """Of a chunk's column the batch with this number: `size` rows from `start` on."""
     if isinstance(values, tuple):
         splits, entries = values
-        return splits, _unpacked(entries, splits[-1])
-    if values.shape.rank:
-        return values
-    # Packing no text and packing one empty text give the same, so the number of texts is told.
-    return tf.raw_ops.StringSplitV2(input=values[None], sep=BORDER, maxsplit=-1).values[:rows]
+        splits = _rows(splits, batch, start, size + 1)  # [B + 1]
+        entries = _rows(entries, batch, splits[0], splits[-1] - splits[0])
+        return tf.RaggedTensor.from_row_splits(entries, splits - splits[0], validate=False)
+    if values.dtype == tf.string:
+        # One empty text and no text at all are packed alike, so only as many as there are are taken.
+        texts = tf.raw_ops.StringSplitV2(input=values[batch][None], sep=BORDER, maxsplit=-1).values
+        return tf.slice(texts, [tf.constant(0, tf.int64)], [tf.cast(size, tf.int64)])
+    return tf.slice(values, [start], [tf.cast(size, tf.int64)])
 
 
-def _rows(values, start: tf.Tensor, size: int, whole: bool) -> tf.Tensor | tf.RaggedTensor:
-    """Up to `size` rows of a chunk's column from `start` on; `whole` says that there are as many."""
-    if not isinstance(values, tuple):
-        rows = values[start : start + size]  # [B]
-        return tf.ensure_shape(rows, [size]) if whole else rows
-    splits, entries = values
-    splits = splits[start : start + size + 1]  # [B + 1]
-    splits = tf.ensure_shape(splits, [size + 1]) if whole else splits
-    return tf.RaggedTensor.from_row_splits(entries[splits[0] : splits[-1]], splits - splits[0], validate=False)
-
-
-def _chunks(source: Source, numbers: tf.data.Dataset, total: int, shard: tuple[int, int]) -> Iterator[dict]:
-    """The rows of `numbers`, chunk by chunk. A fault is left where `explained` finds it."""
+def _chunks(source: Source, numbers: tf.data.Dataset, total: int, shard: tuple[int, int], size: int) -> Iterator[dict]:
+    """The rows of `numbers`, chunk by chunk, `size` of them a batch. A fault is left where `explained` finds it."""
     try:
         window = Window(_stretches(source), lambda rows: rows % total % shard[1] == shard[0])
         in_epoch = len(range(shard[0], total, shard[1]))
@@ -101,8 +95,9 @@ def _chunks(source: Source, numbers: tf.data.Dataset, total: int, shard: tuple[i
         for numbers_of_chunk in numbers.as_numpy_iterator():
             epoch = np.arange(done, done + len(numbers_of_chunk)) // in_epoch
             table = window.take(epoch * total + numbers_of_chunk)
-            done += len(numbers_of_chunk)
-            yield {column.name: _tensors(table[column.name], column, source.lists) for column in source.schema.columns}
+            done += len(table)
+            ends = np.append(np.arange(size, len(table), size), len(table))  # of the batches
+            yield {column.name: _tensors(table[column.name], column, source.lists, ends) for column in source.schema.columns}
     except BadData as fault:
         faults.blame(source, fault)
         raise
@@ -175,8 +170,12 @@ def _damaged(path: Path, error: Exception) -> BadData:
     return BadData(f"{path} is no whole Parquet file (damaged, cut off, or another format): {str(error).splitlines()[0]}")
 
 
-def _tensors(values: pa.ChunkedArray, column: Column, lists: str):
-    """A column of a chunk: an array [n], packed text, or of a list column its row splits, int64 [n + 1], and its entries."""
+def _tensors(values: pa.ChunkedArray, column: Column, lists: str, ends: np.ndarray):
+    """A column of a chunk: numbers [n], text packed by batches, or of a list column its row splits, int64 [n + 1], and either.
+
+    Args:
+        ends: the row after the last of each batch, int64 [batches].
+    """
     array = values.combine_chunks()
     array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
     match column:
@@ -187,16 +186,19 @@ def _tensors(values: pa.ChunkedArray, column: Column, lists: str):
         case Categorical(encoding="identity"):
             return _numbers(array.fill_null(int(column.default or 0)))
         case Categorical():
-            return pack(_filled(array, column.default))
+            return pack(_filled(array, column.default), ends)
     if lists == "text":
-        return pack(_filled(join(array, column.separator), getattr(column, "default", "")))
+        return pack(_filled(join(array, column.separator), getattr(column, "default", "")), ends)
     lengths, entries = _numbers(array.value_lengths().fill_null(0)), array.flatten()
     if isinstance(column, NumericList):
         default = np.array(column.default.split(column.separator), np.float32)
         lengths, entries = _fill_empty(lengths, _numbers(entries), default)
     else:
-        entries = pack(entries) if list_dtype(column) == tf.string else _numbers(entries)
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), entries
+        entries = entries if list_dtype(column) == tf.string else _numbers(entries)
+    splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if list_dtype(column) == tf.string:
+        return splits, pack(entries, splits[ends])
+    return splits, entries
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
