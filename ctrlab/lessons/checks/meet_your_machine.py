@@ -14,13 +14,13 @@ from ctrlab.profiling.work import Ceilings, Work, bound
 def machines(rng: np.random.Generator) -> Iterator[Ceilings]:
     """Machines that are nowhere to be bought."""
     for _ in range(4):
-        sgemm, stream, rows = 10 ** rng.uniform([10, 9, 6], [13, 12, 9])
+        sgemm, stream, rows = (10 ** rng.uniform([10, 9, 6], [13, 12, 9])).tolist()
         yield Ceilings(sgemm=sgemm, bf16=2 * sgemm, stream=stream, stream_one_thread=stream / 2, random_rows=rows)
 
 
 def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
     """(what it is, work): random ones, then those that break a careless answer."""
-    some = 10 ** rng.uniform([7, 6, 3], [12, 10, 8])
+    some = (10 ** rng.uniform([7, 6, 3], [12, 10, 8])).tolist()
     yield "random work", Work(*some, row_bytes=int(rng.integers(4, 512)))
     yield "much arithmetic on little memory", Work(flops=1e15, bytes=some[1])
     yield "a copy: no arithmetic", Work(bytes=some[1])

@@ -1,0 +1,132 @@
+"""The checks of the profiling lesson against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import where_the_time_goes as checks
+
+LESSON = "01_baseline/04_where_the_time_goes"
+
+
+def self_times(events, *, key=lambda e: (e[1], -e[2]), touching=True, ancestors=False):
+    """The solution, with the mistakes one can make in it."""
+    own, open_events = {}, []
+    for name, start, length in sorted(events, key=key):
+        while open_events and (open_events[-1][0] <= start if touching else open_events[-1][0] < start):
+            open_events.pop()
+        for _, parent in open_events if ancestors else open_events[-1:]:
+            own[parent] -= length
+        own[name] = own.get(name, 0) + length
+        open_events.append((start + length, name))
+    return own
+
+
+def lengths(events):
+    own = {}
+    for name, _, length in events:
+        own[name] = own.get(name, 0) + length
+    return own
+
+
+def sorts_in_place(events):
+    events.sort(key=lambda e: (e[1], -e[2]))
+    return self_times(events)
+
+
+def last_of_a_name(events):
+    return {name: length for name, _, length in events}
+
+
+class Replay:
+    """The right answer to the question before."""
+
+    def __init__(self, right):
+        self.right, self.last = right, None
+
+    def __call__(self, question):
+        now = self.right(question)
+        last, self.last = self.last, now
+        return now if last is None else last
+
+
+class ByHeart:
+    """Right on one seed: it knows the answers to that seed's questions, in order."""
+
+    def __init__(self, answers):
+        self.known = iter(answers)
+
+    def __call__(self, question):
+        return next(self.known)
+
+
+WRONG = {
+    "a replay": Replay(self_times),
+    "by heart": ByHeart([own for _, _, own in checks.threads(np.random.default_rng(0))]),
+    "lengths": lengths,
+    "no order": lambda events: self_times(events, key=lambda e: 0),
+    "start alone": lambda events: self_times(events, key=lambda e: (e[1], e[2])),
+    "touching events are nested": lambda events: self_times(events, touching=False),
+    "all ancestors": lambda events: self_times(events, ancestors=True),
+    "sorts the input": sorts_in_place,
+    "one event a name": last_of_a_name,
+    "no-op": lambda events: None,
+    "a constant": lambda events: {"op_1": 1},
+    "a list": lambda events: list(self_times(events).items()),
+    "low precision": lambda events: {name: round(t, -2) for name, t in self_times(events).items()},
+    "fails on nothing": lambda events: self_times(events) if events[0] else None,
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_answers_pass(seed):
+    check.run(LESSON, 1, self_times, seed)
+    check.run(LESSON, 2, most_gain, seed)
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
+def test_wrong_self_times_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer)
+
+
+def most_gain(table):
+    dearest = table.by_part().rows[0]
+    left = 1 - dearest.share
+    return dearest.part, 1 / left if left > 1e-9 else float("inf")
+
+
+def longest_row(table):
+    row = max(table.rows, key=lambda row: row.share)
+    return row.part, 1 / (1 - row.share)
+
+
+def first_row(table):
+    part = table.rows[0].part
+    return part, 1 / (1 - min(table.share(part=part), 0.999))
+
+
+def divides_by_nothing(table):
+    row = table.by_part().rows[0]
+    return row.part, 1 / (1 - row.share)
+
+
+WRONG_GAINS = {
+    "a replay": Replay(most_gain),
+    "by heart": ByHeart([most_gain(table) for _, table in checks.tables(np.random.default_rng(0))]),
+    "the longest op": longest_row,
+    "the first row": first_row,
+    "divides by nothing": divides_by_nothing,
+    "the share": lambda table: (table.by_part().rows[0].part, table.by_part().rows[0].share),
+    "no name": lambda table: most_gain(table)[1],
+    "no-op": lambda table: None,
+    "a constant": lambda table: ("linear", 2.5),
+    "low precision": lambda table: (most_gain(table)[0], float(np.float16(most_gain(table)[1]))),
+}
+
+
+@pytest.mark.parametrize("answer", WRONG_GAINS.values(), ids=WRONG_GAINS)
+def test_wrong_gains_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer)
