@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from ctrlab import data, profiles
-from ctrlab.data.sets import MODULES
 from ctrlab.errors import CtrlabError
 from ctrlab.race import contest
 
@@ -27,7 +26,7 @@ def show() -> None:
 
 def generate(name: str, rows: int | None, out: Path | None, format: str, seed: int, profile: str | None) -> None:
     """Rows into the cache, or with `rows` and `out` into one file; prints the AUC of the planted model."""
-    names = list(MODULES) if name == "all" else [name]
+    names = list(data.SCHEMAS) if name == "all" else [name]
     if (rows is None) != (out is None) or (out and len(names) > 1):
         raise CtrlabError("A file of your own takes --rows and --out together, and one data set; else leave both out.")
     for each in names:

@@ -15,6 +15,7 @@ from ctrlab.data.reader import Source
 from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
+ASSERTED = "assertion failed: ["
 
 
 @dataclass
@@ -50,10 +51,14 @@ def explained() -> Iterator[None]:
     except Exception as error:
         import tensorflow as tf
 
-        if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):  # else it is the model's
+        if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):
             for reading in reversed(_readings):
                 if fault := reading.fault or find(reading.source):
                     raise fault from None
+        elif isinstance(error, tf.errors.InvalidArgumentError) and ASSERTED in error.message:  # the model checks ids
+            asserted = error.message.partition(ASSERTED)[2].splitlines()[0]
+            sentence = asserted.rstrip("]").replace("] [", " ").replace("\\'", "'")
+            raise BadData(f"{sentence}.") from None
         raise
 
 
