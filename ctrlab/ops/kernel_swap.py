@@ -167,6 +167,11 @@ def _compile(source: Path, flags: list[str], target: Path, header: str | None = 
     include = ["-I", str(_native_folder() / "kernels"), *(["-include", header] if header else [])]
     # Objects among the flags come after the source, where a linker wants them.
     code, _, err = _run([*_compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
+    if re.search(r"cannot find .*(asan|ubsan)", err):
+        raise CtrlabError(
+            f"Checking a kernel needs the sanitizer libraries of {_compiler()[0]}; install libasan and libubsan (gcc) or "
+            "libclang-rt (clang)."
+        )
     if code != 0:
         raise KernelError("A kernel must compile.", output=err.strip() or f"{_compiler()[0]} gave up without a word.")
     return target

@@ -9,11 +9,12 @@
 namespace ctrlab {
 
 inline ParallelFor IntraOpPool(tensorflow::OpKernelContext* context) {
-  tensorflow::thread::ThreadPool* pool = context->device()->tensorflow_cpu_worker_threads()->workers;
+  using tensorflow::thread::ThreadPool;
   auto run = [](void* pool, int64_t total, int64_t cycles, void (*body)(void*, int64_t, int64_t), void* body_context) {
-    static_cast<tensorflow::thread::ThreadPool*>(pool)->ParallelFor(
-        total, cycles, [&](int64_t begin, int64_t end) { body(body_context, begin, end); });
+    static_cast<ThreadPool*>(pool)->ParallelFor(total, ThreadPool::SchedulingParams::Adaptive(cycles),
+                                                [&](int64_t begin, int64_t end) { body(body_context, begin, end); });
   };
+  ThreadPool* pool = context->device()->tensorflow_cpu_worker_threads()->workers;
   return {pool, run};
 }
 

@@ -45,7 +45,7 @@ WRONG = {
         "if (column.ids[i] < 0) { row[0] += *kernel; continue; }",
         "sum of",
     ),
-    "low precision": ("weight * source[o]", "weight * (float)(_Float16)source[o]", "sum of weight"),
+    "low precision": ("weight * source[o]", "weight * (int)(source[o] * 1e3f) * 1e-3f", "sum of weight"),
     "a constant": ("row[o] +=", "row[o] = 1 + 0 *", "sum of weight"),
     "changed inputs": ("row[o] = 0;", "row[o] = 0, const_cast<float*>(kernel)[0] += 1;", "leave its inputs|sum of"),
     "one piece taken for all": (
@@ -143,6 +143,12 @@ def test_the_magic_in_a_notebook(ours_again, capsys):
     with pytest.raises(KernelError, match="must compile"):
         shell.run_cell_magic("kernel", "indicator", "text")
     InteractiveShell.clear_instance()
+
+
+def test_missing_sanitizers_are_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernel_swap, "_run", lambda *a, **k: (1, "", "/usr/bin/ld: cannot find -lasan: No such file or directory"))
+    with pytest.raises(kernel_swap.CtrlabError, match=r"sanitizer libraries of .*install libasan"):
+        kernel_swap._compile(tmp_path / "kernel.cc", kernel_swap.CHECKED, tmp_path / "check")
 
 
 def test_no_compiler_is_one_sentence(monkeypatch):
