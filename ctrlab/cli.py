@@ -29,6 +29,8 @@ class OneSentence(TyperGroup):
         except KeyboardInterrupt as interrupt:
             raise _exit(str(interrupt) or "Interrupted.", INTERRUPTED) from None
         except OSError as problem:
+            if problem.errno == errno.EPIPE:  # `| head` has read enough
+                raise
             raise _exit(_of_system(problem), 1) from None
 
 
@@ -48,14 +50,14 @@ def _of_system(problem: OSError) -> str:
 
 
 def _app(help: str, **options) -> typer.Typer:
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False, **options)
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, **options)
 
 
 app = _app(
     "Six click models on stock TensorFlow, made fast one optimization at a time.",
     cls=OneSentence,
     add_completion=False,
-    epilog="Start with [bold]ctrlab doctor[/bold], then [bold]ctrlab race --models deepfm --profile tiny[/bold].",
+    epilog="Start with `ctrlab doctor`, then `ctrlab race --models deepfm --profile tiny`.",
 )
 data = _app("Make, convert and look at data sets.")
 bench = _app("Measure parts against each other.")
@@ -98,9 +100,8 @@ def generate_data(
 ) -> None:
     """Make rows with a planted model behind their labels, and say the AUC that this model itself comes to.
 
-    [dim]ctrlab data generate all --profile lesson[/dim]
-
-    [dim]ctrlab data generate criteo --rows 1000000 --out criteo.parquet[/dim]
+    - `ctrlab data generate all --profile lesson`
+    - `ctrlab data generate criteo --rows 1000000 --out criteo.parquet`
     """
     from ctrlab.commands import data
 
@@ -115,7 +116,7 @@ def convert_data(
 ) -> None:
     """Convert raw files to Parquet. Rows that break the format go to a rejects file beside it, with file, line and reason.
 
-    [dim]ctrlab data convert criteo train.txt.gz --out criteo.parquet[/dim]
+    - `ctrlab data convert criteo train.txt.gz --out criteo.parquet`
     """
     from ctrlab.commands import data
 
@@ -129,7 +130,7 @@ def data_statistics(
 ) -> None:
     """Measure what the generators follow: how ids are spread, where numbers lie, how long lists are. Prints JSON.
 
-    [dim]ctrlab data statistics criteo criteo.parquet > criteo.json[/dim]
+    - `ctrlab data statistics criteo criteo.parquet > criteo.json`
     """
     from ctrlab.commands import data
 
@@ -149,9 +150,8 @@ def train(
 ) -> None:
     """Train one model and hold its AUC against the best that is possible on its data.
 
-    [dim]ctrlab train deepfm --optimizations all --save deepfm.keras[/dim]
-
-    [dim]ctrlab train din --data real --epochs 2[/dim]
+    - `ctrlab train deepfm --optimizations all --save deepfm.keras`
+    - `ctrlab train din --data real --epochs 2`
     """
     from ctrlab.commands.train import run
 
@@ -175,11 +175,9 @@ def race(
     The score is the contest's: training seconds at its numbers of steps, added up. A set whose AUC falls below the baseline's
     by more than three standard deviations over seeds does not count. Interrupted, the race keeps the models that are done.
 
-    [dim]ctrlab race --models deepfm --profile tiny[/dim]
-
-    [dim]ctrlab race --optimizations none,indicator,all --html race.html[/dim]
-
-    [dim]ctrlab race --data real --json race.json --resume[/dim]
+    - `ctrlab race --models deepfm --profile tiny`
+    - `ctrlab race --optimizations none,indicator,all --html race.html`
+    - `ctrlab race --data real --json race.json --resume`
     """
     from ctrlab.commands.race import run
 
@@ -194,9 +192,8 @@ def bench_ops(
 ) -> None:
     """Time every op's implementations against each other, in pairs, and against this machine's limits.
 
-    [dim]ctrlab bench ops[/dim]
-
-    [dim]ctrlab bench ops indicator --json ops.json[/dim]
+    - `ctrlab bench ops`
+    - `ctrlab bench ops indicator --json ops.json`
     """
     from ctrlab.commands import bench
 
@@ -211,7 +208,7 @@ def lab(
 ) -> None:
     """Open the workbook in JupyterLab, on copies of the lessons that nothing overwrites once you touched them.
 
-    [dim]ctrlab lab --port 8890 --no-browser[/dim]
+    - `ctrlab lab --port 8890 --no-browser`
     """
     from ctrlab.lessons import index, lab
 
