@@ -9,7 +9,7 @@ chunk, not by the files. A whole chunk becomes tensors at once: at 512 rows a ba
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ CHUNK_ROWS = 16_384
 READ_ROWS = 32_768
 
 
-def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
-    """Columns by name; see `ctrlab.data.read`."""
+def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool, finish: Callable) -> tf.data.Dataset:
+    """What `finish` makes of the columns by name; see `ctrlab.data.read`."""
     schema = source.schema
     counts = [_open(path, schema).metadata.num_rows for path in source.files]
     for path, rows in zip(source.files, counts):
@@ -50,10 +50,10 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
         whole = rows // batch_size
         batch_numbers = tf.data.Dataset.range(whole if drop_remainder else whole + tf.cast(rows % batch_size > 0, tf.int64))
 
-        def batch(number: tf.Tensor) -> dict:
+        def batch(number: tf.Tensor) -> tuple:
             start = number * batch_size
             size = batch_size if drop_remainder else tf.minimum(tf.constant(batch_size, tf.int64), rows - start)
-            return {name: _rows(values, number, start, size) for name, values in chunk.items()}
+            return finish({name: _rows(values, number, start, size) for name, values in chunk.items()})
 
         return batch_numbers.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
 

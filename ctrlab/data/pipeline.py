@@ -18,12 +18,17 @@ from ctrlab.features import Schema
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """See `ctrlab.data.read`."""
     faults.remember(source)
+    finish = partial(features_and_labels, schema=source.schema)
     if source.format == "parquet":
-        columns = parquet.batches(source, order, batch_size, drop_remainder)
-    else:
-        lines_or_records = order(records(source)).batch(batch_size, drop_remainder=drop_remainder)
-        columns = lines_or_records.map(decoder(source), num_parallel_calls=tf.data.AUTOTUNE)
-    return columns.map(partial(features_and_labels, schema=source.schema)).prefetch(2)
+        return parquet.batches(source, order, batch_size, drop_remainder, finish).prefetch(2)
+    decode = decoder(source)
+
+    @tf.autograph.experimental.do_not_convert
+    def decoded(batch: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        return finish(decode(batch))
+
+    batched = order(records(source)).batch(batch_size, drop_remainder=drop_remainder)
+    return batched.map(decoded, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
 
 def records(source: Source) -> tf.data.Dataset:
@@ -38,7 +43,7 @@ def records(source: Source) -> tf.data.Dataset:
 def decoder(source: Source):
     """A function from records, string [B], to columns by name."""
     decode = csv.decode if source.format == "csv" else tfrecord.decode
-    return tf.autograph.experimental.do_not_convert(partial(decode, schema=source.schema, lists=source.lists))
+    return partial(decode, schema=source.schema, lists=source.lists)
 
 
 def features_and_labels(columns: dict, schema: Schema) -> tuple[dict, tf.Tensor]:
