@@ -39,4 +39,4 @@ def test_kernels_are_right_and_clean(program, kernel, seed):
     ran = subprocess.run([program, kernel, str(seed)], capture_output=True, text=True, timeout=60, env=environment)
     if "unexpected memory mapping" in ran.stderr:
         pytest.skip("ThreadSanitizer of this compiler does not run under this system's address space layout")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, f"passed {seed}\n"), ran.stdout + ran.stderr
