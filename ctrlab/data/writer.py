@@ -106,7 +106,7 @@ def _refuse(words: pa.Array, column: Column, signs: tuple[str, ...]) -> None:
         found = words.filter(pc.match_substring(words, sign))
         if len(found):
             raise BadData(
-                f"CSV has no quotes: a value of column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}."
+                f"In CSV, column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}."
             )
 
 
