@@ -105,9 +105,7 @@ def _refuse(words: pa.Array, column: Column, signs: tuple[str, ...]) -> None:
     for sign in signs:
         found = words.filter(pc.match_substring(words, sign))
         if len(found):
-            raise BadData(
-                f"In CSV, column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}."
-            )
+            raise BadData(f"In CSV, column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}.")
 
 
 class TFRecordFile(Replacement):
