@@ -41,13 +41,19 @@ def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
     """Text [B] of a list column to its entries, ragged [B, (L)]; other columns are left alone."""
     if isinstance(column, Label | Numeric | Categorical):
         return field
-    parts = tf.strings.split(field, column.separator)  # [B, (L)], one empty part where the text is empty
     if isinstance(column, NumericList):
+        parts = tf.strings.split(field, column.separator)  # [B, (L)]
         return parts.with_flat_values(tf.strings.to_number(parts.flat_values, tf.float32))
-    parts = tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
+    parts = split(field, column.separator)
     if column.encoding == "identity":
         return parts.with_flat_values(tf.strings.to_number(parts.flat_values, tf.int64))
     return parts
+
+
+def split(text: tf.Tensor, separator: str) -> tf.RaggedTensor:
+    """Text [B] -> its parts, ragged string [B, (L)]; an empty field has no parts."""
+    parts = tf.strings.split(text, separator)  # one empty part where the text is empty
+    return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
 
 
 def check_text(files: Iterable[Path]) -> None:

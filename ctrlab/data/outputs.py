@@ -54,7 +54,9 @@ class Replacement:
         self.file.write(data)
 
     def keep(self) -> None:
-        """Put the file in its place."""
+        """Put the file in its place; its bytes reach the disk before its name does."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
         self.file.close()
         os.replace(self._partial, self.path)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import keras
 import tensorflow as tf
 
+from ctrlab.data.csv import split
 from ctrlab.features import Categorical, IdColumn, Numeric, NumericList, Schema, Sequence
 from ctrlab.ops import _native, indicator
 from ctrlab.profiling.parts import part
@@ -27,12 +28,6 @@ class Seeds:
 
     def __next__(self) -> int:
         return next(self._stream)
-
-
-def split(text: tf.Tensor, separator: str) -> tf.RaggedTensor:
-    """Text [B] -> its parts, ragged string [B, (L)]; an empty field has no parts."""
-    parts = tf.strings.split(text, separator)
-    return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
 
 
 def ids_of(column: IdColumn, values) -> tf.Tensor | tf.RaggedTensor:
