@@ -223,8 +223,11 @@ def dense_work(sizes, rows: float) -> Work:
 
 
 def lookup_work(rows: float, dim: int, slots: int) -> Work:
-    """Lookup, gradient and optimizer step of `rows` touched table rows: read the row once, read and write it and its slots."""
-    return Work(flops=10.0 * rows * dim, bytes=0.0, random_rows=rows * (1 + 1 + slots), row_bytes=4 * dim)
+    """Lookup, gradient and optimizer step of `rows` ids: the row and each of its slots come from memory once, a row each.
+
+    It is read for the lookup and, still in a cache, read and written by the step.
+    """
+    return Work(flops=10.0 * rows * dim, bytes=0.0, random_rows=rows * (1 + slots), row_bytes=4 * dim)
 
 
 def dense_update_work(weights: float, slots: int) -> Work:
