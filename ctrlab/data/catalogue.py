@@ -46,11 +46,18 @@ def attribute(ids: np.ndarray, values: Ids, name: str) -> np.ndarray:
 
 
 def histories(rng: np.random.Generator, lengths: Numbers, rows: int, same: float, catalogue: Catalogue) -> Ragged:
-    """Items that users chose, in runs of one category: `same` is the share of neighbours that have theirs in common."""
+    """Items that users chose, in runs of one category: `same` is the share of neighbours that have theirs in common.
+
+    Nobody chooses one item twice in a row, as far as one more draw can help it.
+    """
     offsets = draw_offsets(rng, lengths, rows)
     run = draw_runs(rng, offsets, same, catalogue.category_shares)
     first = catalogue.draw(rng, run[-1] + 1 if len(run) else 0)
-    return Ragged(catalogue.draw_like(rng, catalogue.category[first][run]), offsets)
+    categories = catalogue.category[first][run]
+    items = catalogue.draw_like(rng, categories)
+    twice = np.flatnonzero((items[1:] == items[:-1]) & (run[1:] == run[:-1])) + 1
+    items[twice] = catalogue.draw_like(rng, categories[twice])
+    return Ragged(items, offsets)
 
 
 def draw_offsets(rng: np.random.Generator, lengths: Numbers, rows: int) -> np.ndarray:

@@ -19,14 +19,14 @@ from ctrlab.errors import BadData
 
 @dataclass(frozen=True)
 class Ids:
-    """A column of ids: the head's shares as measured, then a power law over the other ranks.
+    """A column of ids: the head's shares as measured, then a power law over the other ranks (Zipf and Mandelbrot's).
 
-    P(rank k) = head[k] for k < len(head); the remaining mass falls as rank^-exponent up to `cardinality`.
+    P(rank k) = head[k] for k < len(head); the remaining mass falls as (k + 1 + shift)^-exponent up to `cardinality`.
 
     Attributes:
         cardinality: how many different ids there are.
         head: shares of the most frequent ids among the values that are present, in falling order.
-        exponent: of the power law behind the head.
+        exponent, shift: of the power law behind the head.
         missing: share of rows without a value.
         same: in a list, the share of neighbours that are equal.
         distinct: different ids in the sample that was measured.
@@ -35,6 +35,7 @@ class Ids:
     cardinality: int
     head: tuple[float, ...] = ()
     exponent: float = 1.05
+    shift: float = 0.0
     missing: float = 0.0
     same: float = 0.0
     distinct: int = 0
@@ -57,21 +58,26 @@ class Ids:
             return np.minimum(ranks, self.cardinality - 1)
         behind = np.flatnonzero(ranks == first)
         start = below[-1] if first else 0.0
-        power = 1.0 - self.exponent
-        low, high = (first + 1.0) ** power, (self.cardinality + 1.0) ** power
+        # The inverse of `tail`'s integral, scaled so that its first id stands at 1.
+        power, origin = 1.0 - self.exponent, first + 1.0 + self.shift
+        last = ((self.cardinality + 1.0 + self.shift) / origin) ** power
         place = (uniform[behind] - start) / (1.0 - start)
-        tail = (low + place * (high - low)) ** (1.0 / power)
-        ranks[behind] = np.minimum(tail.astype(np.int64) - 1, self.cardinality - 1)
+        tail = origin * (1.0 + place * (last - 1.0)) ** (1.0 / power) - self.shift
+        ranks[behind] = np.clip(tail.astype(np.int64) - 1, first, self.cardinality - 1)
         return ranks
+
+    def tail(self, edges: np.ndarray) -> np.ndarray:
+        """The mass between ranks behind the head: edges [n + 1] in len(head)..cardinality -> [n]."""
+        first = len(self.head)
+        power, origin = 1.0 - self.exponent, first + 1.0 + self.shift
+        integral = ((np.append(edges, self.cardinality) + 1.0 + self.shift) / origin) ** power - 1.0
+        return np.diff(integral[:-1]) / integral[-1] * max(0.0, 1.0 - sum(self.head))
 
     def probabilities(self) -> np.ndarray:
         """float64 [cardinality], the share of each rank among the values that are present."""
-        head = np.array(self.head[: self.cardinality])
-        if len(head) == self.cardinality:
-            return head / head.sum()
-        edges = np.arange(len(head) + 1, self.cardinality + 2, dtype=np.float64) ** (1.0 - self.exponent)
-        mass = np.diff(edges) / (edges[-1] - edges[0])
-        return np.concatenate([head, mass * max(0.0, 1.0 - head.sum())])
+        tail = self.tail(np.arange(len(self.head), self.cardinality + 1.0)) if len(self.head) < self.cardinality else ()
+        shares = np.concatenate([self.head, tail])
+        return shares / shares.sum()
 
 
 @dataclass(frozen=True)

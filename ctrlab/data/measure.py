@@ -1,11 +1,11 @@
 """Measures what `marginals` holds on a converted table, and compares two measurements.
 
-    ctrlab data statistics criteo train.parquet    # prints the JSON that stands in ctrlab/data/statistics
+ctrlab data statistics criteo train.parquet    # prints the JSON that stands in ctrlab/data/statistics
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +26,23 @@ PLACES = 101  # of the quantiles
 # What the publishers of the full sets say: {set: (where the figures come from, {column: different ids})}.
 CRITEO = (1396, 553, 2594031, 698469, 290, 23, 12048, 608, 3, 65156, 5309, 2186509, 3128, 26, 12750, 1537323, 10, 5002, 2118)
 CRITEO += (4, 1902327, 17, 15, 135790, 94, 84305)
-BOOKS = {"user": 543_060, "item": 367_983, "category": 1_601}
-ADS = {"user_id": 1_140_000, "adgroup_id": 846_811, "cate_id": 6_769, "campaign_id": 423_436, "customer": 255_875, "brand": 99_815}
+ADS = {
+    "user_id": 1_140_000,
+    "adgroup_id": 846_811,
+    "cate_id": 6_769,
+    "campaign_id": 423_436,
+    "customer": 255_875,
+    "brand": 99_815,
+}
 PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
     "criteo": (
         "Measured on a random 0.3 % of the Criteo Kaggle display-ads training set; cardinalities are the full set's.",
         {f"C{i}": count for i, count in enumerate(CRITEO, 1)},
     ),
+    # Of Books only the number of users, who come once each; its other columns are spread otherwise than this sample's.
     "amazon_reviews": (
-        "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); cardinalities are those of Books.",
-        BOOKS | {"history_items": BOOKS["item"], "history_categories": BOOKS["category"]},
+        "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); as many users as Books has.",
+        {"user": 543_060},
     ),
     # A sample's users come twice each, in one pair of rows; 200,000 is what makes its few repeats of users likely.
     "rees46": ("Measured on two days of REES46 shop sessions (NVIDIA Merlin's session-based example).", {"user": 200_000}),
@@ -59,13 +66,15 @@ def measure_file(name: str, path: str | Path, schema: Schema) -> Statistics:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise BadData(f"{path} can't be read as Parquet ({error}); convert the raw files first (`ctrlab data convert`).") from None
+        raise BadData(
+            f"{path} can't be read as Parquet ({error}); convert the raw files first (`ctrlab data convert`)."
+        ) from None
     found = measure(table, schema, source, published)
     found.positive.update(ASSUMED_RATES.get(name, {}))
     return found
 
 
-def measure(table: pa.Table, schema: Schema, source: str, published: Mapping[str, int] = {}) -> Statistics:  # noqa: B006
+def measure(table: pa.Table, schema: Schema, source: str, published: Mapping[str, int] = {}) -> Statistics:
     """What `marginals` holds, measured on a table.
 
     Args:
@@ -114,12 +123,15 @@ def _ids(values: pa.Array, published: int, owners: np.ndarray | None = None) -> 
     cardinality = max(published or _richness(counts), len(counts), 1)
     keep = cardinality if cardinality <= SMALL and len(counts) == cardinality else HEAD
     head = tuple(float(f"{share:.5g}") for share in counts[:keep] / max(len(present), 1))
+    same = _same(present, owners) if owners is not None else 0.0
+    exponent, shift = _power_law(cardinality, head, counts, same)
     return Ids(
         cardinality=cardinality,
         head=head,
-        exponent=_exponent(cardinality, head, len(counts), len(present)),
+        exponent=exponent,
+        shift=shift,
         missing=round(1.0 - len(present) / len(values), 5) if len(values) else 0.0,
-        same=_same(present, owners) if owners is not None else 0.0,
+        same=same,
         distinct=len(counts),
     )
 
@@ -130,17 +142,49 @@ def _richness(counts: np.ndarray) -> int:
     return int(len(counts) + once * (once - 1) / (2.0 * (twice + 1)))
 
 
-def _exponent(cardinality: int, head: tuple[float, ...], distinct: int, draws: int) -> float:
-    """The exponent with which `draws` draws show as many different ids as the sample does; found by bisection."""
-    low, high = 0.0, 5.0
-    if cardinality <= len(head):
-        return 1.05
-    for _ in range(25):
+def _power_law(cardinality: int, head: tuple[float, ...], counts: np.ndarray, same: float) -> tuple[float, float]:
+    """Exponent and shift behind the head.
+
+    As many draws as the sample's show as many different ids; or, where the sample shows all there are, the most frequent
+    tenth of them has the sample's share. And the tail starts no higher than the head ends.
+
+    Args:
+        counts: of the different ids in the sample, in falling order.
+        same: the share of values that are no draws, for they repeat their neighbour.
+    """
+    if not head or cardinality <= len(head):
+        return Ids.exponent, Ids.shift
+    first, tenth = len(head), max(len(head) + 1, cardinality // 10)
+    draws = counts.sum() * (1.0 - same)
+    edges = np.unique(np.geomspace(first + 1.0, cardinality + 1.0, 2_000).astype(np.int64)) - 1.0
+    widths = np.diff(edges)
+
+    def too_flat(exponent: float) -> bool:
+        ids = Ids(cardinality, head, exponent, _shift(cardinality, head, exponent))
+        if len(counts) == cardinality:
+            return ids.tail(np.array([first, tenth]))[0] < counts[first:tenth].sum() / counts.sum()
+        return first - (widths * np.expm1(-draws * ids.tail(edges) / widths)).sum() > len(counts)
+
+    exponent = round(_bisect(too_flat, 0.0, 20.0), 3)
+    exponent = 1.001 if exponent == 1.0 else exponent  # the integral has another form at just 1
+    return exponent, _shift(cardinality, head, exponent)
+
+
+def _shift(cardinality: int, head: tuple[float, ...], exponent: float) -> float:
+    first = np.array([len(head), len(head) + 1.0])
+
+    def too_high(shift: float) -> bool:
+        return Ids(cardinality, head, exponent, shift).tail(first)[0] > head[-1]
+
+    return float(f"{_bisect(too_high, 0.0, 10.0 * cardinality):.4g}") if exponent != 1.0 and too_high(0.0) else 0.0
+
+
+def _bisect(grow: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `grow` turns from true to false."""
+    for _ in range(40):
         middle = (low + high) / 2.0
-        expected = -np.expm1(-draws * Ids(cardinality, head, middle).probabilities()).sum()
-        low, high = (middle, high) if expected > distinct else (low, middle)
-    # The power law's integral has another form at just 1.
-    return round(middle, 3) if round(middle, 3) != 1.0 else 1.001
+        low, high = (middle, high) if grow(middle) else (low, middle)
+    return middle
 
 
 def _same(values: pa.Array, owners: np.ndarray) -> float:
@@ -191,8 +235,8 @@ def differences(found: Statistics, expected: Statistics, tolerance: Tolerance | 
 
 
 def distance(a: Numbers, b: Numbers) -> float:
-    """The greatest difference of the two distribution functions at the quantiles of `b` (Kolmogorov and Smirnov's)."""
-    at = np.unique(b.quantiles)
+    """The greatest difference of the two distribution functions at the quantiles of both (Kolmogorov and Smirnov's)."""
+    at = np.unique(a.quantiles + b.quantiles)
     return float(np.abs(_share_below(a, at) - _share_below(b, at)).max())
 
 

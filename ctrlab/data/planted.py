@@ -22,7 +22,7 @@ import numpy as np
 
 from ctrlab.data.marginals import Statistics
 from ctrlab.data.words import Ragged, mix, salt
-from ctrlab.features import Column, Numeric, Schema
+from ctrlab.features import Numeric, Schema
 
 RARE = 256
 PERIOD = 1_000_000
@@ -62,51 +62,41 @@ _REVIEWS = {
 }
 PLANS = {
     "food_delivery": Plan(
-        {"clicked": 1.1},
+        {"clicked": 1.3},
         #  first pairs interest order rare drift
-        (0.30, 0.30, 0.20, 0.05, 0.10, 0.05),
-        first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours", "city_id"),
-        pairs=(("category_1_id", "time_type"), ("visit_city", "merge_standard_food_id"), ("weekdays", "category_1_id")),
+        (0.35, 0.35, 0.20, 0.02, 0.05, 0.03),
+        first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours"),
+        pairs=(("category_1_id", "time_type"), ("avg_price", "category_1_id"), ("weekdays", "time_type")),
         interest=(("category_1_id", "category_1_id_list"), ("shop_id", "shop_id_list")),
         rare=("shop_id", "item_id", "brand_id"),
         drift=("category_1_id", "city_id"),
     ),
     "criteo": Plan(
-        {"label": 1.9},
-        (0.45, 0.35, 0.0, 0.0, 0.12, 0.08),
-        first=("I1", "I5", "I6", "I7", "I11", "I13", "C2", "C8", "C14", "C17", "C20", "C23"),
-        pairs=(("C6", "C14"), ("C9", "C17"), ("C17", "C23"), ("C14", "C25"), ("C5", "C22")),
+        {"label": 1.6},
+        (0.50, 0.40, 0.0, 0.0, 0.05, 0.05),
+        first=("I2", "I5", "I6", "I7", "I11", "I13", "C6", "C14", "C17", "C23"),
+        pairs=(("C14", "C17"), ("C17", "C23"), ("I5", "C14"), ("I11", "I13")),
         rare=("C1", "C10", "C26"),
-        drift=("C5", "C19"),
+        drift=("C14", "C23"),
     ),
-    "amazon_reviews": Plan({"label": 1.6}, (0.10, 0.00, 0.60, 0.20, 0.10, 0.0), **_REVIEWS),
-    "rees46": Plan({"label": 1.6}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "amazon_reviews": Plan({"label": 3.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "rees46": Plan({"label": 3.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
     "taobao": Plan(
-        {"clk": 1.3, "buy": 1.3},
-        (0.30, 0.35, 0.20, 0.0, 0.10, 0.05),
-        first=("pid", "cms_group_id", "age_level", "shopping_level", "price", "cate_id"),
-        pairs=(("pid", "age_level"), ("cate_id", "final_gender_code"), ("price", "pvalue_level")),
-        interest=(("cate_id", "tag_category_list"), ("brand", "tag_brand_list")),
+        {"clk": 1.5, "buy": 1.5},
+        (0.35, 0.50, 0.05, 0.0, 0.05, 0.05),
+        first=("pid", "cms_group_id", "age_level", "pvalue_level", "new_user_class_level"),
+        pairs=(("pid", "age_level"), ("final_gender_code", "pvalue_level"), ("pid", "new_user_class_level")),
+        interest=(("cate_id", "tag_category_list"),),
         rare=("customer", "brand", "campaign_id"),
         drift=("cate_id",),
         common=0.5,
         given={"buy": "clk"},
     ),
     "census_income": Plan(
-        {"never_married": 9.0, "income_50k": 4.0},
-        (0.70, 0.30, 0.0, 0.0, 0.0, 0.0),
-        first=(
-            "age",
-            "weeks_worked",
-            "num_emp",
-            "capital_gains",
-            "education",
-            "det_occ_code",
-            "sex",
-            "tax_filer_stat",
-            "det_hh_summ",
-        ),
-        pairs=(("education", "det_occ_code"), ("sex", "tax_filer_stat"), ("det_hh_summ", "full_or_part_emp")),
+        {"never_married": 9.0, "income_50k": 3.5},
+        (0.55, 0.45, 0.0, 0.0, 0.0, 0.0),
+        first=("age", "weeks_worked", "num_emp", "stock_dividends", "education", "major_occ_code", "sex", "tax_filer_stat"),
+        pairs=(("education", "sex"), ("sex", "tax_filer_stat"), ("age", "det_hh_summ"), ("age", "weeks_worked")),
         common=0.4,
     ),
 }
@@ -122,14 +112,14 @@ class Planted:
     def __init__(self, plan: Plan, schema: Schema, figures: Statistics, values: dict[str, np.ndarray | Ragged]):
         self.plan, self.schema = plan, schema
         self.weights = dict(zip(PARTS, np.sqrt(plan.shares)))
-        self._seen = {name: _moments(seen(schema[name], values[name])) for name in plan.first if _is_number(schema[name])}
+        self._seen = {c.name: _moments(seen(c, values[c.name])) for c in schema.numerics}
         self._centres: dict[tuple, float] = {}
-        rows = len(next(iter(values.values())))
+        rows = len(values[schema.features[0].name])
         index = np.linspace(0, PERIOD, rows)
         for source in self._sources():
             for a, b in plan.pairs:
-                for place in self._vector_places(source, a, b):
-                    self._centres[place] = effect(values[place[1]], *place)[_frequent(values[place[1]])].mean()
+                self._centre(values, self._vector_places(source, a, b))
+            self._centre(values, self._drift_places(source))
         self._scales = {(t, p): _moments(self._mixed(t, p, values, index)) for t in plan.deviation for p in self._parts()}
         self.intercept = dict.fromkeys(plan.deviation, 0.0)
         for task in plan.deviation:
@@ -180,7 +170,7 @@ class Planted:
         plan = self.plan
         match part:
             case "first order":
-                return sum(self._first(source, name, values[name]) for name in plan.first)
+                return sum(self._effect(values, source, name) for name in plan.first)
             case "pairs":
                 return sum(self._pair(source, a, b, values) for a, b in plan.pairs)
             case "interest":
@@ -192,26 +182,34 @@ class Planted:
                 return sum(effect(values[c], source, c) * (values[c] >= RARE) for c in plan.rare)
         angle = 2.0 * np.pi / PERIOD * index
         waves = (np.cos(angle), np.sin(angle))
-        return sum(wave * effect(values[c], source, c, i) for c in plan.drift for i, wave in enumerate(waves))
+        return sum(waves[place[-1]] * self._centred(values, place) for place in self._drift_places(source))
 
-    def _first(self, source: str, name: str, values: np.ndarray) -> np.ndarray:
+    def _effect(self, values, source: str, name: str, *more: object) -> np.ndarray:
+        """What a column's value does: an effect of each frequent id, or a wave over the numbers."""
         column = self.schema[name]
-        if not _is_number(column):
-            return effect(values, source, name) * _frequent(values)
+        if not isinstance(column, Numeric):
+            return effect(values[name], source, name, *more) * (values[name] < RARE)
         mean, deviation = self._seen[name]
-        standard = np.clip((seen(column, values) - mean) / deviation, -3.0, 3.0)
-        return np.sqrt(2.0) * np.cos(1.5 * standard + salt("phase", source, name) / 2.0**32 * 2.0 * np.pi)
+        standard = np.clip((seen(column, values[name]) - mean) / deviation, -3.0, 3.0)
+        return np.sqrt(2.0) * np.cos(1.5 * standard + salt("phase", source, name, *more) / 2.0**32 * 2.0 * np.pi)
 
     def _vector_places(self, source: str, a: str, b: str) -> list[tuple]:
         """Names of the effects that make u(a) and v(b), two numbers each."""
         return [(source, column, a, b, d) for column in (a, b) for d in range(2)]
 
     def _pair(self, source: str, a: str, b: str, values) -> np.ndarray:
-        u0, u1, v0, v1 = (
-            (effect(values[place[1]], *place) - self._centres[place]) * _frequent(values[place[1]])
-            for place in self._vector_places(source, a, b)
-        )
+        u0, u1, v0, v1 = (self._centred(values, place) for place in self._vector_places(source, a, b))
         return u0 * v0 + u1 * v1
+
+    def _drift_places(self, source: str) -> list[tuple]:
+        return [(source, column, "drift", wave) for column in self.plan.drift for wave in range(2)]
+
+    def _centre(self, values, places: list[tuple]) -> None:
+        """Notes the mean of effects, so that neither a pair's column alone nor the time of day shifts the logit."""
+        self._centres |= {place: float(self._effect(values, *place).mean()) for place in places}
+
+    def _centred(self, values, place: tuple) -> np.ndarray:
+        return self._effect(values, *place) - self._centres[place]
 
     def _solve_intercept(self, task, rate, values, index) -> float:
         """The intercept that gives the positive rate, by bisection."""
@@ -259,14 +257,6 @@ def seen(column: Numeric, values: np.ndarray) -> np.ndarray:
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-x))
-
-
-def _frequent(ids: np.ndarray) -> np.ndarray:
-    return ids < RARE
-
-
-def _is_number(column: Column) -> bool:
-    return isinstance(column, Numeric)
 
 
 def _moments(values: np.ndarray) -> tuple[float, float]:
