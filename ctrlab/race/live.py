@@ -85,6 +85,7 @@ def final_table(result: RaceResult) -> Table:
     """The whole result, with the totals of each set."""
     settings = result.settings
     table = new_table(f"Race at profile {settings.profile}, {settings.data} data")
+    table.caption = f"{table.caption}; {score.interval_note(result)}"
     for entry in result.models:
         for variant in entry.variants:
             add_variant(table, entry, variant)

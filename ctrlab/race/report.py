@@ -18,7 +18,7 @@ th, td { padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), td:last-child { text-align: left } .bad { color: #b00020 }
 small { color: #666 }
 """
-HEADINGS = ("model", "optimizations", "seconds", "seconds a step", "speed-up (95 %)", "% of bound", "AUC", "counts")
+HEADINGS = ("model", "optimizations", "seconds", "seconds a step", "speed-up", "% of bound", "AUC", "counts")
 
 
 def check(path: Path) -> None:
@@ -57,7 +57,8 @@ def page(result: RaceResult) -> str:
 <p>{html.escape("; ".join(machines))}<br><small>{html.escape(versions)}; started {html.escape(result.started)}</small></p>
 {failed}
 <p>Seconds are training seconds, reading included, of the profile's share of the contest's steps, weighted back to the contest's
-counts. Variants trained in turns, block by block, on the same batches; a ratio is the median over paired blocks. The floor is
+counts. Variants trained in turns, block by block, on the same batches; a ratio is the median over paired
+blocks, {score.interval_note(result)}. The floor is
 the least time that a model's arithmetic and memory traffic can take at this machine's measured ceilings.</p>
 {_table(result)}
 {_figures(result) if result.models else ""}

@@ -132,14 +132,7 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
         for name in plan.sets:
             worker = workers.enter_context(Worker(f"{model} with {name!r}", command))
             runners.append(Runner(name, contest.rungs_for(model, name), worker))
-        job = {
-            "model": model,
-            "data_set": data_set,
-            "source": plan.data,
-            "profile": plan.profile.name,
-            "steps": steps,
-            "seed": SEED,
-        }
+        job = {"model": model, "data_set": data_set, "source": plan.data, "profile": plan.profile.name, "seed": SEED}
         for r in runners:
             watch(model, r.optimizations, "warming up", 0.0, 0.0)
             r.found |= r.try_to("open", rungs=r.rungs, **job) or {}

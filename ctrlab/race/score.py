@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from ctrlab.profiling.timing import Comparison, Interval
+from ctrlab.profiling.timing import CONFIDENCE, Comparison, Interval
 from ctrlab.race import contest
 from ctrlab.race.result import ModelRace, RaceResult, Variant
 
@@ -77,6 +77,14 @@ def total_seconds(result: RaceResult, optimizations: str) -> float | None:
 def total_speedup(result: RaceResult, optimizations: str) -> Interval | None:
     """The baseline's total over the set's. Round i adds up block i of every model, so every round is a whole race in small."""
     return _ratio(result.models, optimizations)
+
+
+def interval_note(result: RaceResult) -> str:
+    """What the brackets behind a ratio are: few blocks have no 95 % interval."""
+    blocks = min((len(m.blocks) for m in result.models), default=0)
+    if blocks and Interval.of([1.0] * blocks).coverage < CONFIDENCE:
+        return f"in brackets the least and the greatest of {blocks} blocks, which are too few for a 95 % interval"
+    return "in brackets the 95 % interval over paired blocks"
 
 
 def failures(result: RaceResult) -> list[str]:

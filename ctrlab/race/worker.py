@@ -11,7 +11,6 @@ import tensorflow as tf
 from ctrlab import data, profiles, training
 from ctrlab.features import Sequence
 from ctrlab.models import build
-from ctrlab.optimizations import RUNGS
 from ctrlab.profiling.machine import machine
 from ctrlab.race.protocol import serve
 
@@ -29,11 +28,7 @@ class Job:
     data_set: str
     source: str
     profile: str
-    steps: int
     seed: int
-
-    def of_level(self, level: str) -> list[str]:
-        return [rung for rung in self.rungs if RUNGS[rung].level == level]
 
 
 class Session:
@@ -52,7 +47,7 @@ class Session:
     def _new_model(self, seed: int):
         # With no schema a model takes its own data set, at the contest's table sizes.
         schema = None if self.job.source == "generated" else self.job.data_set
-        model = build(self.job.model, schema, self.job.of_level("model"), seed)
+        model = build(self.job.model, schema, self.job.rungs, seed)
         return model, training.make_optimizer(model.hyper)
 
     def _batches(self, seed: int):
@@ -64,7 +59,7 @@ class Session:
         before = training.get_state(self.model, self.optimizer)
         with data.explained():
             batch = next(self.batches)
-        training.train(self.model, self.optimizer, itertools.repeat(batch, WARM_UP_STEPS), step=self.step)
+            training.train(self.model, self.optimizer, itertools.repeat(batch, WARM_UP_STEPS), step=self.step)
         training.set_state(before, self.model, self.optimizer)
         return positions(self.model.schema, batch[0])
 

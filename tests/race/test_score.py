@@ -51,6 +51,11 @@ def test_a_ratio_pairs_blocks():
     assert (ratio.low, ratio.median, ratio.high) == (2, 2, 2)
 
 
+def test_few_blocks_claim_no_interval():
+    assert "least and the greatest of 3 blocks" in score.interval_note(race_of(entry()))
+    assert "95 % interval over" in score.interval_note(race_of(entry(blocks=(1,) * 9)))
+
+
 def test_auc_may_fall_three_standard_deviations_and_no_further():
     values = (0.70, 0.71, 0.72)
     least = statistics.fmean(values) - 3 * statistics.stdev(values)

@@ -9,11 +9,17 @@ import tensorflow as tf
 
 from ctrlab import data, profiles
 from ctrlab.models import MODELS
+from ctrlab.optimizations import LADDER
 from ctrlab.race import contest, result, worker
 
 
 def test_generated_data_are_the_models_own():
     assert {name: model.data_set for name, model in MODELS.items()} == contest.GENERATED_DATA
+
+
+def test_the_worker_takes_every_level_of_the_ladder():
+    """`build` refuses rungs of other levels; whoever adds the first one hands it to the reader or the loop in `Session`."""
+    assert {rung.level for rung in LADDER} == {"model"}
 
 
 def test_positions_are_the_ids_in_the_lists():
