@@ -35,7 +35,7 @@ def test_positions_are_the_ids_in_the_lists():
 
 @pytest.fixture(scope="module")
 def session():
-    job = worker.Job("deepfm", ["indicator"], "food_delivery", "generated", "tiny", 4, 2021)
+    job = worker.Job("deepfm", ["indicator"], "food_delivery", "generated", "tiny", 2021)
     return worker.Session(job)
 
 
