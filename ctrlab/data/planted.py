@@ -62,8 +62,8 @@ _REVIEWS = {
 }
 PLANS = {
     "food_delivery": Plan(
-        {"clicked": 1.3},
-        #  first pairs interest order rare drift
+        {"clicked": 1.2},
+        # first, pairs, interest, order, rare, drift
         (0.35, 0.35, 0.20, 0.02, 0.05, 0.03),
         first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours"),
         pairs=(("category_1_id", "time_type"), ("avg_price", "category_1_id"), ("weekdays", "time_type")),
@@ -79,11 +79,11 @@ PLANS = {
         rare=("C1", "C10", "C26"),
         drift=("C14", "C23"),
     ),
-    "amazon_reviews": Plan({"label": 3.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "amazon_reviews": Plan({"label": 2.5}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
     "rees46": Plan({"label": 3.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
     "taobao": Plan(
-        {"clk": 1.5, "buy": 1.5},
-        (0.35, 0.50, 0.05, 0.0, 0.05, 0.05),
+        {"clk": 1.4, "buy": 1.4},
+        (0.25, 0.60, 0.05, 0.0, 0.05, 0.05),
         first=("pid", "cms_group_id", "age_level", "pvalue_level", "new_user_class_level"),
         pairs=(("pid", "age_level"), ("final_gender_code", "pvalue_level"), ("pid", "new_user_class_level")),
         interest=(("cate_id", "tag_category_list"),),
@@ -93,7 +93,7 @@ PLANS = {
         given={"buy": "clk"},
     ),
     "census_income": Plan(
-        {"never_married": 9.0, "income_50k": 3.5},
+        {"never_married": 9.0, "income_50k": 3.2},
         (0.55, 0.45, 0.0, 0.0, 0.0, 0.0),
         first=("age", "weeks_worked", "num_emp", "stock_dividends", "education", "major_occ_code", "sex", "tax_filer_stat"),
         pairs=(("education", "sex"), ("sex", "tax_filer_stat"), ("age", "det_hh_summ"), ("age", "weeks_worked")),
