@@ -34,51 +34,43 @@ def write(work: Path, report: Report) -> None:
 
 def course_table(report: Report | None = None, store: Store | None = None, link: str = "{name}.ipynb") -> str:
     """The map of the course in Markdown; with a report and a store, what works here and how far the learner is."""
+    personal = report is not None and store is not None
+    heading = ["lesson", "what you will have shown", "minutes", *(("yours", "here") if personal else ())]
     lines = []
     for part in course.PARTS:
-        lines += [f"\n### {part.title}\n"]
-        personal = " yours | here |" if report and store else ""
-        lines += [
-            f"| lesson | what you will have shown | minutes |{personal}",
-            "|---|---|---|" + ("---|---|" if personal else ""),
-        ]
+        lines += [f"### {part.title}", ""]
+        if part.lessons:
+            lines += [_row(heading), _row(["---"] * len(heading))]
         for entry in part.lessons:
-            row = f"| [{entry.title}]({link.format(name=entry.name)}) | {entry.summary} | {entry.minutes} |"
-            if report and store:
-                row += (
-                    f" {store.load(entry.name).state} | {'no: see below' if report.reasons_against(entry.needs) else 'works'} |"
-                )
-            lines.append(row)
-        lines += [f"| *{title}* | *to come* | |" + (" | |" if personal else "") for title in part.to_come]
+            cells = [f"[{entry.title}]({link.format(name=entry.name)})", entry.summary, str(entry.minutes)]
+            if personal:
+                cells += [store.load(entry.name).state, "no: see below" if report.reasons_against(entry.needs) else "works"]
+            lines.append(_row(cells))
+        if part.to_come:
+            lines += ["", f"*To come: {'; '.join(part.to_come)}.*"]
+        lines.append("")
     return "\n".join(lines).strip()
 
 
 def machine_table(report: Report) -> str:
     """The doctor's findings in Markdown."""
-    lines = ["## This machine", "", "| | found | needed | state | to mend or override |", "|---|---|---|---|---|"]
+    lines = ["## This machine", "", _row(["", "found", "needed", "state", "to mend or override"]), _row(["---"] * 5)]
     for f in report.findings:
-        state = f.state if f.state == "ok" else f"**{f.state}**"
-        lines.append(
-            f"| {f.name} | {_cell(f.found)} | {_cell(f.needed)} | {state} | {'' if f.state == 'ok' else _cell(f.cure)} |"
-        )
+        ok = f.state == "ok"
+        lines.append(_row([f.name, f.found, f.needed, f.state if ok else f"**{f.state}**", "" if ok else f.cure]))
     return "\n".join(lines)
 
 
 def syllabus_table() -> str:
     """What fits into 2, 4 and 8 hours, in Markdown: "do" is taught and done, "see" is only shown."""
     plans = {hours: {slot.lesson: slot for slot in course.syllabus(hours)} for hours in (2, 4, 8)}
-    lines = [
-        "## In a room",
-        "",
-        "| lesson | " + " | ".join(f"{hours} hours" for hours in plans) + " |",
-        "|---|" + "---|" * len(plans),
-    ]
+    lines = ["## In a room", "", _row(["lesson", *(f"{hours} hours" for hours in plans)]), _row(["---"] * (1 + len(plans)))]
     for entry in course.lessons():
         slots = [plan.get(entry) for plan in plans.values()]
         texts = [f"{'do' if slot.hands_on else 'see'}, {slot.minutes} min" if slot else "at home" for slot in slots]
-        lines.append(f"| {entry.title} | " + " | ".join(texts) + " |")
+        lines.append(_row([entry.title, *texts]))
     sums = [sum(slot.minutes for slot in plan.values()) for plan in plans.values()]
-    lines.append("| *together* | " + " | ".join(f"*{total} min*" for total in sums) + " |")
+    lines.append(_row(["*together*", *(f"*{total} min*" for total in sums)]))
     return "\n".join(lines)
 
 
@@ -110,5 +102,6 @@ def _details(record: Record) -> tuple[str, str, str, str]:
     )
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _row(cells: list[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -85,3 +85,14 @@ def page(chromium):
     page.set_default_timeout(60_000)
     yield page
     page.close()
+
+
+@pytest.fixture
+def keep(page):
+    """Keeps a screenshot under a name; one more, "last", is taken when the test ends, however it ends."""
+
+    def screenshot(name: str) -> None:
+        page.screenshot(path=Path(__file__).with_name("screenshots") / f"{name}.png")
+
+    yield screenshot
+    screenshot("last")

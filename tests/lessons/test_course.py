@@ -58,4 +58,4 @@ def test_metadata_that_lack_something(tmp_path, entry):
 
 def test_tables_name_what_is_there_and_what_is_to_come():
     table = index.course_table(link="notebooks/{name}.ipynb")
-    assert "(notebooks/02_ops/01_indicator_column.ipynb)" in table and "to come" in table
+    assert "(notebooks/02_ops/01_indicator_column.ipynb)" in table and "To come" in table

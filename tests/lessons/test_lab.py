@@ -102,5 +102,5 @@ def test_the_index_shows_map_machine_progress_and_syllabi(work):
     index.write(work, doctor.Report((doctor.Finding("disk", "1 GB | free", "2 GB", "limited", "Free some."),)))
     nb = json.loads((work / "index.ipynb").read_text())
     text = "\n".join(map(notebook.source, nb["cells"]))
-    for needed in ("to come", "01_indicator_column.ipynb", "1 GB \\| free", "Free some.", "show_progress()", "8 hours"):
+    for needed in ("To come", "01_indicator_column.ipynb", "1 GB \\| free", "Free some.", "show_progress()", "8 hours"):
         assert needed in text

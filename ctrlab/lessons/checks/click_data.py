@@ -1,0 +1,117 @@
+"""Checks of 01_baseline/02_click_data: (1) the Zipf exponent of a column, (2) the row splits of a column of joined lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.lessons.budget import Budget
+from ctrlab.lessons.check import CheckFailed, call, require_close
+
+TOLERANCE = 1e-6
+MOST_OPS = 100
+
+
+def zipf_exponent(counts: np.ndarray, least: int) -> float:
+    """The definition: minus the slope of the least-squares line of log count over log rank, over counts of `least` or more."""
+    often = np.sort(counts[counts >= least])[::-1].astype(np.float64)
+    if len(often) < 2:
+        return float("nan")
+    x, y = np.log(np.arange(1.0, len(often) + 1)), np.log(often)
+    x -= x.mean()
+    return float(-(x @ y) / (x @ x))
+
+
+def columns(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
+    """(what it is, counts int64 [V], least): random columns, then those that break a careless answer."""
+    for exponent in rng.uniform(0.3, 2.5, 4):
+        ids = int(rng.integers(50, 500))
+        counts = rng.poisson(2_000 * np.arange(1.0, ids + 1) ** -exponent) + 1
+        yield "counts in any order, with a tail of rare ids", rng.permutation(counts), int(rng.integers(3, 20))
+    some = int(rng.integers(20, 100))
+    yield "ids that all come equally often", np.full(some, some), 10
+    yield "counts that just reach `least`", rng.permutation(np.repeat([9, 10, 11, 900], 5)), 10
+    yield "a column of two frequent ids", np.array([some, 3, 7 * some]), 10
+    yield "only one id that is frequent enough (so: nan)", np.array([1, some, 2]), 10
+    yield "ids that all come once (so: nan)", np.ones(some, np.int64), 10
+    yield "a column without any id (so: nan)", np.zeros(0, np.int64), 10
+
+
+def check_zipf_exponent(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `zipf_exponent(counts, least)`, int64 [V] in any order -> float, nan where fewer than two ids are left."""
+    step = "sort falling, drop what is below `least`, number the rest from rank 1, fit log count over log rank, flip the sign"
+    for case, counts, least in columns(rng):
+        received = call(answer, counts, least, case=case)
+        rule = f"The exponent is minus the slope of log count over log rank; here {case}."
+        if not isinstance(received, float | int | np.floating):
+            raise CheckFailed(rule, expected="one number", received=repr(received), next_step="return a float")
+        expected = zipf_exponent(counts, least)
+        if np.isnan(expected) and np.isnan(received):
+            continue
+        if not abs(received - expected) <= TOLERANCE * max(1.0, abs(expected)):
+            raise CheckFailed(rule, expected=expected, received=received, index=f"least={least}", next_step=step)
+
+
+def lists(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]]]]:
+    """(what it is, rows of entries): random ones, then those that break a careless answer."""
+    for _ in range(3):
+        yield "random lists", random_lists(rng, int(rng.integers(2, 9)), 5)
+    one = entry(rng)
+    yield "rows of one entry, so without any separator", [[one], [one + "0"], [one]]
+    yield "empty texts, which are empty lists", [[], [one], [], [], [one, one], []]
+    yield "nothing but empty texts", [[], []]
+    yield "a batch of one row", [[one] * int(rng.integers(2, 6))]
+    yield "a batch of no rows", []
+
+
+def entry(rng: np.random.Generator) -> str:
+    """A word of 1 to 8 hexadecimal digits."""
+    return f"{rng.integers(0, 16 ** int(rng.integers(1, 9))):x}"
+
+
+def random_lists(rng: np.random.Generator, rows: int, longest: int) -> list[list[str]]:
+    return [[entry(rng) for _ in range(rng.integers(0, longest + 1))] for _ in range(rows)]
+
+
+def packed(rows: list[list[str]], before: str = "", behind: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+    """(text uint8 [n], offsets int64 [B + 1]) of the joined lists, with other text around them."""
+    texts = [";".join(row) for row in rows]
+    offsets = len(before) + np.cumsum([0, *map(len, texts)])
+    data = (before + "".join(texts) + behind).encode()
+    return tf.constant(np.frombuffer(data, np.uint8)), tf.constant(offsets, tf.int64)
+
+
+def splits_of(rows: list[list[str]]) -> np.ndarray:
+    """The definition: where each row's entries begin among all entries, and where the last row's end; int64 [B + 1]."""
+    return np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+
+def check_row_splits(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `row_splits(text, offsets)`, uint8 [n] and int64 [B + 1] -> int64 [B + 1]."""
+    step = "a row has one entry more than separators, but an empty text has none"
+    for case, rows in lists(rng):
+        received = call(answer, *packed(rows), case=case)
+        require_close(received, splits_of(rows), case=case, next_step=step, rtol=1e-9)
+    rows = random_lists(rng, int(rng.integers(2, 6)), 4)
+    case = "a stretch from the middle of a longer text, so offsets[0] is not 0"
+    received = call(answer, *packed(rows, before="a;b;", behind=";c"), case=case)
+    require_close(received, splits_of(rows), case=case, next_step="count separators between offsets only", rtol=1e-9)
+    enforce_budget(answer, rng)
+
+
+def enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
+    rows = random_lists(rng, 300, 6)
+    text, offsets = packed(rows)
+    rule = "one pass over the text: no tensor longer than it, no loop over rows, in Python or in the graph"
+    step = "tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there"
+    spent = Budget(rule, largest_elements=len(text) + 1).enforce(answer, text, offsets, next_step=step)
+    if (ops := sum(spent.ops.values())) > MOST_OPS:
+        raise CheckFailed(f"Budget: {rule}.", expected=f"at most {MOST_OPS} ops", received=f"{ops} ops", next_step=step)
+    require_close(
+        call(answer, text, offsets, case="300 rows"), splits_of(rows), case="300 rows", next_step="see above", rtol=1e-9
+    )
+
+
+CHECKS = {1: check_zipf_exponent, 2: check_row_splits}
