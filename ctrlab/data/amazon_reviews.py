@@ -70,4 +70,3 @@ def _draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarra
 
 GENERATOR = Generator(SCHEMA, functools.partial(_draw, "amazon_reviews"))
 REES46_GENERATOR = Generator(REES46, functools.partial(_draw, "rees46"))
-generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

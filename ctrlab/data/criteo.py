@@ -29,4 +29,3 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
 
 
 GENERATOR = Generator(SCHEMA, _draw)
-generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

@@ -127,4 +127,3 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
 
 
 GENERATOR = Generator(SCHEMA, _draw)
-generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

@@ -61,9 +61,12 @@ class Generator:
             ceilings[task] = float(roc_auc_score(labels, scores)) if 0 < labels.mean() < 1 else float("nan")
         return ceilings
 
-    @property
+    @functools.cached_property
     def planted(self) -> Planted:
-        return _planted(self)
+        # The sample that sets the scale of the parts is a stream of its own, of no seed that a caller can ask for.
+        rng = np.random.Generator(np.random.SFC64([1 << 63, 1 << 63]))
+        name = self.schema.name
+        return Planted(PLANS[name], self.schema, statistics(name), self.draw(rng, 2 * BLOCK))
 
     def _blocks(self, rows: int, seed: int) -> Iterator[tuple]:
         """(rows to keep, values, labels, scores) of each block."""
@@ -76,14 +79,3 @@ class Generator:
             values = self.draw(rng, BLOCK)
             labels, scores = self.planted.draw_labels(rng, values, np.arange(start, start + BLOCK))
             yield min(BLOCK, rows - start), values, labels, scores
-
-    def __hash__(self) -> int:
-        return hash(self.schema.name)
-
-
-@functools.cache
-def _planted(generator: Generator) -> Planted:
-    # The sample that sets the scale of the parts is a stream of its own, of no seed that a caller can ask for.
-    rng = np.random.Generator(np.random.SFC64([1 << 63, 1 << 63]))
-    name = generator.schema.name
-    return Planted(PLANS[name], generator.schema, statistics(name), generator.draw(rng, 2 * BLOCK))

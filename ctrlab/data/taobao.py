@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctrlab.data.catalogue import draw_offsets, pick, draw_runs
+from ctrlab.data.catalogue import draw_offsets, draw_runs, pick
 from ctrlab.data.generator import Generator
 from ctrlab.data.marginals import statistics
 from ctrlab.data.words import Ragged
@@ -54,4 +54,3 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
 
 # A tag is spelled like the category or brand that it names, though it looks up a table of its own.
 GENERATOR = Generator(SCHEMA, _draw, spelling={"tag_category_list": "cate_id", "tag_brand_list": "brand"})
-generate, ceiling = GENERATOR.generate, GENERATOR.ceiling

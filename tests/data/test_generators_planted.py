@@ -100,7 +100,7 @@ def test_the_ceiling_is_of_the_very_rows_and_repeatable():
 
 def test_a_linear_model_of_numbers_and_ids_stays_below_the_ceiling(drawn):
     """Pairs can't be had from single columns: that is what the six models are for."""
-    values, index, labels, scores = drawn("criteo")
+    values, _, labels, scores = drawn("criteo")
     columns = []
     for column in SCHEMAS["criteo"].features:
         if isinstance(column, Numeric):
