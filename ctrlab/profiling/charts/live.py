@@ -18,6 +18,7 @@ from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import decimate, shell
 
 SECONDS_BETWEEN_UPDATES = 0.2
+DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 class LiveChart:
@@ -116,8 +117,9 @@ class LiveChart:
 
     def _trace(self, name: str) -> go.Scatter:
         x, y = decimate(*self.history[name])
-        color = colours.of_names(self.history)[name]
-        return go.Scatter(x=x, y=y, name=name, mode="lines", line={"color": color, "width": 2})
+        place = list(self.history).index(name)  # equal curves lie on each other, so later ones are dashed and thinner
+        line = {"color": colours.of_names(self.history)[name], "width": 2 if place else 3.5}
+        return go.Scatter(x=x, y=y, name=name, mode="lines", line=line | {"dash": DASHES[place % len(DASHES)]})
 
 
 def _display(shown):
