@@ -6,7 +6,6 @@ Each command imports what it needs when it runs: TensorFlow takes seconds to imp
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -153,6 +152,9 @@ def train(
     - `ctrlab train deepfm --optimizations all --save deepfm.keras`
     - `ctrlab train din --data real --epochs 2`
     """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
     from ctrlab.commands.train import run
 
     run(model, optimizations, epochs, data, format, profile, seed, save)
@@ -195,6 +197,9 @@ def bench_ops(
     - `ctrlab bench ops`
     - `ctrlab bench ops indicator --json ops.json`
     """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
     from ctrlab.commands import bench
 
     bench.ops(names, profile, json_path)
@@ -220,7 +225,6 @@ def lab(
 
 def main() -> None:
     """The entry point of the `ctrlab` command."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings are none of the user's business
     app()
 
 

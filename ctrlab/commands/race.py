@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ctrlab import profiles
+from ctrlab.commands import import_tensorflow
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import cache_folder
 from ctrlab.race import contest, live, runner, score
@@ -48,4 +49,5 @@ def prepare(plan: runner.Plan):
     for name in dict.fromkeys(contest.data_set(model, plan.data) for model in plan.models):
         data.prepare(name, profile=plan.profile, source=plan.data, format="csv")
     # A floor is worth most when its ceilings were measured in the same hour; at `tiny` nobody reads floors.
+    import_tensorflow()
     return ceilings(measure_again=plan.profile.name != "tiny")
