@@ -97,19 +97,18 @@ class Encoder:
 
 
 class Embeddings(keras.layers.Layer):
-    """One table [V, D] for each of the schema's tables; rows are drawn from a normal distribution.
+    """One table [V, D] for each of the schema's tables; rows are drawn from a normal of standard deviation 0.05.
+
+    TensorFlow's embedding columns draw at 1 / sqrt(D). But most ids are rare, and where many rows are summed, those that
+    were never trained drown the rest: on the real samples that costs up to .05 of AUC after two epochs.
 
     The lookups are the stock library's, one a column.
-
-    Args:
-        stddev: of that distribution; by default 1 / sqrt(D), as TensorFlow's embedding columns have it.
     """
 
-    def __init__(self, schema: Schema, dim: int, seeds: Seeds, *, stddev: float | None = None, name: str = "embedding"):
+    def __init__(self, schema: Schema, dim: int, seeds: Seeds, name: str = "embedding"):
         super().__init__(name=name)
         self.schema, self.dim = schema, dim
-        stddev = stddev or dim**-0.5
-        self._initializers = {t: keras.initializers.RandomNormal(stddev=stddev, seed=next(seeds)) for t in schema.tables}
+        self._initializers = {t: keras.initializers.RandomNormal(stddev=0.05, seed=next(seeds)) for t in schema.tables}
         self.build()
 
     def build(self, input_shape=None):

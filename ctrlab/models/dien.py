@@ -80,7 +80,7 @@ class DIEN(CTRModel):
         self.encoder = blocks.Encoder(schema)
         self.behaviour = interest.Behaviour(schema, "dien")
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, stddev=interest.EMBEDDING_STDDEV)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds)
         self.extraction = interest.GRU(width, hidden, seeds, name="extraction")
         self.auxiliary = AuxiliaryNet(hidden, width, seeds) if self.behaviour.negatives else None
         self.query = interest.Query(width, hidden, seeds)

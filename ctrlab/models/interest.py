@@ -15,10 +15,6 @@ from ctrlab.models import blocks
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
-# Histories are sums of many rows, most of them rare. Where tables start at 1 / sqrt(D), the sums of what was never trained
-# drown the rest: on the real samples that costs .05 of AUC after two epochs.
-EMBEDDING_STDDEV = 0.05
-
 
 class Behaviour:
     """The columns of a schema as an interest model sees them.
