@@ -79,26 +79,27 @@ def show_progress() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    store = Store()
-    table = Table("lesson", "", "state", "exercises", "solutions taken", "predicted", "measured", title="Your progress")
+    store, unreadable = Store(), []
+    table = Table("lesson", "state", "exercises", "solutions taken", "predicted", "measured", title="Your progress")
     for entry in course.lessons():
         try:
             record = store.load(entry.name)
         except CtrlabError as error:
-            table.add_row(entry.name, entry.title, f"[red]{error}[/]")
+            unreadable.append(str(error))
             continue
-        table.add_row(entry.name, entry.title, record.state, *_details(record))
+        table.add_row(entry.title, record.state, *_details(record))
     Console().print(table)
+    for problem in unreadable:
+        Console(soft_wrap=True).print(problem, style="red")
 
 
 def _details(record: Record) -> tuple[str, str, str, str]:
     speed = record.verdict.speed if record.verdict else None
-    guess = record.predictions.get("speedup")
     return (
         ", ".join(map(str, record.passed)),
         ", ".join(map(str, record.solutions)),
-        f"{guess:g}x" if guess else "",
-        f"{speed.median:.1f}x at {record.verdict.profile}" if speed else "",
+        ", ".join(f"{name} {guess:g}" for name, guess in record.predictions.items()),
+        f"{speed.variant} {speed.median:.1f}x at profile {record.verdict.profile}" if speed else "",
     )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from ctrlab.errors import BadData
+from ctrlab.lessons import course, index
 from ctrlab.lessons.progress import NOT_JUDGED, Record, Speed, Store, Verdict, write_atomically
 
 LESSON = "02_ops/01_indicator_column"
@@ -56,3 +57,16 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "\ud800")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_progress_table_shows_what_was_done_and_survives_a_broken_file(work, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    store = Store()
+    record = Record(LESSON, {"step": 3.0}, [1, 2], [2], Verdict(LESSON, "lesson", "a CPU", (2,), None, speed("yes")))
+    store.save(record)
+    broken = next(entry for entry in course.lessons() if entry.name != LESSON)
+    store.path(broken.name).write_text("{")
+    index.show_progress()
+    out = capsys.readouterr().out
+    for needed in ("passed", "1, 2", "step 3", "fused 8.5x at profile lesson", "Delete it"):
+        assert needed in out

@@ -1,0 +1,40 @@
+"""What a %%kernel cell and the learner's stub in it come to."""
+
+import pytest
+
+from ctrlab.lessons import check, kernel_magic, notebook, places
+from ctrlab.ops import indicator, kernel_swap
+
+LESSON = "02_ops/01_indicator_column"
+
+
+def kernel_cell(folder: str) -> str:
+    nb = notebook.read(places.notebooks() / f"02_ops/{folder}01_indicator_column.ipynb")
+    return notebook.solutions(nb)[2].partition("\n")[2]
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    kernel_swap.restore()
+
+
+def test_the_solution_compiles_is_swapped_in_and_passes_its_check(capsys):
+    kernel_magic.kernel("indicator", kernel_cell("solutions/"))
+    assert "restore_kernel" in capsys.readouterr().out and kernel_swap.swapped() == {"indicator"}
+    check.run(LESSON, 2, indicator.fused)
+    kernel_magic.restore_kernel("")
+    assert kernel_swap.swapped() == frozenset()
+
+
+def test_the_stub_does_not_compile_and_says_which_exercise_it_is():
+    with pytest.raises(kernel_swap.KernelError, match="Exercise 2: write this"):
+        kernel_magic.kernel("indicator", kernel_cell(""))
+    assert kernel_swap.swapped() == frozenset()
+
+
+@pytest.mark.parametrize("wrong", [("ids[i] < 0", "ids[i] < -1"), ("i < last", "i <= last"), ("column.offset + ", "")])
+def test_wrong_loops_are_refused(wrong):
+    with pytest.raises(kernel_swap.KernelError):
+        kernel_magic.kernel("indicator", kernel_cell("solutions/").replace(*wrong))
+    assert kernel_swap.swapped() == frozenset()
