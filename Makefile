@@ -19,6 +19,7 @@ help:
 	@echo "make clean  remove the virtual environment, builds and caches"
 
 lab: setup
+	$(BIN)/ctrlab data generate all --profile lesson
 	$(BIN)/ctrlab lab
 
 test: lint test-python test-notebooks
@@ -31,9 +32,9 @@ lint: setup
 test-python: setup
 	$(BIN)/pytest -q
 
-# nbval knows no parameters, so the profile comes from the environment.
+# nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
 test-notebooks: setup
-	CTRLAB_PROFILE=tiny $(BIN)/pytest -q -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
+	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
 
 setup: $(VENV)/.built
 
