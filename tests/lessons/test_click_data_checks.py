@@ -34,6 +34,10 @@ def by_its_ends(counts, least):
     return np.log(often[0] / often[-1]) / np.log(len(often)) if len(often) > 1 else float("nan")
 
 
+def looping(counts, least):
+    return fitted(np.array([count for count in counts if count >= least], np.int64), least)
+
+
 class Replay:
     """The right answer to the question before."""
 
@@ -71,6 +75,7 @@ WRONG_EXPONENTS = {
     "unsorted": unsorted,
     "by its ends": by_its_ends,
     "mutating": mutating,
+    "a loop over ids": looping,
     "replay": Replay(fitted),
     "by heart": ByHeart([fitted(c, least) for _, c, least in checks.columns(np.random.default_rng(0))]),
 }
@@ -86,6 +91,11 @@ def test_right_exponents_pass(seed):
 def test_wrong_exponents_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer, seed=1)
+
+
+def test_a_right_exponent_fails_by_its_budget_alone():
+    with pytest.raises(CheckFailed, match="Budget"):
+        check.run(LESSON, 1, looping)
 
 
 def counted(text, offsets):
