@@ -85,10 +85,10 @@ def pick(rng: np.random.Generator, lists: Ragged) -> np.ndarray:
     return np.where(lengths > 0, values, -1)
 
 
-def near_or_anywhere(rng: np.random.Generator, lists: Ragged, catalogue: Catalogue, near: float | np.ndarray) -> np.ndarray:
-    """What is shown to each user: with chance `near` an item of a category in the history, else by popularity; int32 [B]."""
+def near_or_anywhere(rng: np.random.Generator, lists: Ragged, catalogue: Catalogue, near: np.ndarray) -> np.ndarray:
+    """What is shown to each user: where `near`, bool [B], an item of a category in the history, else by popularity; int32 [B]."""
     shown = catalogue.draw(rng, len(lists.lengths))
     liked = pick(rng, lists)
-    alike = np.flatnonzero((rng.random(len(shown)) < near) & (liked >= 0))
+    alike = np.flatnonzero(near & (liked >= 0))
     shown[alike] = catalogue.draw_like(rng, catalogue.category[liked[alike]])
     return shown

@@ -104,7 +104,7 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
     catalogue, of_item, price = _catalogue()
     values = figures.sample(rng, rows, (*ROW_IDS, *figures.numbers))
     past = histories(rng, figures.lengths["item_id_list"], rows, figures.ids["category_1_id_list"].same, catalogue)
-    shown = near_or_anywhere(rng, past, catalogue, near=0.5)
+    shown = near_or_anywhere(rng, past, catalogue, near=rng.random(rows) < 0.5)
     for column in HISTORY:
         if isinstance(column, Sequence) and column.of in of_item:
             values[column.name] = past.with_values(of_item[column.of][past.values])

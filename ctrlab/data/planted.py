@@ -5,8 +5,8 @@ seed of the rows), centred and scaled to the share of the logit's variance that 
 
     first order   an effect of each frequent id, and a wave over each number
     pairs         u(a) . v(b) for pairs of columns, centred so that neither column alone tells anything of it
-    interest      the share of the history that is like the target
-    order         whether the history's *last* event is like the target, less that share
+    interest      whether anything in the history is like the target
+    order         whether the history's *last* event is like the target, less the share of all events that are
     rare          an effect of each id behind the first RARE of its column: seen seldom, slow to learn
     drift         effects that come and go as rows pass, with a period of PERIOD rows
 
@@ -79,8 +79,8 @@ PLANS = {
         rare=("C1", "C10", "C26"),
         drift=("C14", "C23"),
     ),
-    "amazon_reviews": Plan({"label": 2.5}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
-    "rees46": Plan({"label": 3.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "amazon_reviews": Plan({"label": 1.4}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
+    "rees46": Plan({"label": 2.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
     "taobao": Plan(
         {"clk": 1.4, "buy": 1.4},
         (0.25, 0.60, 0.05, 0.0, 0.05, 0.05),
@@ -174,10 +174,10 @@ class Planted:
             case "pairs":
                 return sum(self._pair(source, a, b, values) for a, b in plan.pairs)
             case "interest":
-                return sum(alike(values[target], values[history])[0] for target, history in plan.interest)
+                return sum(alike(values[target], values[history])[0] > 0 for target, history in plan.interest)
             case "order":
-                last_and_share = [alike(values[target], values[history]) for target, history in plan.interest]
-                return sum(last - share for share, last in last_and_share)
+                share_and_last = [alike(values[target], values[history]) for target, history in plan.interest]
+                return sum(last - share for share, last in share_and_last)
             case "rare":
                 return sum(effect(values[c], source, c) * (values[c] >= RARE) for c in plan.rare)
         angle = 2.0 * np.pi / PERIOD * index

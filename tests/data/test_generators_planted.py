@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -90,6 +91,20 @@ def test_ceilings(name, bounds):
     assert set(found) == set(bounds)
     for task, (low, high) in bounds.items():
         assert low < found[task] < high, task
+
+
+def test_what_a_history_tells_of_the_other_row_hardly_lifts_the_ceiling(drawn):
+    """A model sees one row of a pair; from the history it might guess how good the other one is."""
+    values, _, labels, scores = drawn("amazon_reviews")
+    history = values["history_categories"]
+    users = np.repeat(np.arange(2 * BLOCK), history.lengths)
+    pairs, counts = np.unique(users * 4096 + history.values, return_counts=True)
+    concentration = np.bincount(pairs // 4096, counts.astype(float) ** 2) / history.lengths**2
+    inputs = np.stack([scores["label"], concentration, history.lengths, *alike(values["category"], history)], axis=1)
+    reviewed = labels["label"]
+    model = HistGradientBoostingClassifier(max_iter=60).fit(inputs[:BLOCK], reviewed[:BLOCK])
+    found = roc_auc_score(reviewed[BLOCK:], model.predict_proba(inputs[BLOCK:])[:, 1])
+    assert found < roc_auc_score(reviewed[BLOCK:], scores["label"][BLOCK:]) + 0.003
 
 
 def test_the_ceiling_is_of_the_very_rows_and_repeatable():
