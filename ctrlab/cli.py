@@ -68,7 +68,8 @@ SourceOption = Annotated[
     Literal["generated", "real"],
     typer.Option(help="Generated rows, or the samples in the folder that CTRLAB_REAL_DATA names."),
 ]
-FormatOption = Annotated[Literal["csv", "tfrecord", "tfrecord.gz", "parquet"], typer.Option(help="How the rows are stored.")]
+Format = Literal["csv", "tfrecord", "tfrecord.gz", "parquet"]
+FormatOption = Annotated[Format, typer.Option(help="How the rows are stored.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)]
 
 
@@ -93,7 +94,7 @@ def generate_data(
     name: Annotated[str, typer.Argument(help="A data set, or all.")],
     rows: Annotated[int | None, typer.Option(min=1, help="Rows; else the profile's, with held-out rows apart.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; else the cache, where lessons and race find it.")] = None,
-    format: FormatOption = "parquet",
+    format: Annotated[Format | None, typer.Option(help="How rows are stored; else by --out's ending, else parquet.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same rows.")] = 0,
     profile: ProfileOption = None,
 ) -> None:

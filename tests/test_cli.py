@@ -98,3 +98,19 @@ def test_list_of_data_sets(call):
     assert found.exit_code == 0
     for name in ("criteo", "food_delivery", "amazon_reviews", "rees46", "taobao", "census_income"):
         assert name in found.stdout
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tfrecord", "rows.parquet"])
+def test_a_file_of_rows_is_what_its_ending_says(call, tmp_path, name):
+    from ctrlab import data
+
+    path = tmp_path / name
+    assert call("data", "generate", "criteo", "--rows", 8, "--out", path).exit_code == 0
+    [(_, labels)] = data.read(path, data.schema("criteo"), batch_size=8)
+    assert labels.shape == (8, 1)
+
+
+def test_an_ending_that_says_nothing_is_refused(call, tmp_path):
+    found = call("data", "generate", "criteo", "--rows", 8, "--out", tmp_path / "rows.foo")
+    assert found.exit_code == 1 and "name its format" in found.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ def show() -> None:
     Console().print(table)
 
 
-def generate(name: str, rows: int | None, out: Path | None, format: str, seed: int, profile: str | None) -> None:
+def generate(name: str, rows: int | None, out: Path | None, format: str | None, seed: int, profile: str | None) -> None:
     """Rows into the cache, or with `rows` and `out` into one file; prints the AUC of the planted model."""
     names = list(data.SCHEMAS) if name == "all" else [name]
     if (rows is None) != (out is None) or (out and len(names) > 1):
@@ -34,7 +34,7 @@ def generate(name: str, rows: int | None, out: Path | None, format: str, seed: i
             written = data.write(data.generate(each, rows, seed), data.schema(each), out, format)
             print(f"{each}: {written:,} rows in {out}; {_ceiling(data.ceiling(each, rows, seed))}")
         else:
-            files = data.prepare(each, profile=profiles.current(profile), format=format)
+            files = data.prepare(each, profile=profiles.current(profile), format=format or "parquet")
             print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling(files.ceiling)}")
 
 
