@@ -1,4 +1,4 @@
-"""The cache folder: the environment's, the checkout's, the user's, in that order."""
+"""The cache folder: the environment's, the checkout's, the user's, in that order. And text that is written whole."""
 
 import pytest
 
@@ -27,3 +27,11 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(CtrlabError, match=r"can't be made .*CTRLAB_CACHE"):
         paths.cache_folder()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.json"
+    paths.write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        paths.write_atomically(path, "\ud800")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

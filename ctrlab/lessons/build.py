@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import notebook, places, readme
-from ctrlab.lessons.progress import write_atomically
+from ctrlab.paths import write_atomically
 
 
 def pairs(folder: Path) -> list[tuple[Path, Path]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course, notebook
 from ctrlab.lessons.doctor import Report
-from ctrlab.lessons.progress import Record, Store, write_atomically
+from ctrlab.lessons.progress import Record, Store
+from ctrlab.paths import write_atomically
 
 _WELCOME = """# The CTR lab
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import build, doctor, index, places
-from ctrlab.lessons.progress import write_atomically
+from ctrlab.paths import write_atomically
 
 MANIFEST = ".copied.json"
 

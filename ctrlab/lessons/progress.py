@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctrlab.errors import BadData
 from ctrlab.lessons import places
+from ctrlab.paths import write_atomically
 
 NOT_JUDGED = "not judged at this profile"
 
@@ -110,13 +110,3 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(record.lesson)
         write_atomically(path, json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to a file beside `path`, then move it there in one step."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

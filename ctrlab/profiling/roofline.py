@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from ctrlab.paths import cache_folder
+from ctrlab.paths import cache_folder, write_atomically
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import measure
@@ -49,7 +48,8 @@ def ceilings(*, measure_again: bool = False) -> Ceilings:
     if known and not measure_again:
         return known
     found = _measure(here)
-    _write(path, _higher(known, found) if known else found)
+    kept = _higher(known, found) if known else found
+    write_atomically(path, json.dumps(kept.to_json(), indent=1))
     return found
 
 
@@ -140,9 +140,3 @@ def _read(path: Path) -> Ceilings | None:
         return Ceilings.from_json(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _write(path: Path, found: Ceilings) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(found.to_json(), indent=1))
-    temporary.replace(path)

@@ -4,7 +4,7 @@ import pytest
 
 from ctrlab.errors import BadData
 from ctrlab.lessons import course, index
-from ctrlab.lessons.progress import NOT_JUDGED, Record, Speed, Store, Verdict, write_atomically
+from ctrlab.lessons.progress import NOT_JUDGED, Record, Speed, Store, Verdict
 
 LESSON = "02_ops/01_indicator_column"
 
@@ -49,14 +49,6 @@ def test_a_broken_file_is_one_sentence(tmp_path, text):
     store.path(LESSON).write_text(text)
     with pytest.raises(BadData, match="Delete it"):
         store.load(LESSON)
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "a.json"
-    write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "\ud800")
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_the_progress_table_shows_what_was_done_and_survives_a_broken_file(work, capsys, monkeypatch):
