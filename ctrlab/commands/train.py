@@ -16,7 +16,6 @@ from ctrlab.race import contest
 from ctrlab.training import Evaluation, evaluate, make_optimizer, train
 
 SHUFFLE_ROWS = 20_000
-EVALUATION_BATCH = 4_096
 SMOOTHING = 0.95
 
 
@@ -38,7 +37,8 @@ def run(
     console = Console()
     with data.explained():
         fit(built, files, epochs, seed, console)
-        found = evaluate(built, files.read_test(EVALUATION_BATCH))
+        # WDL scales its deep input by the norm of the batch: what it was trained on is what it must be judged on.
+        found = evaluate(built, files.read_test(built.hyper.batch_size))
     console.print(table_of(found, files.ceiling, f"{model} on {name}"))
     if save:
         save_model(built, save)

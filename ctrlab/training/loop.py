@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -48,9 +49,7 @@ def train(
     """
     step = step or train_step(model, optimizer)
     history = History()
-    for number, (features, labels) in enumerate(batches):
-        if steps is not None and number >= steps:
-            break
+    for number, (features, labels) in enumerate(itertools.islice(batches, steps)):
         loss = float(step(features, labels))
         if not np.isfinite(loss):
             raise BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
@@ -63,12 +62,18 @@ def train(
 
 
 def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
-    """AUC and log loss of each task over all rows of `batches`."""
+    """AUC and log loss of each task over all rows of `batches`.
+
+    Raises:
+        BadData: there was no batch at all, or a probability was not a finite number.
+    """
     predict = predict or predict_step(model)
     pairs = [(predict(features).numpy(), labels.numpy()) for features, labels in batches]
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [rows, K] each
+    if not np.all(np.isfinite(p)):
+        raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
     both = {task: len(np.unique(y[:, k])) == 2 for k, task in enumerate(model.tasks)}
     auc = {t: float(roc_auc_score(y[:, k], p[:, k])) if both[t] else float("nan") for k, t in enumerate(model.tasks)}
     loss = {t: float(log_loss(y[:, k], p[:, k].astype(np.float64), labels=[0, 1])) for k, t in enumerate(model.tasks)}
