@@ -50,13 +50,19 @@ class Runner:
     error: str = ""
 
     def try_to(self, do: str, **details) -> dict | None:
-        """The worker's answer; None, and the reason kept, if it has ended."""
+        """The worker's answer; None, and the reason kept, if it has ended or the training has failed.
+
+        Raises:
+            CtrlabError: the worker cannot even begin; then nothing can be raced.
+        """
         if self.error:
             return None
         try:
             return self.worker.ask(do, **details)
-        except WorkerDied as death:
-            self.error = str(death)
+        except CtrlabError as problem:
+            if do == "open" and not isinstance(problem, WorkerDied):
+                raise
+            self.error = str(problem)
             return None
 
     def result(self) -> Variant:

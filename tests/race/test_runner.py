@@ -53,6 +53,15 @@ def test_result_survives_json(fake, plan, run, tmp_path):
     assert os.listdir(tmp_path) == ["race.json"]
 
 
+@pytest.mark.parametrize("do", ["train", "evaluate"])
+def test_training_that_fails_costs_its_variant_only(fake, plan, run, do):
+    fake(refuse=["wdl", True, do])
+    found = run(plan)
+    assert "The data must be there" in found.models[0].variant("all").error
+    assert not found.models[0].variant("none").error and found.models[1].complete
+    assert score.total_seconds(found, "all") is None
+
+
 @pytest.mark.parametrize("how", ["die", "crash"])
 def test_a_dead_worker_costs_its_variant_only(fake, plan, run, how):
     fake(**{how: ["wdl", True, "train"]})
