@@ -11,7 +11,7 @@ SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lab test test-python test-notebooks lint setup lock clean help
+.PHONY: lab test test-python test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
