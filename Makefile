@@ -30,11 +30,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 test-python: setup
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 # nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
 test-notebooks: setup
-	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
+	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
 
 setup: $(VENV)/.built
 

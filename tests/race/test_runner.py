@@ -14,7 +14,8 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.race import contest, result, score
 
 DRIVER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell would have it ignored
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from conftest import CEILINGS, FAKE_COMMAND
@@ -130,7 +131,7 @@ def start_driver(tmp_path):
     state = tmp_path / "race.json"
     code = DRIVER.format(tests=str(Path(__file__).parent), state=str(state))
     driver = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not (state.exists() and len(children(driver.pid)) == 2):
         assert time.monotonic() < until and driver.poll() is None, driver.communicate()
         time.sleep(0.05)
@@ -155,7 +156,7 @@ def test_interrupted_the_race_keeps_what_is_done_and_leaves_no_worker(fake, plan
     fake(hang=["deepfm", True, "train"])
     driver, workers = start_driver(tmp_path)
     driver.send_signal(sign)
-    _, message = driver.communicate(timeout=20)
+    _, message = driver.communicate(timeout=60)
     assert driver.returncode != 0
     if sign == signal.SIGINT:
         assert "1 of 2 models are kept" in message and "--resume" in message and "Traceback" not in message
