@@ -9,6 +9,10 @@ from collections.abc import Iterable
 class CtrlabError(Exception):
     """What a user can mend. The command line prints it as one sentence and exits with 1."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What Jupyter shows: the sentence, without the stack of what is ours."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UnknownName(CtrlabError, ValueError):
     """A name that is not among the known ones."""

@@ -60,10 +60,6 @@ class KernelError(CtrlabError):
         lines = [rule, *(f"  {name:<9}{text}" for name, text in rows if text is not None)]
         super().__init__("\n".join(lines + ([output] if output else [])))
 
-    def _render_traceback_(self) -> list[str]:
-        """What Jupyter shows: the message alone, no stack of ours."""
-        return [f"KernelError: {self}"]
-
 
 def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     """Compile `source`, check it, and let the ops use it until `restore`.

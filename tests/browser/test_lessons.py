@@ -21,7 +21,7 @@ WATCH = """() => {
   }, 50);
 }"""
 IDLE = "() => ![...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'))"
-ERROR = "[data-mime-type='application/vnd.jupyter.error']"
+ERROR = "[data-mime-type='application/vnd.jupyter.stderr']"  # of a traceback too
 
 
 def settle(page) -> None:
