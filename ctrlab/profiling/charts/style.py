@@ -66,7 +66,7 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "y": 0,
         "xanchor": "right",
         "yanchor": "top",
-        "yshift": -56,
+        "yshift": -70,
         "showarrow": False,
         "font": {"size": 11, "color": "#6b7683"},
     }
@@ -81,7 +81,7 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "annotations": [line],
         "height": height,
         "autosize": True,
-        "margin": {"l": 70, "r": 40, "t": 104, "b": 84},
+        "margin": {"l": 70, "r": 40, "t": 104, "b": 98},
     }
 
 
