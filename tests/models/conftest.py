@@ -1,4 +1,4 @@
-"""What the tests of models share: small schemas, made-up batches, and a model trained on planted data."""
+"""What the tests of models share: made-up batches."""
 
 import numpy as np
 import pytest
@@ -44,20 +44,3 @@ def make_batch(schema, rows=ROWS, seed=0, lengths=None, text=False):
 @pytest.fixture(scope="session")
 def batch():
     return make_batch
-
-
-@pytest.fixture(scope="session")
-def trained():
-    """`trained(model, schema, batches, epochs)` -> (the model, its predict step), all exact optimizations on."""
-    from ctrlab import training
-    from ctrlab.models import build
-
-    def of(name, schema, batches, epochs=1, seed=2021):
-        model = build(name, schema, "all", seed)
-        step = training.train_step(model, optimizer := training.make_optimizer(model.hyper))
-        rng = np.random.default_rng(seed)
-        for _ in range(epochs):
-            training.train(model, optimizer, [batches[i] for i in rng.permutation(len(batches))], step=step)
-        return model, training.predict_step(model)
-
-    return of

@@ -179,8 +179,8 @@ def test_unknown_model_names_the_nearest():
 
 
 def record():
-    """Writes the losses anew: PYTHONPATH=. python -m tests.models.test_models (after a change that is meant to change them)."""
-    from tests.models.conftest import make_batch
+    """Writes the losses anew: python tests/models/test_models.py (after a change that is meant to change them)."""
+    from conftest import make_batch
 
     RECORDED.write_text(json.dumps({name: losses_of(name, make_batch) for name in MODELS}, indent=1) + "\n")
 
