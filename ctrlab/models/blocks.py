@@ -136,9 +136,11 @@ class Embeddings(keras.layers.Layer):
         column = self.schema[name]
         if isinstance(column, Categorical):
             return self.rows(name, ids)
-        table = self.tables[column.table].value
-        pooled = tf.nn.safe_embedding_lookup_sparse(table, ids.to_sparse(), combiner="mean")  # [B, D]
-        return tf.ensure_shape(pooled, (None, self.dim))
+        if column.encoding == "vocabulary":
+            ids = tf.ragged.boolean_mask(ids, ids >= 0)
+        # Not safe_embedding_lookup_sparse: it looks up row 0 for an empty bag, so the optimizer would move that row.
+        rows = tf.gather(self.tables[column.table].value, ids.flat_values)  # [N, D]
+        return tf.math.unsorted_segment_mean(rows, ids.value_rowids(), ids.nrows())  # [B, D]
 
 
 class Tower(keras.layers.Layer):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from ctrlab import training
 from ctrlab.data import SCHEMAS
 from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.features import Categorical, Label, MultiHot, Schema
 from ctrlab.models import MODELS, build
 
 RECORDED = Path(__file__).with_name("recorded_losses.json")
@@ -162,6 +163,22 @@ def test_saved_and_loaded_it_answers_and_learns_the_same(pair, tmp_path):
         np.testing.assert_array_equal(value, after[path], err_msg=path)
     curves = [m.fit(as_dataset(rows), shuffle=False, verbose=0).history["loss"] for m in (model, loaded)]
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-5)
+
+
+def test_no_row_of_a_table_moves_for_an_empty_bag():
+    schema = Schema("bags", (Label("y"), Categorical("c", buckets=8), MultiHot("bag", buckets=8)), wide=("c",))
+    words = [f"w{i}" for i in range(60)]
+    ids = tf.strings.to_hash_bucket_fast(words, 8).numpy().tolist()
+    zero, other = words[ids.index(0)], words[ids.index(3)]
+    model, _, step = new("dlrm", schema)
+    table = model.embedding.tables["bag"]
+    rows = []
+    for entries, lengths in (([zero, other], [1, 1]), ([other], [1, 0])):
+        bag = tf.RaggedTensor.from_row_lengths(entries, lengths)
+        step({"c": tf.constant(["a", "b"]), "bag": bag}, tf.constant([[1.0], [0.0]]))
+        rows.append(table.numpy())
+    np.testing.assert_array_equal(rows[1][0], rows[0][0], err_msg="row 0 has momentum, and was not in the second batch")
+    assert np.any(rows[1][3] != rows[0][3])
 
 
 @pytest.mark.parametrize("name", MODELS)
