@@ -88,6 +88,6 @@ def compile_model(model, optimizer=None):
     model.compile(
         optimizer=optimizer or make_optimizer(model.hyper),
         loss=keras.losses.BinaryCrossentropy(from_logits=True),
-        metrics=[keras.metrics.AUC(from_logits=True, num_thresholds=1000, multi_label=len(model.tasks) > 1, name="auc")],
+        metrics=[keras.metrics.AUC(from_logits=True, num_thresholds=10_000, multi_label=len(model.tasks) > 1, name="auc")],
     )
     return model
