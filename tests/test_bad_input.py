@@ -148,6 +148,7 @@ ALL = {
     "unknown bench": (None, ["bench", "ops", "indicatr"], "Did you mean 'indicator'"),
     "rows without a file": (None, ["data", "generate", "criteo", "--rows", "10"], "--rows and --out together"),
     "file of no known format": (None, ["data", "generate", "criteo", "--rows", "10", "--out", "x.doc", "--format", "doc"], "doc"),
+    "file of no known ending": (None, ["data", "generate", "criteo", "--rows", "10", "--out", "x.doc"], "name its format"),
     "full disk while converting": (
         lambda p: (p.raw(CRITEO.encode() * 99), p.full("pyarrow.parquet.ParquetWriter.write_table")),
         CONVERT,
@@ -166,6 +167,7 @@ ALL = {
     "model into no folder": (None, ["train", "deepfm", "--save", "nowhere/deepfm.keras"], r"nowhere/deepfm\.keras"),
     "model as another file": (None, ["train", "deepfm", "--save", "deepfm.h5"], r"\.keras file.*deepfm\.h5"),
     "report into no folder": (None, ["race", "--html", "nowhere/race.html"], "nowhere does not"),
+    "measurements into no folder": (None, ["bench", "ops", "--json", "nowhere/ops.json"], "nowhere does not"),
     "rubbish to resume": (
         lambda p: p.raw(b"{}", "race.json"),
         ["race", "--models", "deepfm", "--profile", "tiny", "--json", "race.json", "--resume"],
