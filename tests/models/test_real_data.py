@@ -1,4 +1,4 @@
-"""Quality on the real samples: what each model must reach within two epochs. Slow: some ten seconds each on an idle machine."""
+"""Quality on the real samples: what each model must reach after the better of two epochs. Slow: an epoch or two each."""
 
 import itertools
 
@@ -25,15 +25,14 @@ def test_reaches_its_bar(name, data_set, real_data):
     optimizer = training.make_optimizer(model.hyper)
     step, predict = training.train_step(model, optimizer), training.predict_step(model)
     size = model.hyper.batch_size
-    rows = iter(files.read_train(size, shuffle=20_000, seed=1, epochs=EPOCHS, drop_remainder=True))
-    epoch, bars, found = files.rows // size, BARS[name, data_set], []
-    # The test rows are asked after the first epoch and then four times in the second, so that no more is trained than must be.
-    for steps in [epoch] + [-(-epoch // 4)] * 4:
-        training.train(model, optimizer, itertools.islice(rows, steps), step=step)
+    batches = iter(files.read_train(size, shuffle=20_000, seed=1, epochs=EPOCHS, drop_remainder=True))
+    bars, found = BARS[name, data_set], []
+    for _ in range(EPOCHS):
+        training.train(model, optimizer, itertools.islice(batches, files.rows // size), step=step)
         found.append(training.evaluate(model, files.read_test(2_048), predict).auc)
         if all(found[-1][label] >= bar for label, bar in bars.items()):
-            print(
-                f"{name} {data_set}: AUC {found[-1]} after {epoch + (len(found) - 1) * -(-epoch // 4)} steps, epochs of {epoch}"
-            )
-            return
-    raise AssertionError(f"{name} on {data_set} must reach {bars}; it had {found}")
+            break  # what the second epoch would give does not matter any more
+    print(f"{name} on {data_set}: AUC after each epoch {found}")
+    assert all(max(auc[label] for auc in found) >= bar for label, bar in bars.items()), (
+        f"{name} on {data_set} must reach {bars}: {found}"
+    )
