@@ -54,7 +54,6 @@ def _draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarra
     # Both rows of a pair are of one user; for all that a row tells, users come once and in no order.
     users = rng.integers(0, figures.ids["user"].cardinality, pairs)
     past, others = past.repeated(2), others.repeated(2)
-    liked = past.with_values(catalogue.category[past.values])
     # Mostly one of the two items is of a category in the history and the other just any, in either order. So all histories
     # give much the same chances, and a row's own logit says nearly all that there is to know without its partner.
     near = rng.random(rows) < rng.permuted(np.tile([0.9, 0.1], (pairs, 1)), axis=1).ravel()

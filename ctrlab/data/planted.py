@@ -62,7 +62,7 @@ _REVIEWS = {
 }
 PLANS = {
     "food_delivery": Plan(
-        {"clicked": 1.2},
+        {"clicked": 1.4},
         # first, pairs, interest, order, rare, drift
         (0.35, 0.35, 0.20, 0.02, 0.05, 0.03),
         first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours"),

@@ -78,7 +78,7 @@ def test_labels_follow_the_planted_probabilities(name, task, drawn):
 @pytest.mark.parametrize(
     ("name", "bounds"),
     [
-        ("food_delivery", {"clicked": (0.74, 0.80)}),
+        ("food_delivery", {"clicked": (0.77, 0.83)}),
         ("criteo", {"label": (0.78, 0.84)}),
         ("amazon_reviews", {"label": (0.82, 0.88)}),
         ("rees46", {"label": (0.80, 0.88)}),
@@ -102,7 +102,7 @@ def test_what_a_history_tells_of_the_other_row_hardly_lifts_the_ceiling(drawn):
     concentration = np.bincount(pairs // 4096, counts.astype(float) ** 2) / history.lengths**2
     inputs = np.stack([scores["label"], concentration, history.lengths, *alike(values["category"], history)], axis=1)
     reviewed = labels["label"]
-    model = HistGradientBoostingClassifier(max_iter=60).fit(inputs[:BLOCK], reviewed[:BLOCK])
+    model = HistGradientBoostingClassifier(max_iter=30, learning_rate=0.2).fit(inputs[:BLOCK], reviewed[:BLOCK])
     found = roc_auc_score(reviewed[BLOCK:], model.predict_proba(inputs[BLOCK:])[:, 1])
     assert found < roc_auc_score(reviewed[BLOCK:], scores["label"][BLOCK:]) + 0.003
 
