@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import platform
 import shutil
 import socket
@@ -16,11 +15,13 @@ from typing import Literal
 
 import psutil
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course
+from ctrlab.ops.kernel_swap import compiler
 from ctrlab.paths import cache_folder
 from ctrlab.profiling.machine import cores, cpu_model
 
-State = Literal["ok", "limited", "missing"]
+State = Literal["ok", "limited", "absent", "missing"]
 
 MEMORY_GB = 4
 DISK_GB = 2
@@ -47,7 +48,8 @@ class Finding:
 
     Attributes:
         found, needed: what is there and what lessons want, for people.
-        state: "limited" works with less speed or comfort, "missing" blocks the lessons that need it.
+        state: "limited" works with less speed or comfort; "missing" blocks the lessons that need it; so does "absent", but
+            nothing is wrong.
         cure: how to mend it, or how to tell ctrlab to do otherwise.
         need: the name in a lesson's `needs` that this finding answers, or "" for all lessons.
     """
@@ -68,7 +70,7 @@ class Report:
 
     def reasons_against(self, needs: tuple[str, ...]) -> list[str]:
         """One sentence for each thing that is missing and that a lesson with these needs cannot do without."""
-        missing = [f for f in self.findings if f.state == "missing" and (not f.need or f.need in needs)]
+        missing = [f for f in self.findings if f.state in ("absent", "missing") and (not f.need or f.need in needs)]
         return [f"{f.name}: {f.needed} is needed, {f.found}. {f.cure}".strip() for f in missing]
 
     def lessons(self) -> dict[course.Lesson, list[str]]:
@@ -92,19 +94,22 @@ def examine(quick: bool = False) -> Report:
 def report() -> bool:
     """Print the report as a table; True when every lesson works here."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
     with console.status("Looking at this machine"):
         found = examine()
-    style = {"ok": "green", "limited": "yellow", "missing": "red"}
+    style = {"ok": "green", "limited": "yellow", "absent": "yellow", "missing": "red"}
     table = Table("", "found", "needed", "state", "to mend or override", title="This machine")
     for f in found.findings:
-        table.add_row(f.name, f.found, f.needed, f"[{style[f.state]}]{f.state}[/]", "" if f.state == "ok" else f.cure)
+        cure = "" if f.state == "ok" else f.cure
+        table.add_row(f.name, escape(f.found), escape(f.needed), f"[{style[f.state]}]{f.state}[/]", escape(cure))
     console.print(table)
     table = Table("lesson", "", "works here", title="The lessons")
     for entry, reasons in found.lessons().items():
-        table.add_row(entry.name, entry.title, "[red]no[/]: " + " ".join(reasons) if reasons else "[green]yes[/]")
+        works = "[red]no[/]: " + escape(" ".join(reasons)) if reasons else "[green]yes[/]"
+        table.add_row(entry.name, escape(entry.title), works)
     console.print(table)
     return found.healthy
 
@@ -145,11 +150,12 @@ def _disk() -> Finding:
 
 
 def _compiler() -> Finding:
-    name = os.environ.get("CXX", "g++")
-    found = shutil.which(name)
+    try:
+        state, found = "ok", shutil.which(compiler()[0])
+    except CtrlabError:
+        state, found = "missing", "none"
     cure = "Install one (apt-get install g++), or name one with CXX=clang++."
-    state = "ok" if found else "missing"
-    return Finding("compiler", found or f"no {name}", "a C++20 compiler, to edit kernels", state, cure, need="compiler")
+    return Finding("compiler", found, "a C++20 compiler, to edit kernels", state, cure, need="compiler")
 
 
 @functools.cache
@@ -181,7 +187,7 @@ def _gpu() -> Finding:
     gpus = _nvidia_smi("--query-gpu=name,memory.total,memory.used")
     if not gpus:
         cure = "Nothing to mend: cells for a GPU show recorded measurements here."
-        return Finding("GPU", "none", "only cells marked so", "missing", cure, need="gpu")
+        return Finding("GPU", "none", "only cells marked so", "absent", cure, need="gpu")
     holders = ", ".join(_nvidia_smi("--query-compute-apps=pid,process_name,used_memory")) or "nobody"
     free = "To hide it: CUDA_VISIBLE_DEVICES=-1. To free it: end the processes that hold it."
     return Finding("GPU", f"{'; '.join(gpus)}; held by {holders}", "only cells marked so", "ok", free, need="gpu")

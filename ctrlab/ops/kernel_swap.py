@@ -162,20 +162,24 @@ def _compile(source: Path, flags: list[str], target: Path, header: str | None = 
     """`target`, made by the compiler from `source`; `header` is included before its first line."""
     include = ["-I", str(_native_folder() / "kernels"), *(["-include", header] if header else [])]
     # Objects among the flags come after the source, where a linker wants them.
-    code, _, err = _run([*_compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
+    code, _, err = _run([*compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
     if re.search(r"cannot find .*(asan|ubsan)", err):
         raise CtrlabError(
-            f"Checking a kernel needs the sanitizer libraries of {_compiler()[0]}; install libasan and libubsan (gcc) or "
+            f"Checking a kernel needs the sanitizer libraries of {compiler()[0]}; install libasan and libubsan (gcc) or "
             "libclang-rt (clang)."
         )
     if code != 0:
-        raise KernelError("A kernel must compile.", output=err.strip() or f"{_compiler()[0]} gave up without a word.")
+        raise KernelError("A kernel must compile.", output=err.strip() or f"{compiler()[0]} gave up without a word.")
     return target
 
 
 @functools.cache
-def _compiler() -> tuple[str, ...]:
-    """$CXX, else g++, else clang++."""
+def compiler() -> tuple[str, ...]:
+    """The command that compiles C++, in words: $CXX, else g++, else clang++.
+
+    Raises:
+        CtrlabError: there is none.
+    """
     for command in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
         if shutil.which(shlex.split(command)[0]):
             return tuple(shlex.split(command))
@@ -186,7 +190,7 @@ def _compiler() -> tuple[str, ...]:
 def _checker() -> Path:
     """check.cc as an object file, compiled once for each compiler and version of its sources, kept in the cache folder."""
     source = _native_folder() / "check" / "check.cc"
-    version = subprocess.run([*_compiler(), "--version"], capture_output=True, check=True).stdout
+    version = subprocess.run([*compiler(), "--version"], capture_output=True, check=True).stdout
     parts = [version, repr(CHECKED).encode(), source.read_bytes()]
     parts += [header.read_bytes() for header in sorted((_native_folder() / "kernels").glob("*.h"))]
     kept = cache_folder() / f"kernel_check_{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.o"

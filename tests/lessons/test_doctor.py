@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import doctor
 from ctrlab.lessons.doctor import Finding, Report
 
@@ -54,6 +55,22 @@ def test_a_gpu_and_who_holds_it(monkeypatch):
     assert found.state == "ok" and "H200" in found.found and "42, python" in found.found
 
 
+def test_no_gpu_is_nothing_to_mend_and_still_refuses_a_lesson_that_needs_one(monkeypatch):
+    monkeypatch.setattr(doctor, "_nvidia_smi", lambda query: [])
+    found = doctor._gpu()
+    assert found.state == "absent"
+    assert Report((found,)).reasons_against(("tensorflow",)) == []
+    assert len(Report((found,)).reasons_against(("gpu",))) == 1
+
+
+def test_no_compiler_is_a_finding(monkeypatch):
+    def none():
+        raise CtrlabError("none was found")
+
+    monkeypatch.setattr(doctor, "compiler", none)
+    assert doctor._compiler().state == "missing"
+
+
 def test_what_is_missing_blocks_only_the_lessons_that_need_it():
     report = Report((Finding("compiler", "no g++", "a compiler", "missing", "Install one.", need="compiler"),))
     assert report.reasons_against(("tensorflow",)) == []
@@ -62,7 +79,8 @@ def test_what_is_missing_blocks_only_the_lessons_that_need_it():
 
 
 def test_report_prints_and_says_whether_all_is_well(monkeypatch, capsys):
-    sick = Finding("compiler", "no g++", "a compiler", "missing", "Install one.", need="compiler")
+    sick = Finding("compiler", "[g++]", "a compiler", "missing", "Install one.", need="compiler")
     monkeypatch.setattr(doctor, "examine", lambda: Report((sick,)))
     assert doctor.report() is False
-    assert "Install one." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "[g++]" in said and "Install one." in said

@@ -162,7 +162,7 @@ def test_missing_sanitizers_are_one_sentence(monkeypatch, tmp_path):
 
 def test_no_compiler_is_one_sentence(monkeypatch):
     monkeypatch.setattr(kernel_swap.shutil, "which", lambda name: None)
-    kernel_swap._compiler.cache_clear()
+    kernel_swap.compiler.cache_clear()
     with pytest.raises(kernel_swap.CtrlabError, match=r"C\+\+20 compiler.*install g\+\+"):
-        kernel_swap._compiler()
-    kernel_swap._compiler.cache_clear()
+        kernel_swap.compiler()
+    kernel_swap.compiler.cache_clear()
