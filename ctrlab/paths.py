@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
@@ -35,6 +36,23 @@ def cache_folder() -> Path:
     except OSError as error:
         raise CtrlabError(f"Cache folder {folder} can't be made ({error.strerror}); name another in CTRLAB_CACHE.") from None
     return folder
+
+
+def require_place(path: Path) -> None:
+    """Says before the work whether the file `path` can be written after it; no folder is made for it.
+
+    Raises:
+        CtrlabError: it is a folder, or the one that it would be in is not there or can't be written to.
+    """
+    if path.is_dir():
+        raise CtrlabError(f"{path} is a folder; give the path of a file to write.")
+    if not path.parent.is_dir():
+        raise CtrlabError(f"A file goes into a folder that exists; {path.parent} is none. Make it, or give another path.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise CtrlabError(f"{path} can't be written: {error.strerror}; give another path.") from None
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -35,3 +35,17 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         paths.write_atomically(path, "\ud800")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_is_refused_before_the_work(tmp_path):
+    paths.require_place(tmp_path / "new.json")
+    (tmp_path / "old.json").write_text("{}")
+    paths.require_place(tmp_path / "old.json")
+    for path, says in [
+        (tmp_path, "is a folder"),
+        (tmp_path / "no" / "x", "no is none"),
+        (tmp_path / "old.json" / "x", "is none"),
+    ]:
+        with pytest.raises(CtrlabError, match=says):
+            paths.require_place(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]

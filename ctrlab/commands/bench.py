@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ctrlab.errors import CtrlabError
 from ctrlab.ops.bench import bench_ops
-from ctrlab.paths import write_atomically
+from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling.machine import machine
 
 
@@ -19,12 +18,10 @@ def ops(names: list[str] | None, profile: str | None, json_path: Path | None) ->
 
     Raises:
         UnknownName: no such bench or profile. NativeLibraryError: the compiled library is missing.
-        CtrlabError: the JSON's folder does not exist.
+        CtrlabError: the JSON can't be written.
     """
-    if json_path and not json_path.parent.is_dir():  # before minutes of measuring
-        raise CtrlabError(
-            f"A result goes into a folder that exists; {json_path.parent} does not. Make it, or give another --json."
-        )
+    if json_path:
+        require_place(json_path)  # before minutes of measuring
     rows = bench_ops(names or None, profile)
     table = Table(title="Ops, forward and backward", caption=machine().line)
     for heading in ("bench", "implementation"):

@@ -31,7 +31,7 @@ def generate(name: str, rows: int | None, out: Path | None, format: str | None, 
         raise CtrlabError("A file of your own takes --rows and --out together, and one data set; else leave both out.")
     for each in names:
         if out:
-            written = data.write(data.generate(each, rows, seed), data.schema(each), out, format)
+            written = data.write(data.generate(each, rows, seed), data.schema(each), out, format, total=rows)
             print(f"{each}: {written:,} rows in {out}; {_ceiling(data.ceiling(each, rows, seed))}")
         else:
             files = data.prepare(each, profile=profiles.current(profile), format=format or "parquet")

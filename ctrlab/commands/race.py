@@ -9,7 +9,7 @@ from rich.console import Console
 from ctrlab import profiles
 from ctrlab.commands import import_tensorflow
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import cache_folder
+from ctrlab.paths import cache_folder, require_place
 from ctrlab.race import contest, live, runner, score
 
 
@@ -22,13 +22,16 @@ def run(
         CtrlabError: bad options or data; or, after everything is written, a variant that does not count.
     """
     plan = runner.Plan(contest.parse_models(models), contest.parse_sets(optimizations), profiles.current(profile), source)
-    state = json_path or cache_folder() / "race" / f"{plan.profile.name}-{source}-{','.join(plan.sets)}.json"
+    state = json_path or _kept(plan)
+    require_place(state)  # before hours of training, as is all that follows
+    console = Console()
+    if resume and not state.exists():
+        console.print(f"Nothing to go on with: there is no {state} yet, so the race begins anew.", markup=False)
     begun = runner.begin(plan, state, resume)
     if html:
-        from ctrlab.race import report  # before hours of training, so that a missing plotly is known now
+        from ctrlab.race import report
 
         report.check(html)
-    console = Console()
     ceilings = prepare(plan)
     with live.LiveTable(console, plan.models, plan.sets) as table:
         result = runner.race(plan, begun, state, ceilings, table.watch, table.on_model)
@@ -39,6 +42,13 @@ def run(
     console.print(f"Result: {state}")
     if failed := score.failures(result):
         raise CtrlabError(" ".join(failed))
+
+
+def _kept(plan: runner.Plan) -> Path:
+    """Where the result of a race is kept that was told no place."""
+    folder = cache_folder() / "race"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{plan.profile.name}-{plan.data}-{','.join(plan.sets)}.json"
 
 
 def prepare(plan: runner.Plan):

@@ -12,10 +12,10 @@ from rich.table import Table
 from ctrlab import data, profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import MODELS, build
+from ctrlab.paths import require_place
 from ctrlab.race import contest
-from ctrlab.training import Evaluation, evaluate, make_optimizer, train
+from ctrlab.training import SHUFFLE_ROWS, Evaluation, evaluate, make_optimizer, train
 
-SHUFFLE_ROWS = 20_000
 SMOOTHING = 0.95
 
 
@@ -28,8 +28,10 @@ def run(
         UnknownName, CtrlabError: bad options or data.
     """
     choose("model", model, MODELS)
-    if save and (save.suffix != ".keras" or not save.parent.is_dir()):
-        raise CtrlabError(f"A model is saved as a .keras file in a folder that exists; got {save}.")
+    if save:
+        if save.suffix != ".keras":
+            raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
+        require_place(save)
     name = contest.data_set(model, source)
     # With no schema a model takes its own data set, at the contest's table sizes.
     built = build(model, None if source == "generated" else name, optimizations, seed)

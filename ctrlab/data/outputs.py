@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
+from ctrlab.paths import require_place
 
 GROUP_ROWS = 65_536
 GROUP_BYTES = 64 << 20
@@ -36,12 +37,7 @@ class Replacement:
         self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
 
     def __enter__(self) -> Replacement:
-        if self.path.is_dir():
-            raise CtrlabError(f"{self.path} is a folder; give the path of a file to write.")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise CtrlabError(f"{self.path.parent} is no folder; give the path of a file in a folder.") from None
+        require_place(self.path)
         self.file = open(self._partial, "wb")
         return self
 

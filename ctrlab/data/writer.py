@@ -20,14 +20,19 @@ from ctrlab.features import Column, Schema
 
 
 def write(
-    tables: Iterable[pa.Table], schema: Schema, path: str | os.PathLike, format: str | None = None, progress: bool = True
+    tables: Iterable[pa.Table],
+    schema: Schema,
+    path: str | os.PathLike,
+    format: str | None = None,
+    progress: bool = True,
+    total: int | None = None,
 ) -> int:
     """Writes rows to one file; it appears under its name when it is whole. Returns the number of rows.
 
     Args:
         tables: some thousand rows each, with the columns of `schema`; types that can be cast are.
         format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; else told by the path's ending.
-        progress: show the rows written on a terminal.
+        progress: show the rows written on a terminal; `total` is how many there will be, where that is known.
     Raises:
         BadData: a table lacks a column, or a value can't be told from a separator in the format.
         CtrlabError: the file can't be written (no space, no permission).
@@ -36,7 +41,7 @@ def write(
     make = WRITERS[choose("format", format or format_of(path), FORMATS)]
     rows = 0
     with clear_errors(path), make(path, schema) as file:
-        for table in counted(tables, f"Write {path.name}", progress):
+        for table in counted(tables, f"Write {path.name}", progress, total):
             table = conform(table, schema, f"Table for {path.name}")
             _check_lists(table)
             file.write(table)

@@ -6,7 +6,7 @@ import html
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import write_atomically
+from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling.timing import Interval
 from ctrlab.race import contest, score
 from ctrlab.race.result import RaceResult
@@ -25,14 +25,13 @@ def check(path: Path) -> None:
     """Says before a race whether its report could be written after it.
 
     Raises:
-        CtrlabError: plotly is not installed, or the folder does not exist.
+        CtrlabError: plotly is not installed, or `path` can't be written.
     """
     try:
         import ctrlab.race.figures  # noqa: F401
     except ModuleNotFoundError as missing:
         raise CtrlabError(f"A report needs {missing.name}: pip install {missing.name}, or leave --html out.") from None
-    if not path.parent.is_dir():
-        raise CtrlabError(f"A report goes into a folder that exists; {path.parent} does not. Make it, or give another --html.")
+    require_place(path)
 
 
 def write(result: RaceResult, path: Path) -> None:

@@ -106,7 +106,6 @@ class RaceResult:
 
     def save(self, path: Path) -> None:
         """Writes JSON, whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 

@@ -14,7 +14,6 @@ from ctrlab.models import build
 from ctrlab.profiling.machine import machine
 from ctrlab.race.protocol import serve
 
-SHUFFLE_ROWS = 20_000  # as the original models do
 MOST_EVALUATED_ROWS = 131_072
 WARM_UP_STEPS = 3
 
@@ -52,7 +51,7 @@ class Session:
 
     def _batches(self, seed: int):
         endless = {"epochs": -1, "drop_remainder": True}
-        return iter(self.files.read_train(self.batch_size, lists="text", shuffle=SHUFFLE_ROWS, seed=seed, **endless))
+        return iter(self.files.read_train(self.batch_size, lists="text", shuffle=training.SHUFFLE_ROWS, seed=seed, **endless))
 
     def _warm_up(self) -> float:
         """Traces and runs the step, then puts the first weights back. Returns the number of ids in the batch's lists."""

@@ -1,11 +1,12 @@
 """The step, the loop, the optimizers."""
 
-from ctrlab.training.loop import Evaluation, History, compile_model, evaluate, train
+from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, compile_model, evaluate, train
 from ctrlab.training.optimizers import TouchedRows, make_optimizer
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import gradients_of, loss_of, predict_step, train_step
 
 __all__ = [
+    "SHUFFLE_ROWS",
     "Evaluation",
     "History",
     "TouchedRows",

@@ -14,6 +14,9 @@ from ctrlab.errors import BadData
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.step import predict_step, train_step
 
+SHUFFLE_ROWS = 20_000
+"""Rows of the buffer that training rows are drawn from, as the original models have it."""
+
 
 @dataclass
 class History:

@@ -239,6 +239,7 @@ def test_taobao_behavior_keeps_views_only(raw, out):
 def test_real_layout_holds_out_a_fifth_and_never_parts_a_pair(raw, tmp_path):
     source = raw("train.tsv.gz", [CRITEO.replace("\t2\t", f"\t{i}\t", 1) for i in range(2_000)])
     source.parent.rename(tmp_path / "criteo_kaggle")
+    (tmp_path / "out").mkdir()
     counts = convert_real("criteo", tmp_path, tmp_path / "out", progress=False)
     train, test = ([row["I1"] for row in rows_of(tmp_path / "out" / f"{part}.parquet")] for part in ("train", "test"))
     assert counts.written == 2_000 and 300 < len(test) < 500
@@ -292,7 +293,7 @@ def test_other_bad_input(raw, out, tmp_path):
         convert("criteo", tmp_path, out, progress=False)
     with pytest.raises(CtrlabError, match="is a folder"):
         convert("criteo", source, out.parent, progress=False)
-    with pytest.raises(CtrlabError, match=r"t\.tsv is no folder"):
+    with pytest.raises(CtrlabError, match=r"t\.tsv is none"):
         convert("criteo", source, source / "rows.parquet", progress=False)
     with pytest.raises(CtrlabError, match="one of the raw files"):
         convert("criteo", source, source, progress=False)
