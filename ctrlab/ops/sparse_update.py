@@ -55,9 +55,7 @@ def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.n
 def merge_stock(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     """The same in TensorFlow: unique + unsorted_segment_sum; ids in order of first appearance."""
     unique, place = tf.unique(gradient.indices)
-    return tf.IndexedSlices(
-        tf.math.unsorted_segment_sum(gradient.values, place, tf.size(unique)), unique, gradient.dense_shape
-    )
+    return tf.IndexedSlices(tf.math.unsorted_segment_sum(gradient.values, place, tf.size(unique)), unique, gradient.dense_shape)
 
 
 def clip_stock(gradient, norm: float):
