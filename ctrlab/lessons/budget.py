@@ -12,6 +12,7 @@ from ctrlab.lessons.check import CheckFailed
 
 LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "MapDefun"})
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _NOT_MADE = frozenset({"Placeholder", "Const", "NoOp", "Identity", "ReadVariableOp"})
 
 
@@ -21,7 +22,7 @@ class Spent:
 
     Attributes:
         ops: op type -> how many in the graph, the bodies of called functions included.
-        bytes: of all tensors that ops of the main graph made, constants and inputs apart.
+        bytes: of all tensors that ops made, those in a called tf.function too, constants and inputs apart.
         largest: (op type, shape) of the largest of them.
     """
 
@@ -36,7 +37,8 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an answer may spend. A limit left at None is none; loops and Python calls, which hide their cost, never pass."""
+    """What an answer may spend. A limit left at None is none; loops, Python calls and calls of graphs traced
+    before, which hide their cost, never pass."""
 
     rule: str
     largest_elements: int | None = None
@@ -54,8 +56,8 @@ class Budget:
         def fail(expected, received):
             raise CheckFailed(f"Budget: {self.rule}.", expected=expected, received=received, next_step=next_step)
 
-        for op in sorted(spent.ops.keys() & (LOOPS | PYTHON)):
-            fail("tensor ops only, no loop and no Python call in the graph", op)
+        for op in sorted(spent.ops.keys() & (LOOPS | PYTHON | CALLS)):
+            fail("tensor ops only; no loop, no Python call and no concrete function in the graph", op)
         for op, most in self.ops.items():
             if spent.ops[op] > most:
                 fail(f"at most {most} {op}", f"{spent.ops[op]} {op}")
@@ -76,7 +78,12 @@ def spend(answer: Callable, *inputs) -> Spent:
 
     @tf.function
     def traced(*args):
-        answer(*args)
+        was = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(True)  # from here on a tf.function adds its ops to this graph instead of a call
+        try:
+            answer(*args)
+        finally:
+            tf.config.run_functions_eagerly(was)
         graph = tf.compat.v1.get_default_graph()
         operations = graph.get_operations()
         counted.append(_count(graph.as_graph_def()))

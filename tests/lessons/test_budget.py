@@ -51,6 +51,21 @@ def test_over_the_budget(answer, limits):
         enforce(answer, **limits)
 
 
+def test_a_called_function_does_not_hide_a_large_tensor():
+    inner = tf.function(lambda x: tf.reduce_sum(x[:, :, None] * tf.ones([1, 1, 9]), 2))
+    twice = tf.function(lambda x: inner(x) + 1.0)
+    for answer in (inner, twice, lambda x: twice(x)):
+        with pytest.raises(CheckFailed, match="4, 8, 9"):
+            enforce(answer, largest_elements=32)
+    assert not tf.config.functions_run_eagerly()
+
+
+def test_a_graph_traced_before_hides_its_cost():
+    inner = tf.function(lambda x: x * 2.0).get_concrete_function(X)
+    with pytest.raises(CheckFailed, match="concrete function"):
+        enforce(lambda x: inner(x))
+
+
 def test_ops_in_called_functions_count():
     inner = tf.function(lambda x: x * 2.0)
     with pytest.raises(CheckFailed, match="Mul"):

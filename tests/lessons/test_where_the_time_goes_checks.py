@@ -85,6 +85,12 @@ def test_right_answers_pass(seed):
     check.run(LESSON, 2, most_gain, seed)
 
 
+WRONG |= {
+    "arrays for times": lambda events: {name: np.ones(2) for name in self_times(events)},
+    "names of many kinds": lambda events: dict(enumerate("ab")) | {"c": 1},
+}
+
+
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
 def test_wrong_self_times_fail(answer):
     with pytest.raises(CheckFailed):
@@ -119,6 +125,9 @@ WRONG_GAINS = {
     "the first row": first_row,
     "divides by nothing": divides_by_nothing,
     "the share": lambda table: (table.by_part().rows[0].part, table.by_part().rows[0].share),
+    "a word for the gain": lambda table: (most_gain(table)[0], "much"),
+    "an array for the gain": lambda table: (most_gain(table)[0], np.ones(3)),
+    "an array for the name": lambda table: (np.ones(3), most_gain(table)[1]),
     "no name": lambda table: most_gain(table)[1],
     "no-op": lambda table: None,
     "a constant": lambda table: ("linear", 2.5),

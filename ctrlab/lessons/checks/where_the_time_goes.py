@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -47,13 +48,21 @@ def check_self_times(answer: Callable, rng: np.random.Generator) -> None:
         if given != events:
             raise CheckFailed("The events are left as they were.", expected=events, received=given, next_step="use sorted()")
         if not isinstance(received, dict) or received.keys() != own.keys():
-            names = sorted(received) if isinstance(received, dict) else repr(received)
+            names = sorted(map(str, received)) if isinstance(received, dict) else repr(received)
             rule = f"Every name that occurs has its self time; here {case}."
             raise CheckFailed(rule, expected=sorted(own), received=names, next_step="return a dict")
         for name in own:
-            if received[name] != own[name]:
+            if not is_number(received[name]) or received[name] != own[name]:
                 rule = f"Self time is an event's length less that of the events directly in it; here {case}."
                 raise CheckFailed(rule, expected=own[name], received=received[name], index=name, next_step=step)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def is_name(value: object, name: str) -> bool:
+    return isinstance(value, str) and value == name
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, OpTable]]:
@@ -81,11 +90,14 @@ def check_most_gain(answer: Callable, rng: np.random.Generator) -> None:
         left = 1 - shares[part]
         gain = 1 / left if left > 1e-9 else float("inf")
         received = call(answer, profile, case=case, next_step="what if a part is everything? Then nothing is left to divide by")
-        if not isinstance(received, tuple) or len(received) != 2 or received[0] != part:
+        if not isinstance(received, tuple) or len(received) != 2 or not is_name(received[0], part):
             rule = f"The answer names the part with the largest summed share, and the gain; here {case}."
             raise CheckFailed(
                 rule, expected=(part, gain), received=received, next_step="table.by_part() sums the rows of each part"
             )
+        if not is_number(received[1]):
+            rule = f"The gain is a number; here {case}."
+            raise CheckFailed(rule, expected=gain, received=repr(received[1]), next_step="return (part, gain)")
         if np.isinf(gain) and received[1] == gain:
             continue
         require_close(np.float64(received[1]), np.float64(gain), case=case, next_step="what is left takes 1 - share", rtol=1e-6)
