@@ -114,3 +114,15 @@ def test_an_ending_that_says_nothing_is_refused(call, tmp_path):
     found = call("data", "generate", "criteo", "--rows", 8, "--out", tmp_path / "rows.foo")
     assert found.exit_code == 1 and "name its format" in found.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_to_resume_is_said_in_a_line(call, tmp_path, monkeypatch):
+    from ctrlab.commands import race
+
+    def stop(*args):
+        raise CtrlabError("far enough")
+
+    monkeypatch.setattr(race, "prepare", stop)
+    found = call("race", "--profile", "tiny", "--json", tmp_path / "race.json", "--resume")
+    assert "begins anew" in found.stdout and "far enough" in found.stderr
+    assert list(tmp_path.iterdir()) == []

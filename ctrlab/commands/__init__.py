@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 
+from ctrlab.quiet import quiet
+
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its greetings, which go straight to file descriptor 2 before any setting is looked at."""
+    """Imports TensorFlow without its greetings."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
+    with quiet():
         import tensorflow  # noqa: F401
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

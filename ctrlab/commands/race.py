@@ -26,7 +26,7 @@ def run(
     require_place(state)  # before hours of training, as is all that follows
     console = Console()
     if resume and not state.exists():
-        console.print(f"Nothing to go on with: there is no {state} yet, so the race begins anew.", markup=False)
+        console.print(f"Nothing to go on with: there is no {state} yet, so the race begins anew.", markup=False, soft_wrap=True)
     begun = runner.begin(plan, state, resume)
     if html:
         from ctrlab.race import report

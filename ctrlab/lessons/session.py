@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from ctrlab.lessons import course, doctor, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.progress import NOT_JUDGED, Speed, Store, Verdict
 from ctrlab.profiling.machine import machine
+from ctrlab.quiet import quiet
 
 SEED = 2021
 
@@ -35,7 +35,7 @@ def start(lesson: str) -> Lab:
     if reasons := report.reasons_against(entry.needs):
         raise CtrlabError(f"Lesson {lesson} cannot run here. " + " ".join(reasons))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with _quiet():
+    with quiet():
         import keras
         import tensorflow as tf
 
@@ -54,19 +54,6 @@ def start(lesson: str) -> Lab:
     print(f"machine   {lab.machine}")
     print("versions  " + ", ".join(f"{name} {version}" for name, version in where.versions.items()))
     return lab
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what TensorFlow's C++ says while it starts out of the notebook: no log level silences all of it."""
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _load_kernel_magic() -> None:
