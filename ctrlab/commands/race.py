@@ -22,7 +22,7 @@ def run(
         CtrlabError: bad options or data; or, after everything is written, a variant that does not count.
     """
     plan = runner.Plan(contest.parse_models(models), contest.parse_sets(optimizations), profiles.current(profile), source)
-    state = json_path or _kept(plan)
+    state = json_path or cache_folder() / f"race-{plan.profile.name}-{source}-{','.join(plan.sets)}.json"
     require_place(state)  # before hours of training, as is all that follows
     console = Console()
     if resume and not state.exists():
@@ -42,13 +42,6 @@ def run(
     console.print(f"Result: {state}")
     if failed := score.failures(result):
         raise CtrlabError(" ".join(failed))
-
-
-def _kept(plan: runner.Plan) -> Path:
-    """Where the result of a race is kept that was told no place."""
-    folder = cache_folder() / "race"
-    folder.mkdir(exist_ok=True)
-    return folder / f"{plan.profile.name}-{plan.data}-{','.join(plan.sets)}.json"
 
 
 def prepare(plan: runner.Plan):
