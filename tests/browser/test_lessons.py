@@ -66,7 +66,7 @@ def test_the_index_opens_with_map_machine_and_progress(jupyter, page, keep):
     settle(page)
     page.wait_for_selector(".jp-RenderedMarkdown h1:has-text('The CTR lab')")
     for heading in ("This machine", "In a room", "To come"):
-        assert page.locator(f".jp-RenderedMarkdown:has-text('{heading}')").count() > 0
+        page.wait_for_selector(f".jp-RenderedMarkdown:has-text('{heading}')", state="attached")  # drawn when there is time
     keep("index")
     page.click("a:has-text('Drop the one-hot')")
     page.wait_for_selector(".jp-RenderedMarkdown h1:has-text('Drop the one-hot')")
