@@ -33,8 +33,6 @@ void StorePart(float* p, const Vec& v, int64_t n) {
 // What a row costs, where `flops` are done sixteen at a time and each float is moved once.
 int64_t Cycles(int64_t flops, int64_t floats) { return 10 + (flops + floats) / kLanes; }
 
-int64_t PairCount(int64_t vectors) { return vectors * (vectors - 1) / 2; }
-
 // The vectors of one row. Vector i >= 1 lies at `from_one + i * dim`; vector 0 may lie elsewhere.
 struct Row {
   const float* first;

@@ -20,6 +20,9 @@ struct InteractionInput {
   int64_t dim;          // D
 };
 
+// Vector i's products with the vectors below it start at PairCount(i).
+inline int64_t PairCount(int64_t vectors) { return vectors * (vectors - 1) / 2; }
+
 using FactorizationMachineFn = void (*)(const InteractionInput* input, float* out, const ParallelFor* parallel_for);
 using FactorizationMachineGradientFn = void (*)(const InteractionInput* input, const float* d_out, float* d_fields,
                                                 const ParallelFor* parallel_for);

@@ -1,33 +1,19 @@
 // Ctrlab>Attention and its gradient: every input is checked here, then the kernels are called through the table.
 
 #include <limits>
-#include <new>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/mlp.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
 
-using tensorflow::DEVICE_CPU;
 using tensorflow::DT_FLOAT;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 constexpr int64_t kMostNumbers = std::numeric_limits<int32_t>::max();
 
@@ -117,22 +103,18 @@ absl::Status Read(OpKernelContext* context, Batch* batch) {
 
 TensorShape KeptShape(const Batch& batch) { return TensorShape({batch.events, Kept(batch.layers.data(), std::ssize(batch.layers))}); }
 
-class AttentionBase : public OpKernel {
+class AttentionBase : public StatusOp {
  public:
-  using OpKernel::OpKernel;
+  using StatusOp::StatusOp;
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) final {
     Batch batch;
-    OP_REQUIRES_OK(context, Read(context, &batch));
-    try {
-      OP_REQUIRES_OK(context, Run(context, batch));
-    } catch (const std::bad_alloc&) {  // scratch of the calling thread; pool threads allocate nothing
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of an attention op."));
-    }
+    TF_RETURN_IF_ERROR(Read(context, &batch));
+    return RunBatch(context, batch);
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, const Batch& batch) = 0;
+  virtual absl::Status RunBatch(OpKernelContext* context, const Batch& batch) = 0;
 };
 
 class AttentionOp : public AttentionBase {
@@ -140,7 +122,7 @@ class AttentionOp : public AttentionBase {
   using AttentionBase::AttentionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     Tensor scores, *weights, *attended, *kept;
     const TensorShape events({batch.events});
     TF_RETURN_IF_ERROR(context->allocate_temp(DT_FLOAT, events, &scores));
@@ -162,7 +144,7 @@ class AttentionGradientOp : public AttentionBase {
   using AttentionBase::AttentionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     const std::pair<const char*, TensorShape> inputs[] = {
         {"weights", TensorShape({batch.events})},
         {"kept", KeptShape(batch)},

@@ -1,28 +1,16 @@
 // Ctrlab>Auxiliary: every input is checked here, then the kernel is called through the table.
 
-#include <new>
 #include <vector>
 
 #include "kernels/auxiliary.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/mlp.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
 
 absl::Status AuxiliaryShape(InferenceContext* c) {
   int layers;
@@ -50,20 +38,12 @@ REGISTER_OP("Ctrlab>Auxiliary")
     .SetShapeFn(AuxiliaryShape)
     .Doc("DIEN's auxiliary loss over the events that have a next one, and its gradient, in one pass.");
 
-class AuxiliaryOp : public OpKernel {
+class AuxiliaryOp : public StatusOp {
  public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    try {
-      OP_REQUIRES_OK(context, Run(context));
-    } catch (const std::bad_alloc&) {  // scratch of the calling thread; pool threads allocate nothing
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of an auxiliary loss."));
-    }
-  }
+  using StatusOp::StatusOp;
 
  private:
-  absl::Status Run(OpKernelContext* context) {
+  absl::Status Run(OpKernelContext* context) override {
     const Tensor *interests, *clicked, *skipped, *splits;
     OpInputList kernels, biases;
     TF_RETURN_IF_ERROR(context->input("interests", &interests));

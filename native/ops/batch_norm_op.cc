@@ -7,24 +7,11 @@
 
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // Input 0 is [B, n], inputs [first, last) are [n].
 absl::Status ColumnShapes(InferenceContext* c, int first, int last, ShapeHandle* matrix, ShapeHandle* vector) {
@@ -83,19 +70,15 @@ REGISTER_OP("Ctrlab>BatchNormGradient")
     })
     .Doc("The gradient of Ctrlab>BatchNorm with regard to product, bias, scale and shift.");
 
-class BatchNormBase : public OpKernel {
+class BatchNormBase : public StatusOp {
  public:
-  explicit BatchNormBase(OpKernelConstruction* context) : OpKernel(context) {
+  explicit BatchNormBase(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("epsilon", &epsilon_));
     OP_REQUIRES(context, std::isfinite(epsilon_) && epsilon_ > 0,
                 InvalidArgument("epsilon must be positive, or a constant column divides by 0; received ", epsilon_, "."));
   }
 
-  void Compute(OpKernelContext* context) override { OP_REQUIRES_OK(context, Run(context)); }
-
  protected:
-  virtual absl::Status Run(OpKernelContext* context) = 0;
-
   absl::Status Read(OpKernelContext* context, BatchNormInput* input) const {
     const Tensor* product;
     TF_RETURN_IF_ERROR(context->input("product", &product));

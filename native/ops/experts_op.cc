@@ -6,26 +6,11 @@
 
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 constexpr int64_t kOutputsMultiple = 16;
 constexpr int64_t kMostTasks = 1 << 16;
@@ -149,41 +134,42 @@ struct Towers {
   }
 };
 
-class ExpertsOp : public OpKernel {
+class ExpertsOp : public StatusOp {
  public:
-  using OpKernel::OpKernel;
+  using StatusOp::StatusOp;
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) override {
     Towers towers;
-    OP_REQUIRES_OK(context, towers.Read(context));
+    TF_RETURN_IF_ERROR(towers.Read(context));
     OpOutputList outputs;
-    OP_REQUIRES_OK(context, context->output_list("hidden", &outputs));
+    TF_RETURN_IF_ERROR(context->output_list("hidden", &outputs));
     std::vector<float*> hidden(outputs.size());
     for (int l = 0; l < outputs.size(); ++l) {
       Tensor* layer;
-      OP_REQUIRES_OK(context, outputs.allocate(l, towers.HiddenShape(l), &layer));
+      TF_RETURN_IF_ERROR(outputs.allocate(l, towers.HiddenShape(l), &layer));
       hidden[l] = layer->flat<float>().data();
     }
     const ParallelFor pool = IntraOpPool(context);
     forward_.get()(&towers.input, hidden.data(), &pool);
+    return absl::OkStatus();
   }
 
  private:
   Kernel<ExpertsFn> forward_{"experts"};
 };
 
-class ExpertsGradientOp : public OpKernel {
+class ExpertsGradientOp : public StatusOp {
  public:
-  using OpKernel::OpKernel;
+  using StatusOp::StatusOp;
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) override {
     Towers towers;
-    OP_REQUIRES_OK(context, towers.Read(context));
-    OP_REQUIRES_OK(context, Run(context, towers));
+    TF_RETURN_IF_ERROR(towers.Read(context));
+    return RunTowers(context, towers);
   }
 
  private:
-  absl::Status Run(OpKernelContext* context, const Towers& towers) {
+  absl::Status RunTowers(OpKernelContext* context, const Towers& towers) {
     const ExpertsInput& input = towers.input;
     OpInputList layers;
     const Tensor* d_out;
@@ -229,18 +215,19 @@ absl::Status ReadMixture(const Tensor& experts, const Tensor& gates, int64_t tas
   return CheckShape("The gates, tasks times experts a row,", gates, {input->rows, tasks * input->expert_count});
 }
 
-class MixtureOp : public OpKernel {
+class MixtureOp : public StatusOp {
  public:
-  explicit MixtureOp(OpKernelConstruction* context) : OpKernel(context) { OP_REQUIRES_OK(context, context->GetAttr("tasks", &tasks_)); }
+  explicit MixtureOp(OpKernelConstruction* context) : StatusOp(context) { OP_REQUIRES_OK(context, context->GetAttr("tasks", &tasks_)); }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) override {
     MixtureInput input;
-    OP_REQUIRES_OK(context, ReadMixture(context->input(0), context->input(1), tasks_, &input));
+    TF_RETURN_IF_ERROR(ReadMixture(context->input(0), context->input(1), tasks_, &input));
     Tensor *gates, *out;
-    OP_REQUIRES_OK(context, context->allocate_output("gates", context->input(1).shape(), &gates));
-    OP_REQUIRES_OK(context, context->allocate_output("out", TensorShape({tasks_, input.rows, input.width}), &out));
+    TF_RETURN_IF_ERROR(context->allocate_output("gates", context->input(1).shape(), &gates));
+    TF_RETURN_IF_ERROR(context->allocate_output("out", TensorShape({tasks_, input.rows, input.width}), &out));
     const ParallelFor pool = IntraOpPool(context);
     forward_.get()(&input, gates->flat<float>().data(), out->flat<float>().data(), &pool);
+    return absl::OkStatus();
   }
 
  private:
@@ -248,23 +235,24 @@ class MixtureOp : public OpKernel {
   int64_t tasks_;
 };
 
-class MixtureGradientOp : public OpKernel {
+class MixtureGradientOp : public StatusOp {
  public:
-  explicit MixtureGradientOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit MixtureGradientOp(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("tasks", &tasks_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) override {
     MixtureInput input;
     const Tensor &experts = context->input(0), &gates = context->input(1), &d_out = context->input(2);
-    OP_REQUIRES_OK(context, ReadMixture(experts, gates, tasks_, &input));
-    OP_REQUIRES_OK(context, CheckShape("d_out", d_out, {tasks_, input.rows, input.width}));
+    TF_RETURN_IF_ERROR(ReadMixture(experts, gates, tasks_, &input));
+    TF_RETURN_IF_ERROR(CheckShape("d_out", d_out, {tasks_, input.rows, input.width}));
     Tensor *d_experts, *d_logits;
-    OP_REQUIRES_OK(context, context->allocate_output("d_experts", experts.shape(), &d_experts));
-    OP_REQUIRES_OK(context, context->allocate_output("d_logits", gates.shape(), &d_logits));
+    TF_RETURN_IF_ERROR(context->allocate_output("d_experts", experts.shape(), &d_experts));
+    TF_RETURN_IF_ERROR(context->allocate_output("d_logits", gates.shape(), &d_logits));
     const ParallelFor pool = IntraOpPool(context);
     gradient_.get()(&input, input.logits, d_out.flat<float>().data(), d_experts->flat<float>().data(), d_logits->flat<float>().data(),
                     &pool);
+    return absl::OkStatus();
   }
 
  private:

@@ -1,31 +1,14 @@
 // Ctrlab>Gru and its gradient: every input is checked here, then one kernel is called through the table.
 
-#include <new>
 
 #include "kernels/gru.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status GruShape(InferenceContext* c) {
   ShapeHandle x, splits, bias;
@@ -124,26 +107,22 @@ struct Batch {
 };
 
 // Reads a batch, then runs a kernel, whose calling thread may run out of memory for its scratch space.
-class GruBase : public OpKernel {
+class GruBase : public StatusOp {
  public:
-  explicit GruBase(OpKernelConstruction* context) : OpKernel(context) {
+  explicit GruBase(OpKernelConstruction* context) : StatusOp(context) {
     int attended;
     OP_REQUIRES_OK(context, context->GetAttr("A", &attended));
     OP_REQUIRES(context, attended <= 1, InvalidArgument("There must be one attention or none; received ", attended, "."));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) final {
     Batch batch;
-    OP_REQUIRES_OK(context, batch.Read(context));
-    try {
-      OP_REQUIRES_OK(context, Run(context, batch));
-    } catch (const std::bad_alloc&) {
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of a GRU op."));
-    }
+    TF_RETURN_IF_ERROR(batch.Read(context));
+    return RunBatch(context, batch);
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, const Batch& batch) = 0;
+  virtual absl::Status RunBatch(OpKernelContext* context, const Batch& batch) = 0;
 };
 
 class GruOp : public GruBase {
@@ -151,7 +130,7 @@ class GruOp : public GruBase {
   using GruBase::GruBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     const int64_t H = batch.input.hidden;
     Tensor *outputs, *last, *gates;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({batch.positions, H}), &outputs));
@@ -170,7 +149,7 @@ class GruGradientOp : public GruBase {
   using GruBase::GruBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     const Tensor *outputs, *gates, *d_outputs, *d_last;
     TF_RETURN_IF_ERROR(context->input("outputs", &outputs));
     TF_RETURN_IF_ERROR(context->input("gates", &gates));

@@ -2,35 +2,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "kernels/indicator.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // The batch size, which all columns share; unknown until the shapes of a column's ids and splits are known.
 absl::Status BatchOf(InferenceContext* c, int columns, DimensionHandle* batch) {
@@ -103,9 +85,9 @@ struct Batch {
   OpInputList ids;
 };
 
-class IndicatorBase : public OpKernel {
+class IndicatorBase : public StatusOp {
  public:
-  explicit IndicatorBase(OpKernelConstruction* context) : OpKernel(context) {
+  explicit IndicatorBase(OpKernelConstruction* context) : StatusOp(context) {
     int columns, weighted;
     OP_REQUIRES_OK(context, context->GetAttr("C", &columns));
     OP_REQUIRES_OK(context, context->GetAttr("W", &weighted));
@@ -122,18 +104,14 @@ class IndicatorBase : public OpKernel {
     }
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) final {
     Batch batch;
-    OP_REQUIRES_OK(context, Read(context, &batch));
-    try {
-      OP_REQUIRES_OK(context, Run(context, batch));
-    } catch (const std::bad_alloc&) {  // scratch of the calling thread; pool threads allocate nothing
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of an indicator op."));
-    }
+    TF_RETURN_IF_ERROR(Read(context, &batch));
+    return RunBatch(context, batch);
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, const Batch& batch) = 0;
+  virtual absl::Status RunBatch(OpKernelContext* context, const Batch& batch) = 0;
 
  private:
   absl::Status Read(OpKernelContext* context, Batch* batch) const {
@@ -194,7 +172,7 @@ class IndicatorOp : public IndicatorBase {
   using IndicatorBase::IndicatorBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output("out", TensorShape({batch.input.rows, batch.input.outputs}), &out));
     const ParallelFor pool = IntraOpPool(context);
@@ -210,7 +188,7 @@ class IndicatorGradientOp : public IndicatorBase {
   using IndicatorBase::IndicatorBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const Batch& batch) override {
+  absl::Status RunBatch(OpKernelContext* context, const Batch& batch) override {
     const Tensor *kernel, *d_out;
     TF_RETURN_IF_ERROR(context->input("kernel", &kernel));
     TF_RETURN_IF_ERROR(context->input("d_out", &d_out));

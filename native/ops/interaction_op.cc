@@ -3,30 +3,13 @@
 #include "kernels/interaction.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
 
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
-
 constexpr int64_t kMostVectors = 1 << 16;
-
-int64_t PairCount(int64_t vectors) { return vectors * (vectors - 1) / 2; }
 
 absl::Status FactorizationMachineShape(InferenceContext* c) {
   int64_t dim;
@@ -117,24 +100,23 @@ absl::Status Read(OpKernelContext* context, int64_t dim, int bottoms, Interactio
   return absl::OkStatus();
 }
 
-class InteractionBase : public OpKernel {
+class InteractionBase : public StatusOp {
  public:
-  explicit InteractionBase(OpKernelConstruction* context) : OpKernel(context) {
+  explicit InteractionBase(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
     if (!context->HasAttr("U")) return;
     OP_REQUIRES_OK(context, context->GetAttr("U", &bottoms_));
     OP_REQUIRES(context, bottoms_ <= 1, InvalidArgument("There is one bottom vector a row or none; received ", bottoms_, "."));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Run(OpKernelContext* context) final {
     InteractionInput input;
-    OP_REQUIRES_OK(context, Read(context, dim_, bottoms_, &input));
-    const ParallelFor pool = IntraOpPool(context);
-    OP_REQUIRES_OK(context, Run(context, input, pool));
+    TF_RETURN_IF_ERROR(Read(context, dim_, bottoms_, &input));
+    return RunInput(context, input, IntraOpPool(context));
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) = 0;
+  virtual absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) = 0;
 
   int64_t DotWidth(const InteractionInput& input) const {
     return bottoms_ * dim_ + PairCount(input.field_count + bottoms_);
@@ -149,7 +131,7 @@ class FactorizationMachineOp : public InteractionBase {
   using InteractionBase::InteractionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
+  absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({input.rows, dim_}), &out));
     forward_.get()(&input, out->flat<float>().data(), &pool);
@@ -164,7 +146,7 @@ class FactorizationMachineGradientOp : public InteractionBase {
   using InteractionBase::InteractionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
+  absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     const Tensor& d_out = context->input(1);
     TF_RETURN_IF_ERROR(CheckShape("d_out", d_out, {input.rows, dim_}));
     Tensor* d_fields;
@@ -181,7 +163,7 @@ class DotInteractionOp : public InteractionBase {
   using InteractionBase::InteractionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
+  absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({input.rows, DotWidth(input)}), &out));
     forward_.get()(&input, out->flat<float>().data(), &pool);
@@ -196,7 +178,7 @@ class DotInteractionGradientOp : public InteractionBase {
   using InteractionBase::InteractionBase;
 
  private:
-  absl::Status Run(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
+  absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     const Tensor& d_out = context->input(bottoms_ + 1);
     TF_RETURN_IF_ERROR(CheckShape("d_out", d_out, {input.rows, DotWidth(input)}));
     Tensor *d_bottom = nullptr, *d_fields;

@@ -2,36 +2,18 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "kernels/lookup.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
 #include "ops/variables.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
@@ -160,17 +142,9 @@ REGISTER_OP("Ctrlab>LookupGradient")
     .SetShapeFn(LookupGradientShape)
     .Doc("The gradient of Ctrlab>Lookup: each table's ids in ascending order, each once, and the sums of their gradients.");
 
-class LookupBase : public OpKernel {
+class LookupBase : public StatusOp {
  public:
-  explicit LookupBase(OpKernelConstruction* context) : OpKernel(context) { OP_REQUIRES_OK(context, plan_.Read(context)); }
-
-  void Compute(OpKernelContext* context) override {
-    try {
-      OP_REQUIRES_OK(context, Run(context));
-    } catch (const std::bad_alloc&) {  // scratch of the calling thread; pool threads allocate nothing
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of a lookup."));
-    }
-  }
+  explicit LookupBase(OpKernelConstruction* context) : StatusOp(context) { OP_REQUIRES_OK(context, plan_.Read(context)); }
 
  protected:
   // The columns of one call, as the kernels take them. The op's inputs outlive it.
@@ -179,8 +153,6 @@ class LookupBase : public OpKernel {
     std::vector<int64_t> output_rows;  // [M]
     LookupInput input;
   };
-
-  virtual absl::Status Run(OpKernelContext* context) = 0;
 
   absl::Status Read(OpKernelContext* context, Batch* batch) const {
     OpInputList ids, splits;

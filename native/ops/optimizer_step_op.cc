@@ -2,31 +2,18 @@
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "kernels/optimizer_step.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
 #include "ops/variables.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpInputList;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
 
 constexpr const char* kKinds[] = {"sgd", "adagrad", "ftrl", "adam_async"};
 constexpr int kSlotsOf[] = {0, 1, 2, 2};
@@ -48,9 +35,9 @@ REGISTER_OP("Ctrlab>OptimizerStep")
     .Doc("A step on N variables. The first S have sparse gradients, of the rows `ids`, ascending, each once. `slots` are those of "
          "the first variable, then of the second; `numbers` are beta1, beta2, epsilon, l1, l2, clip_norm.");
 
-class OptimizerStepOp : public OpKernel {
+class OptimizerStepOp : public StatusOp {
  public:
-  explicit OptimizerStepOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit OptimizerStepOp(OpKernelConstruction* context) : StatusOp(context) {
     std::string kind;
     OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
     OP_REQUIRES_OK(context, context->GetAttr("N", &count_));
@@ -66,16 +53,8 @@ class OptimizerStepOp : public OpKernel {
                 InvalidArgument("No more variables can be sparse than there are; received ", sparse_, " of ", count_, "."));
   }
 
-  void Compute(OpKernelContext* context) override {
-    try {
-      OP_REQUIRES_OK(context, Run(context));
-    } catch (const std::bad_alloc&) {
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of an optimizer step."));
-    }
-  }
-
  private:
-  absl::Status Run(OpKernelContext* context) {
+  absl::Status Run(OpKernelContext* context) override {
     StepRule rule;
     TF_RETURN_IF_ERROR(ReadRule(context, &rule));
     OpInputList ids, gradients;

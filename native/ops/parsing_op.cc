@@ -2,7 +2,6 @@
 // the table.
 
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -11,27 +10,12 @@
 #include "kernels/parsing.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
 #include "ops/raw_columns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status ParseIdsShape(InferenceContext* c) {
   DimensionHandle batch;
@@ -127,9 +111,9 @@ std::string WrongPart(StringView text, StringView separator, const Wrong& wrong)
   return absl::StrCat("'", shown, found.size > kMost ? "...'" : "'");
 }
 
-class ParseIdsOp : public OpKernel {
+class ParseIdsOp : public StatusOp {
  public:
-  explicit ParseIdsOp(OpKernelConstruction* context) : OpKernel(context), raw_(context) {
+  explicit ParseIdsOp(OpKernelConstruction* context) : StatusOp(context), raw_(context) {
     if (!context->status().ok()) return;
     std::vector<std::string> encodings;
     std::vector<int64_t> max_lengths, buckets;
@@ -175,16 +159,8 @@ class ParseIdsOp : public OpKernel {
                 InvalidArgument("Each word must belong to a vocabulary; received ", words_.size() - word, " more."));
   }
 
-  void Compute(OpKernelContext* context) override {
-    try {
-      OP_REQUIRES_OK(context, Run(context));
-    } catch (const std::bad_alloc&) {
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of a parsing op."));
-    }
-  }
-
  private:
-  absl::Status Run(OpKernelContext* context) const {
+  absl::Status Run(OpKernelContext* context) override {
     RawBatch batch;
     TF_RETURN_IF_ERROR(raw_.Read(context, &batch));
     std::vector<IdSource> columns = columns_;
@@ -246,9 +222,9 @@ class ParseIdsOp : public OpKernel {
   Kernel<ParseIdsFn> ids_{"parse_ids"};
 };
 
-class ParseNumbersOp : public OpKernel {
+class ParseNumbersOp : public StatusOp {
  public:
-  explicit ParseNumbersOp(OpKernelConstruction* context) : OpKernel(context), raw_(context) {
+  explicit ParseNumbersOp(OpKernelConstruction* context) : StatusOp(context), raw_(context) {
     if (!context->status().ok()) return;
     std::vector<std::string> transforms;
     std::vector<float> lows, widths;
@@ -275,16 +251,8 @@ class ParseNumbersOp : public OpKernel {
     }
   }
 
-  void Compute(OpKernelContext* context) override {
-    try {
-      OP_REQUIRES_OK(context, Run(context));
-    } catch (const std::bad_alloc&) {
-      context->SetStatus(absl::ResourceExhaustedError("Out of memory for the scratch space of a parsing op."));
-    }
-  }
-
  private:
-  absl::Status Run(OpKernelContext* context) const {
+  absl::Status Run(OpKernelContext* context) override {
     RawBatch batch;
     TF_RETURN_IF_ERROR(raw_.Read(context, &batch));
     std::vector<NumberSource> columns = columns_;

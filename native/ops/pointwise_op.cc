@@ -6,24 +6,11 @@
 
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ctrlab {
 namespace {
-
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // Input 0 is [B, n], `shift` is [n].
 absl::Status Shapes(InferenceContext* c, int shift, ShapeHandle* matrix, ShapeHandle* vector) {
@@ -65,19 +52,15 @@ REGISTER_OP("Ctrlab>PointwiseGradient")
     })
     .Doc("The gradient of Ctrlab>Pointwise. `source` is its out for relu, else its x.");
 
-class PointwiseBase : public OpKernel {
+class PointwiseBase : public StatusOp {
  public:
-  explicit PointwiseBase(OpKernelConstruction* context) : OpKernel(context) {
+  explicit PointwiseBase(OpKernelConstruction* context) : StatusOp(context) {
     std::string kind;
     OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
     kind_ = kind == "prelu" ? kPrelu : kind == "affine" ? kAffine : kRelu;
   }
 
-  void Compute(OpKernelContext* context) override { OP_REQUIRES_OK(context, Run(context)); }
-
  protected:
-  virtual absl::Status Run(OpKernelContext* context) = 0;
-
   // Everything but x; `matrix` has the shape of x.
   absl::Status Read(OpKernelContext* context, const Tensor& matrix, PointwiseInput* input) const {
     const Tensor *shift, *slope;

@@ -5,23 +5,15 @@
 
 #include "kernels/registry.h"
 #include "kernels/snapshot.h"
-#include "ops/errors.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
-#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace ctrlab {
 namespace {
 
-using tensorflow::DEVICE_CPU;
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 using tensorflow::Var;
 
 REGISTER_OP("Ctrlab>Snapshot")
@@ -32,14 +24,12 @@ REGISTER_OP("Ctrlab>Snapshot")
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext*) { return absl::OkStatus(); })
     .Doc("Copies each variable of `sources` into the one of `targets` at the same place, whose memory is used again.");
 
-class SnapshotOp : public OpKernel {
+class SnapshotOp : public StatusOp {
  public:
-  explicit SnapshotOp(OpKernelConstruction* context) : OpKernel(context) { OP_REQUIRES_OK(context, context->GetAttr("N", &count_)); }
-
-  void Compute(OpKernelContext* context) override { OP_REQUIRES_OK(context, Run(context)); }
+  explicit SnapshotOp(OpKernelConstruction* context) : StatusOp(context) { OP_REQUIRES_OK(context, context->GetAttr("N", &count_)); }
 
  private:
-  absl::Status Run(OpKernelContext* context) {
+  absl::Status Run(OpKernelContext* context) override {
     std::vector<tensorflow::core::RefCountPtr<Var>> variables(2 * count_);
     for (int i = 0; i < 2 * count_; ++i) {
       TF_RETURN_IF_ERROR(tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, i), &variables[i]));

@@ -6,8 +6,12 @@ import pytest
 from ctrlab.ops import gru
 from ctrlab.ops.benches import onednn
 
-if onednn.program() is None:
-    pytest.skip("no oneDNN to build against (Debian: libdnnl-dev)", allow_module_level=True)
+
+@pytest.fixture(autouse=True, scope="module")
+def installed():
+    if onednn.program() is None:
+        pytest.skip("no oneDNN to build against (Debian: libdnnl-dev)")
+
 
 ROWS, LENGTH, WIDTH, HIDDEN = 5, 7, 6, 4
 

@@ -27,12 +27,16 @@ def program() -> Path | None:
     made = cache_folder() / f"onednn_gru_{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
     if not made.exists():
         try:
-            command = [*kernel_swap.compiler(), "-std=c++17", "-O2", str(source), "-ldnnl", "-o", f"{made}.part"]
+            compiler = kernel_swap.compiler()
         except CtrlabError:
             return None
-        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            return None
-        Path(f"{made}.part").replace(made)
+        # A folder of its own: another process may be compiling it too.
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+            part = Path(folder) / made.name
+            command = [*compiler, "-std=c++17", "-O2", str(source), "-ldnnl", "-o", str(part)]
+            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                return None
+            part.replace(made)
     return made
 
 
