@@ -145,8 +145,6 @@ class _Search:
     def threads(self) -> tuple[list[Point], Setting]:
         """The points, and the setting that they speak for."""
         own, *others = thread_settings(cores())
-        points = [Point(own, Interval(1.0, 1.0, 1.0, 1.0))]
-        slowest = 0.0
         with self._worker(own) as mine:
             steps = self._steps(mine, own)
 
@@ -156,12 +154,7 @@ class _Search:
                     self._steps(other, setting)  # its first steps trace the graph
                     return _race(mine, own, other, setting, steps)
 
-            for setting in others:
-                begun = self.elapsed
-                if begun + slowest > THREADS_SHARE * self.budget and len(points) > 1:
-                    break
-                points.append(Point(setting, race(setting)))
-                slowest = max(slowest, self.elapsed - begun)
+            points = [_itself(own), *self._raced(others, race, until=THREADS_SHARE * self.budget, least=1)]
             return points, _best(points, race)
 
     def buffers(self, threads: Setting) -> tuple[list[Point], Setting]:
@@ -169,8 +162,7 @@ class _Search:
         own = dataclasses.replace(threads, prefetch=STOCK.prefetch, stage=STOCK.stage)
         stages = (0, *DEPTHS) if "stage" in self.job["rungs"] else (0,)
         grid = [dataclasses.replace(threads, prefetch=p, stage=s) for s in stages for p in DEPTHS]
-        points = [Point(own, Interval(1.0, 1.0, 1.0, 1.0))]
-        slowest = 0.0
+        others = sorted((s for s in grid if s != own), key=lambda s: (s.prefetch != own.prefetch, s.stage, s.prefetch))
         with self._worker(own) as worker:
             steps = self._steps(worker, own)
 
@@ -178,13 +170,21 @@ class _Search:
                 self._tell(f"prefetch {setting.prefetch}, stage {setting.stage}")
                 return _race(worker, own, worker, setting, steps)
 
-            for setting in sorted((s for s in grid if s != own), key=lambda s: (s.prefetch != own.prefetch, s.stage, s.prefetch)):
-                begun = self.elapsed
-                if begun + slowest > self.budget:
-                    break
-                points.append(Point(setting, race(setting)))
-                slowest = max(slowest, self.elapsed - begun)
+            points = [_itself(own), *self._raced(others, race, until=self.budget)]
             return points, _best(points, race)
+
+    def _raced(
+        self, settings: Sequence[Setting], race: Callable[[Setting], Interval], until: float, least: int = 0
+    ) -> list[Point]:
+        """As many of the settings as there is time for, if each takes as long as the slowest so far, and `least` at least."""
+        points, slowest = [], 0.0
+        for setting in settings:
+            begun = self.elapsed
+            if begun + slowest > until and len(points) >= least:
+                break
+            points.append(Point(setting, race(setting)))
+            slowest = max(slowest, self.elapsed - begun)
+        return points
 
     def _worker(self, setting: Setting) -> Worker:
         worker = Worker(f"{self.job['model']} with {setting.intra} x {setting.inter} threads", self.command)
@@ -202,6 +202,10 @@ class _Search:
 
     def _tell(self, what: str) -> None:
         self.watch(what, min(1.0, self.elapsed / self.budget))
+
+
+def _itself(own: Setting) -> Point:
+    return Point(own, Interval(1.0, 1.0, 1.0, 1.0))
 
 
 def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> Interval:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from ctrlab import data, training
 from ctrlab import optimizations as ladder
@@ -19,25 +18,14 @@ from ctrlab.training.threads import Setting, apply_threads
 WARM_UP_STEPS = 3
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is trained, with how many threads."""
-
-    model: str
-    rungs: list[str]
-    profile: str
-    intra: int
-    inter: int
-
-
 class Session:
     """A model in training; each depth of the buffers has a reader of its own, which goes on where it stopped."""
 
-    def __init__(self, job: Job):
-        apply_threads(Setting(job.intra, job.inter))
-        self.model = build(job.model, optimizations=ladder.of_level(job.rungs, "model"))
-        self.rungs = ladder.of_level(job.rungs, "input")
-        self.files = data.prepare_for(self.model.schema, self.rungs, profile=job.profile)
+    def __init__(self, model: str, rungs: list[str], profile: str, intra: int, inter: int):
+        apply_threads(Setting(intra, inter))
+        self.model = build(model, optimizations=ladder.of_level(rungs, "model"))
+        self.rungs = ladder.of_level(rungs, "input")
+        self.files = data.prepare_for(self.model.schema, self.rungs, profile=profile)
         self.step = training.train_step(self.model, training.make_optimizer(self.model))
         self.readers = {}
 
@@ -62,4 +50,4 @@ class Session:
 
 
 if __name__ == "__main__":
-    serve(lambda **job: Session(Job(**job)))
+    serve(Session)

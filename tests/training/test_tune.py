@@ -90,9 +90,9 @@ def test_the_real_worker(tmp_path):
     """In a process of its own: this one's threads are fixed."""
     code = """
 import sys
-from ctrlab.training.tune_worker import Job, Session
+from ctrlab.training.tune_worker import Session
 from ctrlab.profiling.machine import machine
-session = Session(Job("wdl", ["indicator"], "tiny", 1, 2))
+session = Session("wdl", ["indicator"], "tiny", 1, 2)
 assert session.open() == {} and machine().threads == 1
 for depth in (0, 2, 2):
     assert session.train(3, 1, depth)["seconds"] > 0
