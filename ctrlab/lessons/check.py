@@ -79,6 +79,32 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
     return result
 
 
+def require_swapped(kernel: str) -> None:
+    """Raise unless a kernel of the learner's is in the place of `kernel`."""
+    from ctrlab.ops import kernel_swap
+
+    if kernel not in kernel_swap.swapped():
+        raise CheckFailed(
+            "The op runs on your kernel.",
+            expected="a kernel of yours in place",
+            received="ours",
+            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
+        )
+
+
+def parts(received, names: str, *, case: str) -> tuple:
+    """`received` as a tuple of as many values as `names` has, which are separated by commas: "order, carried"."""
+    count = names.count(",") + 1
+    if isinstance(received, tuple | list) and len(received) == count:
+        return tuple(received)
+    raise CheckFailed(
+        f"The function returns {names}; here {case}.",
+        expected=f"{count} values",
+        received=f"{len(received)} values" if isinstance(received, tuple | list) else type(received).__name__,
+        next_step=f"return {names}",
+    )
+
+
 def require_close(received, expected, *, case: str, next_step: str, rtol: float = 1e-5) -> None:
     """Raise unless `received` is `expected` in shape, in dtype and, norm-wise, within `rtol`.
 

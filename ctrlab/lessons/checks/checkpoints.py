@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed, call, require_close, require_swapped
 
 PATIENCE = 5.0  # seconds that a save may take to come back; it copies a few kilobytes
 BUDGET_BYTES = 64 * 1024
@@ -71,22 +71,13 @@ def _snapshot_is_of_the_call(answer, rng, thread) -> None:
 def _the_last_write_is_waited_for(answer, rng, thread) -> None:
     disk, sources, pending = Disk(), state(rng), Future()
     buffers = {name: np.zeros_like(array) for name, array in sources.items()}
-    done, before = threading.Event(), {name: array.copy() for name, array in buffers.items()}
+    before = {name: array.copy() for name, array in buffers.items()}
     disk.go.set()
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(answer(sources, buffers, disk, thread, pending))
-        except BaseException as error:
-            outcome.append(error)
-        done.set()
-
-    threading.Thread(target=run, daemon=True).start()
-    came_back = done.wait(0.2)
+    called = _started(answer, sources, buffers, disk, thread, pending)
+    came_back = wait([called], 0.2).done
     untouched = all(np.array_equal(buffers[name], before[name]) for name in before)
     pending.set_result(None)
-    done.wait(PATIENCE)
+    wait([called], PATIENCE)
     if came_back or not untouched:
         raise CheckFailed(
             "The buffers are left alone while the last save is still being written from them.",
@@ -94,7 +85,7 @@ def _the_last_write_is_waited_for(answer, rng, thread) -> None:
             received="it came back before" if came_back else "the buffers were changed before",
             next_step="pending.result() comes first",
         )
-    _result(_outcome(outcome, "a last save that is done in the end"))
+    _result(_outcome(called, "a last save that is done in the end"))
 
 
 def _what_failed_is_told(answer, rng, thread) -> None:
@@ -149,17 +140,8 @@ def _no_memory_is_taken(answer, rng, thread) -> None:
 
 def _in_time(answer, sources, buffers, disk, thread, pending, *, case: str, release: threading.Event):
     """The call's result; a call that waits for the disk is a wrong answer."""
-    outcome, done = [], threading.Event()
-
-    def run():
-        try:
-            outcome.append(answer(sources, buffers, disk, thread, pending))
-        except BaseException as error:
-            outcome.append(error)
-        done.set()
-
-    threading.Thread(target=run, daemon=True).start()
-    if not done.wait(PATIENCE):
+    called = _started(answer, sources, buffers, disk, thread, pending)
+    if not wait([called], PATIENCE).done:
         release.set()
         raise CheckFailed(
             "The training goes on while the disk is busy.",
@@ -167,18 +149,26 @@ def _in_time(answer, sources, buffers, disk, thread, pending, *, case: str, rele
             received="it waited for the disk",
             next_step="submit `write` to the thread, and do not ask for its result",
         )
-    return _outcome(outcome, case)
+    return _outcome(called, case)
 
 
-def _outcome(outcome: list, case: str):
-    """What a call in a thread gave, or the error it ended with, told as that of a call."""
+def _started(answer: Callable, *inputs) -> Future:
+    """The call in a thread of its own, since it may never come back."""
+    called = Future()
 
-    def again(*_):
-        if outcome and isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        return outcome[0] if outcome else None
+    def run():
+        try:
+            called.set_result(answer(*inputs))
+        except BaseException as error:
+            called.set_exception(error)
 
-    return call(again, case=case)
+    threading.Thread(target=run, daemon=True).start()
+    return called
+
+
+def _outcome(called: Future, case: str):
+    """What the call gave, or the error it ended with, told as that of a call."""
+    return call(lambda: called.result(0), case=case)
 
 
 def _result(future) -> None:
@@ -196,15 +186,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(sources, targets)` with the learner's kernel inside, on variables."""
     import tensorflow as tf
 
-    from ctrlab.ops import kernel_swap
-
-    if "snapshot" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("snapshot")
     for _ in range(3):
         shapes = [(1024,), (1025,), (1,), (0, 3), (), (int(rng.integers(1, 60_000)), 5)]
         sources = [tf.Variable(tf.constant(rng.standard_normal(shape), tf.float32)) for shape in shapes]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import mixture
 
 ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS = 32, 24, 16, 4, 2
@@ -52,9 +52,7 @@ def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
     for case, *sizes in shapes(rng):
         inputs = layer(rng, *sizes)
         received = call(answer, *inputs, case=case, next_step="the number of rows may be 0; all other sizes are static")
-        if not isinstance(received, (tuple, list)) or len(received) != 2:
-            rule = "The function returns the experts' sums and the gates' logits."
-            raise CheckFailed(rule, expected="two tensors", received=type(received).__name__, next_step="return said, logits")
+        received = parts(received, "said, logits", case=case)
         said, logits = first_layer(*inputs)
         require_close(received[0], said, case=case, next_step="columns e * O to (e + 1) * O of the product are expert e's")
         require_close(received[1], logits, case=case, next_step="the gates' columns come behind the experts', task by task")
@@ -64,15 +62,7 @@ def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(x, experts, kernels, biases)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "mixture" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("mixture")
     for case, rows, inputs, width, experts, tasks in shapes(rng):
         x, _, kernels = layer(rng, rows, inputs, width, experts, tasks)
         judge_mixture(answer, rng, case, x, kernels, width)

@@ -43,19 +43,27 @@ def lines_of(rows: int) -> tf.data.Dataset:
     return tf.data.Dataset.range(rows).map(tf.strings.as_string)
 
 
-def run(pipeline: Callable[[], tf.data.Dataset], case: str) -> list[list[float]]:
-    """The batches that come out."""
+def run(pipeline: Callable[[], tf.data.Dataset], value: Callable[[tf.Tensor], object], case: str) -> list:
+    """The values of what comes out."""
     try:
-        return [np.atleast_1d(batch.numpy()).tolist() for batch in pipeline()]
+        return [value(element) for element in pipeline()]
     except NotImplementedError:  # still the stub
         raise
     except Exception as error:
         raise CheckFailed(
             f"The pipeline runs to its end; here {case}.",
-            expected="batches",
+            expected="batches or rows",
             received=f"{type(error).__name__}: {str(error)[:200]}",
             next_step="iterate over it by hand and read the error",
         ) from error
+
+
+def numbers(batch: tf.Tensor) -> list[float]:
+    return np.atleast_1d(batch.numpy()).tolist()
+
+
+def text(row: tf.Tensor) -> str:
+    return row.numpy().decode()
 
 
 def check_feed(answer: Callable, rng: np.random.Generator) -> None:
@@ -63,7 +71,7 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
     for rows, size in ((10, 4), (8, 4), (1, 3), (0, 2), (int(rng.integers(20, 40)), int(rng.integers(1, 6)))):
         parser = Parser()
         case = f"{rows} lines in batches of {size}"
-        received = run(lambda p=parser, r=rows, s=size: answer(lines_of(r), p, s), case)
+        received = run(lambda p=parser, r=rows, s=size: answer(lines_of(r), p, s), numbers, case)
         expected = np.split(np.arange(float(rows)), range(size, rows, size)) if rows else []
         if received != [batch.tolist() for batch in expected]:
             raise CheckFailed(
@@ -74,7 +82,7 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
             )
         _budget(parser.ranks == {1}, "`parse` is given whole batches", "rank 1", f"rank {parser.ranks}", "batch first, then map")
     parser = Parser(meet=2)
-    run(lambda: answer(lines_of(40), parser, 4), "a parser that waits for company")
+    run(lambda: answer(lines_of(40), parser, 4), numbers, "a parser that waits for company")
     _budget(
         parser.together >= 2,
         "at least two batches are parsed at the same time",
@@ -133,17 +141,7 @@ def check_side_by_side(answer: Callable, rng: np.random.Generator) -> None:
     for rows, cycle in (([40, 40, 40, 40], 2), ([33, 0, 20], 3), ([5], 4), (rng.integers(1, 50, 5).tolist(), 2)):
         shelf = Shelf(rows)
         case = f"files of {rows} rows, {cycle} at a time"
-        try:
-            received = [row.numpy().decode() for row in answer(shelf.names(), shelf.read, cycle)]
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            raise CheckFailed(
-                f"The pipeline runs to its end; here {case}.",
-                expected="rows",
-                received=f"{type(error).__name__}: {str(error)[:200]}",
-                next_step="iterate over it by hand and read the error",
-            ) from error
+        received = run(lambda s=shelf, c=cycle: answer(s.names(), s.read, c), text, case)
         every = [f"{file}.{row}" for file, n in enumerate(rows) for row in range(n)]
         if sorted(received) != sorted(every):
             raise CheckFailed(

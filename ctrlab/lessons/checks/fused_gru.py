@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed, call, parts, require_close, require_swapped
 from ctrlab.ops import gru
 
 ROWS = 200
@@ -38,7 +38,7 @@ def check_blocks(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `blocks(lengths, size)`, int64 [B] -> (order int64 [B], carried int64 scalar)."""
     for case, lengths, size in batches_of_lengths(rng):
         given = tf.constant(lengths, tf.int64)
-        order, carried = _pair(call(answer, given, size, case=case, next_step="return order and carried"), case)
+        order, carried = parts(call(answer, given, size, case=case), "order, carried", case=case)
         order = np.asarray(order)
         if order.shape != (len(lengths),) or not np.array_equal(np.sort(order), np.arange(len(lengths))):
             raise CheckFailed(
@@ -54,17 +54,6 @@ def check_blocks(answer: Callable, rng: np.random.Generator) -> None:
         require_close(carried, expected, case=f"{case}, carried", next_step="size times the sum of each block's longest length")
     lengths = tf.constant(rng.integers(0, 50, ROWS), tf.int64)
     BUDGET.enforce(answer, lengths, 32, next_step="sort once; sorted[::size] has the longest row of each block")
-
-
-def _pair(received, case: str) -> tuple:
-    if isinstance(received, tuple | list) and len(received) == 2:
-        return tuple(received)
-    raise CheckFailed(
-        "`blocks` returns two things.",
-        expected="(order, carried)",
-        received=type(received).__name__,
-        next_step=f"case: {case}; end with `return order, carried`",
-    )
 
 
 def histories(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int, int, bool]]:
@@ -99,31 +88,16 @@ def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
     return outputs[valid].astype(np.float32), last.astype(np.float32)
 
 
-def require_swapped(name: str) -> None:
-    """
-    Raises:
-        CheckFailed: no kernel of the learner's is in the place of `name`.
-    """
-    from ctrlab.ops import kernel_swap
-
-    if name not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
-
-
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(x, splits, *weights, attention)` with the learner's kernel inside, against the reference."""
     require_swapped("gru")
     for case, *sizes in histories(rng):
         inputs = batch(rng, *sizes)
-        outputs, last = _pair(call(answer, *inputs, case=case, next_step="does it crash with our kernel too?"), case)
-        for name, received, expected in zip(("outputs", "last"), (outputs, last), expected_of(*inputs)):
+        answered = call(answer, *inputs, case=case, next_step="does it crash with our kernel too?")
+        received = parts(answered, "outputs, last", case=case)
+        for name, part, expected in zip(("outputs", "last"), received, expected_of(*inputs)):
             hint = "the reset comes before the product: c sees r * h"
-            require_close(received, expected, rtol=1e-4, case=f"{case}, {name}", next_step=hint)
+            require_close(part, expected, rtol=1e-4, case=f"{case}, {name}", next_step=hint)
 
 
 CHECKS = {1: check_blocks, 2: check_kernel}

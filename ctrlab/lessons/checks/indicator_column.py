@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import call, require_close, require_swapped
 from ctrlab.ops import indicator
 
 ROWS, SIZE, LONGEST = 64, 1_000, 20
@@ -71,15 +71,7 @@ def check_multi_hot(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(columns, sizes, kernel, weights)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "indicator" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("indicator")
     for case, columns, sizes, weights in batches(rng):
         kernel = tf.constant(rng.standard_normal((sum(sizes), int(rng.integers(1, 20)))), tf.float32)
         received = call(answer, columns, sizes, kernel, weights, case=case, next_step="does it crash with our kernel too?")

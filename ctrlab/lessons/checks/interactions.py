@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed, call, require_close, require_swapped
 from ctrlab.ops import dot_interaction, factorization_machine
 
 ROWS, VECTORS, DIM = 64, 20, 8
@@ -60,15 +60,7 @@ def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(fields, dim)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "factorization_machine" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("factorization_machine")
     for case, rows, count, dim in shapes(rng):
         fields = tf.constant(rng.standard_normal((rows, count * dim)), tf.float32)
         received = call(answer, fields, dim, case=case, next_step="does it crash with our kernel too?")

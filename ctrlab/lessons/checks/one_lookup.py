@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.sparse_update import merge_reference
@@ -42,13 +42,7 @@ def check_merge(answer: Callable, rng: np.random.Generator) -> None:
         received = call(
             answer, tf.constant(ids, tf.int64), tf.constant(rows), case=case, next_step="print what tf.unique returns"
         )
-        if not isinstance(received, tuple | list) or len(received) != 2:
-            raise CheckFailed(
-                "The function returns ids and rows.",
-                expected="(ids, rows)",
-                received=type(received).__name__,
-                next_step="return the different ids and the sums of their rows, in this order",
-            )
+        received = parts(received, "ids, rows", case=case)
         unique, sums = merge_reference(ids, rows)
         require_close(
             received[0], unique.astype(np.int64), case=f"{case}, the ids", next_step="each id once, ascending: sort first"
@@ -62,15 +56,7 @@ def check_merge(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(tables, columns, layout)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "lookup" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("lookup")
     for case, columns, layout in batches(rng):
         dims = rng.integers(1, 20, 2)
         tables = [tf.Variable(rng.standard_normal((size, dim)), dtype=tf.float32) for size, dim in zip((20, 7), dims)]

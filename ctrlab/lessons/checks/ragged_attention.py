@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import attention
 
 WIDTH, UNITS, LENGTHS = 12, (24, 8, 1), (1, 0, 30, 3, 2, 1, 5, 2, 4, 1, 0, 3)
@@ -65,25 +65,11 @@ def check_scores(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(query, keys, splits, layers)` -> weights [N], attended [B, C], on the learner's kernel."""
-    from ctrlab.ops import kernel_swap
-
-    if "attention_pool" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("attention_pool")
     for case, (query, keys, splits, layers) in batches(rng):
         inputs = tf.nest.map_structure(tf.constant, (query, keys, splits, layers))
         received = call(answer, *inputs, case=case, next_step="does it crash with our kernel too?")
-        if not isinstance(received, (tuple, list)) or len(received) != 2:
-            raise CheckFailed(
-                f"The op answers weights and sums; here {case}.",
-                expected="weights [N], attended [B, C]",
-                received=type(received).__name__,
-                next_step="hand `attention.fused` to the check as it is",
-            )
+        received = parts(received, "weights, attended", case=case)
         lengths = np.diff(splits)
         valid = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [B, T]
         padded = np.zeros((*valid.shape, query.shape[1]))

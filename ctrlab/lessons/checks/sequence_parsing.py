@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ctrlab.features import MultiHot, Numeric, NumericList
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed, call, require_close, require_swapped
 from ctrlab.ops.parsing import ids, numbers
 
 ONE_CHAIN = Budget(
@@ -103,15 +103,7 @@ def _numbers(rng: np.random.Generator, separator: str, rows: int) -> tf.Tensor:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(columns, values)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "parse_numbers" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("parse_numbers")
     for case, columns, values in lists_of_numbers(rng):
         received = call(answer, columns, values, case=case, next_step="does it crash with our kernel too?")
         expected = numbers.reference(columns, values).astype(np.float32)

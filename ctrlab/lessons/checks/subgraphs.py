@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import batch_norm
 
 ROWS, COLUMNS = 128, 64
@@ -67,13 +67,7 @@ def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
     for case, values, d_out in batches(rng):
         inputs = inputs_of(values, d_out)
         received = call(answer, *(tf.constant(x) for x in inputs), case=case)
-        if not isinstance(received, tuple | list) or len(received) != 3:
-            raise CheckFailed(
-                "The function returns d_a, d_scale, d_shift.",
-                expected="three tensors",
-                received=f"{len(received)} values" if isinstance(received, tuple | list) else type(received).__name__,
-                next_step="return d_a, d_scale, d_shift",
-            )
+        received = parts(received, "d_a, d_scale, d_shift", case=case)
         steps = "both means move with every row: two terms to subtract", "d_out times (a - mean) * inverse, summed over rows"
         for part, expected, step in zip(received, gradient_of(inputs[0], inputs[3], d_out), (*steps, "d_out summed over rows")):
             # What is left of d_a after the means are taken out may be small beside them.
@@ -85,15 +79,7 @@ def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(product, ...)` with the learner's kernel inside, against the reference."""
-    from ctrlab.ops import kernel_swap
-
-    if "batch_norm" not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
+    require_swapped("batch_norm")
     for case, values, _ in batches(rng):
         received = call(answer, *(tf.constant(x) for x in values.values()), case=case)
         expected = float32(*batch_norm.reference(*values.values()))
