@@ -1,9 +1,17 @@
-"""A working folder that is thrown away."""
+"""A working folder that is thrown away, and kernels that count as the learner's."""
 
 import pytest
+
+from ctrlab.ops import kernel_swap
 
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     monkeypatch.setenv("CTRLAB_WORK", str(tmp_path / "work"))
     return tmp_path / "work"
+
+
+@pytest.fixture
+def swapped(monkeypatch):
+    """As if every kernel were the learner's; what the op answers is the test's."""
+    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.HEADERS))

@@ -4,6 +4,7 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from wrong_answers import named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -157,19 +158,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "says"), WRONG, ids=lambda v: getattr(v, "__name__", type(v).__name__))
+@pytest.mark.parametrize(("answer", "says"), WRONG, ids=named)
 def test_wrong_saves_fail(answer, says, monkeypatch):
     monkeypatch.setattr(checks, "PATIENCE", 0.5)
     with pytest.raises(CheckFailed, match=says):
         check.run(LESSON, 1, answer, 0)
-
-
-def test_a_stub_stays_a_stub():
-    def stub(*_):
-        raise NotImplementedError
-
-    with pytest.raises(NotImplementedError):
-        check.run(LESSON, 1, stub, 0)
 
 
 KERNEL = """
@@ -193,8 +186,6 @@ def test_wrong_kernels_are_not_swapped_in(wrong):
 
 
 def test_a_kernel_of_ones_own():
-    with pytest.raises(CheckFailed, match="your kernel"):
-        check.run(LESSON, 2, snapshot.fused, 0)
     kernel_swap.swap("snapshot", KERNEL.replace("BYTES", "pieces[p].bytes"))
     try:
         check.run(LESSON, 2, snapshot.fused, 0)
@@ -226,7 +217,6 @@ def drains_the_sources(sources, targets):
 
 
 @pytest.mark.parametrize("answer", [nothing, the_first_alone, with_new_memory, rounded, drains_the_sources])
-def test_wrong_ops_fail(answer, monkeypatch):
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"snapshot"}))
+def test_wrong_ops_fail(swapped, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer, 0)

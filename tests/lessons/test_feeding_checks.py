@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from wrong_answers import named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -75,14 +76,14 @@ def test_right_answers_pass():
 @pytest.mark.parametrize(
     "wrong",
     [row_by_row, one_at_a_time, only_when_asked, any_order, drops_the_rest, forgets_to_parse, twice],
-    ids=lambda f: f.__name__,
+    ids=named,
 )
 def test_wrong_feeds_fail(wrong):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, wrong, 1)
 
 
-@pytest.mark.parametrize("wrong", [one_file_after_another, row_after_row, first_files, any_file_first], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("wrong", [one_file_after_another, row_after_row, first_files, any_file_first], ids=named)
 def test_wrong_interleaving_fails(wrong):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, wrong, 1)

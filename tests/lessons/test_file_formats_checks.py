@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from wrong_answers import named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -93,17 +94,13 @@ def test_right_answers_pass():
         check.run(LESSON, 2, ragged, seed)
 
 
-@pytest.mark.parametrize(
-    "wrong", [floor_of_groups, all_columns, copies, one_piece, wrong_type, backwards, nothing], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("wrong", [floor_of_groups, all_columns, copies, one_piece, wrong_type, backwards, nothing], ids=named)
 def test_wrong_columns_fail(wrong):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, wrong, 1)
 
 
-@pytest.mark.parametrize(
-    "wrong", [by_objects, forgets_the_slice, narrow_splits, widened, shifted, no_op, sorts], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("wrong", [by_objects, forgets_the_slice, narrow_splits, widened, shifted, no_op, sorts], ids=named)
 def test_wrong_ragged_fails(wrong):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, wrong, 1)

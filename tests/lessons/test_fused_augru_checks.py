@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from wrong_answers import named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -98,7 +99,7 @@ WRONG += [
 ]
 
 
-@pytest.mark.parametrize("exercise,answer", WRONG, ids=lambda given: getattr(given, "__name__", given))
+@pytest.mark.parametrize("exercise,answer", WRONG, ids=named)
 def test_wrong_answers_fail(exercise, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, exercise, answer)

@@ -1,13 +1,12 @@
 """The checks of the indicator lesson against right answers and every kind of wrong one."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.checks import indicator_column as checks
-from ctrlab.ops import indicator, kernel_swap
+from ctrlab.ops import indicator
 
 LESSON = "02_ops/01_indicator_column"
 
@@ -59,29 +58,6 @@ def flat_one_hot(ids, size):
     return tf.math.segment_sum(tf.one_hot(ids.flat_values, size), ids.value_rowids())
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    last = None
-
-    def __call__(self, ids, size):
-        now = scatter(ids, size)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
-class ByHeart:
-    """Right on one seed: it knows the answers to the inputs of that seed, in order."""
-
-    def __init__(self, seed):
-        self.known = iter(
-            [tf.constant(checks.multi_hot(rows, size)) for _, rows, size in checks.bags(np.random.default_rng(seed))]
-        )
-
-    def __call__(self, ids, size):
-        return next(self.known)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_scatter_passes(seed):
     check.run(LESSON, 1, scatter, seed)
@@ -98,11 +74,12 @@ WRONG = [
     loop,
     flat_one_hot,
     one_hot,
-    Replay(),
+    Replay(scatter),
+    ByHeart(LESSON, 1, scatter),
 ]
 
 
-@pytest.mark.parametrize("answer", WRONG, ids=lambda answer: getattr(answer, "__name__", "replay"))
+@pytest.mark.parametrize("answer", WRONG, ids=named)
 def test_wrong_answers_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer)
@@ -111,34 +88,6 @@ def test_wrong_answers_fail(answer):
 def test_the_one_hot_form_fails_by_its_budget_alone():
     with pytest.raises(CheckFailed, match="Budget"):
         check.run(LESSON, 1, one_hot)
-
-
-def test_learned_by_heart_fails():
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, ByHeart(seed=0))
-
-
-def test_the_stub_is_not_judged():
-    def stub(ids, size):
-        raise NotImplementedError("Exercise 1: write this")
-
-    with pytest.raises(NotImplementedError):
-        check.run(LESSON, 1, stub)
-
-
-@pytest.fixture
-def swapped(monkeypatch):
-    """As if a kernel of the learner's were in place; what the op answers is the test's."""
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"indicator"}))
-
-
-def test_our_kernel_in_place_is_no_answer():
-    with pytest.raises(CheckFailed, match="your kernel"):
-        check.run(LESSON, 2, indicator.fused)
-
-
-def test_a_right_kernel_passes(swapped):
-    check.run(LESSON, 2, indicator.fused)
 
 
 def wrong_ops():
@@ -163,7 +112,7 @@ def wrong_ops():
     return [nothing, constant, no_offset, no_weights, half, adds_to_what_was_there]
 
 
-@pytest.mark.parametrize("answer", wrong_ops(), ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("answer", wrong_ops(), ids=named)
 def test_wrong_kernels_fail(swapped, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -45,29 +46,6 @@ def divides_by_work(work, ceilings):
     return bound(work, ceilings) * work.flops / work.flops
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    def __init__(self, right):
-        self.right, self.last = right, None
-
-    def __call__(self, *question):
-        now = self.right(*question)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
-class ByHeart:
-    """Right on one seed: it knows the answers to that seed's questions, in order."""
-
-    def __init__(self, seed):
-        rng = np.random.default_rng(seed)
-        self.known = iter([bound(work, ceilings) for ceilings in checks.machines(rng) for _, work in checks.works(rng)])
-
-    def __call__(self, work, ceilings):
-        return next(self.known)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_right_answers_pass(seed):
     check.run(LESSON, 1, bound, seed)
@@ -84,11 +62,11 @@ WRONG_BOUNDS = [
     no_op,
     divides_by_work,
     Replay(bound),
-    ByHeart(seed=0),
+    ByHeart(LESSON, 1, bound),
 ]
 
 
-@pytest.mark.parametrize("answer", WRONG_BOUNDS, ids=lambda answer: getattr(answer, "__name__", type(answer).__name__))
+@pytest.mark.parametrize("answer", WRONG_BOUNDS, ids=named)
 def test_wrong_bounds_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer)

@@ -1,13 +1,12 @@
 """The checks of the attention lesson against right answers and every kind of wrong one."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.checks import ragged_attention as checks
-from ctrlab.ops import attention, kernel_swap
+from ctrlab.ops import attention
 
 LESSON = "02_ops/03_ragged_attention"
 
@@ -79,26 +78,6 @@ def sigmoid_on_top(query, keys, splits, layers):
     return tf.sigmoid(right(query, keys, splits, layers))
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    last = None
-
-    def __call__(self, *inputs):
-        last, self.last = self.last, right(*inputs)
-        return self.last if last is None else last
-
-
-class ByHeart:
-    """Right on one seed: it knows the answers to the inputs of that seed, in order."""
-
-    def __init__(self, seed):
-        self.known = iter([tf.constant(checks.scores(*b)) for _, b in checks.batches(np.random.default_rng(seed))])
-
-    def __call__(self, *inputs):
-        return next(self.known)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_split_kernel_passes(seed):
     check.run(LESSON, 1, right, seed)
@@ -114,12 +93,12 @@ WRONG = [
     difference_turned_round,
     forgets_the_bias,
     sigmoid_on_top,
-    Replay(),
-    ByHeart(seed=0),
+    Replay(right),
+    ByHeart(LESSON, 1, right),
 ]
 
 
-@pytest.mark.parametrize("answer", WRONG, ids=lambda answer: getattr(answer, "__name__", type(answer).__name__))
+@pytest.mark.parametrize("answer", WRONG, ids=named)
 def test_wrong_answers_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer)
@@ -129,30 +108,6 @@ def test_wrong_answers_fail(answer):
 def test_right_answers_over_the_budget_fail_by_it_alone(answer):
     with pytest.raises(CheckFailed, match="Budget"):
         check.run(LESSON, 1, answer)
-
-
-def test_the_stub_is_not_judged():
-    def stub(query, keys, splits, layers):
-        raise NotImplementedError("Exercise 1: write this")
-
-    with pytest.raises(NotImplementedError):
-        check.run(LESSON, 1, stub)
-
-
-@pytest.fixture
-def swapped(monkeypatch):
-    """As if a kernel of the learner's were in place; what the op answers is the test's."""
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"attention_pool"}))
-
-
-def test_our_kernel_in_place_is_no_answer():
-    with pytest.raises(CheckFailed, match="your kernel"):
-        check.run(LESSON, 2, attention.fused)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_right_kernel_passes(swapped, seed):
-    check.run(LESSON, 2, attention.fused, seed)
 
 
 def wrong_pools():
@@ -181,7 +136,7 @@ def wrong_pools():
     return [nothing, no_sums, not_normalized, over_the_batch, mean, half_precision, weights_alone]
 
 
-@pytest.mark.parametrize("answer", wrong_pools(), ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("answer", wrong_pools(), ids=named)
 def test_wrong_kernels_fail(swapped, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer)

@@ -1,13 +1,11 @@
 """The checks of the parsing lesson against right answers and every kind of wrong one."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.checks import sequence_parsing as checks
-from ctrlab.ops import kernel_swap
 from ctrlab.ops.parsing import numbers
 
 LESSON = "02_ops/06_sequence_parsing"
@@ -78,29 +76,6 @@ def loop(columns, separator, buckets):
     return tf.map_fn(lambda row: together([row[None]], separator, buckets)[0], text, fn_output_signature=spec)
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    last = None
-
-    def __call__(self, *question):
-        now = together(*question)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
-class ByHeart:
-    """Right on one seed: it knows the answers to the inputs of that seed, in order."""
-
-    def __init__(self, seed):
-        rng = np.random.default_rng(seed)
-        self.known = iter([(columns, separator, int(rng.integers(2, 1_000_000))) for _, columns, separator in checks.texts(rng)])
-
-    def __call__(self, *_):
-        columns, separator, buckets = next(self.known)
-        return together([tf.constant(column, tf.string) for column in columns], separator, buckets)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_one_chain_passes(seed):
     check.run(LESSON, 1, together, seed)
@@ -120,11 +95,12 @@ WRONG = [
     another_hash,
     dense,
     loop,
-    Replay(),
+    Replay(together),
+    ByHeart(LESSON, 1, together),
 ]
 
 
-@pytest.mark.parametrize("answer", WRONG, ids=lambda answer: getattr(answer, "__name__", "replay"))
+@pytest.mark.parametrize("answer", WRONG, ids=named)
 def test_wrong_answers_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer)
@@ -133,35 +109,6 @@ def test_wrong_answers_fail(answer):
 def test_column_by_column_fails_by_its_budget_alone():
     with pytest.raises(CheckFailed, match="Budget"):
         check.run(LESSON, 1, one_by_one)
-
-
-def test_learned_by_heart_fails():
-    check.run(LESSON, 1, together, seed=0)
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, ByHeart(seed=0))
-
-
-def test_the_stub_is_not_judged():
-    def stub(columns, separator, buckets):
-        raise NotImplementedError("Exercise 1: write this")
-
-    with pytest.raises(NotImplementedError):
-        check.run(LESSON, 1, stub)
-
-
-@pytest.fixture
-def swapped(monkeypatch):
-    """As if a kernel of the learner's were in place; what the op answers is the test's."""
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"parse_numbers"}))
-
-
-def test_our_kernel_in_place_is_no_answer():
-    with pytest.raises(CheckFailed, match="your kernel"):
-        check.run(LESSON, 2, numbers.fused)
-
-
-def test_a_right_kernel_passes(swapped):
-    check.run(LESSON, 2, numbers.fused)
 
 
 def wrong_ops():
@@ -198,7 +145,7 @@ def wrong_ops():
     return [zeros, constant, sums, half, other_columns, blames_nobody, blames_the_last, not_ours]
 
 
-@pytest.mark.parametrize("answer", wrong_ops(), ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("answer", wrong_ops(), ids=named)
 def test_wrong_kernels_fail(swapped, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer)

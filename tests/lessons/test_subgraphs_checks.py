@@ -1,13 +1,12 @@
 """The checks of the lesson on sub-graphs against right answers and every kind of wrong one."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import ByHeart, Replay
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.checks import subgraphs as checks
-from ctrlab.ops import batch_norm, kernel_swap
+from ctrlab.ops import batch_norm
 
 LESSON = "02_ops/08_subgraphs"
 
@@ -46,28 +45,6 @@ def changed(**change):
     return answer
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    last = None
-
-    def __call__(self, *inputs):
-        now = by_hand(*inputs)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
-class ByHeart:
-    """Right on one seed."""
-
-    def __init__(self, seed):
-        cases = [checks.inputs_of(v, d) for _, v, d in checks.batches(np.random.default_rng(seed))]
-        self.known = iter([checks.gradient_of(inputs[0], inputs[3], inputs[4]) for inputs in cases])
-
-    def __call__(self, *inputs):
-        return tuple(map(tf.constant, next(self.known)))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gradient_by_hand_passes(seed):
     check.run(LESSON, 1, by_hand, seed)
@@ -83,7 +60,8 @@ WRONG = {
     "half precision": changed(d_a=lambda r, i: tf.cast(tf.cast(r["d_a"], tf.bfloat16), tf.float32)),
     "another dtype": changed(d_a=lambda r, i: tf.cast(r["d_a"], tf.float64)),
     "off by one row": changed(d_a=lambda r, i: tf.roll(r["d_a"], 1, 0)),
-    "replay": Replay(),
+    "replay": Replay(by_hand),
+    "by heart": ByHeart(LESSON, 1, by_hand),
 }
 
 
@@ -97,34 +75,6 @@ def test_wrong_gradients_fail(name):
 def test_right_but_wasteful_gradients_fail_by_the_budget(answer):
     with pytest.raises(CheckFailed, match="Budget"):
         check.run(LESSON, 1, answer)
-
-
-def test_learned_by_heart_fails():
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, ByHeart(seed=0))
-
-
-def test_the_stub_is_not_judged():
-    def stub(*inputs):
-        raise NotImplementedError("Exercise 1: write this")
-
-    with pytest.raises(NotImplementedError):
-        check.run(LESSON, 1, stub)
-
-
-@pytest.fixture
-def swapped(monkeypatch):
-    """As if a kernel of the learner's were in place; what the op answers is the test's."""
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({"batch_norm"}))
-
-
-def test_our_kernel_in_place_is_no_answer():
-    with pytest.raises(CheckFailed, match="your kernel"):
-        check.run(LESSON, 2, batch_norm.fused)
-
-
-def test_a_right_kernel_passes(swapped):
-    check.run(LESSON, 2, batch_norm.fused)
 
 
 WRONG_KERNELS = {

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from wrong_answers import ByHeart, Replay
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.checks import where_the_time_goes as checks
 
 LESSON = "01_baseline/04_where_the_time_goes"
 
@@ -39,31 +39,9 @@ def last_of_a_name(events):
     return {name: length for name, _, length in events}
 
 
-class Replay:
-    """The right answer to the question before."""
-
-    def __init__(self, right):
-        self.right, self.last = right, None
-
-    def __call__(self, question):
-        now = self.right(question)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
-class ByHeart:
-    """Right on one seed: it knows the answers to that seed's questions, in order."""
-
-    def __init__(self, answers):
-        self.known = iter(answers)
-
-    def __call__(self, question):
-        return next(self.known)
-
-
 WRONG = {
     "a replay": Replay(self_times),
-    "by heart": ByHeart([own for _, _, own in checks.threads(np.random.default_rng(0))]),
+    "by heart": ByHeart(LESSON, 1, self_times),
     "lengths": lengths,
     "no order": lambda events: self_times(events, key=lambda e: 0),
     "start alone": lambda events: self_times(events, key=lambda e: (e[1], e[2])),
@@ -120,7 +98,7 @@ def divides_by_nothing(table):
 
 WRONG_GAINS = {
     "a replay": Replay(most_gain),
-    "by heart": ByHeart([most_gain(table) for _, table in checks.tables(np.random.default_rng(0))]),
+    "by heart": ByHeart(LESSON, 2, most_gain),
     "the longest op": longest_row,
     "the first row": first_row,
     "divides by nothing": divides_by_nothing,
