@@ -231,6 +231,27 @@ def bench_checkpoints(
     bench.checkpoints(model, optimizations, profile)
 
 
+@bench.command("peers")
+def bench_peers(
+    names: Annotated[list[str] | None, typer.Argument(help="Cases; all if none is named.")] = None,
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Time our training steps beside other libraries': PyTorch with FBGEMM and torchrec, DeepCTR, oneDNN.
+
+    Each library gets an environment of its own below the cache folder, the first time; the same sizes and batches go to all.
+
+    - `ctrlab bench peers`
+    - `ctrlab bench peers lookup dlrm --json peers.json`
+    """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
+    from ctrlab.commands import peers
+
+    peers.run(names, profile, json_path)
+
+
 @app.command()
 def tune(
     model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],

@@ -26,7 +26,9 @@ def test_help_names_every_command(call):
         assert command in found.output
 
 
-@pytest.mark.parametrize("path", [["race"], ["train"], ["data", "generate"], ["data", "convert"], ["bench", "ops"]])
+@pytest.mark.parametrize(
+    "path", [["race"], ["train"], ["data", "generate"], ["data", "convert"], ["bench", "ops"], ["bench", "peers"]]
+)
 def test_help_of_a_command_shows_how_to_call_it(call, path):
     found = call(*path, "--help")
     assert found.exit_code == 0

@@ -1,0 +1,193 @@
+"""Runs the comparison: case after case, our worker and its peers' in turns, blocks of steps of one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab import profiles
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.peers import environments
+from ctrlab.peers.batches import make_batches
+from ctrlab.peers.cases import CASES, Case, case_of, save
+from ctrlab.peers.environments import OURS, PEERS, Peer
+from ctrlab.profiling.machine import cores
+from ctrlab.profiling.processes import Worker
+from ctrlab.profiling.progress import track
+from ctrlab.profiling.timing import Comparison, Interval
+from ctrlab.profiling.work import Ceilings, Work
+
+BLOCK_SECONDS = 0.3  # of one process before the next one's turn: long against its first steps, on caches that others had
+TINY_BLOCK_SECONDS = 0.01
+SAME = 1e-5
+"""Outputs of the same computation may be so far apart, norm-wise; see DESIGN.md on the same answers."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case against one peer.
+
+    Attributes:
+        case, shape: what was run, and its sizes in words.
+        peer: the peer's name and versions.
+        comparison: of "ctrlab" and the peer, which is the baseline; None where the peer could not run.
+        difference: how far the first outputs are apart, norm-wise; None where the peer computes something else.
+        note: what the peer does otherwise, or why it could not run.
+    """
+
+    case: str
+    shape: str
+    peer: str
+    comparison: Comparison | None = None
+    difference: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> Interval | None:
+        """How many times as fast as the peer we are."""
+        return self.comparison and self.comparison.ratio(OURS.name)
+
+    @property
+    def standing(self) -> str:
+        """ "ahead", "behind", "level" (the interval holds 1), "inconclusive" (too few pairs) or "missing"."""
+        if self.comparison is None:
+            return "missing"
+        ratio = self.ratio
+        if self.comparison.verdict(OURS.name) == "yes":
+            return "ahead"
+        if self.comparison.verdict(OURS.name) == "no":
+            return "behind"
+        return "level" if ratio.coverage >= 0.95 else "inconclusive"
+
+    def to_json(self) -> dict:
+        plain = {name: getattr(self, name) for name in ("case", "shape", "peer", "difference", "note", "standing")}
+        return plain | {"comparison": self.comparison and self.comparison.to_json()}
+
+
+@dataclass
+class _Side:
+    """One process of a case: what it said when it was opened, how many steps make its block, its seconds a step."""
+
+    peer: Peer
+    worker: Worker
+    outputs: Path
+    opened: dict = field(default_factory=dict)
+    steps: int = 1
+    samples: list[float] = field(default_factory=list)
+    reason: str = ""
+
+    def open(self, case: Case, batches: Path, block_seconds: float) -> None:
+        job = {"case": dataclasses.asdict(case), "batches": str(batches), "outputs": str(self.outputs), "threads": cores()}
+        self.opened = self._ask("open", **job)
+        self.steps = max(1, math.ceil(block_seconds / self.opened.get("seconds", block_seconds)))
+
+    def run_block(self) -> None:
+        answer = self._ask("run", steps=self.steps)
+        if answer:
+            self.samples.append(answer["seconds"] / self.steps)
+
+    def _ask(self, do: str, **details) -> dict:
+        """The answer; empty, and the reason kept, where a peer can't go on. Ours must."""
+        if self.reason:
+            return {}
+        try:
+            return self.worker.ask(do, **details)
+        except CtrlabError as problem:
+            if self.peer is OURS:
+                raise
+            self.reason = str(problem)
+            return {}
+
+
+def bench_peers(
+    names: Sequence[str] | None,
+    profile: str | None,
+    ceilings: Ceilings | None,
+    peers: Mapping[str, Peer] = PEERS,
+    command: Callable[[Peer], list[str]] = environments.command,
+) -> list[Row]:
+    """One row for each of the named cases (all if none is named) and each peer that has something for it.
+
+    Args:
+        command: what starts a peer's worker.
+    Raises:
+        UnknownName: no such case or profile. CtrlabError: our own side can't run.
+    """
+    size = profiles.current(profile)
+    chosen = [case_of(choose("case", name, CASES), size.name == "tiny") for name in names or CASES]
+    wanted = [peer for peer in peers.values() if any(case.kind in peer.kinds for case in chosen)]
+    commands, reasons = _available(wanted, command)
+    rows = []
+    for case in track(chosen, "Measuring beside other libraries"):
+        rivals = [peer for peer in wanted if case.kind in peer.kinds]
+        missing = {p.name: Row(case.name, case.shape, p.name, note=reasons[p.name]) for p in rivals if p.name in reasons}
+        found = missing | _run_case(case, [OURS, *(p for p in rivals if p.name not in missing)], commands, size, ceilings)
+        rows += [found[p.name] for p in rivals]
+    return rows
+
+
+def _available(peers: Sequence[Peer], command: Callable[[Peer], list[str]]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """{peer: what starts it} with ours first, and {peer: why it can't be started}."""
+    commands, reasons = {OURS.name: command(OURS)}, {}
+    for peer in peers:
+        try:
+            commands[peer.name] = command(peer)
+        except CtrlabError as problem:
+            reasons[peer.name] = str(problem)
+    return commands, reasons
+
+
+def _run_case(
+    case: Case, peers: Sequence[Peer], commands: Mapping[str, list[str]], size: profiles.Profile, ceilings: Ceilings | None
+) -> dict[str, Row]:
+    """{peer: its row}; ours is the first of `peers`."""
+    block = TINY_BLOCK_SECONDS if size.name == "tiny" else BLOCK_SECONDS
+    with tempfile.TemporaryDirectory(prefix="ctrlab-peers-") as folder, contextlib.ExitStack() as workers:
+        batches = Path(folder) / "batches.npz"
+        save(batches, make_batches(case))
+        sides = []
+        for peer in peers:
+            worker = workers.enter_context(Worker(f"{case.name} with {peer.name}", commands[peer.name]))
+            sides.append(_Side(peer, worker, Path(folder) / f"{peer.name}.npz"))
+            sides[-1].open(case, batches, block)
+        for i in range(size.repetitions):
+            first = i % len(sides)
+            for side in (*sides[first:], *sides[:first]):
+                side.run_block()
+        ours, *others = sides
+        return {other.peer.name: _row(case, ours, other, size, ceilings) for other in others}
+
+
+def _row(case: Case, ours: _Side, other: _Side, size: profiles.Profile, ceilings: Ceilings | None) -> Row:
+    name = other.peer.name
+    if other.reason:
+        return Row(case.name, case.shape, other.opened.get("versions", name), note=other.reason)
+    comparison = Comparison.of_samples(
+        {name: other.samples, OURS.name: ours.samples},
+        baseline=name,
+        profile=size.name,
+        work=Work.from_json(ours.opened["work"]) if ours.opened["work"] else None,
+        ceilings=ceilings,
+    )
+    difference = difference_of(ours.outputs, other.outputs)
+    if difference is not None and difference > SAME:
+        raise CtrlabError(
+            f"Both sides of a comparison must compute the same; in {case.name} the outputs of {name} are {difference:.1g} from "
+            f"ours, where {SAME:.0g} is allowed."
+        )
+    return Row(case.name, case.shape, other.opened["versions"], comparison, difference, other.opened["note"])
+
+
+def difference_of(ours: Path, theirs: Path) -> float | None:
+    """The largest distance of what both files have, over its norm; None where they have nothing in common."""
+    with np.load(ours, allow_pickle=False) as mine, np.load(theirs, allow_pickle=False) as other:
+        common = sorted(set(mine.files) & set(other.files))
+        distances = [np.linalg.norm(mine[name] - other[name]) / np.linalg.norm(mine[name]) for name in common]
+    return float(max(distances)) if distances else None

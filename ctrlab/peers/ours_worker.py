@@ -1,0 +1,171 @@
+"""Our side: `python -m ctrlab.peers.ours_worker`. The models with all rungs, the ops as the models call them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab import data
+from ctrlab.features import IdColumn, Schema
+from ctrlab.models import MODELS, blocks
+from ctrlab.ops import gru, lookup, sparse_update
+from ctrlab.ops.sparse_update import Rule
+from ctrlab.optimizations import of_level
+from ctrlab.peers import cases
+from ctrlab.peers.cases import Batch, Case
+from ctrlab.peers.session import Running, serve_cases
+from ctrlab.profiling.work import Work
+from ctrlab.training import TouchedRows, train_step
+from ctrlab.training.threads import Setting, apply_threads
+
+CHECKED_STEPS = 5
+
+
+def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
+    apply_threads(Setting(intra=threads, inter=threads))
+    rule, trains = Rule("adagrad", initial_accumulator=cases.FIRST_ACCUMULATOR), case.kind == "lookup"
+    tables = [tf.Variable(cases.first_table(t, case.rows, case.dim)) for t in range(case.tables)]
+    slots = [{name: tf.Variable(tf.fill(w.shape, value)) for name, value in rule.slots.items()} for w in tables] if trains else []
+    layout = lookup.Layout(tuple(range(case.tables)), ("sum",) * case.tables, (0,) * case.tables)
+    rate, number = tf.constant(cases.LEARNING_RATE), tf.constant(1.0)
+
+    def look_up(ids):
+        columns = tf.unstack(ids)  # F of [B * L]
+        if case.length > 1:
+            splits = tf.range(0, tf.size(columns[0], tf.int64) + 1, case.length)
+            first = tf.RaggedTensor.from_row_splits(columns[0], splits, validate=False)
+            columns = [first.with_values(column) for column in columns]
+        (out,) = lookup.fused(tables, columns, layout)
+        return out  # [B, F * D]
+
+    @functools.partial(tf.function, autograph=False)
+    def step(ids, d_out):
+        with tf.GradientTape() as tape:
+            out = look_up(ids)
+        gradients = tape.gradient(out, tables, output_gradients=d_out)
+        sparse_update.fused(rule, list(zip(tables, slots, gradients)), rate, number)
+        return out
+
+    forward = tf.function(lambda ids, d_out: look_up(ids), autograph=False)
+    given = [(tf.constant(b["ids"]), tf.constant(b["d_out"])) for b in batches]
+
+    def outputs() -> dict[str, np.ndarray]:
+        before = (step if trains else forward)(*given[0])
+        return {"before": before.numpy()} | ({"after": forward(*given[0]).numpy()} if trains else {})
+
+    return _running(lambda i: (step if trains else forward)(*given[i]), outputs, _lookup_work(case, trains))
+
+
+def _lookup_work(case: Case, trains: bool) -> Work:
+    hits = case.tables * case.batch * case.length
+    touched = case.tables * case.rows * (1 - (1 - 1 / case.rows) ** (case.batch * case.length))  # different ids, of uniform ones
+    ways = 1 + trains
+    return Work(
+        flops=ways * hits * case.dim + 10.0 * touched * case.dim * trains,
+        bytes=8.0 * hits + 4.0 * ways * case.batch * case.tables * case.dim,
+        random_rows=touched * ways,  # the accumulator is a row of its own
+        row_bytes=4 * case.dim,
+    )
+
+
+def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
+    apply_threads(Setting(intra=threads, inter=threads))
+    maker = type(case.kind, (MODELS[case.kind],), {"dim": case.dim})
+    schema = data.schema("amazon_reviews" if case.kind == "din" else "criteo")
+    model = maker(_resized(schema, case), of_level("all", "model"), name=case.kind)
+    for variable in model.trainable_variables:
+        if (first := _first(model, variable)) is not None:
+            variable.assign(first)
+    rule = {"initial_accumulator": cases.FIRST_ACCUMULATOR}
+    train = train_step(model, TouchedRows("adagrad", cases.LEARNING_RATE, rule=rule, fused=True))
+    features = _history_features if case.kind == "din" else functools.partial(_click_features, model)
+    step = tf.function(lambda batch: train(features(batch), batch["labels"]), autograph=False, reduce_retracing=True)
+    given = [{name: tf.constant(array) for name, array in batch.items()} for batch in batches]
+
+    def losses() -> dict[str, np.ndarray]:
+        return {"losses": np.array([float(step(batch)) for batch in itertools.islice(itertools.cycle(given), CHECKED_STEPS)])}
+
+    return _running(lambda i: float(step(given[i])), losses, _model_work(model, case, batches))
+
+
+def _model_work(model, case: Case, batches: list[Batch]) -> Work:
+    """The model's own floor, which counts Adam's two slots, less one: Adagrad has a single one."""
+    positions = float(np.mean([2 * batch["splits"][-1] for batch in batches])) if case.kind == "din" else 0.0
+    hits = len(model.schema.categoricals) * case.batch + positions
+    dense = sum(np.prod(v.shape) for v in model.trainable_variables if not v.path.startswith("embedding/"))
+    slot = Work(bytes=8.0 * float(dense), random_rows=hits, row_bytes=4 * case.dim)
+    return model.work(case.batch, positions) + -1.0 * slot
+
+
+def _resized(schema: Schema, case: Case) -> Schema:
+    """The schema with the case's tables."""
+
+    def resize(column):
+        rows = case.sizes.get(column.table, case.sizes.get("rows")) if isinstance(column, IdColumn) else None
+        return dataclasses.replace(column, buckets=rows) if rows else column
+
+    return Schema(schema.name, tuple(map(resize, schema.columns)), schema.wide, schema.delimiter)
+
+
+def _first(model, variable) -> np.ndarray | None:
+    """The first weights that all sides begin with; None for those that begin alike anyway (zeros, ones)."""
+    *_, owner, name = variable.path.split("/")
+    if owner == "embedding":
+        return cases.first_table(name, *variable.shape)
+    if name == "kernel":
+        return cases.first_kernel(variable.path.removesuffix("/kernel"), *variable.shape)
+    return None
+
+
+def _click_features(model, batch):
+    names = [column.name for column in model.schema.id_columns]
+    return dict(zip(names, tf.unstack(batch["ids"]))) | {blocks.STAGED: batch["numbers"]}
+
+
+def _history_features(batch):
+    singles = {name: batch[name] for name in ("user", "item", "category")}
+    items = tf.RaggedTensor.from_row_splits(batch["items"], batch["splits"], validate=False)
+    lists = {"history_items": items, "history_categories": items.with_values(batch["categories"])}
+    return singles | lists | {blocks.STAGED: tf.zeros([0])}
+
+
+def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
+    apply_threads(Setting(intra=threads, inter=threads))
+    weights = [tf.constant(w) for w in cases.gru_weights(case)]
+    count = case.batch * case.length  # N
+    splits = tf.range(0, count + 1, case.length, tf.int64)
+
+    @functools.partial(tf.function, autograph=False)
+    def step(x, d_out, *attention):
+        with tf.GradientTape() as tape:
+            tape.watch([x, *weights, *attention])
+            out, _ = gru.fused(x, splits, *weights, *attention)
+        return out, *tape.gradient(out, [x, *weights, *attention], output_gradients=d_out)
+
+    def flat(batch: Batch) -> list[tf.Tensor]:
+        wide = [tf.constant(batch[name].reshape(count, -1)) for name in ("x", "d_out")]
+        return wide + ([tf.constant(batch["attention"].ravel())] if case.kind == "augru" else [])
+
+    given = [flat(batch) for batch in batches]
+
+    def outputs() -> dict[str, np.ndarray]:
+        # Of the AUGRU the outputs alone: oneDNN's gradient of it is none of its own forward pass (tests/ops/test_gru_onednn.py).
+        kept = ("out", "d_x", "d_gates", "d_gates_bias", "d_candidate", "d_candidate_bias")[: None if case.kind == "gru" else 1]
+        return {name: np.ravel(array) for name, array in zip(kept, step(*given[0]))}
+
+    joined = case.width + case.hidden
+    work = Work(flops=6.0 * joined * 3 * case.hidden * count, bytes=8.0 * count * (joined + len(given[0]) - 2))
+    return _running(lambda i: step(*given[i]), outputs, work)
+
+
+def _running(step, outputs, work: Work) -> Running:
+    return Running(step=step, outputs=outputs, versions=f"ctrlab on TensorFlow {tf.__version__}", work=work.to_json())
+
+
+if __name__ == "__main__":
+    of_kind = {"lookup": prepare_lookup, "lookup_alone": prepare_lookup, "gru": prepare_gru, "augru": prepare_gru}
+    serve_cases(of_kind | dict.fromkeys(("deepfm", "dlrm", "din"), prepare_model))
