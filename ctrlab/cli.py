@@ -252,6 +252,23 @@ def bench_peers(
     peers.run(names, profile, json_path)
 
 
+@bench.command("input")
+def bench_inputs(
+    name: Annotated[str, typer.Argument(help="A data set.")] = "criteo",
+    profile: ProfileOption = None,
+) -> None:
+    """Time CSV, TFRecord and Parquet from the file to batches of ids, and beside them what pyarrow alone reads.
+
+    - `ctrlab bench input criteo`
+    """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
+    from ctrlab.commands import bench
+
+    bench.inputs(name, profile)
+
+
 @app.command()
 def tune(
     model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ctrlab.data.reader import Source
 from ctrlab.errors import BadData
@@ -18,25 +17,12 @@ LOOK_ROWS = 4_096
 ASSERTED = "assertion failed: ["
 
 
-@dataclass
-class _Reading:
-    source: Source
-    fault: BadData | None = None
-
-
-_readings: deque[_Reading] = deque(maxlen=32)  # the latest; errors come from what is being read now
+_readings: deque[Source] = deque(maxlen=32)  # the latest; errors come from what is being read now
 
 
 def remember(source: Source) -> None:
     """Files that a later error may come from."""
-    _readings.append(_Reading(source))
-
-
-def blame(source: Source, fault: BadData) -> None:
-    """Notes what is wrong with a source, where it is known at once."""
-    for reading in _readings:
-        if reading.source is source:
-            reading.fault = fault
+    _readings.append(source)
 
 
 @contextlib.contextmanager
@@ -52,8 +38,8 @@ def explained() -> Iterator[None]:
         import tensorflow as tf
 
         if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):
-            for reading in reversed(_readings):
-                if fault := reading.fault or find(reading.source):
+            for source in reversed(_readings):
+                if fault := find(source, error):
                     raise fault from None
         elif isinstance(error, tf.errors.InvalidArgumentError) and ASSERTED in error.message:  # the model checks ids
             asserted = error.message.partition(ASSERTED)[2].splitlines()[0]
@@ -62,12 +48,13 @@ def explained() -> Iterator[None]:
         raise
 
 
-def find(source: Source) -> BadData | None:
-    """The first row of the files that can't be decoded, or None."""
+def find(source: Source, error: Exception) -> BadData | None:
+    """The first row of the files that can't be decoded, or None where `error` is not theirs."""
     from ctrlab.data import pipeline
 
-    if source.format == "parquet":
-        return None  # its reader says it at once
+    if source.format == "parquet":  # its reader says at once what is wrong with which file
+        said = _first_line(error).removesuffix("[Op:IteratorGetNext] name:").strip()
+        return next((BadData(said[said.index(str(file)) :]) for file in source.files if str(file) in said), None)
     decode = pipeline.decoder(source)
     for file in source.files:
         if not file.is_file():

@@ -18,14 +18,13 @@ from ctrlab.features import Schema
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """See `ctrlab.data.read`."""
     faults.remember(source)
-    finish = partial(features_and_labels, schema=source.schema)
     if source.format == "parquet":
-        return parquet.batches(source, order, batch_size, drop_remainder, finish)
+        return parquet.batches(source, order, batch_size, drop_remainder)
     decode = decoder(source)
 
     @tf.autograph.experimental.do_not_convert
     def decoded(batch: tf.Tensor) -> tuple[dict, tf.Tensor]:
-        return finish(decode(batch))
+        return features_and_labels(decode(batch), source.schema)
 
     batched = order(records(source)).batch(batch_size, drop_remainder=drop_remainder)
     return batched.map(decoded, num_parallel_calls=tf.data.AUTOTUNE)

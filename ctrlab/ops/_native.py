@@ -14,6 +14,7 @@ from types import ModuleType
 from ctrlab.errors import NativeLibraryError
 
 LIBRARY = Path(__file__).with_name("_ctrlab.so")
+READER = Path(__file__).with_name("_ctrlab_arrow.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
 
 
@@ -40,6 +41,25 @@ def library() -> Library:
         return Library(LIBRARY, tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY)))
     except (tf.errors.OpError, OSError) as error:
         raise NativeLibraryError(f"TensorFlow cannot load {LIBRARY}: {error}; {CURE}.") from None
+
+
+@functools.cache
+def reader_library() -> ModuleType:
+    """The Parquet reader's TensorFlow ops (native/reader), in a library of their own, for they need pyarrow's.
+
+    Raises:
+        NativeLibraryError: it is missing, or was built for another TensorFlow or pyarrow.
+    """
+    check(READER, importlib.metadata.version("tensorflow"))
+    import pyarrow.parquet  # its libraries have to be in the process already: no path leads to them
+    import tensorflow as tf
+
+    try:
+        return tf.load_op_library(str(READER))
+    except tf.errors.OpError as error:
+        raise NativeLibraryError(
+            f"TensorFlow cannot load {READER} beside pyarrow {pyarrow.__version__}: {error}; {CURE}."
+        ) from None
 
 
 def check(library: Path, version: str) -> None:

@@ -1,6 +1,5 @@
 """Rows come out the same, in the same order, from every format, and none is lost or doubled."""
 
-import itertools
 import subprocess
 import sys
 
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab import data
-from ctrlab.data.parquet import Window
 from ctrlab.errors import BadData, CtrlabError, UnknownName
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
@@ -116,10 +114,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_same_rows_in_the_same_order(files, options, monkeypatch):
-    monkeypatch.setattr("ctrlab.data.parquet.CHUNK_ROWS", 16)
-    monkeypatch.setattr("ctrlab.data.parquet.TAKEN_ROWS", 16)
-    monkeypatch.setattr("ctrlab.data.parquet.READ_ROWS", 6)
+def test_same_rows_in_the_same_order(files, options):
     batches = {}
     for format in FORMATS:
         dataset = data.read(files[format], SCHEMA, batch_size=5, **options)
@@ -135,8 +130,7 @@ def test_same_rows_in_the_same_order(files, options, monkeypatch):
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 @pytest.mark.parametrize("start", [2, 10_000])
-def test_a_reader_goes_on_where_another_stopped(files, format, options, start, monkeypatch):
-    monkeypatch.setattr("ctrlab.data.parquet.CHUNK_ROWS", 16)
+def test_a_reader_goes_on_where_another_stopped(files, format, options, start):
     every = [flat(batch) for batch in data.read(files[format], SCHEMA, batch_size=5, **options)]
     rest = [flat(batch) for batch in data.read(files[format], SCHEMA, batch_size=5, start=start, **options)]
     assert len(rest) == len(every[start:])
@@ -204,30 +198,6 @@ def test_drop_remainder(files):
         assert [len(labels) for _, labels in dataset] == [10] * (ROWS // 10)
         assert dataset.element_spec[1].shape == [10, 2]
         assert dataset.element_spec[0]["user"].shape == [10]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_window_takes_any_rows_of_a_stream(drawn):
-    lengths = drawn.draw(st.lists(st.integers(0, 6), min_size=1, max_size=8))
-    total = sum(lengths)
-    wanted = np.array(drawn.draw(st.lists(st.booleans(), min_size=total, max_size=total)), bool)
-    order = np.array(drawn.draw(st.permutations(np.flatnonzero(wanted).tolist())), np.int64)
-    stream = iter(np.split(np.arange(total), np.cumsum(lengths)[:-1]))
-    window = Window((pa.table({"row": part}) for part in stream), lambda rows: wanted[rows])
-    for rows in np.array_split(order, 3):
-        if len(rows):
-            assert window.take(rows)["row"].to_pylist() == rows.tolist()
-    assert not window._stretches, "what is not wanted any more is given free"
-
-
-def test_window_is_bounded():
-    held = []
-    window = Window((numbers(10) for _ in itertools.count()), lambda rows: np.ones(len(rows), bool))
-    for start in range(0, 1000, 20):
-        window.take(np.arange(start, start + 20)[::-1].copy())
-        held.append(sum(len(s.table) for s in window._stretches))
-    assert max(held) == 0
 
 
 def test_foreign_parquet(tmp_path):

@@ -1,0 +1,94 @@
+"""How fast each format is read: `ctrlab bench input`.
+
+    words   csv, tfrecord, tfrecord.gz, parquet     read, cut into columns, words hashed to ids in the graph
+    ids     parquet of ids, LZ4 and zstd            read; the ids are there ("encoded")
+    pyarrow the same two files, decoded to Arrow's columns and no further, by the same threads
+
+Timed are whole passes, from opening a file to its last batch, over so many rows that the opening does not matter: so nothing is
+decoded before or after. A batch counts when Python has it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+
+from ctrlab import data, profiles
+from ctrlab.data.outputs import GROUP_ROWS
+from ctrlab.models.blocks import Encoder
+from ctrlab.profiling.timing import Comparison, Interval, compare
+
+BASELINE = "csv"
+BATCHES = (512, 4_096)
+CODECS = ("lz4", "zstd")
+
+
+def bench_input(name: str, profile: str | None = None) -> dict[int, Comparison]:
+    """Reads a data set in every format: {rows of a batch: seconds of a row}.
+
+    Raises:
+        UnknownName: no such data set or profile. CtrlabError: the cache can't be written.
+    """
+    size = profiles.current(profile)
+    words, ids = (4_096, 4_096) if size.name == "tiny" else (GROUP_ROWS, 8 * GROUP_ROWS)  # rows of a pass
+    schema = data.schema(name)
+    with tempfile.TemporaryDirectory() as folder:
+        files = _recompressed(data.prepare(name, profile=size, encoded_for=schema).train, ids, Path(folder))
+        comparisons = {}
+        for batch in BATCHES:
+            rows = dict.fromkeys(data.FORMATS, words)
+            passes = {f: partial(_read, _hashed(name, f, size, batch).take(words // batch)) for f in data.FORMATS}
+            for codec, path in files.items():
+                read, alone = f"parquet of ids, {codec}", f"pyarrow alone, {codec}"
+                passes[read] = partial(_read, data.read(path, schema.encoded(), batch_size=batch))
+                passes[alone] = partial(_read_alone, path)
+                rows |= {read: ids, alone: ids}
+            found = compare(passes, lambda i: (), baseline=BASELINE, repetitions=size.repetitions, min_seconds=0)
+            samples = {variant: [s / rows[variant] for s in m.samples] for variant, m in found.measurements.items()}
+            comparisons[batch] = Comparison.of_samples(samples, baseline=BASELINE, profile=size.name)
+    return comparisons
+
+
+def share_of_pyarrow(comparison: Comparison, variant: str) -> Interval | None:
+    """Rows a second as a share of what pyarrow alone reads of the same file; None for other variants."""
+    if not variant.startswith("parquet of ids"):
+        return None
+    alone = comparison[variant.replace("parquet of ids", "pyarrow alone")]
+    return Interval.of([a / b for a, b in zip(alone.samples, comparison[variant].samples)])
+
+
+def _recompressed(files: tuple[Path, ...], rows: int, folder: Path) -> dict[str, Path]:
+    """{codec: a file of `rows` rows}."""
+    table = pa.concat_tables(map(pq.read_table, files))
+    table = pa.concat_tables([table] * -(-rows // len(table))).slice(0, rows)
+    paths = {codec: folder / f"{codec}.parquet" for codec in CODECS}
+    for codec, path in paths.items():
+        pq.write_table(table, path, compression=codec, row_group_size=GROUP_ROWS)
+    return paths
+
+
+def _hashed(name: str, format: str, size: profiles.Profile, batch: int) -> tf.data.Dataset:
+    """Endless batches whose words are hashed in the graph."""
+    files = data.prepare(name, profile=size, format=format)
+    encoder = Encoder(files.schema)
+
+    @tf.autograph.experimental.do_not_convert
+    def ids(features: dict, labels: tf.Tensor) -> tuple:
+        return features | encoder.ids(features), labels
+
+    return files.read_train(batch, epochs=-1).map(ids).prefetch(2)
+
+
+def _read(batches: tf.data.Dataset) -> None:
+    for _ in batches:
+        pass
+
+
+def _read_alone(path: Path) -> None:
+    for _ in pq.ParquetFile(path).iter_batches(GROUP_ROWS):
+        pass

@@ -1,0 +1,215 @@
+#include "reader/columns.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "arrow/buffer.h"
+#include "arrow/compute/cast.h"
+#include "arrow/type.h"
+#include "arrow/util/bit_util.h"
+
+namespace ctrlab::parquet {
+namespace {
+
+using arrow::Array;
+using arrow::Status;
+using ArrayPtr = std::shared_ptr<Array>;
+using TypePtr = std::shared_ptr<arrow::DataType>;
+
+TypePtr TypeOf(Kind kind) {
+  switch (kind) {
+    case Kind::kFloat:
+      return arrow::float32();
+    case Kind::kInt32:
+      return arrow::int32();
+    case Kind::kInt64:
+      return arrow::int64();
+    case Kind::kText:
+      return arrow::utf8();
+  }
+  return nullptr;
+}
+
+// One number of a kind, as its bytes.
+arrow::Result<std::vector<uint8_t>> Number(Kind kind, std::string_view text) {
+  std::vector<uint8_t> bytes(WidthOf(kind));
+  const char* end = text.data() + text.size();
+  const auto parse = [&](auto value) {
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    std::memcpy(bytes.data(), &value, sizeof value);
+    return error == std::errc() && stop == end;
+  };
+  const bool whole = kind == Kind::kFloat ? parse(0.0f) : kind == Kind::kInt32 ? parse(int32_t{0}) : parse(int64_t{0});
+  if (!whole) return Status::Invalid("A number is needed for what is missing; received '", text, "'.");
+  return bytes;
+}
+
+std::vector<std::string_view> Split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  for (size_t at; !separator.empty() && (at = text.find(separator)) != text.npos; text.remove_prefix(at + separator.size())) {
+    parts.push_back(text.substr(0, at));
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+class Maker {
+ public:
+  Maker(const ColumnSpec& spec, const std::string& path) : spec_(spec), path_(path) {}
+
+  arrow::Result<Column> Make(ArrayPtr array) {
+    if (spec_.required && array->null_count()) {
+      return Wrong(" must not be empty; ", array->null_count(), " rows have no value in it.");
+    }
+    if (spec_.form == ColumnSpec::kOne) {
+      ARROW_RETURN_NOT_OK(spec_.kind == Kind::kText ? Text(array, spec_.fallback) : Numbers(array));
+      return std::move(column_);
+    }
+    if (array->type_id() != arrow::Type::LIST) {
+      ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::list(TypeOf(spec_.kind))));
+    }
+    column_.held.push_back(array);
+    const auto& lists = static_cast<const arrow::ListArray&>(*array);
+    column_.offsets = lists.raw_value_offsets();
+    const ArrayPtr entries = lists.values();
+    if (entries->null_count()) return Wrong(" has a list with an entry that is missing.");
+    if (spec_.kind == Kind::kText || spec_.form == ColumnSpec::kJoined) {
+      ARROW_RETURN_NOT_OK(Text(entries, ""));
+    } else {
+      ARROW_RETURN_NOT_OK(Numbers(entries));
+      if (!spec_.fallback.empty()) ARROW_RETURN_NOT_OK(FillEmptyLists(array->length()));
+    }
+    return std::move(column_);
+  }
+
+ private:
+  template <class... Parts>
+  Status Wrong(const Parts&... parts) {
+    return Status::Invalid(path_, ": column '", spec_.name, "'", parts...);
+  }
+
+  arrow::Result<ArrayPtr> Cast(const ArrayPtr& array, const TypePtr& type) {
+    auto made = arrow::compute::Cast(*array, type);
+    if (!made.ok()) return Wrong(" must be ", type->ToString(), ": ", made.status().message());
+    return made;
+  }
+
+  Status Numbers(ArrayPtr array) {
+    const TypePtr type = TypeOf(spec_.kind);
+    if (!array->type()->Equals(type)) {
+      ARROW_ASSIGN_OR_RAISE(array, Cast(array, type));
+    }
+    const int64_t width = WidthOf(spec_.kind), rows = array->length();
+    column_.memory = array->data()->buffers[1];
+    if (array->null_count()) {
+      ARROW_ASSIGN_OR_RAISE(const std::vector<uint8_t> fallback, Number(spec_.kind, spec_.fallback));
+      ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> filled, arrow::AllocateBuffer(rows * width));
+      const uint8_t* from = column_.memory->data() + array->offset() * width;
+      uint8_t* to = filled->mutable_data();
+      std::memcpy(to, from, rows * width);
+      for (int64_t i = 0; i < rows; ++i) {
+        if (array->IsNull(i)) std::memcpy(to + i * width, fallback.data(), width);
+      }
+      column_.memory = filled;
+      column_.numbers = to;
+    } else if (rows) {
+      column_.numbers = column_.memory->data() + array->offset() * width;
+    }
+    return Status::OK();
+  }
+
+  // Words of `array`, `fallback` in the place of those that are missing or empty.
+  Status Text(ArrayPtr array, std::string_view fallback) {
+    if (array->type_id() != arrow::Type::DICTIONARY) {
+      return Words(array, fallback);
+    }
+    // Else bytes that are no UTF-8, or places where there is no word, would go through.
+    const Status valid = array->ValidateFull();
+    if (!valid.ok()) return Wrong(" is damaged: ", valid.message());
+    const auto& encoded = static_cast<const arrow::DictionaryArray&>(*array);
+    column_.held.push_back(array);
+    ARROW_RETURN_NOT_OK(Words(encoded.dictionary(), fallback));
+    ArrayPtr places = encoded.indices();
+    if (places->type_id() != arrow::Type::INT32) {
+      ARROW_ASSIGN_OR_RAISE(places, Cast(places, arrow::int32()));
+    }
+    column_.held.push_back(places);
+    column_.places = static_cast<const arrow::Int32Array&>(*places).raw_values();
+    if (places->null_count()) {
+      column_.made_places.assign(column_.places, column_.places + places->length());
+      for (int64_t i = 0; i < places->length(); ++i) {
+        if (places->IsNull(i)) column_.made_places[i] = static_cast<int32_t>(column_.words.size());
+      }
+      column_.places = column_.made_places.data();
+      column_.words.push_back(fallback);
+    }
+    return Status::OK();
+  }
+
+  Status Words(ArrayPtr array, std::string_view fallback) {
+    if (array->type_id() != arrow::Type::STRING) {
+      ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::utf8()));
+    }
+    const Status valid = array->ValidateFull();
+    if (!valid.ok()) return Wrong(" must be text in UTF-8: ", valid.message());
+    column_.held.push_back(array);
+    const auto& words = static_cast<const arrow::StringArray&>(*array);
+    column_.words.reserve(words.length() + 1);
+    for (int64_t i = 0; i < words.length(); ++i) {
+      const std::string_view word = words.IsNull(i) ? std::string_view() : words.GetView(i);
+      column_.words.push_back(word.empty() ? fallback : word);
+    }
+    return Status::OK();
+  }
+
+  Status FillEmptyLists(int64_t rows) {
+    int64_t empty = 0;
+    for (int64_t i = 0; i < rows; ++i) empty += column_.offsets[i + 1] == column_.offsets[i];
+    if (!empty) return Status::OK();
+    const int64_t width = WidthOf(spec_.kind);
+    std::vector<uint8_t> fallback;
+    for (std::string_view part : Split(spec_.fallback, spec_.separator)) {
+      ARROW_ASSIGN_OR_RAISE(const auto number, Number(spec_.kind, part));
+      fallback.insert(fallback.end(), number.begin(), number.end());
+    }
+    const int64_t entries = column_.offsets[rows] - column_.offsets[0];
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> filled,
+                          arrow::AllocateBuffer(entries * width + empty * static_cast<int64_t>(fallback.size())));
+    uint8_t* to = filled->mutable_data();
+    std::vector<int32_t> offsets{0};
+    offsets.reserve(rows + 1);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t bytes = (column_.offsets[i + 1] - column_.offsets[i]) * width;
+      const uint8_t* from = bytes ? column_.numbers + column_.offsets[i] * width : fallback.data();
+      const int64_t size = bytes ? bytes : static_cast<int64_t>(fallback.size());
+      std::memcpy(to, from, size);
+      to += size;
+      offsets.push_back(offsets.back() + static_cast<int32_t>(size / width));
+    }
+    column_.memory = filled;
+    column_.numbers = filled->data();
+    column_.made_offsets = std::move(offsets);
+    column_.offsets = column_.made_offsets.data();
+    return Status::OK();
+  }
+
+  const ColumnSpec& spec_;
+  const std::string& path_;
+  Column column_;
+};
+
+}  // namespace
+
+arrow::Result<Column> MakeColumn(const ColumnSpec& spec, std::shared_ptr<arrow::Array> array, const std::string& path) {
+  return Maker(spec, path).Make(std::move(array));
+}
+
+arrow::Status CheckSpec(const ColumnSpec& spec) {
+  if (spec.kind == Kind::kText || spec.form == ColumnSpec::kJoined || spec.required || spec.fallback.empty()) return Status::OK();
+  for (std::string_view part : Split(spec.fallback, spec.form == ColumnSpec::kList ? spec.separator : "")) {
+    ARROW_RETURN_NOT_OK(Number(spec.kind, part).status());
+  }
+  return Status::OK();
+}
+
+}  // namespace ctrlab::parquet
