@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
-from ctrlab.features import Schema
+from ctrlab.features import IdColumn, Schema
 from ctrlab.ops import _native, batch_norm, indicator, lookup, parsing
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
@@ -40,12 +40,13 @@ class Encoder:
 
     Args:
         fused: the rung "parsing"; else the stock ops, column by column.
+        negatives: columns that are no features but read in training: DIEN's.
     """
 
-    def __init__(self, schema: Schema, *, fused: bool = False):
+    def __init__(self, schema: Schema, *, fused: bool = False, negatives: Sequence[IdColumn] = ()):
         self.schema = schema
-        # Negatives are no features: only DIEN reads them, in training.
         self.id_columns = tuple(c for c in schema.id_columns if not getattr(c, "negative_of", ""))
+        self.negatives = tuple(negatives)
         self.number_columns = (*schema.numerics, *schema.numeric_lists)
         self._ids, self._numbers = (
             (parsing.ids.fused, parsing.numbers.fused) if fused else (parsing.ids.stock, parsing.numbers.stock)
@@ -77,8 +78,7 @@ class Encoder:
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """What `ids` and `numbers` make of raw features, as features: the work is done where this is called, not in the step."""
         numbers = self.numbers(features)
-        columns = [c for c in self.schema.id_columns if c.name in features]
-        return self.ids(features, columns) | {STAGED: tf.zeros([0]) if numbers is None else numbers}
+        return self.ids(features, [*self.id_columns, *self.negatives]) | {STAGED: tf.zeros([0]) if numbers is None else numbers}
 
 
 class Embeddings(keras.layers.Layer):

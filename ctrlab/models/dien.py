@@ -73,8 +73,8 @@ class DIEN(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, name=None):
         super().__init__(schema, optimizations, seed, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
         self.behaviour = interest.Behaviour(schema, "dien")
+        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs, negatives=self.behaviour.negatives)
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
         self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
         self.extraction = interest.GRU(width, hidden, seeds, name="extraction", fused="gru" in self.rungs)
@@ -91,7 +91,7 @@ class DIEN(CTRModel):
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         if training and self.auxiliary is not None:
-            ids |= self.encoder.ids(features, self.behaviour.negatives)
+            ids |= self.encoder.ids(features, self.encoder.negatives)
         profile, target, events, negatives = self.behaviour.embed(self.embedding, ids)
         interests, _ = self.extraction.over(events)
         if negatives is not None:
