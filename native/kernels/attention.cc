@@ -10,6 +10,7 @@
 
 #include "row_blocks.h"
 #include "sigmoid_stack.h"
+#include "transpose.h"
 
 namespace ctrlab {
 namespace {
@@ -31,15 +32,71 @@ struct FirstLayer {
       }
     }
   }
+};
 
-  // What a row multiplies its events by, [C, wide].
-  void RowKernel(const float* q, float* kernel) const {
-    for (int64_t c = 0; c < in; ++c) {
-      for (int64_t o = c * wide; o < (c + 1) * wide; o += kLanes) Store(kernel + o, Load(&keys[o]) + q[c] * Load(&cross[o]));
+// A row's own kernel, Wk - Wd + diag(q) Wp, made where it is used. [C, wide]: q goes by rows.
+struct RowKernel {
+  const float *keys, *cross, *q;
+  int64_t ld;
+  CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const {
+    return Load(keys + p * ld + column) + q[p] * Load(cross + p * ld + column);
+  }
+};
+
+// The same transposed, [units, tall]: q goes by columns.
+struct RowKernelAcross {
+  const float *keys, *cross, *q;
+  int64_t ld;
+  CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const {
+    return Load(keys + p * ld + column) + Load(q + column) * Load(cross + p * ld + column);
+  }
+};
+
+// to[R, V vectors] = start + a[R, k] kernel[k, V vectors from `column` on]; `start` is one line for all R.
+template <int R, int V, class Kernel>
+struct Products {
+  static void Run(int64_t k, const Strided& a, const Kernel& kernel, int64_t column, const float* start, float* to, int64_t ld) {
+    Vec sums[R * V];
+    gemm::Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Load(start + column + i % V * kLanes); });
+    gemm::AddProducts<R, V>(k, a, kernel, column, sums);
+    gemm::Unrolled<R * V>([&](int i) CTRLAB_INLINE { Store(to + i / V * ld + column + i % V * kLanes, sums[i]); });
+  }
+};
+template <int R, int V>
+using Sums = Products<R, V, RowKernel>;
+template <int R, int V>
+using KeyGradients = Products<R, V, RowKernelAcross>;
+
+// What the gradient of a row's own kernel, d = keys^T d_sums [C, wide], is added to.
+struct KernelGradient {
+  const float *q, *cross;     // [C], Wp [C, wide]
+  float *d_q, *keys, *d_cross;  // [C], and of Wk - Wd and Wp [C, wide]
+  int64_t wide;
+};
+
+// The rows [c, c + R) of it, V vectors from `column` on; it is never written to memory itself.
+template <int R, int V>
+struct KernelGradients {
+  static void Run(int64_t events, const Strided& keys, const float* d_sums, int64_t c, int64_t column, const KernelGradient& to) {
+    Vec d[R * V];
+    gemm::Unrolled<R * V>([&](int i) CTRLAB_INLINE { d[i] = Vec{}; });
+    gemm::AddProducts<R, V>(events, keys, gemm::RowsOf{d_sums, to.wide}, column, d);
+    for (int r = 0; r < R; ++r) {
+      Vec d_q = {};
+      const int64_t at = (c + r) * to.wide + column;
+      gemm::Unrolled<V>([&](int v) CTRLAB_INLINE {
+        const Vec one = d[r * V + v];
+        const int64_t o = at + v * kLanes;
+        Store(to.keys + o, Load(to.keys + o) + one);
+        Store(to.d_cross + o, Load(to.d_cross + o) + to.q[c + r] * one);
+        d_q += one * Load(to.cross + o);
+      });
+      to.d_q[c + r] += Sum(d_q);
     }
   }
 };
 
+constexpr int64_t kTile = SigmoidStack::kTile;
 constexpr int64_t kPerRow = 2;  // what a row costs by itself, in events
 
 // Cycles of a block, for ParallelFor: about a fused multiply-add for each weight and event, sixteen at a time.
@@ -51,22 +108,24 @@ int64_t CyclesPerBlock(const AttentionInput& input, int64_t blocks) {
 
 // Per row, the first layer's sums; then in tiles of events whatever row they are of, the layers above.
 void ScoreBlock(const AttentionInput& input, const FirstLayer& first, const SigmoidStack& stack, int64_t begin, int64_t end,
-                float* scores, float* kept, float* scratch) {
+                float* scores, float* kept, float* of_queries) {
   const int64_t N = input.splits[input.rows], C = input.width;
-  float *row_kernel = scratch, *of_query = scratch + first.in * first.wide;
-  for (int64_t b = begin; b < end; ++b) {
-    const int64_t from = input.splits[b], events = input.splits[b + 1] - from;
-    if (events == 0) continue;
-    const float* q = input.query + b * C;
-    std::copy_n(stack.first_bias(), first.wide, of_query);
-    Gemm(true, 1, first.wide, C, {q, C, 1}, first.query.data(), first.wide, of_query, first.wide);
-    first.RowKernel(q, row_kernel);
-    float* sums = stack.At(kept, N, 0, from);
-    for (int64_t i = 0; i < events; ++i) std::copy_n(of_query, first.wide, sums + i * first.wide);
-    Gemm(true, events, first.wide, C, {input.keys + from * C, C, 1}, row_kernel, first.wide, sums, first.wide);
+  for (int64_t from = begin; from < end; from += kTile) {
+    const int64_t rows = std::min(kTile, end - from);
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(stack.first_bias(), first.wide, of_queries + i * first.wide);
+    Gemm(true, rows, first.wide, C, {input.query + from * C, C, 1}, first.query.data(), first.wide, of_queries, first.wide);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t n = input.splits[from + i], events = input.splits[from + i + 1] - n;
+      const RowKernel kernel{first.keys.data(), first.cross.data(), input.query + (from + i) * C, first.wide};
+      gemm::ForTiles(events, first.wide, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
+        const Strided keys{input.keys + (n + event) * C, C, 1};
+        gemm::kTiles<Sums>[vectors - 1][count - 1](C, keys, kernel, column, of_queries + i * first.wide,
+                                                   stack.At(kept, N, 0, n + event), first.wide);
+      });
+    }
   }
-  for (int64_t n = input.splits[begin]; n < input.splits[end]; n += SigmoidStack::kTile) {
-    stack.Forward(kept, N, n, std::min(SigmoidStack::kTile, input.splits[end] - n), scores + n);
+  for (int64_t n = input.splits[begin]; n < input.splits[end]; n += kTile) {
+    stack.Forward(kept, N, n, std::min(kTile, input.splits[end] - n), scores + n);
   }
 }
 
@@ -106,10 +165,8 @@ class Backward {
     PadTransposed(first.cross.data(), first.in, first.out, first.wide, across_.data());
   }
 
-  static constexpr int64_t kTile = SigmoidStack::kTile;
-
   int64_t scratch_floats() const {
-    return stack_.scratch_floats() + (first_.out + kTile + 2) * first_.tall + (first_.in + 1) * first_.wide;
+    return stack_.scratch_floats() + kTile * (3 * first_.tall + first_.wide) + first_.tall;
   }
 
   // `d_scores` [N] and `d_sums` [N, wide] are scratch of all blocks.
@@ -124,7 +181,7 @@ class Backward {
       stack_.Backward(kept, N, n, m, d_scores + n, d_sums + n * first_.wide, sums.above, scratch);
     }
     scratch += stack_.scratch_floats();
-    for (int64_t b = begin; b < end; ++b) Row(b, weights, d_attended + b * input_.width, d_sums, sums, scratch, out);
+    for (int64_t b = begin; b < end;) b = Rows(b, end, weights, d_attended, d_sums, sums, scratch, out);
   }
 
  private:
@@ -138,50 +195,60 @@ class Backward {
     for (int64_t n = input_.splits[b]; n < input_.splits[b + 1]; ++n) d_scores[n] = weights[n] * (d_scores[n] - mean);
   }
 
-  // Through the first layer.
-  void Row(int64_t b, const float* weights, const float* d_attended, const float* d_sums, const BlockGradient& sums, float* scratch,
-           const AttentionGradient& out) const {
-    const int64_t from = input_.splits[b], to = input_.splits[b + 1], C = input_.width, wide = first_.wide, tall = first_.tall;
-    float *row_kernel = scratch, *d_keys = row_kernel + first_.out * tall, *q = d_keys + kTile * tall, *d_q = q + tall;
-    float *d_row_kernel = d_q + tall, *d_of_query = d_row_kernel + C * wide;
-    if (from == to) {
-      std::fill_n(out.query + b * C, C, 0.0f);
-      return;
-    }
-    Pad(input_.query + b * C, 1, C, q);
-    for (int64_t u = 0; u < first_.out; ++u) {  // the row's own kernel, transposed
-      for (int64_t o = 0; o < tall; o += kLanes) {
-        Store(row_kernel + u * tall + o, Load(&keys_[u * tall + o]) + Load(q + o) * Load(&across_[u * tall + o]));
+  // Through the first layer: up to kTile rows with events from row b on. Returns the row after them.
+  int64_t Rows(int64_t b, int64_t end, const float* weights, const float* d_attended, const float* d_sums,
+               const BlockGradient& sums, float* scratch, const AttentionGradient& out) const {
+    const int64_t C = input_.width, wide = first_.wide, tall = first_.tall;
+    float *q = scratch, *d_q = q + kTile * tall, *d_of_query = d_q + kTile * tall;
+    scratch = d_of_query + kTile * wide;
+    int64_t rows[kTile], m = 0;
+    for (; b < end && m < kTile; ++b) {
+      if (input_.splits[b] == input_.splits[b + 1]) {
+        std::fill_n(out.query + b * C, C, 0.0f);
+        continue;
       }
+      Pad(input_.query + b * C, 1, C, q + m * tall);
+      std::fill_n(d_q + m * tall, tall, 0.0f);
+      Row(b, weights, d_attended + b * C, d_sums, sums, q + m * tall, d_q + m * tall, d_of_query + m * wide, scratch, out);
+      rows[m++] = b;
     }
-    std::fill_n(d_of_query, wide, 0.0f);
-    for (int64_t n = from; n < to; n += kTile) {
-      const int64_t m = std::min(kTile, to - n);
-      const float* d = d_sums + n * wide;
-      Gemm(false, m, tall, first_.out, {d, wide, 1}, row_kernel, tall, d_keys, tall);
-      for (int64_t i = 0; i < m; ++i) {
-        float* d_key = out.keys + (n + i) * C;
-        for (int64_t c = 0; c < C; ++c) d_key[c] = d_keys[i * tall + c] + weights[n + i] * d_attended[c];
-        AddVectors(d_of_query, d + i * wide, wide);
-      }
-      Gemm(n > from, C, wide, m, {input_.keys + n * C, 1, C}, d, wide, d_row_kernel, wide);
+    Gemm(true, m, tall, first_.out, {d_of_query, wide, 1}, query_.data(), tall, d_q, tall);
+    Gemm(true, C, wide, m, {q, 1, tall}, d_of_query, wide, sums.query, wide);
+    for (int64_t i = 0; i < m; ++i) {
+      AddVectors(sums.bias, d_of_query + i * wide, wide);
+      std::copy_n(d_q + i * tall, C, out.query + rows[i] * C);
     }
-    Gemm(false, 1, tall, first_.out, {d_of_query, wide, 1}, query_.data(), tall, d_q, tall);
-    AddVectors(sums.bias, d_of_query, wide);
-    for (int64_t c = 0; c < C; ++c) out.query[b * C + c] = d_q[c] + KernelRow(c, q[c], d_row_kernel, d_of_query, sums);
+    return b;
   }
 
-  // Row c of the row's own kernel, Wk - Wd + q Wp: adds its gradient to the parts', returns that of q.
-  float KernelRow(int64_t c, float q, const float* d_row_kernel, const float* d_of_query, const BlockGradient& sums) const {
-    Vec d_q = {};
-    for (int64_t o = 0, at = c * first_.wide; o < first_.wide; o += kLanes, at += kLanes) {
-      const Vec d = Load(d_row_kernel + at);
-      Store(sums.keys + at, Load(sums.keys + at) + d);
-      Store(sums.cross + at, Load(sums.cross + at) + q * d);
-      Store(sums.query + at, Load(sums.query + at) + q * Load(d_of_query + o));
-      d_q += d * Load(&first_.cross[at]);
+  // One row: adds to d_q what comes through its own kernel, and writes d_of_query, the sum of its events' d_sums.
+  void Row(int64_t b, const float* weights, const float* d_attended, const float* d_sums, const BlockGradient& sums,
+           const float* q, float* d_q, float* d_of_query, float* scratch, const AttentionGradient& out) const {
+    const int64_t from = input_.splits[b], to = input_.splits[b + 1], C = input_.width, wide = first_.wide, tall = first_.tall;
+    float *d_keys = scratch, *zeros = d_keys + kTile * tall;
+    std::fill_n(zeros, tall, 0.0f);
+    const RowKernelAcross kernel{keys_.data(), across_.data(), q, tall};
+    for (int64_t n = from; n < to; n += kTile) {
+      const int64_t m = std::min(kTile, to - n);
+      gemm::ForTiles(m, tall, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
+        const Strided d{d_sums + (n + event) * wide, wide, 1};
+        gemm::kTiles<KeyGradients>[vectors - 1][count - 1](first_.out, d, kernel, column, zeros, d_keys + event * tall, tall);
+      });
+      for (int64_t i = 0; i < m; ++i) {
+        AddScaled(d_keys + i * tall, weights[n + i], d_attended, C);
+        CopyRow(d_keys + i * tall, C, out.keys + (n + i) * C);
+      }
     }
-    return Sum(d_q);
+    for (int64_t o = 0; o < wide; o += kLanes) {
+      Vec sum = {};
+      for (int64_t n = from; n < to; ++n) sum += Load(d_sums + n * wide + o);
+      Store(d_of_query + o, sum);
+    }
+    const KernelGradient gradient{q, first_.cross.data(), d_q, sums.keys, sums.cross, wide};
+    gemm::ForTiles(C, wide, [&](int64_t c, int64_t count, int64_t column, int64_t vectors) {
+      const Strided keys{input_.keys + from * C + c, 1, C};
+      gemm::kTiles<KernelGradients>[vectors - 1][count - 1](to - from, keys, d_sums + from * wide, c, column, gradient);
+    });
   }
 
   const AttentionInput& input_;
@@ -214,7 +281,7 @@ void ctrlab_attention_scores(const AttentionInput* input, float* scores, float* 
   const FirstLayer first(input->layers[0], input->width);
   const SigmoidStack stack(input->layers, input->layer_count);
   const std::vector<int64_t> blocks = RowBlocks(input->splits, input->rows, kPerRow);
-  const int64_t count = std::ssize(blocks) - 1, floats = (first.in + 1) * first.wide;
+  const int64_t count = std::ssize(blocks) - 1, floats = kTile * first.wide;
   const auto scratch = std::make_unique_for_overwrite<float[]>(count * floats);
   (*parallel_for)(count, CyclesPerBlock(*input, count), [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {

@@ -36,60 +36,80 @@ CTRLAB_INLINE inline void Unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) CTRLAB_INLINE { (f(I), ...); }(std::make_integer_sequence<int, N>());
 }
 
-// Load, once: gcc would rather read b again in each of the sums that it is part of.
-CTRLAB_INLINE inline Vec LoadOnce(const float* p) {
-  Vec v = Load(p);
+// A matrix whose rows are added up: sixteen numbers of row p, from a column on.
+struct RowsOf {
+  const float* data;
+  int64_t ld;
+  CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const { return Load(data + p * ld + column); }
+};
+
+// sums[R, V vectors] += a[R, k] b[k, V vectors from `column` on], where b(p, column) is asked once for each vector.
+template <int R, int V, class Right>
+CTRLAB_INLINE inline void AddProducts(int64_t k, const Strided& a, const Right& b, int64_t column, Vec* sums) {
+  const float* x = a.data;
+  const int64_t next = a.row, step = a.step;
+  Vec row[V];
+  for (int64_t p = 0; p < k; ++p, x += step) {
+    Unrolled<V>([&](int v) CTRLAB_INLINE {
+      row[v] = b(p, column + v * kLanes);
 #ifdef __AVX512F__
-  asm("" : "+v"(v));
+      asm("" : "+v"(row[v]));  // gcc would rather read b again in each of the sums that it is part of
 #endif
-  return v;
+    });
+    Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] += x[i / V * next] * row[i % V]; });
+  }
 }
 
 // c[R, V vectors] = or += a[R, k] b[k, V vectors]
 template <int R, int V>
-void Tile(bool add, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c, int64_t ldc) {
-  Vec sums[R * V], row[V];
-  Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Vec{}; });
-  if (add) Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Load(c + i / V * ldc + i % V * kLanes); });
-  const float* x = a.data;
-  const int64_t next = a.row, step = a.step;
-  for (int64_t p = 0; p < k; ++p, x += step, b += ldb) {
-    Unrolled<V>([&](int v) CTRLAB_INLINE { row[v] = LoadOnce(b + v * kLanes); });
-    Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] += x[i / V * next] * row[i % V]; });
+struct Tile {
+  static void Run(bool add, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c, int64_t ldc) {
+    Vec sums[R * V];
+    Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Vec{}; });
+    if (add) Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Load(c + i / V * ldc + i % V * kLanes); });
+    AddProducts<R, V>(k, a, RowsOf{b, ldb}, 0, sums);
+    Unrolled<R * V>([&](int i) CTRLAB_INLINE { Store(c + i / V * ldc + i % V * kLanes, sums[i]); });
   }
-  Unrolled<R * V>([&](int i) CTRLAB_INLINE { Store(c + i / V * ldc + i % V * kLanes, sums[i]); });
+};
+
+// {Of<1, V>::Run, Of<2, V>::Run, ...}
+template <template <int, int> class Of, int V, int... R>
+constexpr auto TilesOf(std::integer_sequence<int, R...>) {
+  return std::array<decltype(&Of<1, 1>::Run), kMostRows>{&Of<R + 1, V>::Run...};
 }
 
-using TileFn = void (*)(bool add, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c, int64_t ldc);
-
-// {Tile<1, V>, Tile<2, V>, ...}
-template <int V, int... R>
-constexpr std::array<TileFn, kMostRows> TilesOf(std::integer_sequence<int, R...>) {
-  return {&Tile<R + 1, V>...};
-}
-
-template <int... V>
+template <template <int, int> class Of, int... V>
 constexpr auto AllTiles(std::integer_sequence<int, V...>) {
-  return std::array{TilesOf<V + 1>(std::make_integer_sequence<int, RowsFor(V + 1)>())...};
+  return std::array{TilesOf<Of, V + 1>(std::make_integer_sequence<int, RowsFor(V + 1)>())...};
 }
 
-constexpr auto kTiles = AllTiles(std::make_integer_sequence<int, kMostVectors>());
+// Of<R, V>::Run for every size of a tile, at [V - 1][R - 1].
+template <template <int, int> class Of>
+constexpr auto kTiles = AllTiles<Of>(std::make_integer_sequence<int, kMostVectors>());
+
+// Cuts [m, n] into tiles: body(first row, rows, first column, vectors). Equal shares: 6 rows are better done as 3 + 3 than
+// as 5 + 1.
+template <class Body>
+CTRLAB_INLINE inline void ForTiles(int64_t m, int64_t n, const Body& body) {
+  const int64_t vectors = n / kLanes, chunks = (vectors + kMostVectors - 1) / kMostVectors;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t first = vectors * i / chunks, wide = vectors * (i + 1) / chunks - first;
+    const int64_t most = RowsFor(static_cast<int>(wide)), tiles = (m + most - 1) / most;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t row = m * t / tiles;
+      body(row, m * (t + 1) / tiles - row, first * kLanes, wide);
+    }
+  }
+}
 
 }  // namespace gemm
 
 // c[m, n] = a[m, k] b[k, n], or += where `add`; n a multiple of kLanes. Each sum runs in the order of p.
 inline void Gemm(bool add, int64_t m, int64_t n, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c, int64_t ldc) {
-  const int64_t vectors = n / kLanes, chunks = (vectors + gemm::kMostVectors - 1) / gemm::kMostVectors;
-  for (int64_t i = 0; i < chunks; ++i) {  // equal shares: 6 rows are better done as 3 + 3 than as 5 + 1
-    const int64_t first = vectors * i / chunks, wide = vectors * (i + 1) / chunks - first;
-    const int64_t most = gemm::RowsFor(static_cast<int>(wide)), tiles = (m + most - 1) / most;
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t row = m * t / tiles, rows = m * (t + 1) / tiles - row;
-      const Strided part{a.data + row * a.row, a.row, a.step};
-      const int64_t column = first * kLanes;
-      gemm::kTiles[wide - 1][rows - 1](add, k, part, b + column, ldb, c + row * ldc + column, ldc);
-    }
-  }
+  gemm::ForTiles(m, n, [&](int64_t row, int64_t rows, int64_t column, int64_t wide) {
+    const Strided part{a.data + row * a.row, a.row, a.step};
+    gemm::kTiles<gemm::Tile>[wide - 1][rows - 1](add, k, part, b + column, ldb, c + row * ldc + column, ldc);
+  });
 }
 
 // `to` [rows, Padded(columns)] = `from` [rows, columns] and zeros.

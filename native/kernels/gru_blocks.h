@@ -119,7 +119,7 @@ class GruWeights {
       const int64_t rows = std::min(kTile, M_ - i);
       const Strided tile{values_.get() + i * K_, 1, rows};
       if (rows == kTile) {
-        gemm::Tile<kTile, kBlockRows / kLanes>(add, K_, tile, lanes, kBlockRows, to + i * kBlockRows, kBlockRows);
+        gemm::Tile<kTile, kBlockRows / kLanes>::Run(add, K_, tile, lanes, kBlockRows, to + i * kBlockRows, kBlockRows);
       } else {
         Gemm(add, rows, kBlockRows, K_, tile, lanes, kBlockRows, to + i * kBlockRows, kBlockRows);
       }

@@ -41,6 +41,19 @@ inline void Prefetch(const void* p, int64_t bytes) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes)));
 }
 
+// The sum of all lanes, halves added to halves.
+inline float Sum(const Vec& v) {
+  typedef float Half __attribute__((vector_size(32)));
+  typedef float Quarter __attribute__((vector_size(16)));
+  Half halves[2];
+  std::memcpy(halves, &v, sizeof v);
+  const Half half = halves[0] + halves[1];
+  Quarter quarters[2];
+  std::memcpy(quarters, &half, sizeof half);
+  const Quarter q = quarters[0] + quarters[1];
+  return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
 // sum of x[0:n] * y[0:n]
 inline float Dot(const float* x, const float* y, int64_t n) {
   Vec sums = {};
@@ -48,8 +61,7 @@ inline float Dot(const float* x, const float* y, int64_t n) {
   for (; o + kLanes <= n; o += kLanes) sums += Load(x + o) * Load(y + o);
   float sum = 0;
   for (; o < n; ++o) sum += x[o] * y[o];
-  for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
-  return sum;
+  return sum + Sum(sums);
 }
 
 // kLanes x kLanes, in place: four rounds, each swapping halves of pairs of rows that are `step` apart.

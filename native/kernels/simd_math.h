@@ -58,17 +58,4 @@ inline Vec Softplus(const Vec& x) {
   return (x > 0.0f ? x : Vec{}) + p * s;
 }
 
-// The sum of all lanes, halves added to halves.
-inline float Sum(const Vec& v) {
-  typedef float Half __attribute__((vector_size(32)));
-  typedef float Quarter __attribute__((vector_size(16)));
-  Half halves[2];
-  std::memcpy(halves, &v, sizeof v);
-  const Half half = halves[0] + halves[1];
-  Quarter quarters[2];
-  std::memcpy(quarters, &half, sizeof half);
-  const Quarter q = quarters[0] + quarters[1];
-  return (q[0] + q[2]) + (q[1] + q[3]);
-}
-
 }  // namespace ctrlab
