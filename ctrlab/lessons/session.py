@@ -217,12 +217,13 @@ def show_comparison(comparison, baseline: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("variant", "times as fast", "interval", "% of the bound")
-    for name, measurement in comparison.measurements.items():
+    bounds = {name: measurement.percent_of_bound for name, measurement in comparison.measurements.items()}
+    known = any(bound is not None for bound in bounds.values())
+    table = Table("variant", "times as fast", "interval", *(["% of the bound"] if known else []))
+    for name, bound in bounds.items():
         ratio = comparison.ratio(name)
-        bound = measurement.percent_of_bound
         row = ["1 (baseline)", ""] if name == baseline else [f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}"]
-        table.add_row(name, *row, "" if bound is None else f"{bound:.2g}")
+        table.add_row(name, *row, *([] if bound is None else [f"{bound:.2g}"]))
     Console().print(table)
 
 

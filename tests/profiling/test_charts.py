@@ -81,9 +81,12 @@ def test_waterfall_steps_start_where_the_last_ended():
 
 
 def test_ladder_says_ratio_interval_and_percent_of_bound():
-    texts = [a.text for a in charts.ladder(COMPARISON).layout.annotations]
+    chart = charts.ladder(COMPARISON)
+    texts = [a.text for a in chart.layout.annotations]
     assert any("<b>200x</b> [200, 200] · 10 % of bound" in t for t in texts)
-    assert any(t.startswith("bound 100 µs") for t in texts)
+    (bound,) = (a for a in chart.layout.annotations if a.text.startswith("bound 100 µs"))
+    (line,) = chart.layout.shapes
+    assert bound.x == pytest.approx(np.log10(line.x0)), "the text stands at its line"
 
 
 def test_roofline_places_a_point_under_the_line():

@@ -300,6 +300,9 @@ def _against(comparison: Comparison, measurement, bound: float | None) -> str:
 def _floor_line(chart: go.Figure, value: float, axis: str, text: str) -> go.Figure:
     """A dashed line at `value` with its text outside of the plot: above it (x), or to its right (y)."""
     line = {"color": colours.BOUND, "width": 2, "dash": "dash"}
-    add, place = (chart.add_vline, "top") if axis == "x" else (chart.add_hline, "right")
+    said = {"text": text, "font": {"size": 12}}
     chart.update_layout(margin_r=40 if axis == "x" else 110)
-    return add(value, line=line, annotation={"text": text, "font": {"size": 12}}, annotation_position=place)
+    if axis == "y":
+        return chart.add_hline(value, line=line, annotation=said, annotation_position="right")
+    # The axis across is logarithmic: lines are placed by the value there, annotations by its exponent.
+    return chart.add_vline(value, line=line, annotation=said | {"x": np.log10(value)}, annotation_position="top")
