@@ -99,8 +99,10 @@ class MMoE(CTRModel):
             return tower(x)
         *hidden, last = tower.layers
         with tf.name_scope(tower.name):
-            kernels = [layer.kernel.value[None] for layer in hidden]  # [1, in, out]: a tower is one expert
-            (x,) = tf.unstack(experts.fused(x, kernels, [layer.bias.value[None, None] for layer in hidden]))  # [B, H]
+            # [1, in, out]: a tower is one expert. Not by slicing, whose gradient copies.
+            kernels = [tf.expand_dims(layer.kernel.value, 0) for layer in hidden]
+            biases = [tf.reshape(layer.bias.value, (1, 1, -1)) for layer in hidden]
+            x = tf.squeeze(experts.fused(x, kernels, biases), 0)  # [B, H]
         return last(x)
 
     def work(self, rows: int, positions: float) -> Work:

@@ -67,6 +67,8 @@ struct Tile {
     Vec sums[R * V];
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Vec{}; });
     if (add) Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Load(c + i / V * ldc + i % V * kLanes); });
+    // Memory of c is asked for now, to be at hand when the sums are done.
+    Unrolled<R * V>([&](int i) CTRLAB_INLINE { __builtin_prefetch(c + i / V * ldc + i % V * kLanes, 1); });
     AddProducts<R, V>(k, a, RowsOf{b, ldb}, 0, sums);
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { Store(c + i / V * ldc + i % V * kLanes, sums[i]); });
   }

@@ -8,10 +8,15 @@
 
 namespace ctrlab {
 
+// Units as dear as this are handed out one by one: of shares cut beforehand, all wait for the one whose thread lost its core.
+constexpr int64_t kDearCycles = 100'000;
+
 inline ParallelFor IntraOpPool(tensorflow::OpKernelContext* context) {
   using tensorflow::thread::ThreadPool;
+  using Params = ThreadPool::SchedulingParams;
   auto run = [](void* pool, int64_t total, int64_t cycles, void (*body)(void*, int64_t, int64_t), void* body_context) {
-    static_cast<ThreadPool*>(pool)->ParallelFor(total, ThreadPool::SchedulingParams::Adaptive(cycles),
+    const Params params = cycles < kDearCycles ? Params::Adaptive(cycles) : Params::Fixed(1);
+    static_cast<ThreadPool*>(pool)->ParallelFor(total, params,
                                                 [&](int64_t begin, int64_t end) { body(body_context, begin, end); });
   };
   ThreadPool* pool = context->device()->tensorflow_cpu_worker_threads()->workers;
