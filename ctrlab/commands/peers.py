@@ -20,7 +20,7 @@ def run(names: list[str] | None, profile: str | None, json_path: Path | None) ->
     """Measures, prints a table, writes the JSON.
 
     Raises:
-        UnknownName, CtrlabError: bad options, our side can't run, or a peer computes something else than it should.
+        UnknownName, CtrlabError: bad options, or our side can't run.
     """
     if json_path:
         require_place(json_path)  # before minutes of measuring

@@ -20,6 +20,8 @@ SEED = 2021
 LEARNING_RATE = 0.01
 FIRST_ACCUMULATOR = 0.1
 """Every side trains with Adagrad, which all of them have for touched rows alone; TensorFlow's accumulators begin at 0.1."""
+CHECKED_STEPS = 2
+"""Losses that must agree: of the first weights, and after one step. Later ones drift apart by rounding, on any two libraries."""
 ALPHA = 0.1
 """Of DIN's PReLU at first."""
 

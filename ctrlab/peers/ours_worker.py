@@ -22,8 +22,6 @@ from ctrlab.profiling.work import Work
 from ctrlab.training import TouchedRows, train_step
 from ctrlab.training.threads import Setting, apply_threads
 
-CHECKED_STEPS = 5
-
 
 def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
     apply_threads(Setting(intra=threads, inter=threads))
@@ -87,7 +85,9 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
     given = [{name: tf.constant(array) for name, array in batch.items()} for batch in batches]
 
     def losses() -> dict[str, np.ndarray]:
-        return {"losses": np.array([float(step(batch)) for batch in itertools.islice(itertools.cycle(given), CHECKED_STEPS)])}
+        return {
+            "losses": np.array([float(step(batch)) for batch in itertools.islice(itertools.cycle(given), cases.CHECKED_STEPS)])
+        }
 
     return _running(lambda i: float(step(given[i])), losses, _model_work(model, case, batches))
 

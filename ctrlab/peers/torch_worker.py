@@ -24,7 +24,6 @@ from ctrlab.peers import cases, torch_models  # noqa: E402
 from ctrlab.peers.cases import Batch, Case  # noqa: E402
 from ctrlab.peers.session import Running, serve_cases  # noqa: E402
 
-CHECKED_STEPS = 5
 VERSIONS = f"torch {torch.__version__.partition('+')[0]}, FBGEMM {fbgemm_gpu.__version__.partition('+')[0]}"
 
 
@@ -91,7 +90,9 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
         return loss.item()
 
     def losses() -> dict[str, np.ndarray]:
-        return {"losses": np.array([step(i) for i in itertools.islice(itertools.cycle(range(len(batches))), CHECKED_STEPS)])}
+        return {
+            "losses": np.array([step(i) for i in itertools.islice(itertools.cycle(range(len(batches))), cases.CHECKED_STEPS)])
+        }
 
     return Running(step, VERSIONS, losses)
 
