@@ -115,7 +115,10 @@ void RunNumbers(const Case& test, const std::vector<StringView>& texts) {
     // Each number by itself, with the sign of zero, numbers of few digits and the kind of NaN.
     for (const std::string& part : scalar::Parts(scalar::Text(texts[b]), test.separator)) {
       float one = 0, other = 0;
-      if (ParseFloat(part.data(), std::ssize(part), &one) != scalar::Number(part, &other)) Differ("whether ParseFloat takes a part");
+      // In a buffer of exactly its size, as ParseFloat was not told that more may be read.
+      const std::unique_ptr<char[]> alone(new char[part.size()]);
+      std::copy(part.begin(), part.end(), alone.get());
+      if (ParseFloat(alone.get(), std::ssize(part), &one) != scalar::Number(part, &other)) Differ("whether ParseFloat takes a part");
       if (scalar::Number(part, &other) && !SameBits(one, other)) Differ("ParseFloat");
     }
   }

@@ -15,13 +15,6 @@ namespace fingerprint {
 // Three primes between 2^63 and 2^64.
 constexpr uint64_t k0 = 0xc3a5c85c97cb3127, k1 = 0xb492b66fbe98f273, k2 = 0x9ae16a3b2f90404f;
 
-inline uint64_t LoadHalf(const char* p) {
-  uint32_t half;
-  std::memcpy(&half, p, sizeof half);
-  if constexpr (std::endian::native == std::endian::big) half = __builtin_bswap32(half);
-  return half;
-}
-
 inline uint64_t Fold(uint64_t x) { return x ^ (x >> 47); }
 
 inline uint64_t Mix(uint64_t u, uint64_t v, uint64_t factor) { return Fold((Fold((u ^ v) * factor) ^ v) * factor) * factor; }

@@ -93,8 +93,46 @@ inline bool ParseAnyFloat(const char* p, int64_t n, float* value) {
 inline constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
                                           1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
 
-// What ParseAnyFloat gives. Most numbers are short decimals; those are read here.
-inline bool ParseFloat(const char* p, int64_t n, float* value) {
+// What eight digits, a byte each, the first of them lowest, are together.
+inline int64_t EightDigits(uint64_t digits) {
+  constexpr uint64_t kEverySecond = 0x000000ff000000ff;
+  digits = digits * 10 + (digits >> 8);  // two of them, in every second byte
+  const uint64_t outer = (digits & kEverySecond) * (100 + (uint64_t{1'000'000} << 32));
+  const uint64_t inner = (digits >> 16 & kEverySecond) * (1 + (uint64_t{10'000} << 32));
+  return static_cast<int64_t>((outer + inner) >> 32);
+}
+
+// 10^-k, the nearest double.
+inline constexpr double kPartsOfOne[] = {1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};
+
+// A decimal of n bytes, 1 to 8, without exponent, in the low bytes of `text`: sign, point and digits are found by arithmetic on
+// the whole word, so there is no loop whose end has to be guessed. False where it is something else.
+inline bool ParseShortDecimal(uint64_t text, int64_t n, float* value) {
+  const bool negative = (text & 0xff) == '-';
+  if (negative) text >>= 8, --n;
+  // The last digit on top; below the first are zeros, also where a byte is taken out.
+  uint64_t digits = (text ^ kEachByte * '0') << (8 * (8 - n) & 63);
+  const uint64_t other = digits ^ kEachByte * ('.' ^ '0');
+  const uint64_t point = (other - kEachByte) & ~other & kEachByte * 0x80;  // its lowest bit is that of the first zero byte
+  int64_t decimals = 0;
+  if (point != 0) {
+    const uint64_t upto = point ^ (point - 1);
+    decimals = std::countl_zero(upto) / 8;
+    digits = (digits & upto >> 8) << 8 | (digits & ~upto);
+  }
+  const uint64_t past_nine = ((digits + kEachByte * (0x80 - 10)) | digits) & kEachByte * 0x80;
+  if (past_nine != 0 || n <= (point != 0)) return false;
+  // The product is within 2^-52 of the number, in proportion. It rounds to the float nearest to the number: a number of eight
+  // digits or of seven and a point is exact in it, or 2^-49 or more away from the middle between two floats.
+  const float product = static_cast<float>(static_cast<double>(EightDigits(digits)) * kPartsOfOne[decimals]);
+  *value = std::bit_cast<float>(std::bit_cast<uint32_t>(product) ^ static_cast<uint32_t>(negative) << 31);
+  return true;
+}
+
+// What ParseAnyFloat gives. Most numbers are short decimals; those are read here, quicker where `readable` bytes at p, more than
+// n, may be read.
+inline bool ParseFloat(const char* p, int64_t n, float* value, int64_t readable = 0) {
+  if (n > 0 && n <= 8 && ParseShortDecimal(readable >= 8 ? LoadWord(p) : LoadBytes(p, n), n, value)) return true;
   if (n == 0 || n > 18) return ParseAnyFloat(p, n, value);  // up to 17 digits and a point are less than 2^63
   const bool negative = *p == '-';
   int64_t i = negative, point = -1;

@@ -68,68 +68,95 @@ int64_t PlaceAmong(const StringView* words, int64_t count, const char* p, int64_
   return -1;
 }
 
-template <Encoding encoding>
-inline bool Encode(const IdSource& column, const char* p, int64_t n, int64_t* id) {
-  if constexpr (encoding == Encoding::kHash) {
-    *id = static_cast<int64_t>(Fingerprint64(p, n) % static_cast<uint64_t>(column.buckets));
-    return true;
-  } else if constexpr (encoding == Encoding::kVocabulary) {
-    *id = PlaceAmong(column.words, column.buckets, p, n);
-    return true;
-  } else {
-    return ParseInt(p, n, id) && *id >= 0 && *id < column.buckets;
-  }
-}
+// Divides by the same number, 1 to 2^63 - 1, again and again: by a product, as a division takes as long as hashing a short word.
+class Divisor {
+ public:
+  explicit Divisor(int64_t divisor) : divisor_(divisor), reciprocal_(~uint64_t{0} / divisor_) {}
 
-// Row b of a column whose lists are text. False where a part is no id.
-template <Encoding encoding>
-bool CutAndEncode(const IdSource& column, StringView text, int64_t kept, int64_t* ids) {
-  // Parts before the last `kept` are passed over; there are some only where the list was shortened.
-  int64_t skip = column.max_length > 0 && kept == column.max_length ? CountParts(text, column.separator) - kept : 0;
-  bool good = true;
-  ForEachPart(text, column.separator, [&](const char* p, int64_t n) {
-    if (skip > 0) {
-      --skip;
-    } else {
-      good &= Encode<encoding>(column, p, n, ids++);
-    }
-  });
-  return good;
-}
+  uint64_t RestOf(uint64_t x) const {
+    // The reciprocal is less than 2^-64 too small, so the quotient is right or one too small.
+    const auto quotient = static_cast<uint64_t>(static_cast<unsigned __int128>(x) * reciprocal_ >> 64);
+    const uint64_t rest = x - quotient * divisor_;
+    return rest >= divisor_ ? rest - divisor_ : rest;
+  }
 
+ private:
+  const uint64_t divisor_, reciprocal_;
+};
+
+// Values of one column to ids. False where a value is no id.
 template <Encoding encoding>
-bool EncodeRow(const IdSource& column, int64_t b, const int64_t* splits, int64_t* ids) {
-  int64_t* const out = ids + (splits ? splits[b] : b);
-  if (column.separator.size > 0) return CutAndEncode<encoding>(column, column.texts[b], splits[b + 1] - splits[b], out);
-  const int64_t end = column.splits ? column.splits[b + 1] : b + 1, kept = splits ? splits[b + 1] - splits[b] : 1;
-  bool good = true;
-  for (int64_t k = 0; k < kept; ++k) {
-    const int64_t i = end - kept + k;
-    if (column.texts) {
-      good &= Encode<encoding>(column, column.texts[i].data, column.texts[i].size, out + k);
+class Encoder {
+ public:
+  explicit Encoder(const IdSource& column) : column_(column), buckets_(column.buckets) {}
+
+  // Row b, to its place in `ids`.
+  bool Row(int64_t b, const int64_t* splits, int64_t* ids) const {
+    int64_t* const out = ids + (splits ? splits[b] : b);
+    if (column_.separator.size > 0) return Parts(column_.texts[b], splits[b + 1] - splits[b], out);
+    const int64_t end = column_.splits ? column_.splits[b + 1] : b + 1, kept = splits ? splits[b + 1] - splits[b] : 1;
+    bool good = true;
+    for (int64_t k = 0; k < kept; ++k) {
+      const int64_t i = end - kept + k;
+      if (column_.texts) {
+        good &= Value(column_.texts[i].data, column_.texts[i].size, out + k);
+      } else {
+        out[k] = column_.integers[i];
+        good &= out[k] >= 0 && out[k] < column_.buckets;
+      }
+    }
+    return good;
+  }
+
+ private:
+  bool Value(const char* p, int64_t n, int64_t* id) const {
+    if constexpr (encoding == Encoding::kHash) {
+      *id = static_cast<int64_t>(buckets_.RestOf(Fingerprint64(p, n)));
+      return true;
+    } else if constexpr (encoding == Encoding::kVocabulary) {
+      *id = PlaceAmong(column_.words, column_.buckets, p, n);
+      return true;
     } else {
-      out[k] = column.integers[i];
-      good &= out[k] >= 0 && out[k] < column.buckets;
+      return ParseInt(p, n, id) && *id >= 0 && *id < column_.buckets;
     }
   }
-  return good;
-}
+
+  bool Parts(StringView text, int64_t kept, int64_t* ids) const {
+    // Parts before the last `kept` are passed over; there are some only where the list was shortened.
+    const bool shortened = column_.max_length > 0 && kept == column_.max_length;
+    int64_t skip = shortened ? CountParts(text, column_.separator) - kept : 0;
+    bool good = true;
+    ForEachPart(text, column_.separator, [&](const char* p, int64_t n) {
+      if (skip > 0) {
+        --skip;
+      } else {
+        good &= Value(p, n, ids++);
+      }
+    });
+    return good;
+  }
+
+  const IdSource& column_;
+  const Divisor buckets_;
+};
 
 template <Encoding encoding>
 void EncodeRows(const IdSource& column, int64_t c, int64_t begin, int64_t end, const int64_t* splits, int64_t* ids, FirstFault& fault) {
+  const Encoder<encoding> encoder(column);
   for (int64_t b = begin; b < end; ++b) {
-    if (!EncodeRow<encoding>(column, b, splits, ids)) return fault.Report(c, b);
+    if (!encoder.Row(b, splits, ids)) return fault.Report(c, b);
   }
 }
 
 // The sum of the numbers in a text, first to last, over their number; false where a part is no number.
 bool MeanOfText(StringView text, StringView separator, float* mean) {
+  const char* const end = text.data + text.size;
   float sum = 0;
   int64_t count = 0;
   bool good = true;
   ForEachPart(text, separator, [&](const char* p, int64_t n) {
     float value = 0;
-    good &= ParseFloat(p, n, &value);
+    good &= ParseFloat(p, n, &value, end - p);
     sum += value;
     ++count;
   });

@@ -22,10 +22,62 @@ inline uint64_t LoadWord(const char* p) {
   return word;
 }
 
+inline uint64_t LoadHalf(const char* p) {
+  uint32_t half;
+  std::memcpy(&half, p, sizeof half);
+  if constexpr (std::endian::native == std::endian::big) half = __builtin_bswap32(half);
+  return half;
+}
+
+// The n bytes at p, 1 to 8, the first lowest, zeros above. No other byte is touched.
+inline uint64_t LoadBytes(const char* p, int64_t n) {
+  if (n == 8) return LoadWord(p);
+  if (n >= 4) return LoadHalf(p) | LoadHalf(p + n - 4) << 8 * (n - 4);
+  auto byte = [&](int64_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(p[i])) << 8 * i; };
+  return byte(0) | byte(n / 2) | byte(n - 1);
+}
+
 // The top bit of every byte of `word` that is zero. Each byte is looked at alone, so nothing is carried into a neighbour.
 inline uint64_t ZeroBytes(uint64_t word) {
   constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
   return ~(((word & kLow) + kLow) | word | kLow);
+}
+
+constexpr uint64_t kEachByte = 0x0101010101010101;
+
+// Bit i says whether byte i of the 64 at p is the one that `pattern` repeats.
+inline uint64_t BytesThatAre(uint64_t pattern, const char* p) {
+  typedef uint8_t Bytes __attribute__((vector_size(64)));
+  typedef uint64_t Words __attribute__((vector_size(64)));
+  typedef uint8_t Tops __attribute__((vector_size(8)));
+  Bytes text;
+  std::memcpy(&text, p, sizeof text);
+  // Each byte that is equal keeps a bit of its own; a word's eight bits meet in the highest byte of a product.
+  constexpr uint64_t kBits = std::endian::native == std::endian::big ? 0x0102040810204080 : 0x8040201008040201;
+  const Words bits = (Words)(text == (Bytes)(Words{} + pattern)) & kBits;
+  const Tops tops = __builtin_convertvector(bits * kEachByte >> 56, Tops);
+  return LoadWord(reinterpret_cast<const char*>(&tops));
+}
+
+// The same of n < 64 bytes.
+inline uint64_t BytesThatAre(uint64_t pattern, const char* p, int64_t n) {
+  auto bits = [&](uint64_t word) { return (ZeroBytes(word ^ pattern) >> 7) * 0x0102040810204080 >> 56; };
+  uint64_t found = 0;
+  int64_t i = 0;
+#pragma GCC unroll 8
+  for (; i + 8 <= n; i += 8) found |= bits(LoadWord(p + i)) << i;
+  if (i < n) found |= (bits(LoadBytes(p + i, n - i)) & ((1 << (n - i)) - 1)) << i;
+  return found;
+}
+
+// Calls visit(i, size, found) for each block of up to 64 bytes at text.data + i; bit k of `found` says whether separator, one
+// byte, stands in place k of the block.
+template <class Visit>
+inline void ForEachBlock(StringView text, StringView separator, const Visit& visit) {
+  const uint64_t pattern = kEachByte * static_cast<uint8_t>(separator.data[0]);
+  int64_t i = 0;
+  for (; i + 64 <= text.size; i += 64) visit(i, int64_t{64}, BytesThatAre(pattern, text.data + i));
+  if (i < text.size) visit(i, text.size - i, BytesThatAre(pattern, text.data + i, text.size - i));
 }
 
 // Calls visit(begin, size) for each part of `text` between separators that is not empty, first to last.
@@ -41,20 +93,13 @@ inline void ForEachPart(StringView text, StringView separator, const Visit& visi
     for (size_t end; (end = all.find(between, begin)) != all.npos; begin = end + between.size()) part(end);
     return part(text.size);
   }
-  const uint64_t pattern = uint64_t{0x0101010101010101} * static_cast<uint8_t>(separator.data[0]);
-  int64_t i = 0;
-  for (; i + 8 <= text.size; i += 8) {
-    for (uint64_t ends = ZeroBytes(LoadWord(p + i) ^ pattern); ends != 0; ends &= ends - 1) {
-      const int64_t end = i + std::countr_zero(ends) / 8;
+  ForEachBlock(text, separator, [&](int64_t i, int64_t, uint64_t ends) {
+    for (; ends != 0; ends &= ends - 1) {
+      const int64_t end = i + std::countr_zero(ends);
       part(end);
       begin = end + 1;
     }
-  }
-  for (; i < text.size; ++i) {
-    if (p[i] != separator.data[0]) continue;
-    part(i);
-    begin = i + 1;
-  }
+  });
   part(text.size);
 }
 
@@ -65,17 +110,12 @@ inline int64_t CountParts(StringView text, StringView separator) {
     ForEachPart(text, separator, [&](const char*, int64_t) { ++count; });
     return count;
   }
-  if (text.size == 0) return 0;
-  // A part begins where the text begins or a separator has just ended. Blocks are short, so that a byte can count them.
-  const char* const p = text.data;
-  const char between = separator.data[0];
-  count = p[0] != between;
-  for (int64_t i = 1; i < text.size;) {
-    const int64_t stop = i + 128 < text.size ? i + 128 : text.size;
-    uint8_t begins = 0;
-    for (; i < stop; ++i) begins += (p[i - 1] == between) & (p[i] != between);
-    count += begins;
-  }
+  // A part begins at a byte that is no separator, where the text begins or a separator stands before it.
+  uint64_t before = 1;
+  ForEachBlock(text, separator, [&](int64_t, int64_t size, uint64_t ends) {
+    count += std::popcount(~ends & (ends << 1 | before) & (~uint64_t{0} >> (64 - size)));
+    before = ends >> 63;
+  });
   return count;
 }
 
