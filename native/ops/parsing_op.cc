@@ -111,6 +111,17 @@ std::string WrongPart(StringView text, StringView separator, const Wrong& wrong)
   return absl::StrCat("'", shown, found.size > kMost ? "...'" : "'");
 }
 
+// `columns`, known from the attributes, with this batch's values; those that are no text lie where `numbers` points.
+template <class Source, class T>
+std::vector<Source> OfBatch(std::vector<Source> columns, const T* Source::*numbers, const RawColumns& raw, const RawBatch& batch) {
+  for (size_t c = 0; c < columns.size(); ++c) {
+    columns[c].texts = batch.texts[c];
+    columns[c].splits = batch.splits[c];
+    columns[c].*numbers = raw.is_text(c) ? nullptr : batch.values[c].flat<T>().data();
+  }
+  return columns;
+}
+
 class ParseIdsOp : public StatusOp {
  public:
   explicit ParseIdsOp(OpKernelConstruction* context) : StatusOp(context), raw_(context) {
@@ -163,12 +174,7 @@ class ParseIdsOp : public StatusOp {
   absl::Status Run(OpKernelContext* context) override {
     RawBatch batch;
     TF_RETURN_IF_ERROR(raw_.Read(context, &batch));
-    std::vector<IdSource> columns = columns_;
-    for (size_t c = 0; c < columns.size(); ++c) {
-      columns[c].texts = batch.texts[c];
-      columns[c].integers = raw_.is_text(c) ? nullptr : batch.values[c].flat<int64_t>().data();
-      columns[c].splits = batch.splits[c];
-    }
+    const std::vector<IdSource> columns = OfBatch(columns_, &IdSource::integers, raw_, batch);
     const IdInput input = {columns.data(), std::ssize(columns), batch.rows};
     const ParallelFor pool = IntraOpPool(context);
 
@@ -255,12 +261,7 @@ class ParseNumbersOp : public StatusOp {
   absl::Status Run(OpKernelContext* context) override {
     RawBatch batch;
     TF_RETURN_IF_ERROR(raw_.Read(context, &batch));
-    std::vector<NumberSource> columns = columns_;
-    for (size_t c = 0; c < columns.size(); ++c) {
-      columns[c].texts = batch.texts[c];
-      columns[c].numbers = raw_.is_text(c) ? nullptr : batch.values[c].flat<float>().data();
-      columns[c].splits = batch.splits[c];
-    }
+    const std::vector<NumberSource> columns = OfBatch(columns_, &NumberSource::numbers, raw_, batch);
     const NumberInput input = {columns.data(), std::ssize(columns), batch.rows};
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({batch.rows, input.column_count}), &out));
