@@ -98,8 +98,8 @@ def inputs(name: str, profile: str | None) -> None:
 
 
 def _ms(seconds: Interval) -> str:
-    return _scaled(seconds, 1e3)
+    return f"{1e3 * seconds.median:.3g} [{1e3 * seconds.low:.3g}, {1e3 * seconds.high:.3g}]"
 
 
 def _scaled(value: Interval, scale: float) -> str:
-    return f"{scale * value.median:.3g} [{scale * value.low:.3g}, {scale * value.high:.3g}]"
+    return f"{scale * value.median:,.0f} [{scale * value.low:,.0f}, {scale * value.high:,.0f}]"

@@ -35,14 +35,15 @@ def bench_input(name: str, profile: str | None = None) -> dict[int, Comparison]:
         UnknownName: no such data set or profile. CtrlabError: the cache can't be written.
     """
     size = profiles.current(profile)
-    words, ids = (4_096, 4_096) if size.name == "tiny" else (GROUP_ROWS, 8 * GROUP_ROWS)  # rows of a pass
+    ids = 4_096 if size.name == "tiny" else 8 * GROUP_ROWS  # rows of a pass over them; over words the whole set
     schema = data.schema(name)
     with tempfile.TemporaryDirectory() as folder:
         files = _recompressed(data.prepare(name, profile=size, encoded_for=schema).train, ids, Path(folder))
         comparisons = {}
         for batch in BATCHES:
-            rows = dict.fromkeys(data.FORMATS, words)
-            passes = {f: partial(_read, _hashed(name, f, size, batch).take(words // batch)) for f in data.FORMATS}
+            words = {format: data.prepare(name, profile=size, format=format) for format in data.FORMATS}
+            rows = {format: found.rows for format, found in words.items()}
+            passes = {format: partial(_read, _hashed(found, batch)) for format, found in words.items()}
             for codec, path in files.items():
                 read, alone = f"parquet of ids, {codec}", f"pyarrow alone, {codec}"
                 passes[read] = partial(_read, data.read(path, schema.encoded(), batch_size=batch))
@@ -72,16 +73,15 @@ def _recompressed(files: tuple[Path, ...], rows: int, folder: Path) -> dict[str,
     return paths
 
 
-def _hashed(name: str, format: str, size: profiles.Profile, batch: int) -> tf.data.Dataset:
-    """Endless batches whose words are hashed in the graph."""
-    files = data.prepare(name, profile=size, format=format)
+def _hashed(files: data.DataFiles, batch: int) -> tf.data.Dataset:
+    """One pass over the rows, whose words are hashed in the graph."""
     encoder = Encoder(files.schema)
 
     @tf.autograph.experimental.do_not_convert
     def ids(features: dict, labels: tf.Tensor) -> tuple:
         return features | encoder.ids(features), labels
 
-    return files.read_train(batch, epochs=-1).map(ids).prefetch(2)
+    return files.read_train(batch).map(ids).prefetch(2)
 
 
 def _read(batches: tf.data.Dataset) -> None:
