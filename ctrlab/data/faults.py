@@ -37,7 +37,7 @@ def explained() -> Iterator[None]:
     except Exception as error:
         import tensorflow as tf
 
-        if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):
+        if isinstance(error, tf.errors.OpError) and any(op in str(error) for op in ("IteratorGetNext", "MakeIterator")):
             for source in reversed(_readings):
                 if fault := find(source, error):
                     raise fault from None
