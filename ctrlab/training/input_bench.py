@@ -24,7 +24,7 @@ from ctrlab.models.blocks import Encoder
 from ctrlab.profiling.timing import Comparison, Interval, compare
 
 BASELINE = "csv"
-BATCHES = (512, 4_096)
+BATCHES = (512, 16_384)
 CODECS = ("lz4", "zstd")
 
 
