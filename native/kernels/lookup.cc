@@ -1,6 +1,7 @@
 // The lookup kernels. Forward: block of rows by block, column by column, with the rows of the ids to come already asked for.
 // Merge: a table's ids set bits in a bitmap; the number of bits below an id's own is the place of its row in the result, so
-// nothing is hashed or compared. Tables with many ids are cut into bins of ids, each with one owner.
+// nothing is hashed or compared. A second bitmap says which words of the first have any, since a batch uses few. Tables with
+// many ids are cut into bins of ids, each with one owner.
 
 #include "lookup.h"
 
@@ -148,6 +149,7 @@ class Merge {
     int64_t words = 0;
     for (int64_t t = 0; t < input.table_count; ++t) words = Cut(t, words);
     bits_ = std::make_unique_for_overwrite<uint64_t[]>(words);
+    used_ = std::make_unique_for_overwrite<uint64_t[]>(words / 64 + std::ssize(bins_));
     below_ = std::make_unique_for_overwrite<int32_t[]>(words);
   }
 
@@ -240,22 +242,35 @@ class Merge {
     }
   }
 
+  // The words of a bin that hold an id, 64 of them a word; bins share none.
+  uint64_t* Used(const Bin& bin) const { return &used_[bin.word / 64 + (&bin - bins_.data())]; }
+
+  // Calls visit(word of the bin) for those that hold an id, in order.
+  template <class Visit>
+  void ForEachUsed(const Bin& bin, const Visit& visit) const {
+    const uint64_t* used = Used(bin);
+    for (int64_t u = 0; u < (bin.end - bin.begin + 4095) / 4096; ++u) {
+      for (uint64_t left = used[u]; left; left &= left - 1) visit(u * 64 + std::countr_zero(left));
+    }
+  }
+
   void Mark(Bin& bin) {
-    uint64_t* bits = &bits_[bin.word];
+    uint64_t *bits = &bits_[bin.word], *used = Used(bin);
     int32_t* below = &below_[bin.word];
-    const int64_t words = (bin.end - bin.begin + 63) / 64;
-    std::fill_n(bits, words, 0);
+    std::fill_n(bits, (bin.end - bin.begin + 63) / 64, 0);
+    std::fill_n(used, (bin.end - bin.begin + 4095) / 4096, 0);
     ForEach(bin, [&](const LookupColumn&) {
       return [&](int64_t, int64_t id, float) {
         const int64_t bit = id - bin.begin;
         bits[bit >> 6] |= uint64_t{1} << (bit & 63);
+        used[bit >> 12] |= uint64_t{1} << (bit >> 6 & 63);
       };
     });
     int32_t count = 0;
-    for (int64_t w = 0; w < words; ++w) {
+    ForEachUsed(bin, [&](int64_t w) {
       below[w] = count;
       count += std::popcount(bits[w]);
-    }
+    });
     bin.count = count;
   }
 
@@ -265,9 +280,9 @@ class Merge {
     const int32_t* below = &below_[bin.word];
     int64_t* id_at = merged_[bin.table].ids + bin.place;
     float* rows = merged_[bin.table].rows + bin.place * dim;
-    for (int64_t w = 0; w < (bin.end - bin.begin + 63) / 64; ++w) {
+    ForEachUsed(bin, [&](int64_t w) {
       for (uint64_t left = bits[w]; left; left &= left - 1) *id_at++ = bin.begin + w * 64 + std::countr_zero(left);
-    }
+    });
     std::fill_n(rows, bin.count * dim, 0.0f);
     ForEach(bin, [&](const LookupColumn& column) {
       const int64_t width = input_.widths[column.output];
@@ -290,7 +305,8 @@ class Merge {
   std::vector<Block> blocks_;
   std::vector<Bin> bins_;
   std::unique_ptr<uint64_t[]> bits_;   // the ids that came, 64 a word
-  std::unique_ptr<int32_t[]> below_;   // for each word, the bits set in the words before it in its bin
+  std::unique_ptr<uint64_t[]> used_;   // the words of `bits_` that are not 0, 64 a word
+  std::unique_ptr<int32_t[]> below_;   // for each word that is not 0, the bits set in the words before it in its bin
 };
 
 }  // namespace
