@@ -104,9 +104,13 @@ def unit_of(values: Sequence[float]) -> tuple[str, float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... that lie between: what a logarithmic axis shows."""
+    """1, 2, 5, 10, ... that lie between: what a logarithmic axis shows. Where these are too few, some numbers of two digits."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    return [tick for power in powers for tick in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= tick <= high]
+    ticks = [tick for power in powers for tick in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= tick <= high]
+    if len(ticks) > 1:
+        return ticks
+    finer = [step * 10.0**power / 10 for power in powers for step in range(10, 100) if low <= step * 10.0**power / 10 <= high]
+    return finer[:: 1 + len(finer) // 8]
 
 
 def decimate(x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
