@@ -128,7 +128,7 @@ def test_decimation_keeps_ends_and_peaks():
 
 
 def test_words_for_times():
-    assert [seconds(v) for v in (2.5, 0.0123, 4e-6, 5e-9, 0)] == ["2.5 s", "12.3 ms", "4 µs", "5 ns", "0 ns"]
+    assert [seconds(v) for v in (2063.25, 2.5, 0.0123, 4e-6, 5e-9, 0)] == ["2,063 s", "2.5 s", "12.3 ms", "4 µs", "5 ns", "0 ns"]
     assert log_ticks(0.3, 12) == [0.5, 1, 2, 5, 10]
     assert log_ticks(185, 232) == [190, 200, 210, 220, 230]
 

@@ -88,9 +88,11 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
 def seconds(value: float) -> str:
     """A time with a unit that fits it.
 
-    >>> seconds(0.00123), seconds(12.0)
-    ('1.23 ms', '12 s')
+    >>> seconds(0.00123), seconds(12.0), seconds(2063.25)
+    ('1.23 ms', '12 s', '2,063 s')
     """
+    if abs(value) >= 1000:
+        return f"{value:,.0f} s"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
