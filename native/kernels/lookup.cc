@@ -17,7 +17,7 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kBlockRows = 512;     // rows of the output that a column fills before the next: its table's pages stay known
+constexpr int64_t kBlockRows = 512;    // rows of the output that a column fills before the next: its table's pages stay known
 constexpr int64_t kAhead = 16;         // ids between the row that is asked for and the row that is used
 constexpr int64_t kHitsPerBin = 16384;  // their merged rows fit a core's own cache; to sort fewer costs more than it gains
 constexpr int64_t kMostBins = 64;
