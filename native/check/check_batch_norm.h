@@ -58,15 +58,16 @@ inline void Forward(const std::string& name, const Buffers& buffers, const Pool&
   scalar::BatchNorm(input, moving, out.data(), mean.data(), variance.data());
   // A sum's rounding grows with its absolute terms: the activations are not negative, so their mean bounds all.
   Floats size(count), mean_size(n), variance_size(n), new_size(n);
+  const float of_sum = OfSum(buffers.rows);
   for (int64_t c = 0; c < n; ++c) {
     const float factor = std::abs(input.scale[c]) / std::sqrt(variance[c] + input.epsilon);
     for (int64_t b = 0; b < buffers.rows; ++b) {
       const float a = static_cast<float>(scalar::Activated(input, b, c));
-      size[b * n + c] = (a + mean[c]) * factor + std::abs(input.shift[c]);
+      size[b * n + c] = (a + mean[c]) * factor * of_sum + std::abs(input.shift[c]);
     }
-    mean_size[c] = mean[c];
-    variance_size[c] = variance[c] + mean[c] * mean[c] * 1e-5f;
-    new_size[c] = mean[c] + variance_size[c] + std::abs(moving.mean[c]) + std::abs(moving.variance[c]);
+    mean_size[c] = mean[c] * of_sum;
+    variance_size[c] = (variance[c] + mean[c] * mean[c] * 1e-5f) * of_sum;
+    new_size[c] = mean_size[c] + variance_size[c] + std::abs(moving.mean[c]) + std::abs(moving.variance[c]);
   }
   const auto product = Exactly(buffers.product), got = Exactly(Nans(count)), got_mean = Exactly(Nans(n)),
              got_variance = Exactly(Nans(n)), got_new_mean = Exactly(Nans(n)), got_new_variance = Exactly(Nans(n));
@@ -91,21 +92,22 @@ inline void Backward(const std::string& name, const Buffers& buffers, const Pool
   scalar::BatchNorm(input, {buffers.moving_mean.data(), buffers.moving_variance.data(), unused.data(), &unused[n], kMomentum}, out.data(),
                     mean.data(), variance.data());
   Floats d_product(count), d_bias(n), d_scale(n), d_shift(n), size(count), bias_size(n), scale_size(n), shift_size(n);
+  const float of_sum = OfSum(buffers.rows);
   scalar::BatchNormGradients(input, mean.data(), variance.data(), buffers.d_out.data(),
                              {d_product.data(), d_bias.data(), d_scale.data(), d_shift.data()});
   for (int64_t c = 0; c < n; ++c) {
     const float inverse = 1 / std::sqrt(variance[c] + input.epsilon);
     for (int64_t b = 0; b < buffers.rows; ++b) {
       const float a = static_cast<float>(scalar::Activated(input, b, c)), d = std::abs(buffers.d_out[b * n + c]);
-      shift_size[c] += d;
-      scale_size[c] += d * (a + mean[c]) * inverse;
+      shift_size[c] += d * of_sum;
+      scale_size[c] += d * (a + mean[c]) * inverse * of_sum;
     }
     for (int64_t b = 0; b < buffers.rows; ++b) {
       const float a = static_cast<float>(scalar::Activated(input, b, c));
       const float along = (a + mean[c]) * inverse * scale_size[c] / buffers.rows;
       size[b * n + c] =
           std::abs(input.scale[c]) * inverse * (std::abs(buffers.d_out[b * n + c]) + shift_size[c] / buffers.rows + along);
-      bias_size[c] += size[b * n + c];
+      bias_size[c] += size[b * n + c] * of_sum;
     }
   }
   const auto product = Exactly(buffers.product), got = Exactly(buffers.d_out), got_bias = Exactly(Nans(n)),

@@ -87,10 +87,15 @@ inline std::string Quoted(double value) {
   std::_Exit(1);
 }
 
+constexpr float kTolerance = 1e-5f;
+
+// How many tolerances a float sum of so many terms, one after the other, may be off: each addition rounds to 2^-24 of the sum.
+inline float OfSum(int64_t terms) { return std::max(1.0f, static_cast<float>(terms) * 0x1p-24f / kTolerance); }
+
 inline void Compare(const std::string& rule, const std::string& test, const Floats& expected, const Floats& magnitude, const float* received,
              int64_t width) {
   for (int64_t k = 0; k < std::ssize(expected); ++k) {
-    if (std::abs(received[k] - expected[k]) <= 1e-5f * magnitude[k]) continue;
+    if (std::abs(received[k] - expected[k]) <= kTolerance * magnitude[k]) continue;
     std::string index = "[" + std::to_string(width ? k / width : k) + (width ? ", " + std::to_string(k % width) : "") + "]";
     Fail(rule, test, Quoted(expected[k]), Quoted(received[k]), index);
   }
