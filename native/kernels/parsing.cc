@@ -68,27 +68,11 @@ int64_t PlaceAmong(const StringView* words, int64_t count, const char* p, int64_
   return -1;
 }
 
-// Divides by the same number, 1 to 2^63 - 1, again and again: by a product, as a division takes as long as hashing a short word.
-class Divisor {
- public:
-  explicit Divisor(int64_t divisor) : divisor_(divisor), reciprocal_(~uint64_t{0} / divisor_) {}
-
-  uint64_t RestOf(uint64_t x) const {
-    // The reciprocal is less than 2^-64 too small, so the quotient is right or one too small.
-    const auto quotient = static_cast<uint64_t>(static_cast<unsigned __int128>(x) * reciprocal_ >> 64);
-    const uint64_t rest = x - quotient * divisor_;
-    return rest >= divisor_ ? rest - divisor_ : rest;
-  }
-
- private:
-  const uint64_t divisor_, reciprocal_;
-};
-
 // Values of one column to ids. False where a value is no id.
 template <Encoding encoding>
 class Encoder {
  public:
-  explicit Encoder(const IdSource& column) : column_(column), buckets_(column.buckets) {}
+  explicit Encoder(const IdSource& column) : column_(column) {}
 
   // Row b, to its place in `ids`.
   bool Row(int64_t b, const int64_t* splits, int64_t* ids) const {
@@ -111,7 +95,7 @@ class Encoder {
  private:
   bool Value(const char* p, int64_t n, int64_t* id) const {
     if constexpr (encoding == Encoding::kHash) {
-      *id = static_cast<int64_t>(buckets_.RestOf(Fingerprint64(p, n)));
+      *id = static_cast<int64_t>(Fingerprint64(p, n) % static_cast<uint64_t>(column_.buckets));
       return true;
     } else if constexpr (encoding == Encoding::kVocabulary) {
       *id = PlaceAmong(column_.words, column_.buckets, p, n);
@@ -137,7 +121,6 @@ class Encoder {
   }
 
   const IdSource& column_;
-  const Divisor buckets_;
 };
 
 template <Encoding encoding>

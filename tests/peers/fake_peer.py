@@ -2,6 +2,7 @@
 
 quick, slow      a step sleeps 1 ms, 5 ms
 other            its outputs are not the others'
+broken           one of its outputs is nan
 unlike           it has no outputs to compare
 lacking          it refuses to begin
 dying            it ends when asked for a block
@@ -32,8 +33,11 @@ def prepare(case, batches, threads):
         time.sleep(5e-3 if "slow" in HOW else 1e-3)
 
     def outputs():
+        if "unlike" in HOW:
+            return {}
         total = sum(float(batch["ids"].sum()) for batch in batches)
-        return {} if "unlike" in HOW else {"ids": np.array([total]), "job": np.array([threads + ("other" in HOW), case.batch])}
+        first = np.nan if "broken" in HOW else threads + ("other" in HOW)
+        return {"ids": np.array([total]), "job": np.array([first, case.batch])}
 
     work = {"flops": 1e6, "bytes": 0.0, "random_rows": 0.0, "row_bytes": 64.0} if NAME == "ctrlab" else None
     return Running(step, f"{NAME} 1.0", outputs, note="fake" if NAME != "ctrlab" else "", work=work)

@@ -80,9 +80,10 @@ def test_our_own_side_must_run(run):
         run({"here": "quick"}, ours="lacking")
 
 
-def test_other_outputs_are_no_comparison(run):
-    (row,) = run({"liar": "other"})
-    assert row.comparison is None and row.difference > 0.01
+@pytest.mark.parametrize("how", ["other", "broken"])
+def test_other_outputs_are_no_comparison(run, how):
+    (row,) = run({"liar": how})
+    assert row.comparison is None and not row.difference <= 0.01
     assert "from ours, where 1e-05 is allowed" in row.note
 
 
