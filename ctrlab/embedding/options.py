@@ -1,0 +1,169 @@
+"""What an embedding variable is made with: initial values, admission, eviction, storage.
+
+Nothing here imports TensorFlow. DeepRec's names and defaults, where they differ, stand in the docstrings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ctrlab.errors import CtrlabError, choose
+
+INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
+CACHES = ("lru", "lfu")
+COMPACTIONS = ("async", "sync")
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """The value of a key that was never trained: a function of seed, key and place in the row, and of nothing else.
+
+    Args:
+        kind: "constant" (a), "uniform" in [a, b), "normal" (mean a, standard deviation b) or "truncated_normal" (the same,
+            no further than two deviations from the mean).
+        seed: in [0, 2^63).
+    Raises:
+        CtrlabError: a number that its kind can't have. UnknownName: no such kind: initializers that look at a whole matrix
+            (orthogonal, identity) have no meaning for rows that come one by one.
+
+    >>> Initializer.glorot_uniform(fan_in=1, fan_out=16).b
+    0.5940885257860046
+    """
+
+    kind: str = "truncated_normal"
+    a: float = 0.0
+    b: float = 0.05
+    seed: int = 2021
+
+    def __post_init__(self):
+        choose("initializer", self.kind, INITIALIZERS)
+        if not (math.isfinite(self.a) and math.isfinite(self.b)):
+            raise CtrlabError(f"An initializer's numbers must be finite; received a={self.a}, b={self.b}.")
+        if self.kind == "uniform" and not self.a <= self.b:
+            raise CtrlabError(f"A uniform initializer draws in [a, b), so a must not exceed b; received a={self.a}, b={self.b}.")
+        if self.kind in ("normal", "truncated_normal") and self.b < 0:
+            raise CtrlabError(f"A standard deviation must not be negative; received b={self.b}.")
+        if not 0 <= self.seed < 1 << 63:
+            raise CtrlabError(f"A seed must be in [0, 2^63); received {self.seed}.")
+
+    @classmethod
+    def glorot_uniform(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
+        """Glorot & Bengio, 2010: uniform within sqrt(6 / (fan_in + fan_out)). A table has no shape of its own: state the fans."""
+        limit = math.sqrt(6 / _fans(fan_in + fan_out))
+        return cls("uniform", -limit, limit, seed)
+
+    @classmethod
+    def glorot_normal(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
+        """Truncated normal whose standard deviation, after the cut, is sqrt(2 / (fan_in + fan_out))."""
+        return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in + fan_out)) / CUT, seed)
+
+    @classmethod
+    def he_uniform(cls, fan_in: int, seed: int = 2021) -> Initializer:
+        """He et al., 2015: uniform within sqrt(6 / fan_in)."""
+        limit = math.sqrt(6 / _fans(fan_in))
+        return cls("uniform", -limit, limit, seed)
+
+    @classmethod
+    def he_normal(cls, fan_in: int, seed: int = 2021) -> Initializer:
+        """Truncated normal whose standard deviation, after the cut, is sqrt(2 / fan_in)."""
+        return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in)) / CUT, seed)
+
+
+CUT = 0.87962566103423978
+"""Standard deviation of a standard normal cut off at two deviations."""
+
+
+def _fans(fans: int) -> int:
+    if fans < 1:
+        raise CtrlabError(f"Fans must be at least 1 together; received {fans}.")
+    return fans
+
+
+@dataclass(frozen=True)
+class CounterFilter:
+    """A key gets a row when it has come `threshold` times in training; every key that came is counted exactly.
+
+    DeepRec: CounterFilter(filter_freq).
+    """
+
+    threshold: int
+
+    def __post_init__(self):
+        if not 1 <= self.threshold < 1 << 31:
+            raise CtrlabError(f"An admission threshold must be in [1, 2^31); received {self.threshold}.")
+
+
+@dataclass(frozen=True)
+class BloomFilter(CounterFilter):
+    """The same, counted in a counting Bloom filter: a few bytes for every key expected, however many come; never too low a count.
+
+    DeepRec: CBFFilter(filter_freq, max_element_size, false_positive_probability), not usable with tiers there.
+
+    Args:
+        expected_keys: different keys that it is made for.
+        false_positive_rate: of keys that never came, the share whose count is not 0 when that many have come.
+    """
+
+    expected_keys: int = 0
+    false_positive_rate: float = 0.01
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 1 <= self.expected_keys < 1 << 40:
+            raise CtrlabError(f"A Bloom filter's expected_keys must be in [1, 2^40); received {self.expected_keys}.")
+        if not 0 < self.false_positive_rate < 1:
+            raise CtrlabError(f"A false-positive rate must be in (0, 1); received {self.false_positive_rate}.")
+
+
+@dataclass(frozen=True)
+class GlobalStepEviction:
+    """Rows (and counts of keys without one) that no step has touched for more than `steps_to_live` steps go."""
+
+    steps_to_live: int
+
+    def __post_init__(self):
+        if not 1 <= self.steps_to_live < 1 << 31:
+            raise CtrlabError(f"steps_to_live must be in [1, 2^31); received {self.steps_to_live}.")
+
+
+@dataclass(frozen=True)
+class L2Eviction:
+    """Rows whose value (without slots) has an L2 norm below `threshold` go."""
+
+    threshold: float
+
+    def __post_init__(self):
+        if not (self.threshold > 0 and math.isfinite(self.threshold)):
+            raise CtrlabError(f"An L2 threshold must be positive and finite; received {self.threshold}.")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A tier below the memory: rows beyond `memory_rows` sink to an append-only hash store in the folder `path`.
+
+    Args:
+        cache: whose rows sink first: "lru", the longest unused, or "lfu", the least often used.
+        compaction: "async", in the store's own thread, or "sync", in the thread that writes.
+    """
+
+    path: str
+    memory_rows: int
+    cache: str = "lfu"
+    compaction: str = "async"
+
+    def __post_init__(self):
+        choose("cache strategy", self.cache, CACHES)
+        choose("compaction", self.compaction, COMPACTIONS)
+        if self.memory_rows < 1:
+            raise CtrlabError(f"memory_rows must be at least 1; received {self.memory_rows}.")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything about one embedding variable but its name and dimension. A plain `Options()` keeps every key, in memory."""
+
+    initializer: Initializer = field(default_factory=Initializer)
+    admission: CounterFilter | None = None
+    eviction: GlobalStepEviction | L2Eviction | None = None
+    storage: Storage | None = None

@@ -1,0 +1,53 @@
+"""What one embedding variable holds, as plain arrays: what checkpoints write, analysis reads, and shards are cut from.
+
+n rows, S slots of the optimizer beside each, m keys that are counted and have no row yet, r keys that went since the last save.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+
+
+@dataclass
+class TableState:
+    """All of a table, or, in a delta, what changed since the save before.
+
+    Attributes:
+        keys: int64 [n], each once, in any order.
+        values: float32 [n, D].
+        slots: {name: float32 [n, D]}, in the optimizer's order.
+        frequencies: int64 [n]: how often the key came in training.
+        steps: int64 [n]: the optimizer's step (1 for the first) that last changed the row.
+        candidate_keys, candidate_counts, candidate_steps: int64 [m]: counted, not admitted yet.
+        filter: uint8 [..]: the counters of a Bloom filter as they lie in memory; empty without one.
+        removed: int64 [r]: evicted since the save before; only in a delta.
+    """
+
+    keys: np.ndarray
+    values: np.ndarray
+    slots: dict[str, np.ndarray]
+    frequencies: np.ndarray
+    steps: np.ndarray
+    candidate_keys: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    candidate_counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    candidate_steps: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    filter: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    removed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self):
+        n, m = len(self.keys), len(self.candidate_keys)
+        sizes = {"values": self.values, "frequencies": self.frequencies, "steps": self.steps, **self.slots}
+        for name, array in sizes.items():
+            if len(array) != n:
+                raise CtrlabError(f"A table's arrays must have a row for each of its {n} keys; {name} has {len(array)}.")
+        for name in ("candidate_counts", "candidate_steps"):
+            if len(getattr(self, name)) != m:
+                raise CtrlabError(f"A table has {m} candidates; {name} has {len(getattr(self, name))}.")
+
+    @property
+    def dim(self) -> int:
+        return self.values.shape[1]
