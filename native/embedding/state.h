@@ -1,0 +1,47 @@
+// What goes into a table and comes out of it: the arrays of ctrlab/embedding/state.py:TableState, which the caller owns.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "embedding/status.h"
+
+namespace ctrlab::embedding {
+
+struct StateSizes {
+  int64_t rows = 0, candidates = 0, filter_bytes = 0, removed = 0;  // n, m, bytes, r
+};
+
+template <class Float, class Int, class Byte>
+struct StateArrays {
+  Int* keys = nullptr;                               // [n]
+  Float* values = nullptr;                           // [n, D]
+  Float* slots[2] = {nullptr, nullptr};              // each [n, D]
+  Int* frequencies = nullptr;                        // [n], 1 and more
+  Int* steps = nullptr;                              // [n], in [0, 2^31)
+  Int* candidate_keys = nullptr;                     // [m]
+  Int* candidate_counts = nullptr;                   // [m]
+  Int* candidate_steps = nullptr;                    // [m]
+  Byte* filter = nullptr;                            // [bytes]: a Bloom filter's counters, little-endian, as they lie in memory
+  Int* removed = nullptr;                            // [r], ascending
+};
+using StateOut = StateArrays<float, int64_t, uint8_t>;
+using StateIn = StateArrays<const float, const int64_t, const uint8_t>;
+
+// Makes room: is told the sizes, fills in the pointers (all that have a size; `slots` as many as the table has).
+using MakeRoom = std::function<Status(const StateSizes& sizes, StateOut* out)>;
+
+enum class Extent : int64_t {
+  kAll = 0,      // every row and candidate; the marks stay, no key is "removed"
+  kChanges = 1,  // what changed since the last `kSave` or `kChanges`; clears the marks
+  kSave = 2,     // everything, as the base that later changes refer to: clears the marks
+};
+
+enum class ImportKind : int64_t {
+  kAll = 0,      // the table holds what comes, and nothing else
+  kMore = 1,     // what comes is added: another shard's part of the same moment. Counters of Bloom filters are added up
+  kChanges = 2,  // a delta, on what it refers to: removed keys go first, rows and candidates that come take the place of those there
+};
+
+}  // namespace ctrlab::embedding

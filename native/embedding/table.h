@@ -1,0 +1,81 @@
+// The rows of one embedding variable in memory: a concurrent hash table of int64 keys, any of them legal.
+//
+// What a call does is defined by ctrlab/embedding/reference.py (NumPy). Nothing depends on the order of arrival or on threads.
+// Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
+// exclusive phase (the step on the values, the whole of an Import and of SetSlots) waits for lookups, and lookups for it.
+//
+// No call throws. A call that returns a problem has changed nothing, but for Import(kAll) that runs out of memory, after which the
+// table is empty.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "embedding/hash.h"
+#include "embedding/options.h"
+#include "embedding/state.h"
+#include "embedding/status.h"
+#include "kernels/abi.h"
+#include "kernels/optimizer_step.h"
+
+namespace ctrlab::embedding {
+
+// The keys of one step. Ascending, each once; counts at least 1: how often the key came in the batch.
+struct MergedBatch {
+  const int64_t* keys;    // [n]
+  const int64_t* counts;  // [n]
+  const float* gradient;  // [n, D]
+  int64_t size;           // n
+};
+
+struct TableStats {
+  int64_t rows = 0, candidates = 0;
+  int64_t bytes = 0;             // held now: rows, slots, metadata, index, filter
+  int64_t peak_bytes = 0;        // the most since the table was made
+  int64_t hits = 0, misses = 0;  // keys looked up that had a row, and that had none
+  int64_t removed = 0;           // tombstones that the next kChanges will hold
+};
+
+class Table {
+ public:
+  // Refuses a dim outside [1, 2^16) and options that options.py refuses.
+  static Status Make(const TableOptions& options, std::unique_ptr<Table>* table);
+  ~Table();
+
+  int64_t dim() const;
+  int64_t slots() const;         // S: 0 until SetSlots
+  int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
+
+  // Gives each row `count` slots (0 to 2) beside its value; new ones begin at initial[s]. With the count it has already, rows stay
+  // as they are and only rows to come begin at `initial`. With another, old slots go.
+  Status SetSlots(int64_t count, const float* initial);
+
+  // One step at rule.step (t: whole, in [1, 2^31)) of an optimizer with slots() slots: counts, admits, makes rows, changes values and
+  // slots. The same bits on any number of threads. With clip_norm: the norm over the keys that have a row, once admitted.
+  Status Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for);
+
+  // Rows and candidates with step - last step > steps_to_live go. `removed` (may be null): how many rows. Lookups run meanwhile.
+  Status EvictSteps(int64_t step, int64_t steps_to_live, const ParallelFor& parallel_for, int64_t* removed);
+  // Rows whose value has an L2 norm below the threshold go. A Bloom filter forgets nothing, so a key that went and comes
+  // again may have a row at once.
+  Status EvictNorms(double threshold, const ParallelFor& parallel_for, int64_t* removed);
+
+  // Writes what `extent` says of `shard`'s keys to the arrays that make_room gives, all from one moment; lookups run meanwhile.
+  // `kSave` and `kChanges` clear the marks of the whole table: use them with Shard{0, 1}. If make_room has a problem, nothing changes.
+  Status Export(Extent extent, Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for);
+
+  // Takes what comes of `shard`'s keys. `slots` in `in`: either all of the table's or none (then they begin at their initial values);
+  // a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused: keys twice
+  // (one place in rows and candidates together), counts below 1, steps outside [0, 2^31), a filter of another size.
+  // kMore, kChanges: slot_count must be slots() or 0. What was imported counts as unchanged; imported tombstones are not kept.
+  Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                const ParallelFor& parallel_for);
+
+  TableStats Stats() const;
+
+ private:
+  Table() = default;
+};
+
+}  // namespace ctrlab::embedding
