@@ -41,6 +41,8 @@ FIGURES = {
     "ladder": lambda: charts.ladder(COMPARISON),
     "latency": lambda: charts.latency({"none": np.linspace(0.01, 0.02, 3000), "all": [0.004] * 3000}),
     "loss curves": lambda: charts.loss_curves({"none": np.ones(5000), "indicator": np.ones(5000)}),
+    "bins": lambda: charts.bins([0, 1, 2, 4], {"ids": [2, 1, 1], "traffic": [0, 1, 9]}, title="Often", x="times (ids)"),
+    "what if": lambda: charts.what_if([1, 2, 9], {"rows": [1, 0.5, 0]}, title="Threshold", x="threshold", chosen=2),
     "roofline": lambda: charts.roofline(CEILINGS, {"matmul": (Work(flops=1e9, bytes=1e6), 0.01)} | COMPARISON.measurements),
 }
 
@@ -53,6 +55,19 @@ def test_every_chart_has_title_units_and_device_and_is_small(name):
     assert any(unit in words for unit in ("%", "(s", "(ms", "step", "GFLOP/s"))
     assert any("machine" in a.text or "thread" in a.text for a in chart.layout.annotations)
     assert len(chart.to_json()) < 40_000
+
+
+def test_bins_are_named_by_what_they_hold_and_add_up_to_all():
+    ids, traffic = charts.bins([0, 1, 2, 4, 8], {"ids": [2, 1, 1, 0], "traffic": [0, 0, 0, 0]}, title="t", x="x").data
+    assert list(ids.x) == ["0", "1", "2 to 3", "4 to 7"]
+    assert list(ids.y) == [50, 25, 25, 0] and list(traffic.y) == [0, 0, 0, 0]
+    assert list(charts.bins([0.125, 0.25, 1], {"ids": [1, 1]}, title="t", x="x", whole=False).data[0].x) == ["0.125", "0.25"]
+
+
+def test_a_chosen_setting_is_marked():
+    chart = charts.what_if([1, 2, 9], {"rows": [1, 0.5, 0], "traffic": [1, 0.9, 0.1]}, title="t", x="x", chosen=2)
+    assert chart.layout.shapes[0].x0 == 2 and list(chart.data[1].y) == [100, 90, 10]
+    assert len(charts.what_if([3], {"rows": [1]}, title="t", x="x").layout.xaxis.tickvals)
 
 
 def test_bars_show_the_table():

@@ -7,5 +7,18 @@ from ctrlab.profiling.charts.figures import breakdown, breakdowns, ladder, laten
 from ctrlab.profiling.charts.live import LiveChart
 from ctrlab.profiling.charts.roof import roofline
 from ctrlab.profiling.charts.surface import heat_map
+from ctrlab.profiling.charts.tables import bins, what_if
 
-__all__ = ["LiveChart", "breakdown", "breakdowns", "heat_map", "ladder", "latency", "loss_curves", "roofline", "waterfall"]
+__all__ = [
+    "LiveChart",
+    "bins",
+    "breakdown",
+    "breakdowns",
+    "heat_map",
+    "ladder",
+    "latency",
+    "loss_curves",
+    "roofline",
+    "waterfall",
+    "what_if",
+]

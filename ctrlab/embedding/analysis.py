@@ -1,0 +1,259 @@
+"""After a run: a row for every key of every table, and what other settings of admission and eviction would have kept.
+
+A report is an Arrow table, one row a key:
+
+    feature     the embedding variable's name
+    id          the key, int64
+    norm        L2 norm of its vector; null where it has no row
+    frequency   how often it came in training
+    last_step   the optimizer's step at which it last came
+    tier        "memory" or "disk"; null where it has no row
+    admitted    whether it has a row
+    row_bytes   what its row takes, or would take: value, slots, and what the table keeps of it
+
+A Bloom filter keeps counters, not keys: ids that it holds back are not in a report. Nor are ids that were evicted. So take the
+report that settings are chosen from of a run without them, or remember that it only knows what they left.
+
+Source: the analysis that published.md's row 16 tells of (feature, id, vector, frequency and step, written after each run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ctrlab.data.outputs import Replacement, clear_errors
+from ctrlab.embedding.state import TableState
+from ctrlab.errors import BadData, CtrlabError
+
+WORDS = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        pa.field("feature", WORDS, nullable=False),
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("norm", pa.float32()),
+        pa.field("frequency", pa.int64(), nullable=False),
+        pa.field("last_step", pa.int64(), nullable=False),
+        pa.field("tier", WORDS),
+        pa.field("admitted", pa.bool_(), nullable=False),
+        pa.field("row_bytes", pa.int32(), nullable=False),
+    ]
+)
+ENTRY_BYTES = 16
+"""What the index keeps of a key: the key, its place or its count, and its last step. A key without a row takes no more."""
+FREQUENCY_BYTES = 4
+
+
+def report(states: Mapping[str, TableState], on_disk: Mapping[str, np.ndarray] | None = None) -> pa.Table:
+    """The report of whole tables (not of deltas), by their names.
+
+    Args:
+        on_disk: of tables with a lower tier, the keys that lie there, int64.
+
+    >>> one = TableState(np.array([7]), np.array([[3.0, 4.0]], np.float32), {}, np.array([5]), np.array([2]))
+    >>> report({"item": one}).to_pylist()[0]["norm"]
+    5.0
+    """
+    parts = [_of_table(name, state, (on_disk or {}).get(name)) for name, state in states.items()]
+    return pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table()
+
+
+def _of_table(name: str, state: TableState, on_disk: np.ndarray | None) -> pa.Table:
+    n, m = len(state.keys), len(state.candidate_keys)
+    lower = np.zeros(n, bool) if on_disk is None else np.isin(state.keys, on_disk)
+    tiers = np.concatenate([lower.astype(np.int32), np.zeros(m, np.int32)])
+    has_row = np.arange(n + m) < n
+    width = ENTRY_BYTES + FREQUENCY_BYTES + 4 * state.dim * (1 + len(state.slots))
+    # The norm of each row in float64: large values must not overflow in their squares.
+    norms = np.sqrt(np.einsum("nd,nd->n", state.values, state.values, dtype=np.float64, optimize=False))
+    columns = [
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(n + m, np.int32)), pa.array([name])),
+        np.concatenate([state.keys, state.candidate_keys]),
+        pa.array(np.concatenate([norms, np.zeros(m)]).astype(np.float32), mask=~has_row),
+        np.concatenate([state.frequencies, state.candidate_counts]),
+        np.concatenate([state.steps, state.candidate_steps]),
+        pa.DictionaryArray.from_arrays(pa.array(tiers, mask=~has_row), pa.array(["memory", "disk"])),
+        has_row,
+        np.full(n + m, width, np.int32),
+    ]
+    return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=SCHEMA)
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """The report as a Parquet file, whole or not at all.
+
+    Raises:
+        CtrlabError: the file can't be written.
+    """
+    with clear_errors(path), Replacement(path) as out:
+        pq.write_table(table, out.file, compression="zstd")
+        out.keep()
+
+
+def read(path: Path) -> pa.Table:
+    """A report that `write` wrote.
+
+    Raises:
+        BadData: the file is no Parquet, or no report.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadData(f"A report is a Parquet file; {path} can't be read: {str(error).splitlines()[0]}.") from None
+    if missing := set(SCHEMA.names) - set(table.schema.names):
+        raise BadData(f"A report has the columns {', '.join(SCHEMA.names)}; {path} lacks {', '.join(sorted(missing))}.")
+    return table.select(SCHEMA.names).cast(SCHEMA)
+
+
+def of_feature(table: pa.Table, feature: str) -> pa.Table:
+    """The rows of one feature."""
+    return table.filter(pa.compute.equal(table["feature"].cast(pa.string()), feature))
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Keys in bins.
+
+    Attributes:
+        edges: float64 [n + 1]: bin i holds edges[i] <= x < edges[i + 1], the last its end too.
+        ids: int64 [n]: how many keys. traffic: int64 [n]: how often they came, together.
+    """
+
+    edges: np.ndarray
+    ids: np.ndarray
+    traffic: np.ndarray
+
+
+def frequencies(table: pa.Table) -> Histogram:
+    """All keys by how often they came, in bins of 1, 2 to 3, 4 to 7, ..."""
+    return _by_powers(_numbers(table, "frequency"), _numbers(table, "frequency"))
+
+
+def ages(table: pa.Table, now: int | None = None) -> Histogram:
+    """All keys by how many steps ago they last came, in bins of 0, 1, 2 to 3, ... See `eviction` for `now`."""
+    return _by_powers(_ages(table, now), _numbers(table, "frequency"))
+
+
+def norms(table: pa.Table, bins: int = 40) -> Histogram:
+    """Keys with a row by the norm of their vector, in `bins` bins of one width. A vector with a nan is in none."""
+    rows = table.filter(table["admitted"])
+    values, traffic = _numbers(rows, "norm"), _numbers(rows, "frequency")
+    finite = np.isfinite(values)
+    ids, edges = np.histogram(values[finite], bins)
+    return Histogram(edges, ids, np.histogram(values[finite], edges, weights=traffic[finite])[0].astype(np.int64))
+
+
+def _by_powers(values: np.ndarray, traffic: np.ndarray) -> Histogram:
+    top = int(values.max(initial=1)).bit_length()
+    edges = np.concatenate([[0], 1 << np.arange(top + 1)])
+    place = np.searchsorted(edges, values, "right") - 1
+    ids = np.bincount(place, minlength=top + 1)
+    sums = np.zeros(top + 1, np.int64)
+    np.add.at(sums, place, traffic)
+    return Histogram(edges.astype(np.float64), ids, sums)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What each of n settings would leave.
+
+    Attributes:
+        settings: [n], as they were asked for.
+        rows: int64 [n]: keys that have a row. bytes: int64 [n]: of these, and of the keys that are only counted.
+        traffic: float64 [n]: of all that came in training, the share whose key has a row.
+    """
+
+    settings: np.ndarray
+    rows: np.ndarray
+    bytes: np.ndarray
+    traffic: np.ndarray
+
+
+def admission(table: pa.Table, thresholds: Sequence[int]) -> WhatIf:
+    """If a key had got its row when it came for the `threshold`-th time, counted exactly: rows, bytes, traffic by threshold."""
+    count = _numbers(table, "frequency")
+    return _what_if(table, thresholds, count, thresholds, has_row=np.ones(len(count), bool), left_bytes=ENTRY_BYTES)
+
+
+def eviction(table: pa.Table, steps_to_live: Sequence[int], now: int | None = None) -> WhatIf:
+    """If keys had gone that last came more than `steps_to_live` steps before `now` (the report's last step, if not given)."""
+    youth = -_ages(table, now)
+    return _what_if(table, steps_to_live, youth, -np.asarray(steps_to_live), has_row=_numbers(table, "admitted"))
+
+
+def eviction_by_norm(table: pa.Table, thresholds: Sequence[float]) -> WhatIf:
+    """If rows had gone whose vector is shorter than a threshold. Keys without a row stay, and so does a vector with a nan."""
+    has_row, norm = _numbers(table, "admitted"), _numbers(table, "norm")
+    return _what_if(table, thresholds, np.where(np.isnan(norm), np.inf, norm), thresholds, has_row=has_row)
+
+
+def _what_if(table, settings, quantity, least, *, has_row: np.ndarray, left_bytes: int = 0) -> WhatIf:
+    """Keys whose quantity is at least `least` [n] stay, those with a row; of each other key `left_bytes` bytes are left."""
+    order = np.argsort(quantity, kind="stable")
+    first = np.searchsorted(quantity[order], least, "left")
+
+    def of_those_that_stay(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(values[order][::-1])])[len(order) - first]
+
+    frequency = _numbers(table, "frequency")
+    row_bytes = np.where(has_row, _numbers(table, "row_bytes"), ENTRY_BYTES).astype(np.int64)
+    return WhatIf(
+        np.asarray(settings),
+        of_those_that_stay(has_row.astype(np.int64)),
+        of_those_that_stay(row_bytes) + left_bytes * first,
+        of_those_that_stay(frequency * has_row) / max(frequency.sum(), 1),
+    )
+
+
+def _numbers(table: pa.Table, column: str) -> np.ndarray:
+    """A column as an array; null is nan."""
+    return table[column].to_numpy()
+
+
+def _ages(table: pa.Table, now: int | None) -> np.ndarray:
+    """Steps since each key last came.
+
+    Raises:
+        CtrlabError: a key came after `now`.
+    """
+    last = _numbers(table, "last_step")
+    newest = int(last.max(initial=0))
+    if now is not None and now < newest:
+        raise CtrlabError(f"Ages count from a step that no key came after; received {now}, and the report has step {newest}.")
+    return (newest if now is None else now) - last
+
+
+def suggest_threshold(table: pa.Table, coverage: float) -> int:
+    """The greatest admission threshold whose rows still cover the share `coverage` of the traffic.
+
+    Raises:
+        CtrlabError: `coverage` is no share, or nothing has come.
+    """
+    _require_share(coverage, table)
+    choices = np.unique(_numbers(table, "frequency"))
+    choices = choices[choices > 0]
+    return int(choices[admission(table, choices).traffic >= coverage][-1])
+
+
+def suggest_steps_to_live(table: pa.Table, coverage: float, now: int | None = None) -> int:
+    """The least steps_to_live that keep the share `coverage` of the traffic that the rows cover now.
+
+    Raises:
+        CtrlabError: `coverage` is no share, or nothing has come.
+    """
+    _require_share(coverage, table)
+    choices = np.maximum(np.unique(_ages(table, now)), 1)
+    left = eviction(table, choices, now)
+    return int(choices[left.traffic >= coverage * left.traffic[-1]][0])
+
+
+def _require_share(coverage: float, table: pa.Table) -> None:
+    if not 0 < coverage <= 1:
+        raise CtrlabError(f"A coverage is a share of the traffic, above 0 and at most 1; received {coverage}.")
+    if not _numbers(table, "frequency").sum():
+        raise CtrlabError("A setting is chosen from traffic, and this report has none: train first, or ask another feature.")
