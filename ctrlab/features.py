@@ -10,17 +10,22 @@ Raw types (what a reader yields, B = batch):
     MultiHot, Sequence      string  [B, (L)] ragged, or the unsplit text, string [B]
     NumericList             float32 [B, (L)] ragged, or the unsplit text, string [B]
 
-Of an encoded schema (`Schema.encoded`) id columns are int32, [B] or ragged [B, (L)]: the ids themselves, made offline.
+Of an encoded schema (`Schema.encoded`) id columns are int32 (int64 where they need it), [B] or ragged [B, (L)]: the ids
+themselves, made offline.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 Encoding = Literal["hash", "vocabulary", "identity"]
 Transform = Literal["none", "log1p", "minmax"]
+
+RAW_IDS = (1 << 63) - 1
+"""As many buckets as hashed ids can have: the fingerprint of a word itself, short of one in 2^63, is its id."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,17 @@ class Schema:
             return column
 
         return Schema(self.name, tuple(map(shrink, self.columns)), self.wide, self.delimiter)
+
+    def with_raw_ids(self, tables: Iterable[str]) -> Schema:
+        """The same schema where the hashed columns of `tables` have RAW_IDS buckets; encoded columns keep the ids they have."""
+        tables = set(tables)
+
+        def widen(column: Column) -> Column:
+            if isinstance(column, IdColumn) and column.table in tables and column.encoding == "hash" and not column.encoded:
+                return dataclasses.replace(column, buckets=RAW_IDS)
+            return column
+
+        return Schema(self.name, tuple(map(widen, self.columns)), self.wide, self.delimiter)
 
     def encoded(self) -> Schema:
         """The schema of files that hold ids in place of words; see `ctrlab.data.encode`. No id is missing in them."""

@@ -64,7 +64,7 @@ def run(
     # With no schema a model takes its own data set, at the contest's table sizes.
     built = build(model, None if source == "generated" else name, rungs["model"], seed)
     size = profiles.current(profile)
-    files = data.prepare_for(built.schema, rungs["input"], profile=size, source=source, format=format)
+    files = data.prepare_for(built.input_schema, rungs["input"], profile=size, source=source, format=format)
     rows = batch_size(built, rungs["input"])
     facts = {"model": model, "data": f"{source} {name}, {files.rows} rows", "batch size": str(rows), "seed": str(seed)}
     optimizer = make_optimizer(built)

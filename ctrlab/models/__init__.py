@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ctrlab.data import schema as schema_of
+from ctrlab.embedding.choices import Choice
 from ctrlab.errors import choose
 from ctrlab.features import Schema
 from ctrlab.models.base import CTRModel, Hyper
@@ -19,7 +20,11 @@ MODELS: dict[str, type[CTRModel]] = {"wdl": WDL, "deepfm": DeepFM, "dlrm": DLRM,
 
 
 def build(
-    model: str, schema: Schema | str | None = None, optimizations: str | Iterable[str] = "none", seed: int = 2021
+    model: str,
+    schema: Schema | str | None = None,
+    optimizations: str | Iterable[str] = "none",
+    seed: int = 2021,
+    embedding: str | Choice | Mapping[str, str | Choice] = "hashed",
 ) -> CTRModel:
     """A new model with its weights drawn from `seed`.
 
@@ -27,8 +32,10 @@ def build(
         model: "wdl", "deepfm", "dlrm", "din", "dien" or "mmoe".
         schema: the columns, or the name of a data set; by default the model's own data set at the contest's sizes.
         optimizations: of level "model": names, "none", "all" or "all+results".
+        embedding: how tables keep their embeddings: "hashed", "multihash" or a choice with options, for all tables of hashed
+            ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are hashed in any case.
     Raises:
-        UnknownName: no such model, data set or optimization. CtrlabError: the model cannot use this schema.
+        UnknownName: no such model, data set, optimization or embedding. CtrlabError: the model cannot use this schema.
 
     >>> model = build("deepfm", optimizations="all")
     """
@@ -39,7 +46,7 @@ def build(
             schema = schema.with_buckets(maker.most_buckets)
     elif isinstance(schema, str):
         schema = schema_of(schema)
-    return maker(schema, optimizations, seed)
+    return maker(schema, optimizations, seed, embedding)
 
 
 __all__ = ["MODELS", "CTRModel", "Hyper", "build"]

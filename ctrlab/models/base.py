@@ -8,6 +8,7 @@ from typing import ClassVar
 import keras
 
 from ctrlab import optimizations as ladder
+from ctrlab.embedding import choices
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 
@@ -39,17 +40,21 @@ class CTRModel(keras.Model):
         hyper: optimizer, learning rate, clipping and batch size.
         most_buckets: where the contest hashes smaller than the data set's schema says, the number; else None.
         rungs: the optimizations of level "model" that are on.
+        choices: how each table keeps its embeddings, {table: `ctrlab.embedding.choices.Choice`}.
+        input_schema: the schema with the ids that those choices want: what raw columns, and encoded files, are read by.
     """
 
     data_set: ClassVar[str]
     hyper: ClassVar[Hyper]
     most_buckets: ClassVar[int | None] = None
 
-    def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, name: str | None = None):
+    def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, embedding="hashed", name: str | None = None):
         super().__init__(name=name or type(self).__name__.lower())
         if not schema.labels:
             raise CtrlabError(f"A model needs at least one Label column; schema {schema.name!r} has none.")
         self.schema = schema
+        self.choices = choices.resolve(embedding, schema)
+        self.input_schema = choices.input_schema(schema, self.choices)
         self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
         self.seed = seed
         self.tasks = tuple(label.name for label in schema.labels)
@@ -59,8 +64,15 @@ class CTRModel(keras.Model):
         self.built = True
 
     def get_config(self):
-        return {"schema": self.schema.to_config(), "optimizations": sorted(self.rungs), "seed": self.seed, "name": self.name}
+        return {
+            "schema": self.schema.to_config(),
+            "optimizations": sorted(self.rungs),
+            "seed": self.seed,
+            "embedding": {t: choices.to_config(c) for t, c in self.choices.items() if c != choices.Hashed()},
+            "name": self.name,
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**(config | {"schema": Schema.from_config(config["schema"])}))
+        embedding = {table: choices.from_config(choice) for table, choice in config["embedding"].items()}
+        return cls(**(config | {"schema": Schema.from_config(config["schema"]), "embedding": embedding}))

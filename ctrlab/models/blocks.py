@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
+from ctrlab.embedding import multihash
+from ctrlab.embedding.choices import Choice
 from ctrlab.features import IdColumn, Schema
 from ctrlab.ops import _native, batch_norm, indicator, lookup, parsing
 from ctrlab.profiling.parts import part
@@ -82,19 +84,24 @@ class Encoder:
 
 
 class Embeddings(keras.layers.Layer):
-    """One table [V, D] for each of the schema's tables; rows are drawn from a normal of standard deviation 0.05.
+    """A table [V, D] for each of the schema's, or the parts it is made of; embeddings are normal of standard deviation 0.05.
 
     TensorFlow's embedding columns draw at 1 / sqrt(D). But most ids are rare, and where many rows are summed, those that
     were never trained drown the rest: on the real samples that costs up to .05 of AUC after two epochs.
 
     Args:
+        schema: its buckets are the rows of tables that are hashed, and what others are compressed from.
+        choices: {table: how its embeddings are kept}; see `ctrlab.embedding.choices`.
         rungs: "lookup" looks all columns up in one op, "stock" table by table; else the stock library's lookups, one a column.
     """
 
-    def __init__(self, schema: Schema, dim: int, seeds: Seeds, *, rungs=(), name: str = "embedding"):
+    def __init__(
+        self, schema: Schema, dim: int, seeds: Seeds, choices: Mapping[str, Choice], *, rungs=(), name: str = "embedding"
+    ):
         super().__init__(name=name)
         self.schema, self.dim = schema, dim
-        self._initializers = {t: keras.initializers.RandomNormal(stddev=0.05, seed=next(seeds)) for t in schema.tables}
+        self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in schema.tables.items()}
+        self._seeds = {table: next(seeds) for table in schema.tables}
         self.at_once = "lookup" in rungs
         self.op = lookup.fused if self.at_once else lookup.by_table if "stock" in rungs else lookup.stock
         if self.at_once:
@@ -102,10 +109,12 @@ class Embeddings(keras.layers.Layer):
         self.build()
 
     def build(self, input_shape=None):
-        self.tables = {
-            table: self.add_weight(shape=(rows, self.dim), initializer=self._initializers[table], name=table)
-            for table, rows in self.schema.tables.items()
-        }
+        self.tables = {}
+        for table, parts in self.parts.items():
+            for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
+                # A model has 1,000 seeds: so far apart, no part draws the numbers of another, or of another model's.
+                draw = keras.initializers.RandomNormal(stddev=parts.deviation(0.05), seed=self._seeds[table] + k * 10**9)
+                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
         self.built = True
 
     @part("embedding")
@@ -119,15 +128,71 @@ class Embeddings(keras.layers.Layer):
             rows: lists of names; each gives an [N, names * D], a row for each of the N ids that all its columns have.
         """
         outputs = [(names, how) for how, lists in (("mean", pooled), ("sum", summed), ("rows", rows)) for names in lists]
-        columns = [(self.schema[name], how, m) for m, (names, how) in enumerate(outputs) for name in names]
-        used = list(dict.fromkeys(column.table for column, _, _ in columns))
+        reads = _Reads(self.tables)
+        made = [[self._note(reads, ids, run, how) for run in self._runs(names, ids, how)] for names, how in outputs]
+        found = reads.done(self.op)
+        pieces = [[piece(found) for piece in output] for output in made]
+        return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
+
+    def _runs(self, names, ids, how: str) -> list[list[str]]:
+        """`names`, cut into runs of columns whose parts are joined alike: in one go."""
+
+        def alike(name: str) -> tuple:
+            parts = self.parts[self.schema[name].table]
+            if parts.operation == "concat":  # the lookup itself sets rows side by side
+                return (parts.operation,)
+            return (parts.operation, len(parts.rows), name if _product_of_bags(parts, ids[name], how) else None)
+
+        return [list(run) for _, run in itertools.groupby(names, alike)]
+
+    def _note(self, reads: _Reads, ids, names: list[str], how: str) -> Callable[[list[tf.Tensor]], tf.Tensor]:
+        """Notes what a run of columns reads; returns what makes their embeddings of all that was found."""
+        first, bag = self.parts[self.schema[names[0]].table], None
+        if _product_of_bags(first, ids[names[0]], how):
+            bag, pool = ids[names[0]], tf.math.unsorted_segment_mean if how == "mean" else tf.math.unsorted_segment_sum
+        sides = [reads.new_output() for _ in (first.rows if first.operation != "concat" else "1")]
+        for name in names:
+            column = self.schema[name]
+            parts = self.parts[column.table]
+            for k, (table, keys) in enumerate(zip(parts.names(column.table), multihash.keys(parts, ids[name]))):
+                reads.add(table, keys, "rows" if bag is not None else how, sides[k % len(sides)], column.encoding == "vocabulary")
+
+        def joined(found: list[tf.Tensor]) -> tf.Tensor:
+            rows = multihash.join(first, [found[m] for m in sides])
+            return rows if bag is None else pool(rows, bag.value_rowids(), bag.nrows())
+
+        return joined
+
+
+def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
+    """Whether rows must be multiplied, id by id, before they are pooled; sums and rows side by side can be pooled first."""
+    return parts.operation == "multiply" and how != "rows" and isinstance(ids, tf.RaggedTensor)
+
+
+class _Reads:
+    """What one op is to look up in tables {name: variable}, noted column by column."""
+
+    def __init__(self, tables: Mapping[str, keras.Variable]):
+        self.tables, self.outputs, self.columns = tables, 0, []
+
+    def new_output(self) -> int:
+        self.outputs += 1
+        return self.outputs - 1
+
+    def add(self, table: str, ids: lookup.Ids, combiner: str, output: int, unknown: bool) -> None:
+        self.columns.append((table, ids, combiner, output, unknown))
+
+    def done(self, op: Callable) -> list[tf.Tensor]:
+        """Of each output, its columns side by side."""
+        tables, ids, combiners, outputs, unknown = zip(*self.columns)
+        used = list(dict.fromkeys(tables))
         layout = lookup.Layout(
-            table_of=tuple(used.index(column.table) for column, _, _ in columns),
-            combiners=tuple(how for _, how, _ in columns),
-            output_of=tuple(m for _, _, m in columns),
-            unknown=frozenset(c for c, (column, _, _) in enumerate(columns) if column.encoding == "vocabulary"),
+            table_of=tuple(used.index(table) for table in tables),
+            combiners=combiners,
+            output_of=outputs,
+            unknown=frozenset(c for c, may_be in enumerate(unknown) if may_be),
         )
-        return self.op([self.tables[t].value for t in used], [ids[column.name] for column, _, _ in columns], layout)
+        return op([self.tables[table].value for table in used], ids, layout)
 
 
 class Tower(keras.layers.Layer):
@@ -201,13 +266,15 @@ class Wide(keras.layers.Layer):
     """The linear part: multi-hot of the schema's wide columns and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
 
     Args:
-        sizes: {wide column: width of its indicator}.
+        sizes: {wide column: width of its indicator}; ids of a column with more buckets are folded into it.
+        schema: that of the ids.
         rungs: "indicator" is the compiled op, "stock" the gathered way; else the stock one_hot.
     """
 
-    def __init__(self, sizes: Mapping[str, int], numbers: int, outputs: int, *, rungs=(), name: str = "linear"):
+    def __init__(self, sizes: Mapping[str, int], schema: Schema, numbers: int, outputs: int, *, rungs=(), name: str = "linear"):
         super().__init__(name=name)
         self.columns, self.sizes = tuple(sizes), tuple(sizes.values())
+        self.folded = [schema[column].buckets > size for column, size in sizes.items()]
         self.numbers, self.outputs = numbers, outputs
         fused = "indicator" in rungs
         self.product = indicator.fused if fused else indicator.gathered if "stock" in rungs else indicator.stock
@@ -223,8 +290,16 @@ class Wide(keras.layers.Layer):
         self.built = True
 
     def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None):
-        logit = self.product([ids[c] for c in self.columns], self.sizes, self.kernel.value) + self.bias.value  # [B, K]
+        words = [fold(ids[c], n) if folded else ids[c] for c, n, folded in zip(self.columns, self.sizes, self.folded)]
+        logit = self.product(words, self.sizes, self.kernel.value) + self.bias.value  # [B, K]
         return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
+
+
+def fold(ids: lookup.Ids, size: int) -> lookup.Ids:
+    """Ids, [B] or ragged [B, (L)], modulo `size`; -1, "unknown", stays -1."""
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(fold(ids.flat_values, size))
+    return tf.where(ids < 0, ids, ids % size)
 
 
 def dense_work(sizes, rows: float) -> Work:

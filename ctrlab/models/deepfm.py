@@ -33,15 +33,15 @@ class DeepFM(CTRModel):
     deep_units = (512, 128, 32)
     top_units = (128, 64)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         wide = {name: schema[name].buckets for name in schema.wide}
-        self.linear = blocks.Wide(wide, numbers, 1, rungs=self.rungs)
+        self.linear = blocks.Wide(wide, self.input_schema, numbers, 1, rungs=self.rungs)
         inputs, options = len(self.fields) * self.dim + numbers, {"batch_norm": True, "rungs": self.rungs}
         self.deep = blocks.Tower(inputs, self.deep_units, seeds, name="deep", **options)
         joined = self.deep_units[-1] + 1 + self.dim

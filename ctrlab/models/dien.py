@@ -70,13 +70,13 @@ class DIEN(CTRModel):
     dim = 18
     attention_units = (80, 40)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.behaviour = interest.Behaviour(schema, "dien")
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs, negatives=self.behaviour.negatives)
+        self.behaviour = interest.Behaviour(self.input_schema, "dien")
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs, negatives=self.behaviour.negatives)
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.extraction = interest.GRU(width, hidden, seeds, name="extraction", fused="gru" in self.rungs)
         self.auxiliary = AuxiliaryNet(hidden, width, seeds, fused="auxiliary" in self.rungs) if self.behaviour.negatives else None
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)

@@ -32,13 +32,13 @@ class DIN(CTRModel):
     dim = 18
     attention_units = (80, 40)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
-        self.behaviour = interest.Behaviour(schema, "din")
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.behaviour = interest.Behaviour(self.input_schema, "din")
         width = self.dim * len(self.behaviour.histories)  # C
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.query = interest.Query(width, width, seeds, rungs=self.rungs)
         self.unit = blocks.Tower(
             4 * width, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True

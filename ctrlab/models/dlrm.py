@@ -31,13 +31,13 @@ class DLRM(CTRModel):
     bottom_units = (512, 256, 64, 16)
     top_units = (512, 256)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers = self.encoder.number_count
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.bottom = (
             blocks.Tower(numbers, self.bottom_units, seeds, name="bottom", batch_norm=True, rungs=self.rungs) if numbers else None
         )

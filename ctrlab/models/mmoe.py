@@ -62,12 +62,12 @@ class MMoE(CTRModel):
     expert_count = 4
     units = (256, 192, 128, 64)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
         self.fused = "experts" in self.rungs
         if self.fused:

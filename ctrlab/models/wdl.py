@@ -33,15 +33,15 @@ class WDL(CTRModel):
     dim = 16
     deep_units = (1024, 512, 256, 64)
 
-    def __init__(self, schema, optimizations="none", seed=2021, name=None):
-        super().__init__(schema, optimizations, seed, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
+        super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, rungs=self.rungs)
+        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.wide}
-        self.wide = blocks.Wide(wide, numbers, tasks, rungs=self.rungs, name="wide")
+        self.wide = blocks.Wide(wide, self.input_schema, numbers, tasks, rungs=self.rungs, name="wide")
         inputs = len(self.fields) * self.dim + numbers
         units = (*self.deep_units, tasks)
         self.deep = blocks.Tower(inputs, units, seeds, name="deep", linear_top=True, rungs=self.rungs)
@@ -51,8 +51,7 @@ class WDL(CTRModel):
         (deep,) = self.embedding.lookup(ids, pooled=[self.fields])  # [B, F * D]
         if numbers is not None:
             deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]
-        wide = {name: wide_ids(ids[name]) for name in self.schema.wide}
-        return self.deep(tf.nn.l2_normalize(deep)) + self.wide(wide, numbers)  # [B, K]
+        return self.deep(tf.nn.l2_normalize(deep)) + self.wide(ids, numbers)  # [B, K]
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""
@@ -61,10 +60,3 @@ class WDL(CTRModel):
         linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
         dense = blocks.dense_update_work(blocks.weight_count(self.wide, self.deep), slots=2)
         return self.deep.work(rows) + tables + linear + dense
-
-
-def wide_ids(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-    """Ids of a table, [B] or ragged [B, (L)], folded into the wide part's words; -1, "unknown", stays -1."""
-    if isinstance(ids, tf.RaggedTensor):
-        return ids.with_flat_values(wide_ids(ids.flat_values))
-    return tf.where(ids < 0, ids, ids % WIDE_BUCKETS)

@@ -55,7 +55,7 @@ class Session:
         apply_threads(self.choice.setting)
         self.model, self.optimizer = self._new_model(job.seed)
         place = {"profile": profiles.current(job.profile), "source": job.source}
-        self.files = data.prepare_for(self.model.schema, self.rungs["input"], **place)
+        self.files = data.prepare_for(self.model.input_schema, self.rungs["input"], **place)
         self.batch_size = training.batch_size(self.model, self.rungs["input"])
         self.rows_owed = 0
         self.step = training.train_step(self.model, self.optimizer)

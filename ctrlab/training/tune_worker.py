@@ -25,7 +25,7 @@ class Session:
         apply_threads(Setting(intra, inter))
         self.model = build(model, optimizations=ladder.of_level(rungs, "model"))
         self.rungs = ladder.of_level(rungs, "input")
-        self.files = data.prepare_for(self.model.schema, self.rungs, profile=profile)
+        self.files = data.prepare_for(self.model.input_schema, self.rungs, profile=profile)
         self.step = training.train_step(self.model, training.make_optimizer(self.model))
         self.readers = {}
 

@@ -1,0 +1,173 @@
+"""How a table keeps the embeddings of its ids: what `ctrlab.build(..., embedding=...)` takes, table by table.
+
+Nothing here imports TensorFlow. A choice is a frozen dataclass; what it computes stands in the module that its docstring names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.features import RAW_IDS, Schema
+
+LEAST_BUCKETS = 1_000
+"""A choice that is made for all tables at once is for tables at least this large; nothing is to be won at smaller ones."""
+OPERATIONS = ("add", "multiply", "concat")
+ORDERS = ("succession", "skip")
+
+
+def _positive(what: str, number: int | None) -> None:
+    if number is not None and not 1 <= number < RAW_IDS:
+        raise CtrlabError(f"{what} must be at least 1; received {number}.")
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """A row for each id modulo `rows`: ids that fall together share it. See `ctrlab.ops.lookup`.
+
+    Args:
+        rows: None for the schema's own number of buckets.
+    """
+
+    rows: int | None = None
+
+    def __post_init__(self):
+        _positive("rows", self.rows)
+
+    @property
+    def raw(self) -> bool:
+        """Whether it takes ids as the hash makes them, up to 2^63 - 1, in place of the schema's buckets."""
+        return self.rows is not None
+
+
+@dataclass(frozen=True)
+class MultiHash:
+    """An id is cut into a few small keys, each with a table of its own, and the rows they find make its embedding together.
+
+    Args:
+        compression: so many times smaller than the table of the schema's buckets, which collides besides.
+        rows: or the rows of D numbers that the parts may have together.
+        operation: what is done with the parts' rows: "add", "multiply" (all D wide) or "concat" (D between them).
+    Raises:
+        UnknownName: no such operation. CtrlabError: a size that can't be.
+    """
+
+    compression: float = 20.0
+    rows: int | None = None
+    operation: str = "add"
+    raw: ClassVar[bool] = True
+
+    def __post_init__(self):
+        choose("operation", self.operation, OPERATIONS)
+        _positive("rows", self.rows)
+        if not (self.compression > 0 and math.isfinite(self.compression)):
+            raise CtrlabError(f"A compression must be positive and finite; received {self.compression}.")
+
+    def budget(self, buckets: int) -> int:
+        """The rows of D numbers that all parts may have together."""
+        return self.rows or math.ceil(buckets / self.compression)
+
+
+@dataclass(frozen=True)
+class QuotientRemainder(MultiHash):
+    """Two keys, id mod m and (id div m) mod q: of m q ids no two have the same pair. See `ctrlab.embedding.multihash`.
+
+    Source: Shi et al., "Compositional Embeddings Using Complementary Partitions for Memory-Efficient Recommendation Systems",
+    KDD 2020. DeepRec: get_multihash_variable(complementary_strategy="Q-R").
+    """
+
+
+@dataclass(frozen=True)
+class BinaryCode(MultiHash):
+    """The id's lowest bits, cut into `blocks` of equal length, each the key of a table. See `ctrlab.embedding.multihash`.
+
+    Source: Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.
+
+    Args:
+        order: "succession": a block is bits that follow each other; "skip": every `blocks`-th bit. It makes a difference where
+            ids are no hashes, but numbers whose neighbours are alike.
+    """
+
+    blocks: int = 2
+    order: str = "succession"
+
+    def __post_init__(self):
+        super().__post_init__()
+        choose("order of bits", self.order, ORDERS)
+        if not 1 <= self.blocks <= 8:
+            raise CtrlabError(f"A binary code must have 1 to 8 blocks; received {self.blocks}.")
+
+
+Choice = Hashed | MultiHash
+NAMES: dict[str, Choice] = {"hashed": Hashed(), "multihash": QuotientRemainder()}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hashed, QuotientRemainder, BinaryCode)}
+
+
+def resolve(embedding: str | Choice | Mapping[str, str | Choice], schema: Schema) -> dict[str, Choice]:
+    """{table: choice} of all tables of `schema`.
+
+    Args:
+        embedding: one choice, or its name in NAMES, for all tables of hashed ids with LEAST_BUCKETS or more; or a mapping from
+            columns or tables to choices, where what is not named is hashed.
+    Raises:
+        UnknownName: no such choice, or no such column or table. CtrlabError: a table with a vocabulary was named, or a table
+            twice with different choices.
+
+    >>> from ctrlab.data import schema
+    >>> resolve({"C1": "multihash"}, schema("criteo"))["C1"].compression
+    20.0
+    """
+    encodings = {column.table: column.encoding for column in schema.id_columns}
+    if not isinstance(embedding, Mapping):
+        choice = _choice(embedding)
+        large = {table for table, rows in schema.tables.items() if encodings[table] == "hash" and rows >= LEAST_BUCKETS}
+        return {table: choice if table in large else Hashed() for table in encodings}
+    chosen: dict[str, Choice] = {}
+    table_of = {table: table for table in encodings} | {column.name: column.table for column in schema.id_columns}
+    for name, choice in embedding.items():
+        table, choice = table_of[choose("id column or table", name, table_of)], _choice(choice)
+        if chosen.setdefault(table, choice) != choice:
+            raise CtrlabError(f"A table must have one choice of embedding; table {table!r} got {chosen[table]} and {choice}.")
+        if encodings[table] == "vocabulary" and choice != Hashed():
+            raise CtrlabError(
+                f"Ids from a vocabulary have a row each and take no other embedding; received {choice} for {name!r}."
+            )
+    return {table: chosen.get(table, Hashed()) for table in encodings}
+
+
+def _choice(given: str | Choice) -> Choice:
+    if isinstance(given, str):
+        return NAMES[choose("embedding", given, NAMES)]
+    if not isinstance(given, tuple(KINDS.values())):
+        raise CtrlabError(f"An embedding must be one of {', '.join(NAMES)} or {', '.join(KINDS)}; received {given!r}.")
+    return given
+
+
+def input_schema(schema: Schema, choices: Mapping[str, Choice]) -> Schema:
+    """The schema with raw ids for the tables whose choice wants them: what a model's encoder and encoded files follow.
+
+    Raises:
+        CtrlabError: a table of raw ids is to be hashed, with no number of rows stated.
+    """
+    for column in schema.id_columns:
+        if column.buckets == RAW_IDS and choices[column.table] == Hashed():
+            raise CtrlabError(
+                f"A hashed table needs a number of rows; column {column.name!r} has raw ids, 2^63 - 1 of them. "
+                "Give Hashed(rows=...) or another embedding."
+            )
+    return schema.with_raw_ids(table for table, choice in choices.items() if choice.raw)
+
+
+def to_config(choice) -> dict:
+    """A JSON-able description of a choice, or of any dataclass in it; `from_config` makes it again."""
+    fields = {f.name: getattr(choice, f.name) for f in dataclasses.fields(choice)}
+    return {"kind": type(choice).__name__} | {k: to_config(v) if dataclasses.is_dataclass(v) else v for k, v in fields.items()}
+
+
+def from_config(config: Mapping) -> Choice:
+    fields = {k: from_config(v) if isinstance(v, Mapping) else v for k, v in config.items() if k != "kind"}
+    return KINDS[choose("kind of embedding", config["kind"], KINDS)](**fields)
