@@ -4,16 +4,24 @@
 // Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
 // exclusive phase (the step on the values, the whole of an Import and of SetSlots) waits for lookups, and lookups for it.
 //
-// No call throws. A call that returns a problem has changed nothing, but for Import(kAll) that runs out of memory, after which the
-// table is empty.
+// No call throws. A call that returns a problem has changed nothing, but for counts in a Bloom filter.
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
+#include "embedding/bloom.h"
+#include "embedding/gate.h"
 #include "embedding/hash.h"
+#include "embedding/index.h"
+#include "embedding/initial_values.h"
 #include "embedding/options.h"
+#include "embedding/rows.h"
 #include "embedding/state.h"
 #include "embedding/status.h"
 #include "kernels/abi.h"
@@ -41,9 +49,8 @@ class Table {
  public:
   // Refuses a dim outside [1, 2^16) and options that options.py refuses.
   static Status Make(const TableOptions& options, std::unique_ptr<Table>* table);
-  ~Table();
 
-  int64_t dim() const;
+  int64_t dim() const { return options_.dim; }
   int64_t slots() const;         // S: 0 until SetSlots
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 
@@ -67,7 +74,8 @@ class Table {
 
   // Takes what comes of `shard`'s keys. `slots` in `in`: either all of the table's or none (then they begin at their initial values);
   // a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused: keys twice
-  // (one place in rows and candidates together), counts below 1, steps outside [0, 2^31), a filter of another size.
+  // (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31), steps outside
+  // [0, 2^31), a filter of another size.
   // kMore, kChanges: slot_count must be slots() or 0. What was imported counts as unchanged; imported tombstones are not kept.
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
@@ -75,7 +83,46 @@ class Table {
   TableStats Stats() const;
 
  private:
-  Table() = default;
+  friend class TableReader;  // lookup.cc
+
+  // All that an Import replaces.
+  struct Content {
+    Content(int64_t dim, int64_t slots, const Admission& admission)
+        : rows(std::make_unique<Rows>(dim, slots)), filter(admission.kind == AdmissionKind::kBloom ? BloomFilter(admission) : BloomFilter()) {}
+
+    int64_t bytes() const { return index.bytes() + rows->bytes() + filter.bytes(); }
+
+    Index index;
+    std::unique_ptr<Rows> rows;
+    BloomFilter filter;
+  };
+  // What is about to leave: of each shard of the index, its keys and the rows of those that have one.
+  struct Leaving {
+    std::vector<std::vector<int64_t>> keys;
+    std::vector<std::vector<uint32_t>> rows;
+  };
+  class Step;      // update.cc
+  class Incoming;  // exchange.cc
+
+  explicit Table(const TableOptions& options) : options_(options), initial_(options.initializer, options.dim) {}
+
+  void FillNew(int64_t key, const Rows& rows, uint32_t row) const;
+  using Goes = std::function<bool(const Entry&)>;
+  Leaving PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const ParallelFor& parallel_for);
+  void Remove(const Leaving& leaving);  // alone
+  Status Evict(const Goes& goes, const ParallelFor& parallel_for, int64_t* removed);
+  void NotePeak(int64_t more = 0);
+
+  const TableOptions options_;
+  const InitialValues initial_;
+
+  mutable std::mutex writer_;  // whoever changes anything below holds it
+  Gate gate_;                  // and this, too, for what lookups must not see half done
+  std::unique_ptr<Content> content_;
+  float slot_initial_[2] = {0, 0};
+  std::vector<int64_t> removed_;  // tombstones
+  int64_t peak_bytes_ = 0;
+  std::atomic<int64_t> hits_ = 0, misses_ = 0;
 };
 
 }  // namespace ctrlab::embedding

@@ -1,0 +1,76 @@
+#include "embedding/bloom.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "embedding/hash.h"
+
+namespace ctrlab::embedding {
+namespace {
+
+template <class Counter>
+Counter Sum(Counter a, int64_t b) {
+  return static_cast<Counter>(std::min<int64_t>(std::numeric_limits<Counter>::max(), int64_t{a} + std::min<int64_t>(b, uint32_t{0} - 1)));
+}
+
+}  // namespace
+
+BloomFilter::BloomFilter(const Admission& admission) {
+  constexpr double ln2 = std::numbers::ln2;
+  const double keys = static_cast<double>(admission.expected_keys);
+  counters_ = static_cast<int64_t>(std::ceil(-keys * std::log(admission.false_positive_rate) / (ln2 * ln2)));
+  hashes_ = std::max<int64_t>(1, std::lround(static_cast<double>(counters_) / keys * ln2));
+  width_ = admission.threshold < 1 << 8 ? 1 : admission.threshold < 1 << 16 ? 2 : 4;
+  pages_ = Pages(bytes());
+}
+
+template <class Run>
+auto BloomFilter::WithWidth(const Run& run) const {
+  if (width_ == 1) return run(pages_.data<uint8_t>());
+  if (width_ == 2) return run(pages_.data<uint16_t>());
+  return run(pages_.data<uint32_t>());
+}
+
+template <class Visit>
+void BloomFilter::ForEach(int64_t key, const Visit& visit) const {
+  uint64_t hash = HashKey(key);
+  const uint64_t step = Mix(hash) | 1;
+  for (int64_t i = 0; i < hashes_; ++i, hash += step) {
+    visit(static_cast<int64_t>(static_cast<unsigned __int128>(hash) * static_cast<uint64_t>(counters_) >> 64));
+  }
+}
+
+void BloomFilter::Add(int64_t key, int64_t count) {
+  WithWidth([&]<class Counter>(Counter* counters) {
+    ForEach(key, [&](int64_t place) {
+      std::atomic_ref counter(counters[place]);
+      Counter before = counter.load(std::memory_order_relaxed);
+      while (!counter.compare_exchange_weak(before, Sum(before, count), std::memory_order_relaxed)) {
+      }
+    });
+  });
+}
+
+int64_t BloomFilter::Count(int64_t key) const {
+  return WithWidth([&]<class Counter>(Counter* counters) {
+    int64_t count = std::numeric_limits<int64_t>::max();
+    ForEach(key, [&](int64_t place) { count = std::min<int64_t>(count, counters[place]); });
+    return count;
+  });
+}
+
+void BloomFilter::AddAll(const uint8_t* other) {
+  WithWidth([&]<class Counter>(Counter* counters) {
+    for (int64_t i = 0; i < counters_; ++i) {
+      Counter added;
+      std::memcpy(&added, other + i * width_, sizeof added);
+      counters[i] = Sum(counters[i], added);
+    }
+  });
+}
+
+}  // namespace ctrlab::embedding

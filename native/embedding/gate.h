@@ -1,0 +1,46 @@
+// Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.
+// A thread that goes through several gates takes them in the order of their addresses.
+
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace ctrlab::embedding {
+
+class Gate {
+ public:
+  void lock_shared() {
+    std::unique_lock lock(mutex_);
+    readers_turn_.wait(lock, [&] { return writers_ == 0; });
+    ++readers_;
+  }
+
+  void unlock_shared() {
+    std::lock_guard lock(mutex_);
+    if (--readers_ == 0) writers_turn_.notify_all();
+  }
+
+  void lock() {
+    std::unique_lock lock(mutex_);
+    ++writers_;
+    writers_turn_.wait(lock, [&] { return readers_ == 0 && !alone_; });
+    alone_ = true;
+  }
+
+  void unlock() {
+    std::lock_guard lock(mutex_);
+    alone_ = false;
+    if (--writers_ > 0) writers_turn_.notify_all();
+    else readers_turn_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable readers_turn_, writers_turn_;
+  int64_t readers_ = 0, writers_ = 0;  // inside; inside or waiting
+  bool alone_ = false;                 // a writer is inside
+};
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,140 @@
+// Where a key's row is: shards of buckets, a cache line each, of four entries. A key's bucket comes from its hash; where that is full, the
+// next one that is not (round the end of the shard).
+//
+// Readers take no lock. One writer a shard inserts beside them: an entry is there once its `ref` is, which is written last. A shard grows
+// by 1.45 into a new array, which readers find from then on; the old one stays until Reclaim, when no reader can be in it.
+// The shards' sizes are staggered, so that not all grow at once and memory goes up evenly.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "embedding/hash.h"
+#include "embedding/pages.h"
+
+namespace ctrlab::embedding {
+
+// What an entry says of its key: 0: the entry is empty; below kCandidate: the key has row `ref - 1`; else it came `ref - kCandidate` times.
+using Ref = uint32_t;
+constexpr Ref kCandidate = Ref{1} << 31;
+constexpr int64_t kMostCount = kCandidate - 1;
+
+inline bool IsRow(Ref ref) { return ref - 1 < kCandidate - 1; }
+
+struct Entry {
+  std::atomic<int64_t> key;
+  std::atomic<Ref> ref;
+  uint32_t stamp;  // last step, and in the lowest bit whether the key changed since the last save; only writers look
+
+  int64_t step() const { return stamp >> 1; }
+  bool changed() const { return stamp & 1; }
+};
+
+struct alignas(64) Bucket {
+  Entry entries[4];
+};
+static_assert(sizeof(Bucket) == 64);
+
+class Index {
+ public:
+  static constexpr int kShardBits = 5;
+  static constexpr int64_t kShards = 1 << kShardBits;
+
+  Index();  // throws std::bad_alloc
+
+  static int64_t ShardOf(uint64_t hash) { return static_cast<int64_t>(hash >> (64 - kShardBits)); }
+
+  // For readers.
+  void Ask(uint64_t hash) const {
+    const Buckets& buckets = *shards_[ShardOf(hash)].now.load(std::memory_order_acquire);
+    __builtin_prefetch(&buckets.data[buckets.Home(hash)]);
+  }
+
+  Ref Find(int64_t key, uint64_t hash) const {
+    const Entry* entry = FindEntry(key, hash);
+    return entry ? entry->ref.load(std::memory_order_acquire) : 0;
+  }
+
+  // For the writer, or the one that works on this shard for it.
+  Entry* FindEntry(int64_t key, uint64_t hash) const {
+    const Buckets& buckets = *shards_[ShardOf(hash)].now.load(std::memory_order_acquire);
+    for (uint32_t b = buckets.Home(hash);; b = b + 1 == buckets.count ? 0 : b + 1) {
+      for (Entry& entry : buckets.data[b].entries) {
+        if (entry.ref.load(std::memory_order_acquire) == 0) return nullptr;
+        if (entry.key.load(std::memory_order_relaxed) == key) return &entry;
+      }
+    }
+  }
+
+  // Room for `more` keys in a shard. Throws std::bad_alloc.
+  void Reserve(int64_t shard, int64_t more);
+
+  // Adds a key that is not there, where there is room for it.
+  void Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
+
+  // Calls visit(entry) for a shard's entries.
+  template <class Visit>
+  void ForEach(int64_t shard, const Visit& visit) const {
+    const Buckets& buckets = *shards_[shard].now.load(std::memory_order_relaxed);
+    for (uint32_t b = 0; b < buckets.count; ++b) {
+      for (Entry& entry : buckets.data[b].entries) {
+        if (entry.ref.load(std::memory_order_relaxed) != 0) visit(entry);
+      }
+    }
+  }
+
+  // A shard without some of its entries, with room for `keys`, made beside readers, who find it from Publish on. Throws std::bad_alloc.
+  template <class Keep>
+  void Sift(int64_t shard, int64_t keys, const Keep& keep);
+  void Publish(int64_t shard);  // nothing where none was made
+  void Discard();               // what was made and not published
+
+  // Frees what no reader can be in any more: called when there is none.
+  void Reclaim();
+
+  int64_t size(int64_t shard) const { return shards_[shard].used; }
+  int64_t bytes() const;  // with those to be reclaimed
+
+ private:
+  struct Buckets {
+    explicit Buckets(uint32_t count) : pages(int64_t{64} * count), data(pages.data<Bucket>()), count(count) {}
+    uint32_t Home(uint64_t hash) const { return static_cast<uint32_t>(((hash << kShardBits) >> 32) * count >> 32); }
+    void Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
+    int64_t bytes() const { return RoundUp(int64_t{64} * count, 4096); }
+
+    Pages pages;
+    Bucket* data;
+    uint32_t count;
+  };
+
+  struct alignas(64) One {
+    std::atomic<Buckets*> now = nullptr;
+    int64_t used = 0;
+    std::unique_ptr<Buckets> held, next;
+    int64_t next_used = 0;
+    std::vector<std::unique_ptr<Buckets>> old;
+  };
+
+  static uint32_t BucketsFor(int64_t shard, int64_t keys);
+  static void Prepare(One& one, uint32_t count);
+
+  std::array<One, kShards> shards_;
+};
+
+template <class Keep>
+void Index::Sift(int64_t shard, int64_t keys, const Keep& keep) {
+  One& one = shards_[shard];
+  Prepare(one, BucketsFor(shard, keys));
+  ForEach(shard, [&](const Entry& entry) {
+    if (!keep(entry)) return;
+    ++one.next_used;
+    const int64_t key = entry.key.load(std::memory_order_relaxed);
+    one.next->Insert(key, HashKey(key), entry.ref.load(std::memory_order_relaxed), entry.stamp);
+  });
+}
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,20 @@
+// One sentence of a status, put together.
+
+#pragma once
+
+#include <sstream>
+
+#include "embedding/status.h"
+
+namespace ctrlab::embedding {
+
+template <class... Parts>
+Status Problem(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return Status(text.str());
+}
+
+inline Status OutOfMemory() { return Status("The machine's memory does not suffice for the table's rows; nothing was changed."); }
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,240 @@
+// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and given rows;
+// then, alone, values and slots change.
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "embedding/each_shard.h"
+#include "embedding/messages.h"
+#include "embedding/table.h"
+#include "kernels/optimizer_rules.h"
+
+namespace ctrlab::embedding {
+namespace {
+
+constexpr int64_t kAhead = 16;       // keys between the one whose memory is asked for and the one in work
+constexpr int64_t kNone = -1;        // no row
+constexpr int kSlotsOf[] = {0, 1, 2, 2};
+
+}  // namespace
+
+class Table::Step {
+ public:
+  Step(Table& table, const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for)
+      : table_(table), content_(*table.content_), batch_(batch), rule_(rule), parallel_for_(parallel_for), step_(static_cast<int64_t>(rule.step)) {}
+
+  // Throws std::bad_alloc; before the first count then, but for a Bloom filter's.
+  void Prepare() {
+    Sort();
+    std::vector<int64_t> unknown(Index::kShards);
+    EachShard([&](int64_t s) { unknown[s] = Look(s); });
+    int64_t most = 0;
+    for (const int64_t n : unknown) most += n;
+    content_.rows->Reserve(most);
+    std::vector<int64_t> entries(Index::kShards);
+    EachShard([&](int64_t s) { Decide(s, &entries[s]); });
+    EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
+    table_.NotePeak();
+  }
+
+  // Counts, admits, makes rows; readers see a row from when it is whole.
+  void Admit() {
+    int64_t first = 0;
+    std::vector<int64_t> firsts(Index::kShards);
+    for (int64_t s = 0; s < Index::kShards; ++s) {
+      firsts[s] = first;
+      first += made_[s];
+    }
+    EachShard([&](int64_t s) { Enter(s, firsts[s]); });
+    content_.rows->Took(first);
+  }
+
+  // The norm's share of what all keys that have a row are multiplied by.
+  float Scale() const {
+    if (!(rule_.clip_norm > 0)) return 1;
+    const int64_t dim = table_.dim(), piece = RowsOfPiece(dim), pieces = (batch_.size + piece - 1) / piece;
+    std::vector<double> squares(pieces);
+    parallel_for_(pieces, kPiece / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) squares[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
+    });
+    double sum = 0;
+    for (const double s : squares) sum += s;
+    return ClipScale(rule_, sum);
+  }
+
+  // Changes values and slots.
+  void Apply(float scale) const {
+    const int64_t dim = table_.dim();
+    WithRule(rule_, [&](const auto& update) {
+      using Rule = std::decay_t<decltype(update)>;
+      parallel_for_(batch_.size, 20 + 4 * dim, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i + kAhead < end && rows_[i + kAhead] != kNone) {
+            const float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i + kAhead]));
+            for (int64_t o = 0; o < dim * (1 + Rule::kSlots); o += kLanes) Prefetch(row + o, 0);
+          }
+          if (rows_[i] == kNone) continue;
+          float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i]));
+          ctrlab::Step(update, StepRow<Rule::kSlots>{row, row + dim, row + 2 * dim, batch_.gradient + i * dim}, dim, scale);
+        }
+      });
+    });
+  }
+
+ private:
+  // The keys' places, those of a shard together, ascending.
+  void Sort() {
+    hashes_.resize(batch_.size);
+    order_.resize(batch_.size);
+    rows_.assign(batch_.size, kNone);
+    made_.assign(Index::kShards, 0);
+    ends_.assign(Index::kShards + 1, 0);
+    for (int64_t i = 0; i < batch_.size; ++i) {
+      hashes_[i] = HashKey(batch_.keys[i]);
+      ++ends_[Index::ShardOf(hashes_[i]) + 1];
+    }
+    for (int64_t s = 0; s < Index::kShards; ++s) ends_[s + 1] += ends_[s];
+    std::vector<int64_t> place(ends_.begin(), ends_.end() - 1);
+    for (int64_t i = 0; i < batch_.size; ++i) order_[place[Index::ShardOf(hashes_[i])]++] = static_cast<int32_t>(i);
+  }
+
+  template <class Visit>
+  void EachShard(const Visit& visit) const {
+    EachIndexShard(parallel_for_, batch_.size, visit);
+  }
+
+  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before.
+  template <class Visit>
+  void EachKey(int64_t s, const Visit& visit) const {
+    for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, ends_[s + 1]); ++k) content_.index.Ask(hashes_[order_[k]]);
+    for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
+      if (k + kAhead < ends_[s + 1]) content_.index.Ask(hashes_[order_[k + kAhead]]);
+      visit(order_[k]);
+    }
+  }
+
+  // Finds the rows there are; returns how many keys have none. They are counted in a Bloom filter, where the table has one.
+  int64_t Look(int64_t s) {
+    int64_t unknown = 0;
+    const bool bloom = table_.options_.admission.kind == AdmissionKind::kBloom;
+    EachKey(s, [&](int64_t i) {
+      const Ref ref = content_.index.Find(batch_.keys[i], hashes_[i]);
+      if (IsRow(ref)) {
+        rows_[i] = int64_t{ref} - 1;
+        return;
+      }
+      ++unknown;
+      if (bloom) content_.filter.Add(batch_.keys[i], batch_.counts[i]);
+    });
+    return unknown;
+  }
+
+  // How often a key without a row has come, this step's included.
+  int64_t CountOf(int64_t i, Ref ref) const {
+    if (content_.filter.bytes()) return content_.filter.Count(batch_.keys[i]);
+    return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
+  }
+
+  bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
+
+  // How many rows a shard will make, and how many entries.
+  void Decide(int64_t s, int64_t* entries) {
+    EachKey(s, [&](int64_t i) {
+      if (rows_[i] != kNone) return;
+      const Ref ref = content_.index.Find(batch_.keys[i], hashes_[i]);
+      const bool row = Admitted(CountOf(i, ref));
+      made_[s] += row;
+      *entries += ref == 0 && (row || !content_.filter.bytes());
+    });
+  }
+
+  void Enter(int64_t s, int64_t next) {
+    const uint32_t stamp = static_cast<uint32_t>(step_ << 1 | 1);
+    EachKey(s, [&](int64_t i) {
+      const int64_t key = batch_.keys[i];
+      Entry* entry = content_.index.FindEntry(key, hashes_[i]);
+      if (rows_[i] != kNone) {
+        uint32_t& frequency = content_.rows->Frequency(static_cast<uint32_t>(rows_[i]));
+        frequency = static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, frequency + batch_.counts[i]));
+        entry->stamp = stamp;
+        return;
+      }
+      const int64_t count = CountOf(i, entry ? entry->ref.load(std::memory_order_relaxed) : 0);
+      Ref ref = kCandidate + static_cast<Ref>(count);
+      if (Admitted(count)) {
+        const uint32_t row = content_.rows->Take(next++);
+        rows_[i] = row;
+        content_.rows->Frequency(row) = static_cast<uint32_t>(count);
+        table_.FillNew(key, *content_.rows, row);
+        ref = row + 1;
+      } else if (content_.filter.bytes()) {
+        return;
+      }
+      if (!entry) return content_.index.Insert(key, hashes_[i], ref, stamp);
+      entry->stamp = stamp;
+      entry->ref.store(ref, std::memory_order_release);
+    });
+  }
+
+  // Of the gradient's rows [begin, end), those whose key has a row; runs of them as the kernel of dense tables adds them.
+  double Squares(int64_t begin, int64_t end) const {
+    double sum = 0;
+    while (begin < end) {
+      int64_t last = begin;
+      while (last < end && rows_[last] != kNone) ++last;
+      sum += SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
+      begin = last + 1;
+    }
+    return sum;
+  }
+
+  Table& table_;
+  Content& content_;
+  const MergedBatch& batch_;
+  const StepRule& rule_;
+  const ParallelFor& parallel_for_;
+  const int64_t step_;
+  std::vector<uint64_t> hashes_;
+  std::vector<int32_t> order_;  // the keys' places, shard by shard
+  std::vector<int64_t> ends_;   // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
+  std::vector<int64_t> rows_;   // where the key's row is
+  std::vector<int64_t> made_;   // rows that a shard makes
+};
+
+Status Table::Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for) {
+  if (!(rule.step >= 1 && rule.step < 1u << 31 && rule.step == std::floor(rule.step))) {
+    return Problem("A step must be a whole number in [1, 2^31); received ", rule.step, ".");
+  }
+  if (batch.size >= int64_t{1} << 31) return Problem("An update's keys must number below 2^31; received ", batch.size, ".");
+  for (int64_t i = 0; i < batch.size; ++i) {
+    if (i > 0 && batch.keys[i - 1] >= batch.keys[i]) {
+      return Problem("An update's keys must ascend, each once; received ", batch.keys[i], " after ", batch.keys[i - 1], " at ", i, ".");
+    }
+    if (batch.counts[i] < 1) {
+      return Problem("An update's counts must be at least 1; received ", batch.counts[i], " for key ", batch.keys[i], " at ", i, ".");
+    }
+  }
+  std::lock_guard writer(writer_);
+  if (const int64_t slots = content_->rows->slots(); slots != kSlotsOf[rule.kind]) {
+    return Problem("The optimizer needs ", kSlotsOf[rule.kind], " slots; the table has ", slots, ": SetSlots comes first.");
+  }
+  if (batch.size == 0) return Status();
+  try {
+    Step step(*this, batch, rule, parallel_for);
+    step.Prepare();
+    step.Admit();
+    const float scale = step.Scale();
+    std::lock_guard alone(gate_);
+    step.Apply(scale);
+    content_->index.Reclaim();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+  return Status();
+}
+
+}  // namespace ctrlab::embedding
