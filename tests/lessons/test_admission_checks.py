@@ -1,0 +1,215 @@
+"""The checks of the admission lesson against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import admission as checks
+
+LESSON = "03_embedding/03_admission"
+
+
+def right(ids, threshold, counts):
+    unique, times = np.unique(ids, return_counts=True)
+    for i, n in zip(unique.tolist(), times.tolist()):
+        counts[i] = counts.get(i, 0) + n
+    return unique[[counts[i] >= threshold for i in unique.tolist()]] if len(unique) else unique
+
+
+def no_op(ids, threshold, counts):
+    return np.zeros(0, np.int64)
+
+
+def counts_only(ids, threshold, counts):
+    right(ids, threshold, counts)
+    return np.zeros(0, np.int64)
+
+
+def one_a_batch(ids, threshold, counts):
+    return right(np.unique(ids), threshold, counts)
+
+
+def more_than(ids, threshold, counts):
+    return right(ids, threshold + 1, counts)
+
+
+def before_the_batch(ids, threshold, counts):
+    known = np.array([i for i in np.unique(ids).tolist() if counts.get(i, 0) >= threshold], np.int64)
+    right(ids, threshold, counts)
+    return known
+
+
+def only_new(ids, threshold, counts):
+    before = {i for i in ids.tolist() if counts.get(i, 0) >= threshold}
+    return np.array([i for i in right(ids, threshold, counts).tolist() if i not in before], np.int64)
+
+
+def all_that_ever_came(ids, threshold, counts):
+    right(ids, threshold, counts)
+    return np.array(sorted(i for i, n in counts.items() if n >= threshold), np.int64)
+
+
+def as_they_came(ids, threshold, counts):
+    admitted = right(ids, threshold, counts)
+    return ids[np.isin(ids, admitted)]
+
+
+def drops_negatives(ids, threshold, counts):
+    return right(ids[ids >= 0], threshold, counts)
+
+
+def through_float(ids, threshold, counts):
+    return right(ids.astype(np.float64).clip(-(2.0**62), 2.0**62).astype(np.int64), threshold, counts)
+
+
+def a_list(ids, threshold, counts):
+    return right(ids, threshold, counts).tolist()
+
+
+def a_new_dictionary(ids, threshold, counts):
+    return right(ids, threshold, dict(counts))
+
+
+def changes_its_input(ids, threshold, counts):
+    ids.sort()
+    ids[:] = 0
+    return right(ids, threshold, counts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_counter_passes(seed):
+    check.run(LESSON, 1, right, seed)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        no_op,
+        counts_only,
+        one_a_batch,
+        more_than,
+        before_the_batch,
+        only_new,
+        all_that_ever_came,
+        as_they_came,
+        drops_negatives,
+        through_float,
+        a_list,
+        a_new_dictionary,
+        changes_its_input,
+        Replay(right),
+    ],
+    ids=named,
+)
+def test_wrong_counters_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, 0)
+
+
+def bloom(counters, places, counts):
+    total = counters.astype(np.int64)
+    np.add.at(total, places, counts[:, None])
+    np.minimum(total, 255, out=total)
+    counters[:] = total
+    return total[places].min(axis=1, initial=255)
+
+
+def nothing(counters, places, counts):
+    return counts
+
+
+def loses_those_that_meet(counters, places, counts):
+    total = counters.astype(np.int64)
+    total[places] += counts[:, None]
+    counters[:] = np.minimum(total, 255)
+    return counters[places].min(axis=1, initial=255).astype(np.int64)
+
+
+def wraps_around(counters, places, counts):
+    np.add.at(counters, places, counts[:, None].astype(np.uint8))
+    return counters[places].min(axis=1, initial=255).astype(np.int64)
+
+
+def the_mean(counters, places, counts):
+    bloom(counters, places, counts)
+    return counters[places].mean(axis=1).astype(np.int64) if len(places) else counts
+
+
+def the_most(counters, places, counts):
+    bloom(counters, places, counts)
+    return counters[places].max(axis=1, initial=0).astype(np.int64)
+
+
+def before_it_was_added(counters, places, counts):
+    before = counters[places].min(axis=1, initial=255).astype(np.int64)
+    bloom(counters, places, counts)
+    return before
+
+
+def one_by_one(counters, places, counts):
+    return np.array([bloom(counters, p[None], c[None])[0] for p, c in zip(places, counts)], np.int64)
+
+
+def in_a_loop(counters, places, counts):
+    for p, c in zip(places, counts):
+        for place in p:
+            counters[place] = min(255, int(counters[place]) + int(c))
+    return counters[places].min(axis=1, initial=255).astype(np.int64)
+
+
+def ones(counters, places, counts):
+    return bloom(counters, places, np.ones_like(counts))
+
+
+def on_a_copy(counters, places, counts):
+    return bloom(counters.copy(), places, counts)
+
+
+def low_precision(counters, places, counts):
+    return bloom(counters, places, counts).astype(np.uint8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_filter_passes(seed):
+    check.run(LESSON, 2, bloom, seed)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        nothing,
+        loses_those_that_meet,
+        wraps_around,
+        the_mean,
+        the_most,
+        before_it_was_added,
+        one_by_one,
+        in_a_loop,
+        ones,
+        on_a_copy,
+        low_precision,
+        Replay(bloom),
+    ],
+    ids=named,
+)
+def test_wrong_filters_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, 0)
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, bloom)])
+def test_what_was_learned_by_heart_fails(exercise, answer):
+    with pytest.raises((CheckFailed, StopIteration)):
+        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+
+
+def test_the_definition_never_counts_too_low():
+    rng = np.random.default_rng(0)
+    counters, true = np.zeros(200, np.uint8), np.zeros(300, np.int64)
+    places = rng.integers(0, 200, (300, 3))
+    for _ in range(10):
+        ids = np.unique(rng.integers(0, 300, 50))
+        true[ids] += 2
+        assert np.all(checks.count_in_filter(counters, places[ids], np.full(len(ids), 2)) >= np.minimum(true[ids], 255))

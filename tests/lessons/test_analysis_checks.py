@@ -1,0 +1,168 @@
+"""The checks of the lesson on analysis against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.embedding import analysis
+from ctrlab.embedding.state import TableState
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import analysis as checks
+
+LESSON = "03_embedding/08_analysis"
+
+
+def right(frequency, thresholds):
+    often = np.sort(frequency)
+    place = np.searchsorted(often, thresholds, "left")
+    left = np.concatenate([[0], np.cumsum(often[::-1])])[len(often) - place]
+    return len(often) - place, left / max(often.sum(), 1)
+
+
+def no_op(frequency, thresholds):
+    return np.zeros(len(thresholds), np.int64), np.zeros(len(thresholds))
+
+
+def more_than(frequency, thresholds):
+    return right(frequency, thresholds + 1)
+
+
+def of_rows(frequency, thresholds):
+    rows, _ = right(frequency, thresholds)
+    return rows, rows / max(len(frequency), 1)
+
+
+def what_goes(frequency, thresholds):
+    rows, traffic = right(frequency, thresholds)
+    return len(frequency) - rows, 1 - traffic
+
+
+def over_those_that_stay(frequency, thresholds):
+    rows, _ = right(frequency, thresholds)
+    return rows, np.ones(len(thresholds))
+
+
+def sorted_thresholds(frequency, thresholds):
+    return right(frequency, np.sort(thresholds))
+
+
+def a_table(frequency, thresholds):
+    stay = frequency[None] >= thresholds[:, None]
+    return stay.sum(1), (stay * frequency).sum(1) / max(frequency.sum(), 1)
+
+
+def low_precision(frequency, thresholds):
+    rows, traffic = right(frequency, thresholds)
+    return rows, traffic.astype(np.float16).astype(np.float64)
+
+
+def rows_alone(frequency, thresholds):
+    return right(frequency, thresholds)[0]
+
+
+def in_place(frequency, thresholds):
+    frequency.sort()
+    return right(frequency, thresholds)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_what_if_passes(seed):
+    check.run(LESSON, 1, right, seed)
+
+
+WRONG = [
+    no_op,
+    more_than,
+    of_rows,
+    what_goes,
+    over_those_that_stay,
+    sorted_thresholds,
+    a_table,
+    low_precision,
+    rows_alone,
+    in_place,
+]
+
+
+@pytest.mark.parametrize("answer", [*WRONG, rows_alone, in_place, Replay(right)], ids=named)
+def test_wrong_what_ifs_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, 0)
+
+
+def life(last_step, frequency, now, keep):
+    age = now - last_step
+    order = np.argsort(age)
+    left = np.cumsum(frequency[order])
+    return max(1, int(age[order][np.argmax(left >= keep * left[-1])]))
+
+
+def zero(last_step, frequency, now, keep):
+    return 0
+
+
+def longest(last_step, frequency, now, keep):
+    return max(1, int((now - last_step).max()))
+
+
+def off_by_one(last_step, frequency, now, keep):
+    return life(last_step, frequency, now, keep) + 1
+
+
+def of_keys(last_step, frequency, now, keep):
+    return life(last_step, np.ones_like(frequency), now, keep)
+
+
+def from_the_last_step_seen(last_step, frequency, now, keep):
+    return life(last_step, frequency, int(last_step.max()), keep)
+
+
+def the_step(last_step, frequency, now, keep):
+    return now - life(last_step, frequency, now, keep)
+
+
+def may_be_zero(last_step, frequency, now, keep):
+    found = life(last_step, frequency, now, keep)
+    return 0 if np.all(last_step == now) else found
+
+
+def more_than_the_share(last_step, frequency, now, keep):
+    return life(last_step, frequency, now, keep + 1e-6) if keep < 1 else life(last_step, frequency, now, keep)
+
+
+def a_float(last_step, frequency, now, keep):
+    return float(life(last_step, frequency, now, keep))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_life_passes(seed):
+    check.run(LESSON, 2, life, seed)
+
+
+LIVES = [zero, longest, off_by_one, of_keys, from_the_last_step_seen, the_step, may_be_zero, more_than_the_share, a_float]
+
+
+@pytest.mark.parametrize("answer", [*LIVES, Replay(life)], ids=named)
+def test_wrong_lives_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, 0)
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, life)])
+def test_what_was_learned_by_heart_fails(exercise, answer):
+    with pytest.raises((CheckFailed, StopIteration)):
+        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+
+
+def test_the_definitions_are_those_of_the_analysis():
+    rng = np.random.default_rng(5)
+    n = 300
+    state = TableState(np.arange(n), np.ones((n, 2)), {}, rng.zipf(1.5, n).clip(max=999), rng.integers(1, 90, n))
+    table = analysis.report({"t": state})
+    rows, traffic = checks.what_if(state.frequencies, np.arange(1, 9))
+    left = analysis.admission(table, range(1, 9))
+    assert np.array_equal(rows, left.rows) and np.allclose(traffic, left.traffic)
+    now = int(state.steps.max())
+    for keep in (0.5, 0.9, 1.0):
+        assert checks.shortest_life(state.steps, state.frequencies, now, keep) == analysis.suggest_steps_to_live(table, keep)
