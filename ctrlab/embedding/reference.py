@@ -1,0 +1,146 @@
+"""What an embedding variable means, in NumPy float64: one dictionary of rows, one of candidates, and the rules for both.
+
+    lookup      a key's row; without one its initial value in training and 0 in serving. A lookup changes nothing.
+    update      counts are added first, keys are admitted by their counts, then the optimizer steps every key that has a row.
+    evict       rows and candidates that are too old go, or rows whose value is too small.
+    changed     what updates touched, and what was evicted, since the last save.
+
+Keys are any int64. Nothing here depends on the order in which keys come, because an update takes them merged and ascending. A
+Bloom filter is taken as one that never errs: the engine's may admit a key earlier, and never later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ctrlab.embedding.options import GlobalStepEviction, L2Eviction, Options
+from ctrlab.embedding.state import TableState
+from ctrlab.ops import sparse_update
+
+
+@dataclass
+class Row:
+    """One admitted key: value float64 [D], the optimizer's slots beside it, how often it came, when it last changed."""
+
+    value: np.ndarray
+    slots: dict[str, np.ndarray]
+    frequency: int
+    step: int
+
+
+@dataclass
+class Candidate:
+    """One key that was counted and has no row yet."""
+
+    count: int
+    step: int
+
+
+@dataclass
+class ReferenceTable:
+    """An embedding variable's content and what every call does to it.
+
+    Args:
+        initial: int64 keys [n] -> their initial values [n, D].
+        rule: the optimizer, with its slots' initial values.
+
+    >>> table = ReferenceTable(1, Options(), lambda keys: np.ones((len(keys), 1)), sparse_update.Rule("sgd"))
+    >>> table.update(np.array([7, 7]), np.array([[1.0], [2.0]]), learning_rate=0.1, step=1)
+    >>> table.lookup(np.array([7, 8]), training=False).ravel()
+    array([0.7, 0. ])
+    """
+
+    dim: int
+    options: Options
+    initial: Callable[[np.ndarray], np.ndarray]
+    rule: sparse_update.Rule
+    rows: dict[int, Row] = field(default_factory=dict)
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    touched: set[int] = field(default_factory=set)
+    removed: set[int] = field(default_factory=set)
+
+    def lookup(self, keys: np.ndarray, training: bool) -> np.ndarray:
+        """Keys int64 [n] -> float64 [n, D]."""
+        out = np.asarray(self.initial(keys), np.float64).copy() if training else np.zeros((len(keys), self.dim))
+        for i, key in enumerate(keys.tolist()):
+            if key in self.rows:
+                out[i] = self.rows[key].value
+        return out
+
+    def update(self, keys, gradients, learning_rate: float, step: int, clip_norm: float | None = None) -> None:
+        """One optimizer step. Keys int64 [n] as they occurred, each occurrence with a gradient row [n, D] of its own.
+
+        Args:
+            step: 1 for the first.
+            clip_norm: the most that the norm of the merged gradient of the keys with a row may be.
+        """
+        unique, counts = np.unique(keys, return_counts=True)
+        _, merged = sparse_update.merge_reference(keys, gradients)
+        admitted = np.array([self._count(key, count, step) for key, count in zip(unique.tolist(), counts.tolist())], bool)
+        gradient = merged[admitted]
+        if clip_norm is not None:
+            gradient = sparse_update.clip_reference(gradient, clip_norm)
+        for key, g in zip(unique[admitted].tolist(), gradient):
+            row = self.rows[key]
+            sparse_update.reference(self.rule, row.value, row.slots, g, learning_rate, step)
+
+    def _count(self, key: int, count: int, step: int) -> bool:
+        """Adds to the key's count and gives it a row if it has come often enough; whether it has a row."""
+        self.touched.add(key)
+        self.removed.discard(key)
+        if key in self.rows:
+            self.rows[key].frequency += count
+            self.rows[key].step = step
+            return True
+        count += self.candidates.pop(key, Candidate(0, 0)).count
+        if count < (self.options.admission.threshold if self.options.admission else 1):
+            self.candidates[key] = Candidate(count, step)
+            return False
+        value = np.asarray(self.initial(np.array([key])), np.float64)[0].copy()
+        slots = {name: np.full(self.dim, float(start)) for name, start in self.rule.slots.items()}
+        self.rows[key] = Row(value, slots, count, step)
+        return True
+
+    def evict(self, step: int) -> int:
+        """Removes what the eviction's rule says at `step`; the number of rows and candidates that went."""
+        rule = self.options.eviction
+        gone: list[int] = []
+        if isinstance(rule, GlobalStepEviction):
+            for table in (self.rows, self.candidates):
+                gone += [key for key, entry in table.items() if step - entry.step > rule.steps_to_live]
+        elif isinstance(rule, L2Eviction):
+            gone += [key for key, row in self.rows.items() if np.linalg.norm(row.value) < rule.threshold]
+        for key in gone:
+            self.rows.pop(key, None)
+            self.candidates.pop(key, None)
+        self.removed.update(gone)
+        self.touched.difference_update(gone)
+        return len(gone)
+
+    def state(self) -> TableState:
+        """All that it holds, keys ascending."""
+        return self._state(set(self.rows) | set(self.candidates), set())
+
+    def changed(self) -> TableState:
+        """What changed since the last save, which this is: the next one starts here."""
+        delta = self._state(self.touched, self.removed)
+        self.touched, self.removed = set(), set()
+        return delta
+
+    def _state(self, keys: set[int], removed: set[int]) -> TableState:
+        rows = [(key, self.rows[key]) for key in sorted(keys & set(self.rows))]
+        waiting = [(key, self.candidates[key]) for key in sorted(keys & set(self.candidates))]
+        return TableState(
+            keys=np.array([key for key, _ in rows], np.int64),
+            values=np.array([row.value for _, row in rows]).reshape(-1, self.dim),
+            slots={name: np.array([row.slots[name] for _, row in rows]).reshape(-1, self.dim) for name in self.rule.slots},
+            frequencies=np.array([row.frequency for _, row in rows], np.int64),
+            steps=np.array([row.step for _, row in rows], np.int64),
+            candidate_keys=np.array([key for key, _ in waiting], np.int64),
+            candidate_counts=np.array([entry.count for _, entry in waiting], np.int64),
+            candidate_steps=np.array([entry.step for _, entry in waiting], np.int64),
+            removed=np.array(sorted(removed), np.int64),
+        )
