@@ -61,7 +61,6 @@ PARTS = (
             "Tier its storage from memory to disk",
             "Admit and evict ids",
             "Hash without collisions",
-            "Look into an embedding",
         ),
     ),
     Part(

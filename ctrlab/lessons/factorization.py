@@ -1,0 +1,119 @@
+"""The small model of the lessons on embedding variables: a factorization machine in NumPy, with a table a column.
+
+    logit = b + sum_f w_f + sum_{f < g} v_f . v_g        the row of an id is [w | v]
+
+    Rendle, "Factorization Machines", ICDM 2010.
+
+Its tables are `ctrlab.embedding.reference.ReferenceTable`: the definition of an embedding variable, slow and easy to look into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from ctrlab.embedding.options import Options
+from ctrlab.embedding.reference import ReferenceTable
+from ctrlab.embedding.state import TableState
+from ctrlab.ops.sparse_update import Rule
+
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
+
+
+class FactorizationMachine:
+    """A model that is trained by `step` and asked by `predict`.
+
+    Args:
+        columns: of one id a row each.
+        options: of every table, or {column: options}, where a column that is left out keeps every id.
+        dim: of v; a row has one number more. D in what follows.
+    Attributes:
+        tables: {column: ReferenceTable}. steps: how many were taken.
+    """
+
+    learning_rate = 0.1
+
+    def __init__(
+        self, columns: Iterable[str], options: Options | Mapping[str, Options] | None = None, dim: int = 8, seed: int = 0
+    ):
+        self.dim, self.bias, self.steps = dim, 0.0, 0
+        self._bias_squares = 0.1
+        of = (lambda c: options.get(c, Options())) if isinstance(options, Mapping) else lambda c: options or Options()
+        self.tables = {c: ReferenceTable(1 + dim, of(c), _initial(dim, seed + i), Rule("adagrad")) for i, c in enumerate(columns)}
+
+    def step(self, ids: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
+        """One step of Adagrad on int64 ids [B] by column and labels [B]; the mean cross-entropy before it."""
+        self.steps += 1
+        rows = self._rows(ids, training=True)
+        logit, vectors = self._logit(rows)
+        probability = 1 / (1 + np.exp(-logit))
+        error = (probability - labels) / len(labels)
+        for f, (column, table) in enumerate(self.tables.items()):
+            gradient = np.concatenate([error[:, None], error[:, None] * (vectors - rows[f][:, 1:])], axis=1)  # [B, 1 + D]
+            table.update(ids[column], gradient, self.learning_rate, self.steps)
+        self._bias_squares += error.sum() ** 2
+        self.bias -= self.learning_rate * error.sum() / np.sqrt(self._bias_squares)
+        return float(np.mean(np.logaddexp(0, logit) - labels * logit))
+
+    def predict(self, ids: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Logits [B], as when serving: an id without a row reads zeros."""
+        return self._logit(self._rows(ids, training=False))[0]
+
+    def states(self) -> dict[str, TableState]:
+        """All that each table holds."""
+        return {column: table.state() for column, table in self.tables.items()}
+
+    def evict(self) -> int:
+        """Applies each table's eviction at this step; how many keys went."""
+        return sum(table.evict(self.steps) for table in self.tables.values())
+
+    def _rows(self, ids, training: bool) -> np.ndarray:
+        return np.stack([table.lookup(ids[column], training) for column, table in self.tables.items()])  # [F, B, 1 + D]
+
+    def _logit(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logits [B] and the sum of the vectors [B, D]."""
+        weights, vectors = rows[..., 0], rows[..., 1:]
+        total = vectors.sum(0)  # [B, D]
+        pairs = 0.5 * (np.square(total) - np.square(vectors).sum(0)).sum(1)  # [B]
+        return self.bias + weights.sum(0) + pairs, total
+
+
+def train(model: FactorizationMachine, batches: Iterable[Batch], evict_every: int = 0) -> list[float]:
+    """Takes a step a batch; the losses. With `evict_every`, after each so many steps what is to go goes."""
+    losses = []
+    for ids, labels in batches:
+        losses.append(model.step(ids, labels))
+        if evict_every and model.steps % evict_every == 0:
+            model.evict()
+    return losses
+
+
+def auc(model: FactorizationMachine, batches: Iterable[Batch]) -> float:
+    """The share of pairs of a click and a no-click in which the click has the higher logit; equal ones count half."""
+    asked = [(model.predict(ids), labels) for ids, labels in batches]
+    scores, labels = (np.concatenate(part) for part in zip(*asked))
+    return float(roc_auc_score(labels, scores))
+
+
+def read(dataset, columns: Iterable[str]) -> Iterator[Batch]:
+    """Batches of a reader's `(features, labels)`: the 64-bit fingerprints of the columns' words, and the first task's labels."""
+    import tensorflow as tf
+
+    for features, labels in dataset:
+        yield {c: tf.strings.to_hash_bucket_fast(features[c], (1 << 63) - 1).numpy() for c in columns}, labels.numpy()[:, 0]
+
+
+def _initial(dim: int, seed: int):
+    """Weights begin at 0, vectors at random: a function of seed and key alone."""
+    places = np.arange(1, dim + 1, dtype=np.uint64)
+
+    def draw(keys: np.ndarray) -> np.ndarray:
+        bits = keys.astype(np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15) + places + np.uint64(seed * 1_000)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        uniform = (bits >> np.uint64(11)) / 2.0**53 - 0.5
+        return np.concatenate([np.zeros((len(keys), 1)), 0.1 * uniform], axis=1)
+
+    return draw

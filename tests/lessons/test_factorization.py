@@ -1,0 +1,82 @@
+"""The lessons' small model: its gradient by differences, its learning, and that admission and eviction reach its tables."""
+
+import numpy as np
+import pytest
+
+from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Options
+from ctrlab.lessons.factorization import FactorizationMachine, auc, train
+
+COLUMNS = ("a", "b", "c")
+
+
+def batch(rng, rows=32, ids=9):
+    drawn = {c: rng.integers(0, ids, rows) * 2**40 - 3 for c in COLUMNS}
+    likely = 1 / (1 + np.exp(-3 * ((drawn["a"] > 2**42).astype(float) * (drawn["b"] > 2**42) - 0.3)))
+    return drawn, (rng.random(rows) < likely).astype(np.float64)
+
+
+def loss_of(model, ids, labels):
+    logit = model._logit(model._rows(ids, training=True))[0]
+    return np.mean(np.logaddexp(0, logit) - labels * logit)
+
+
+def test_a_step_goes_down_the_gradient_of_the_loss():
+    """With SGD of rate 1 the change of a row is the gradient, which differences give too."""
+    rng = np.random.default_rng(0)
+    ids, labels = batch(rng, rows=8, ids=4)
+    warm = FactorizationMachine(COLUMNS)
+    warm.step(ids, labels)  # so that there are rows
+    key = int(ids["b"][0])
+    row = warm.tables["b"].rows[key]
+    by_differences = np.zeros_like(row.value)
+    for d in range(len(row.value)):
+        row.value[d] += 1e-6
+        above = loss_of(warm, ids, labels)
+        row.value[d] -= 2e-6
+        by_differences[d] = (above - loss_of(warm, ids, labels)) / 2e-6
+        row.value[d] += 1e-6
+    before, squares = row.value.copy(), row.slots["accumulator"].copy()
+    warm.step(ids, labels)
+    gradient = (before - row.value) * np.sqrt(squares + by_differences**2) / warm.learning_rate
+    np.testing.assert_allclose(gradient, by_differences, rtol=1e-4, atol=1e-9)
+
+
+def test_it_learns_and_says_so():
+    rng = np.random.default_rng(1)
+    model, held_out = FactorizationMachine(COLUMNS), [batch(rng, 400)]
+    losses = train(model, (batch(rng) for _ in range(150)))
+    assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.02
+    assert auc(model, held_out) > 0.6 and auc(FactorizationMachine(COLUMNS), held_out) == 0.5
+
+
+def test_options_are_of_all_columns_or_of_some():
+    rng = np.random.default_rng(2)
+    batches = [batch(rng, rows=4, ids=200) for _ in range(6)]
+    admission = Options(admission=CounterFilter(3), eviction=GlobalStepEviction(2))
+    every, one = FactorizationMachine(COLUMNS, admission), FactorizationMachine(COLUMNS, {"b": admission})
+    train(every, batches)
+    train(one, batches)
+    assert every.states()["a"].candidate_keys.size and not one.states()["a"].candidate_keys.size
+    assert one.states()["b"].candidate_keys.size == every.states()["b"].candidate_keys.size
+    assert every.evict() > one.evict() > 0
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_eviction_runs_after_each_so_many_steps(every):
+    rng = np.random.default_rng(3)
+    model = FactorizationMachine(COLUMNS, Options(eviction=GlobalStepEviction(1)))
+    train(model, [batch(rng, rows=4, ids=500) for _ in range(7)], evict_every=every)
+    oldest = min(state.steps.min() for state in model.states().values())
+    assert oldest >= 7 - 7 % every - 1
+    assert model.evict() > 0 or every == 1
+
+
+def test_it_begins_alike_and_serves_zeros():
+    rng = np.random.default_rng(4)
+    ids, _ = batch(rng)
+    one, other = FactorizationMachine(COLUMNS), FactorizationMachine(COLUMNS, seed=1)
+    assert np.array_equal(one._rows(ids, True), FactorizationMachine(COLUMNS)._rows(ids, True))
+    assert not np.array_equal(one._rows(ids, True), other._rows(ids, True))
+    assert not one._rows(ids, False).any() and not one.predict(ids).any()
+    vectors = one._rows(ids, True)[..., 1:]
+    assert 0.02 < vectors.std() < 0.04 and abs(vectors.mean()) < 0.01
