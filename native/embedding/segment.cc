@@ -1,0 +1,185 @@
+#include "segment.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "store_index.h"
+
+namespace ctrlab::embedding {
+
+namespace {
+
+constexpr int64_t BlockFloor(int64_t bytes) { return bytes & ~(kBlock - 1); }
+constexpr int64_t BlockCeil(int64_t bytes) { return BlockFloor(bytes + kBlock - 1); }
+
+}  // namespace
+
+std::string IndexAndFooter(const std::vector<IndexEntry>& entries) {
+  const size_t index_bytes = entries.size() * sizeof(IndexEntry);
+  SegmentFooter footer;
+  footer.records = entries.size();
+  footer.index_crc = Crc32c(entries.data(), index_bytes);
+  footer.crc = footer.Crc();
+  std::string bytes(index_bytes + sizeof footer, 0);
+  if (index_bytes) std::memcpy(bytes.data(), entries.data(), index_bytes);
+  std::memcpy(bytes.data() + index_bytes, &footer, sizeof footer);
+  return bytes;
+}
+
+AlignedBuffer::AlignedBuffer(int64_t bytes) : bytes_(BlockCeil(bytes)) {
+  data_ = static_cast<char*>(std::aligned_alloc(kBlock, bytes_));
+  if (!data_) throw std::bad_alloc();
+}
+
+AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+
+Status SystemError(const std::string& sentence) { return Status(sentence + ": " + std::strerror(errno) + "."); }
+
+Status SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  Status status = fd >= 0 && fsync(fd) == 0 ? Status() : SystemError("Can't sync the folder " + folder);
+  if (fd >= 0) close(fd);
+  return status;
+}
+
+Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64_t offset) {
+  while (bytes > 0) {
+    const ssize_t n = pread(fd, to, bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError("Can't read " + path);
+    if (n == 0) return Status(path + " ends at byte " + std::to_string(offset) + ", where there must be more; was it cut off?");
+    to += n, offset += n, bytes -= n;
+  }
+  return Status();
+}
+
+void KeyFilter::Add(int64_t key) {
+  const uint64_t hash = HashOfKey(key);
+  Line& line = lines_[(hash >> 32) * lines_.size() >> 32];
+  for (int probe = 0; probe < 6; ++probe) line.words[probe] |= uint64_t{1} << (hash >> (5 * probe) & 63);
+}
+
+bool KeyFilter::MayHold(int64_t key) const {
+  const uint64_t hash = HashOfKey(key);
+  const Line& line = lines_[(hash >> 32) * lines_.size() >> 32];
+  for (int probe = 0; probe < 6; ++probe) {
+    if (!(line.words[probe] >> (hash >> (5 * probe) & 63) & 1)) return false;
+  }
+  return true;
+}
+
+Segment::~Segment() { close(fd); }
+
+void Segment::Note(const IndexEntry& entry) {
+  ++records;
+  if (entry.kind() == RecordKind::kCommit) {
+    ++commits;
+    return;
+  }
+  lowest = std::min(lowest, entry.sequence());
+  filter.Add(entry.key);
+}
+
+Appender::Appender(int64_t row_bytes, int64_t buffer_bytes)
+    : row_bytes_(row_bytes), buffer_(std::max(buffer_bytes, 2 * kBlock + 2 * RecordBytes(row_bytes))) {}
+
+Status Appender::Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/%010llu.seg", static_cast<unsigned long long>(number));
+  const std::string path = folder + name;
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (direct ? O_DIRECT : 0), 0644);
+  if (fd < 0) return SystemError("Can't make the segment " + path);
+  Status status = SyncFolder(folder);
+  if (!status.ok()) {
+    close(fd);
+    unlink(path.c_str());
+    return status;
+  }
+  segment_ = std::make_shared<Segment>(path, number, fd, capacity);
+  SegmentHeader header;
+  header.row_bytes = row_bytes_;
+  header.number = number;
+  header.crc = header.Crc();
+  std::memcpy(buffer_.data(), &header, sizeof header);
+  base_ = written_ = pending_ = 0;
+  fill_ = sizeof header;
+  return Status();
+}
+
+void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row) {
+  WriteRecord(buffer_.data() + fill_, kind, sequence, key, row, row_bytes_);
+  fill_ += RecordBytes(row_bytes_);
+  segment_->Note({key, sequence << 2 | static_cast<uint64_t>(kind)});
+  segment_->entries.push_back({key, sequence << 2 | static_cast<uint64_t>(kind)});
+  if (kind == RecordKind::kTombstone) segment_->tombstones.push_back({key, sequence});
+}
+
+Status Appender::WriteAt(const char* from, int64_t bytes, int64_t offset) {
+  while (bytes > 0) {
+    const ssize_t n = pwrite(segment_->fd, from, bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return SystemError("Can't write to " + segment_->path);
+    // Of a short write only whole blocks count, so that the next one starts at a block.
+    const int64_t whole = n == bytes ? n : BlockFloor(n);
+    if (whole == 0) return Status("Can't write to " + segment_->path + ": the disk took less than a block.");
+    from += whole, offset += whole, bytes -= whole;
+  }
+  return Status();
+}
+
+Status Appender::Write(bool all) {
+  const int64_t bytes = all ? BlockCeil(fill_) : BlockFloor(fill_);
+  if (all) std::memset(buffer_.data() + fill_, 0, bytes - fill_);
+  Status status = WriteAt(buffer_.data(), bytes, base_);
+  if (status.ok()) pending_ = base_ + std::min(bytes, fill_);
+  return status;
+}
+
+void Appender::Settle() {
+  if (pending_ <= written_) return;
+  written_ = pending_;
+  // The buffer then starts with the block of the first record that is not in the file as a whole.
+  const int64_t whole_records = (written_ - static_cast<int64_t>(sizeof(SegmentHeader))) / RecordBytes(row_bytes_);
+  const int64_t base = BlockFloor(RecordOffset(whole_records, row_bytes_));
+  std::memmove(buffer_.data(), buffer_.data() + (base - base_), fill_ - (base - base_));
+  fill_ -= base - base_;
+  base_ = base;
+}
+
+const char* Appender::InBuffer(uint32_t record) const {
+  const int64_t offset = RecordOffset(record, row_bytes_);
+  return offset + RecordBytes(row_bytes_) <= written_ ? nullptr : buffer_.data() + (offset - base_);
+}
+
+Status Appender::Sync() {
+  struct stat about;
+  if (fstat(segment_->fd, &about) != 0 || about.st_nlink == 0) {
+    return Status(segment_->path + " is no longer in its folder, so nothing written to it would outlive this process.");
+  }
+  return fdatasync(segment_->fd) == 0 ? Status() : SystemError("Can't sync " + segment_->path);
+}
+
+Status Appender::Seal() {
+  // An index is to say nothing of records that a loss of power took.
+  if (Status status = Write(true); !status.ok()) return status;
+  if (Status status = Sync(); !status.ok()) return status;
+  const std::string index = IndexAndFooter(segment_->entries);
+  const int64_t end = base_ + fill_;
+  AlignedBuffer tail(fill_ + static_cast<int64_t>(index.size()));
+  std::memset(tail.data(), 0, tail.bytes());
+  std::memcpy(tail.data(), buffer_.data(), fill_);
+  std::memcpy(tail.data() + fill_, index.data(), index.size());
+  if (Status status = WriteAt(tail.data(), tail.bytes(), base_); !status.ok()) return status;
+  if (ftruncate(segment_->fd, end + static_cast<int64_t>(index.size())) != 0) return SystemError("Can't cut " + segment_->path);
+  return Sync();
+}
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,145 @@
+// One segment file of a store: made, written at its end, sealed with an index, opened again, read.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "segment_format.h"
+#include "status.h"
+
+namespace ctrlab::embedding {
+
+// Memory whose address and size are multiples of a block, as O_DIRECT asks for.
+class AlignedBuffer {
+ public:
+  explicit AlignedBuffer(int64_t bytes);
+  ~AlignedBuffer();
+  AlignedBuffer(const AlignedBuffer&) = delete;
+  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
+  char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  int64_t bytes_;
+};
+
+// "Sentence: why the system refused."
+Status SystemError(const std::string& sentence);
+
+// New and removed names outlive a loss of power when this returns.
+Status SyncFolder(const std::string& folder);
+
+// All of it; what the file does not hold (any more) is an error.
+Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64_t offset);
+
+// Which keys a segment may hold: a Bloom filter of 10 bits a key and 6 probes in one cache line.
+class KeyFilter {
+ public:
+  explicit KeyFilter(int64_t keys) : lines_((keys * 10 + 511) / 512 + 1) {}
+  void Add(int64_t key);
+  bool MayHold(int64_t key) const;
+
+ private:
+  struct alignas(64) Line {
+    uint64_t words[8] = {};
+  };
+  std::vector<Line> lines_;
+};
+
+struct Tombstone {
+  int64_t key;
+  uint64_t sequence;
+};
+
+// A file and what is known about it. The counts change under the store's lock; path, number and file never do.
+// The file closes with the last who holds the segment, a reader or a snapshot; its name may be gone before.
+struct Segment {
+  Segment(std::string path, uint64_t number, int fd, int64_t capacity)
+      : path(std::move(path)), number(number), fd(fd), filter(capacity) {}
+  ~Segment();
+
+  // Counts a record that is or will be in it.
+  void Note(const IndexEntry& entry);
+
+  // In words for errors: the file and where in it.
+  std::string Place(int64_t record, int64_t row_bytes) const {
+    return path + " at byte " + std::to_string(RecordOffset(record, row_bytes));
+  }
+
+  const std::string path;
+  const uint64_t number;
+  const int fd;
+  KeyFilter filter;
+  int64_t records = 0;             // all of them: rows, tombstones, commits
+  int64_t commits = 0;
+  int64_t live = 0;                // rows that the store's index points to
+  uint64_t lowest = ~uint64_t{0};  // the lowest sequence number
+  std::vector<Tombstone> tombstones;
+  int64_t droppable = 0;                 // compaction's own: tombstones that could go, when
+  uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
+  std::vector<IndexEntry> entries;  // of an unsealed one: what its index will be
+  bool sealed = false;
+  bool damaged = false;  // not to be compacted: the copy of a record would be lost
+};
+
+// What closes a sealed segment: the index of `entries`, then the footer.
+std::string IndexAndFooter(const std::vector<IndexEntry>& entries);
+
+// Writes records at the end of a segment, a buffer at a time. Whoever appends is alone in doing so; readers may look at the
+// buffer while they keep the appender from `Append` and `Settle` (the store's lock).
+class Appender {
+ public:
+  // `buffer_bytes` is at least a record.
+  Appender(int64_t row_bytes, int64_t buffer_bytes);
+
+  // Makes the file with its header in the buffer. The folder is synced, so that the name is there after a crash.
+  Status Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct);
+  void Close() { segment_.reset(); }
+
+  const std::shared_ptr<Segment>& segment() const { return segment_; }
+  bool Fits() const { return fill_ + RecordBytes(row_bytes_) <= buffer_.bytes(); }
+  void Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row);
+
+  // Writes what the buffer holds to the file; with `all`, the last block too, filled up with zeros. Changes nothing that readers
+  // look at: that is done by `Settle`, after which what was written is read from the file.
+  Status Write(bool all);
+  void Settle();
+
+  // The bytes of a record that is not in the file yet, or null. Under the store's lock.
+  const char* InBuffer(uint32_t record) const;
+
+  // What was written is on the disk when this returns.
+  Status Sync();
+  // All records to the disk, then the index and the footer, and the disk again. The segment is written no more.
+  Status Seal();
+
+ private:
+  Status WriteAt(const char* from, int64_t bytes, int64_t offset);
+
+  const int64_t row_bytes_;
+  AlignedBuffer buffer_;
+  std::shared_ptr<Segment> segment_;
+  int64_t base_ = 0;     // where the buffer's first byte belongs in the file; a multiple of a block
+  int64_t fill_ = 0;     // bytes in the buffer
+  int64_t written_ = 0;  // bytes of the file that are written
+  int64_t pending_ = 0;  // what `written_` will be after Settle
+};
+
+// What opening a file found out.
+struct LoadedSegment {
+  std::shared_ptr<Segment> segment;  // null: there was nothing in it
+  std::string warning;               // what was dropped, or empty
+  int64_t dropped_records = 0;
+};
+
+// Opens a file of an earlier run. Its `entries` are loaded, also of a sealed one.
+Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded);
+
+// Cuts off the torn tail of a loaded segment and gives it its index.
+Status SealLoaded(Segment& segment, int64_t row_bytes);
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,252 @@
+#include "segment_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "store_state.h"
+
+namespace ctrlab::embedding {
+
+namespace {
+
+constexpr int64_t kUnderLock = 256;   // keys written without letting readers in between: some 50 us
+constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
+constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
+
+Status CheckOptions(const StoreOptions& options) {
+  auto in = [](const char* name, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return Status();
+    return Status(std::string("A store's ") + name + " must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]; received " +
+                  std::to_string(value) + ".");
+  };
+  if (Status status = in("row_bytes", options.row_bytes, 1, int64_t{1} << 20); !status.ok()) return status;
+  if (Status status = in("write_buffer", options.write_buffer, kBlock, int64_t{1} << 30); !status.ok()) return status;
+  return in("segment_bytes", options.segment_bytes, RecordOffset(2, options.row_bytes), int64_t{1} << 40);
+}
+
+// Takes the store's lock, which goes with the process, however it ends.
+Status Lock(const std::string& path, int* fd) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Status("Can't make the store's folder " + path + ": " + error.message() + ".");
+  *fd = open((path + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (*fd < 0) return SystemError("Can't open the store in " + path);
+  if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return Status();
+  Status status = errno == EWOULDBLOCK ? Status("One process at a time may use a store; another one has that in " + path + " open.")
+                                       : SystemError("Can't lock the store in " + path);
+  close(*fd);
+  return status;
+}
+
+}  // namespace
+
+Status SegmentStore::Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store) {
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  int lock_fd = -1;
+  if (Status status = Lock(options.path, &lock_fd); !status.ok()) return status;
+  auto opened = std::make_unique<Store>(options, lock_fd);
+  if (Status status = opened->Load(); !status.ok()) return status;
+  *store = std::move(opened);
+  return Status();
+}
+
+Store::Store(const StoreOptions& options, int lock_fd)
+    : options_(options),
+      record_bytes_(RecordBytes(options.row_bytes)),
+      records_per_segment_(std::clamp<int64_t>((options.segment_bytes - RecordOffset(0, options.row_bytes)) / record_bytes_, 1, 1 << 30)),
+      lock_fd_(lock_fd),
+      reader_(std::make_shared<RecordReader>(options.row_bytes, options.direct)),
+      copies_{Appender(options.row_bytes, options.write_buffer)},
+      user_{Appender(options.row_bytes, options.write_buffer)} {}
+
+Store::~Store() {
+  stop_ = true;
+  {
+    std::lock_guard lock(waking_);
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  for (Tail* tail : {&copies_, &user_}) {
+    if (tail->open()) (void)!Seal(tail).ok();  // who wants to know whether it worked calls Flush before
+  }
+  close(lock_fd_);
+}
+
+void Store::Publish(const std::function<void(SegmentTable*)>& change) {
+  auto table = std::make_shared<SegmentTable>(*segments_);
+  change(table.get());
+  segments_ = std::move(table);
+}
+
+const char* Store::InBuffer(Location at) const {
+  for (const Tail* tail : {&user_, &copies_}) {
+    if (tail->slot == at.segment) return tail->appender.InBuffer(at.record);
+  }
+  return nullptr;
+}
+
+void Store::Forget(Location at) {
+  if (at.found()) --(*segments_)[at.segment]->live;
+}
+
+Status Store::WriteOut(Tail* tail, bool all) {
+  if (Status status = tail->appender.Write(all); !status.ok()) return status;
+  auto lock = state_.Write();
+  tail->appender.Settle();
+  return Status();
+}
+
+// Makes all records of the tail durable, and notes that after them.
+Status Store::Commit(Tail* tail) {
+  if (!tail->open() || tail->uncommitted == 0) return Status();
+  if (Status status = WriteOut(tail, true); !status.ok()) return status;
+  if (Status status = tail->appender.Sync(); !status.ok()) return status;
+  {
+    auto lock = state_.Write();
+    tail->appender.Append(RecordKind::kCommit, 0, 0, nullptr);
+    tail->uncommitted = 0;
+    ++total_;
+  }
+  return WriteOut(tail, true);
+}
+
+Status Store::Seal(Tail* tail) {
+  if (Status status = tail->appender.Seal(); !status.ok()) return status;
+  auto lock = state_.Write();
+  Segment& segment = *tail->appender.segment();
+  segment.sealed = true;
+  segment.entries = {};
+  tail->appender.Close();
+  tail->slot = Location::kNone;
+  tail->uncommitted = 0;
+  return Status();
+}
+
+// Sees to it that a record can be appended.
+Status Store::MakeRoom(Tail* tail) {
+  if (tail->open() && tail->appender.segment()->records >= records_per_segment_) {
+    if (Status status = Seal(tail); !status.ok()) return status;
+  }
+  if (!tail->open()) {
+    uint64_t number;
+    {
+      auto lock = state_.Write();
+      number = next_number_++;
+    }
+    if (Status status = tail->appender.Create(options_.path, number, records_per_segment_, options_.direct); !status.ok()) return status;
+    auto lock = state_.Write();
+    Publish([&](SegmentTable* table) {
+      const auto free = std::find(table->begin(), table->end(), nullptr);
+      tail->slot = static_cast<uint32_t>(free - table->begin());
+      if (free == table->end()) table->emplace_back();
+      (*table)[tail->slot] = tail->appender.segment();
+    });
+  }
+  return tail->appender.Fits() ? Status() : WriteOut(tail, false);
+}
+
+Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count) {
+  std::unique_lock writing(writing_);
+  for (int64_t i = 0; i < count;) {
+    if (Status status = MakeRoom(&user_); !status.ok()) return status;
+    Segment& segment = *user_.appender.segment();
+    auto lock = state_.Write();
+    const int64_t last = std::min({count, i + kUnderLock, i + records_per_segment_ - segment.records});
+    for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
+    for (; i < last && user_.appender.Fits(); ++i) {
+      const Location here{user_.slot, static_cast<uint32_t>(segment.records)};
+      if (kind == RecordKind::kTombstone) {
+        const Location before = index_.Erase(keys[i]);
+        if (!before.found()) continue;
+        Forget(before);
+      } else {
+        Forget(index_.Set(keys[i], here));
+        ++segment.live;
+      }
+      user_.appender.Append(kind, next_sequence_++, keys[i], rows ? rows + i * options_.row_bytes : nullptr);
+      ++user_.uncommitted, ++total_;
+      stats_.user_bytes += record_bytes_;
+    }
+  }
+  writing.unlock();
+  if (auto lock = state_.Read(); !TooMuchGarbage()) return Status();
+  if (options_.compaction == Compaction::kSync) return CompactWhileNeeded(false);
+  std::lock_guard lock(waking_);
+  wanted_ = true;
+  wake_.notify_one();
+  return Status();
+}
+
+Status Store::Put(const int64_t* keys, const void* rows, int64_t count) {
+  return Write(RecordKind::kRow, keys, static_cast<const char*>(rows), count);
+}
+
+Status Store::Erase(const int64_t* keys, int64_t count) { return Write(RecordKind::kTombstone, keys, nullptr, count); }
+
+Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) {
+  auto* const out = static_cast<char*>(rows);
+  std::vector<WantedRecord> wanted;
+  std::vector<std::shared_ptr<const SegmentTable>> tables;  // keep the files open until all is read
+  std::vector<Location> places(std::min(count, kFoundAtOnce));
+  for (int64_t first = 0; first < count; first += kFoundAtOnce) {
+    const int64_t n = std::min(count - first, kFoundAtOnce);
+    auto lock = state_.Read();
+    if (tables.empty() || tables.back() != segments_) tables.push_back(segments_);
+    for (int64_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) index_.Prefetch(keys[first + i + kAhead]);
+      places[i] = index_.Find(keys[first + i]);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t place = first + i;
+      found[place] = 0;
+      if (!places[i].found()) continue;
+      if (const char* record = InBuffer(places[i])) {
+        std::memcpy(out + place * options_.row_bytes, record + sizeof(RecordHeader), options_.row_bytes);
+        found[place] = 1;
+      } else {
+        wanted.push_back({(*segments_)[places[i].segment].get(), places[i].record, keys[place], place});
+      }
+    }
+  }
+  return reader_->Read(&wanted, out, found, parallel_for);
+}
+
+Status Store::Flush() {
+  std::lock_guard writing(writing_);
+  return Commit(&user_);
+}
+
+StoreStats Store::Stats() {
+  auto lock = state_.Read();
+  StoreStats stats = stats_;
+  stats.live = index_.size();
+  stats.total = total_;
+  stats.index_bytes = index_.bytes();
+  stats.reads = reader_->reads();
+  for (const auto& segment : *segments_) {
+    if (!segment) continue;
+    ++stats.segments;
+    stats.disk_bytes += RecordOffset(segment->records, options_.row_bytes) +
+                        (segment->sealed ? segment->records * static_cast<int64_t>(sizeof(IndexEntry)) + 32 : 0);
+  }
+  stats.pending_bytes = user_.uncommitted * record_bytes_;
+  return stats;
+}
+
+std::vector<std::string> Store::Warnings() {
+  auto lock = state_.Read();
+  return warnings_;
+}
+
+void Store::Warn(std::string sentence) {
+  auto lock = state_.Write();
+  if (std::find(warnings_.begin(), warnings_.end(), sentence) == warnings_.end()) warnings_.push_back(std::move(sentence));
+}
+
+}  // namespace ctrlab::embedding

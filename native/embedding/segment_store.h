@@ -1,0 +1,92 @@
+// A store of rows by key on a disk: an append-only hash store, as Bitcask (Sheehy & Smith, 2010) and DeepRec's SSDHASH are.
+//
+// All writes go to the end of a segment file; the place of each key's last record is kept in memory (16 bytes a key, in a table
+// that is at most 0.8 full); so a row costs one read, wherever it lies. What is overwritten or erased is garbage until compaction
+// copies the live records of a segment elsewhere and removes the file. Files: segment_format.h.
+//
+//   writes    append to a buffer in memory; a full one goes to the file in one write. Flush puts all on the disk.
+//   garbage   more than 1.5 records for a live row, or more than 10 million dead ones, start a compaction. It takes the
+//             segments with most garbage first, and none with a third or less: so it copies at most 2 records for each that it
+//             gets rid of, and writes at most 3 times what its users wrote.
+//   a crash   a reopened store has the state that it had after some operation, the last Flush or a later one.
+//
+// Refuses to be: a cache (what is read is not kept: the tier above does that), ordered, or compressed.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/abi.h"
+#include "status.h"
+
+namespace ctrlab::embedding {
+
+enum class Compaction : int64_t {
+  kAsync = 0,  // in a thread of the store's own
+  kSync = 1,   // in the thread whose Put or Erase made the garbage
+};
+
+struct StoreOptions {
+  std::string path;           // a folder, made where there is none
+  int64_t row_bytes = 0;      // of every row
+  int64_t segment_bytes = int64_t{128} << 20;
+  int64_t write_buffer = int64_t{1} << 20;
+  Compaction compaction = Compaction::kAsync;
+  bool direct = false;  // past the page cache, many reads at a time; else through it
+};
+
+struct StoreStats {
+  int64_t live = 0;   // keys with a row
+  int64_t total = 0;  // records in all segments; those that are not live are garbage
+  int64_t segments = 0;
+  int64_t disk_bytes = 0, index_bytes = 0;
+  int64_t user_bytes = 0;        // records written for Put and Erase since Open
+  int64_t compaction_bytes = 0;  // records copied by compaction since Open
+  int64_t compactions = 0;       // segments that it removed
+  int64_t reads = 0;             // requests to the system for rows
+  int64_t dropped_records = 0;   // cut off a torn tail by Open
+  int64_t pending_bytes = 0;     // written, and lost if the process died now
+
+  double write_amplification() const {
+    return user_bytes ? static_cast<double>(user_bytes + compaction_bytes) / static_cast<double>(user_bytes) : 1;
+  }
+};
+
+// The rows as they were at one moment, in an order that reads each file from front to back. The files it needs stay open, and
+// so on the disk, while it lives, whatever becomes of the store.
+class StoreSnapshot {
+ public:
+  virtual ~StoreSnapshot() = default;
+  virtual int64_t size() const = 0;
+  // The next rows, at most `limit` and at least one; *count is 0 after the last.
+  virtual Status Next(int64_t limit, int64_t* keys, void* rows, int64_t* count) = 0;
+};
+
+// Any number of threads may call anything at the same time. Writers wait for each other; readers wait for no disk but their own.
+// A call that fails says so in one sentence and leaves what is stored as it was, but for a prefix of the keys of a Put or Erase;
+// when the cause is gone, the same call goes on.
+class SegmentStore {
+ public:
+  static Status Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);
+  virtual ~SegmentStore() = default;  // flushes what it can
+
+  // rows: [count] x row_bytes. Of a key that comes twice the last row stays.
+  virtual Status Put(const int64_t* keys, const void* rows, int64_t count) = 0;
+  // found[i]: 1 where keys[i] has a row, else 0 and row i is left as it is. A damaged row is an error, after all others were read.
+  virtual Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) = 0;
+  virtual Status Erase(const int64_t* keys, int64_t count) = 0;
+  // When it returns well, all before it outlives the process and the machine's power.
+  virtual Status Flush() = 0;
+  // All garbage goes now, whatever the triggers.
+  virtual Status Compact() = 0;
+  virtual Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) = 0;
+
+  virtual StoreStats Stats() = 0;
+  // One sentence each: torn tails that were dropped, damage that compaction met. They stay until the store closes.
+  virtual std::vector<std::string> Warnings() = 0;
+};
+
+}  // namespace ctrlab::embedding

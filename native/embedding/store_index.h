@@ -1,0 +1,130 @@
+// Where each key's record is: a hash table of {key, segment, record} that lies in memory, 16 bytes an entry, any int64 a key.
+//
+// Shards grow one by one, each to twice its size at a load of 0.8, so that no single insertion moves all entries.
+// Collisions go to the next place, and an erased entry is filled by those behind it, so that no place is ever lost to tombstones.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace ctrlab::embedding {
+
+struct Location {
+  static constexpr uint32_t kNone = ~0u;
+
+  uint32_t segment = kNone;
+  uint32_t record = 0;
+
+  bool found() const { return segment != kNone; }
+  bool operator==(const Location&) const = default;
+};
+
+// The finalizer of splitmix64 (Steele, Lea & Flood, 2014).
+inline uint64_t HashOfKey(int64_t key) {
+  uint64_t x = static_cast<uint64_t>(key) + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class StoreIndex {
+ public:
+  struct Entry {
+    int64_t key = 0;
+    Location at;
+  };
+
+  Location Find(int64_t key) const {
+    const uint64_t hash = HashOfKey(key);
+    const Shard& shard = shards_[hash >> kShift];
+    if (shard.places.empty()) return {};
+    return shard.places[shard.PlaceOf(key, hash)].at;
+  }
+
+  void Prefetch(int64_t key) const {
+    const uint64_t hash = HashOfKey(key);
+    const Shard& shard = shards_[hash >> kShift];
+    if (!shard.places.empty()) __builtin_prefetch(&shard.places[hash & shard.mask()]);
+  }
+
+  // Returns where the key was before.
+  Location Set(int64_t key, Location at) {
+    const uint64_t hash = HashOfKey(key);
+    Shard& shard = shards_[hash >> kShift];
+    if ((shard.used + 1) * 5 > shard.places.size() * 4) shard.Grow();
+    Entry& entry = shard.places[shard.PlaceOf(key, hash)];
+    const Location before = entry.at;
+    if (!before.found()) ++shard.used, ++size_;
+    entry = {key, at};
+    return before;
+  }
+
+  Location Erase(int64_t key) {
+    const uint64_t hash = HashOfKey(key);
+    Shard& shard = shards_[hash >> kShift];
+    if (shard.places.empty()) return {};
+    uint64_t hole = shard.PlaceOf(key, hash);
+    const Location before = shard.places[hole].at;
+    if (!before.found()) return before;
+    for (uint64_t next = hole;;) {
+      next = (next + 1) & shard.mask();
+      const Entry& entry = shard.places[next];
+      if (!entry.at.found()) break;
+      const uint64_t wanted = HashOfKey(entry.key) & shard.mask();
+      // An entry may move back to the hole unless that is before the place it wants.
+      if (((next - wanted) & shard.mask()) >= ((next - hole) & shard.mask())) shard.places[hole] = entry, hole = next;
+    }
+    shard.places[hole] = {};
+    --shard.used, --size_;
+    return before;
+  }
+
+  int64_t size() const { return size_; }
+
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const Shard& shard : shards_) sum += static_cast<int64_t>(shard.places.capacity() * sizeof(Entry));
+    return sum;
+  }
+
+  template <class Body>
+  void ForEach(const Body& body) const {
+    for (const Shard& shard : shards_) {
+      for (const Entry& entry : shard.places) {
+        if (entry.at.found()) body(entry);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kShift = 56;  // 256 shards, by the hash's high bits; places by its low bits
+
+  struct Shard {
+    std::vector<Entry> places;  // 0 or a power of two of them
+    uint64_t used = 0;
+
+    uint64_t mask() const { return places.size() - 1; }
+
+    // Where the key is, or the empty place where it belongs.
+    uint64_t PlaceOf(int64_t key, uint64_t hash) const {
+      uint64_t place = hash & mask();
+      while (places[place].at.found() && places[place].key != key) place = (place + 1) & mask();
+      return place;
+    }
+
+    void Grow() {
+      std::vector<Entry> old(places.empty() ? 8 : places.size() * 2);
+      old.swap(places);
+      for (const Entry& entry : old) {
+        if (entry.at.found()) places[PlaceOf(entry.key, HashOfKey(entry.key))] = entry;
+      }
+    }
+  };
+
+  std::array<Shard, 256> shards_;
+  int64_t size_ = 0;
+};
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,126 @@
+// What the files of the store share: its state, its locks, and who may touch what.
+
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "record_reader.h"
+#include "segment.h"
+#include "segment_store.h"
+#include "store_index.h"
+
+namespace ctrlab::embedding {
+
+// A lock for many readers or one writer, in which readers that come and come keep no writer waiting.
+class FairLock {
+ public:
+  std::shared_lock<std::shared_mutex> Read() {
+    std::lock_guard turn(turnstile_);
+    return std::shared_lock(mutex_);
+  }
+  std::unique_lock<std::shared_mutex> Write() {
+    std::lock_guard turn(turnstile_);
+    return std::unique_lock(mutex_);
+  }
+
+ private:
+  std::mutex turnstile_;
+  std::shared_mutex mutex_;
+};
+
+// By the number in an index entry; null where a segment was removed. Never changed: a new one takes its place.
+using SegmentTable = std::vector<std::shared_ptr<Segment>>;
+
+// A segment that is being written and its number in the table.
+struct Tail {
+  Appender appender;
+  uint32_t slot = Location::kNone;
+  int64_t uncommitted = 0;  // records since the last commit
+
+  bool open() const { return slot != Location::kNone; }
+};
+
+// Three locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the state (short: nobody
+// waits for a disk under it). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
+class Store final : public SegmentStore {
+ public:
+  Store(const StoreOptions& options, int lock_fd);
+  ~Store() override;
+
+  Status Load();
+
+  Status Put(const int64_t* keys, const void* rows, int64_t count) override;
+  Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) override;
+  Status Erase(const int64_t* keys, int64_t count) override;
+  Status Flush() override;
+  Status Compact() override;
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override;
+  StoreStats Stats() override;
+  std::vector<std::string> Warnings() override;
+
+ private:
+  // segment_store.cc
+  Status Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count);
+  Status MakeRoom(Tail* tail);
+  Status WriteOut(Tail* tail, bool all);
+  Status Commit(Tail* tail);
+  Status Seal(Tail* tail);
+  const char* InBuffer(Location at) const;
+  void Forget(Location at);
+  void Publish(const std::function<void(SegmentTable*)>& change);
+
+  // store_load.cc
+  Status AddFile(uint64_t number);
+  Status FillIndex();
+
+  // compaction.cc
+  bool TooMuchGarbage() const;
+  int64_t Droppable(uint32_t slot);
+  bool CanDrop(const Tombstone& tombstone, const Segment& of) const;
+  int64_t Garbage(uint32_t slot);
+  uint32_t PickSegment(bool all);
+  Status CompactWhileNeeded(bool all);
+  Status CompactSegment(uint32_t slot);
+  Status ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_t end) const;
+  Status CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole, bool* copied);
+  Status Remove(uint32_t slot);
+  void CompactInBackground();
+  void Warn(std::string sentence);
+
+  const StoreOptions options_;
+  const int64_t record_bytes_, records_per_segment_;
+  const int lock_fd_;
+  const std::shared_ptr<RecordReader> reader_;  // snapshots outlive the store
+
+  std::mutex compacting_;
+  Tail copies_;
+
+  std::mutex writing_;
+  Tail user_;
+  uint64_t next_sequence_ = 1;
+
+  FairLock state_;
+  StoreIndex index_;
+  std::shared_ptr<const SegmentTable> segments_ = std::make_shared<SegmentTable>();
+  uint64_t next_number_ = 1;
+  uint64_t removals_ = 0;
+  int64_t total_ = 0;
+  StoreStats stats_;
+  std::vector<std::string> warnings_;
+
+  std::mutex waking_;
+  std::condition_variable wake_;
+  bool wanted_ = false;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,70 @@
+"""The store of rows under sanitizers: against std::map, killed, damaged, on a full disk, by many threads at once."""
+
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ctrlab.ops import kernel_swap
+
+NATIVE = Path(__file__).parents[2] / "native"
+SOURCES = ["segment", "segment_load", "segment_store", "store_load", "store_snapshot", "compaction", "record_reader"]
+
+# Under sanitizers the checks take a compiler a minute of a quiet core.
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def program(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-I", NATIVE]
+
+    def run(arguments):
+        ran = subprocess.run([*kernel_swap.compiler(), *arguments], capture_output=True, text=True)
+        if re.search(r"cannot find .*(asan|ubsan|tsan)", ran.stderr):
+            pytest.skip(f"no library of the sanitizers {request.param} for {kernel_swap.compiler()[0]}")
+        assert ran.returncode == 0, ran.stderr
+
+    def compiled(source):
+        made = folder / f"{source.stem}.o"
+        run([*flags, "-Wall", "-Wextra", "-Werror", "-c", source, "-o", made])
+        return made
+
+    with ThreadPoolExecutor(2) as pool:
+        sources = [NATIVE / "check" / "check_store.cc", *(NATIVE / "embedding" / f"{name}.cc" for name in SOURCES)]
+        objects = list(pool.map(compiled, sources))
+    run([*flags, *objects, "-pthread", "-o", folder / "check"])
+    return folder / "check"
+
+
+def passes(program, what, seed, folder):
+    ran = subprocess.run([program, what, folder / "data", str(seed)], capture_output=True, text=True, timeout=300)
+    if "unexpected memory mapping" in ran.stderr:
+        pytest.skip("ThreadSanitizer of this compiler does not run under this system's address space layout")
+    assert (ran.returncode, ran.stdout) == (0, f"passed {what} {seed}\n"), ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("what", ["random", "full", "together", "odd"])
+def test_the_store_is_right_and_clean(program, what, tmp_path):
+    passes(program, what, 1, tmp_path)
+
+
+def test_no_flipped_bit_and_no_cut_goes_by_in_silence(program):
+    memory = Path("/dev/shm")  # thousands of little files, none of which need outlive a loss of power
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        passes(program, "damage", 1, Path(folder))
+
+
+# Four lives each: 12 kills a sanitizer here, 100 in the long run.
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_writer_leaves_a_state_since_its_last_flush(program, seed, tmp_path):
+    passes(program, "kill", seed, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 125))
+def test_a_writer_killed_a_hundred_times(program, seed, tmp_path):
+    passes(program, "kill", seed, tmp_path)
