@@ -26,9 +26,9 @@ import tensorflow as tf
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.ops import snapshot
+from ctrlab.tensors import read_tensors, write_durably, write_tensors
 from ctrlab.training.generators import get_generators, set_generators
 from ctrlab.training.state import variables_of
-from ctrlab.training.tensors import read_tensors, write_durably, write_tensors
 
 FORMAT = "ctrlab checkpoint 1"
 POINTER = "latest.json"

@@ -7,7 +7,7 @@
 Reading never runs code. The metadata's "crc32" is that of the whole file with eight zeros in its own place. A file is written
 beside its place, forced to the disk and renamed: whoever reads sees the old file or the new one, whole.
 
-This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint`.
+This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.checkpoint`.
 """
 
 from __future__ import annotations
@@ -80,28 +80,49 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     Raises:
         BadData: the file is not there, is none of this format, is cut off, or its bytes are not those that were written.
     """
+    content = _content(path)
+    length, described, metadata = _described(path, content)
     try:
-        with open(path, "rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
-        raise BadData(f"{path} can't be read: {getattr(error, 'strerror', None) or 'it is empty'}.") from None
-    length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or not 2 <= length <= min(MOST_HEADER, len(content) - 8):
-        raise BadData(f"{path} is no file of tensors, or only the beginning of one: its header does not fit into it.")
-    header = content[8 : 8 + length]
-    try:
-        described = json.loads(header)
-        metadata = described.pop("__metadata__", {})
         arrays = {name: _array(content, 8 + length, **entry) for name, entry in described.items()}
         end = max((entry["data_offsets"][1] for entry in described.values()), default=0)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
     if 8 + length + end != len(content):
         raise BadData(f"{path} is damaged: it should have {8 + length + end:,} bytes and has {len(content):,}.")
-    if not (isinstance(metadata, dict) and isinstance(metadata.get("crc32"), str)):
-        raise BadData(f"{path} holds tensors, but no checksum of them: it is damaged, or was written by something else.")
     _check(path, content, length, metadata["crc32"])
     return arrays, metadata
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata alone, from the file's first bytes; whether the rest is whole only `read_tensors` knows.
+
+    Raises:
+        BadData: the file is not there, or does not begin as one of this format with a checksum does.
+    """
+    return _described(path, _content(path))[2]
+
+
+def _content(path: Path) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
+        raise BadData(f"{path} can't be read: {getattr(error, 'strerror', None) or 'it is empty'}.") from None
+
+
+def _described(path: Path, content: mmap.mmap) -> tuple[int, dict[str, dict], dict[str, str]]:
+    """The header's length, what it says of each array, and the metadata."""
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or not 2 <= length <= min(MOST_HEADER, len(content) - 8):
+        raise BadData(f"{path} is no file of tensors, or only the beginning of one: its header does not fit into it.")
+    try:
+        described = json.loads(content[8 : 8 + length])
+        metadata = described.pop("__metadata__", {})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
+    if not (isinstance(metadata, dict) and isinstance(metadata.get("crc32"), str)):
+        raise BadData(f"{path} holds tensors, but no checksum of them: it is damaged, or was written by something else.")
+    return length, described, metadata
 
 
 def _header(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:

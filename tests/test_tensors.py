@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from ctrlab.errors import BadData
-from ctrlab.training import tensors
+from ctrlab import tensors
 
 ARRAYS = {
     "table": np.arange(600, dtype=np.float32).reshape(200, 3),
@@ -140,3 +140,10 @@ def test_a_disk_that_takes_a_little_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", lambda file, piece: write(file, piece[:100]))
     tensors.write_tensors(tmp_path / "file", ARRAYS, {})
     np.testing.assert_array_equal(tensors.read_tensors(tmp_path / "file")[0]["table"], ARRAYS["table"])
+
+
+def test_the_metadata_alone(file):
+    assert tensors.read_metadata(file) == tensors.read_tensors(file)[1]
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(BadData, match="only the beginning"):
+        tensors.read_metadata(file)

@@ -1,0 +1,113 @@
+"""How a table is written: named arrays that any reader of safetensors can take, all of them or what changed.
+
+A table "item" is, in a checkpoint,
+
+    embedding/item/keys                int64 [n]       each key that has a row, once, in any order
+    embedding/item/values              float32 [n, D]
+    embedding/item/slot_<name>         float32 [n, D]  a slot of the optimizer, e.g. slot_m
+    embedding/item/frequencies         int64 [n]       how often the key came in training
+    embedding/item/steps               int64 [n]       the optimizer's step that last changed the row
+    embedding/item/candidate_keys      int64 [m]       keys that are counted and have no row yet
+    embedding/item/candidate_counts    int64 [m]
+    embedding/item/candidate_steps     int64 [m]
+    embedding/item/filter              uint8 [..]      the counters of a Bloom filter
+    embedding/item/removed             int64 [r]       only in a delta: keys that went since the save before
+
+A delta has the rows and candidates that changed since the save before it, whole and as they are now, and the filter whole. So
+its word on a key is the last: whatever was known of a key that it names, as row, candidate or tombstone, is forgotten, and what
+it says holds. That is all there is to `apply_delta` and to `merge_deltas`, and why merging comes in any grouping.
+
+Source: DeepRec's incremental checkpoints, where each delta holds everything since the full one and no tombstones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ctrlab.embedding.shards import concatenate, require_alike, take
+from ctrlab.embedding.state import TableState
+from ctrlab.errors import BadData, CtrlabError
+
+PREFIX = "embedding/"
+SLOT = "slot_"
+ROWS = {"keys": np.int64, "values": np.float32, "frequencies": np.int64, "steps": np.int64}
+CANDIDATES = {"candidate_keys": np.int64, "candidate_counts": np.int64, "candidate_steps": np.int64}
+OTHERS = {"filter": np.uint8, "removed": np.int64}
+FIELDS = ROWS | CANDIDATES | OTHERS
+
+
+def apply_delta(state: TableState, delta: TableState) -> TableState:
+    """The table after the changes.
+
+    Raises:
+        BadData: the two are not of one table.
+    """
+    require_alike(state, delta, "A table", "its delta")
+    return replace(_overlay(state, delta), removed=np.zeros(0, np.int64))
+
+
+def merge_deltas(deltas: Sequence[TableState]) -> TableState:
+    """One delta that does what all of them do, in their order. A key that went and came back needs no tombstone.
+
+    Raises:
+        CtrlabError: there is none. BadData: they are not of one table.
+    """
+    if not deltas:
+        raise CtrlabError("There must be at least one delta to merge; received none.")
+    for i, other in enumerate(deltas[1:], 1):
+        require_alike(deltas[0], other, "Delta 0", f"delta {i}")
+    return functools.reduce(_overlay, deltas)
+
+
+def to_arrays(name: str, state: TableState, delta: bool = False) -> dict[str, np.ndarray]:
+    """{array's name in the file: array}, without a copy where the dtype is right."""
+    arrays = {field: getattr(state, field) for field in FIELDS if delta or field != "removed"}
+    arrays |= {SLOT + slot: array for slot, array in state.slots.items()}
+    return {f"{PREFIX}{name}/{field}": np.asarray(a, FIELDS.get(field, np.float32)) for field, a in arrays.items()}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, TableState]:
+    """{table's name: state} of a file's arrays; those of other things are passed over.
+
+    Args:
+        where: the file, for what is said of a bad one.
+    Raises:
+        BadData: an array is missing, or is not what the format says.
+    """
+    tables: dict[str, dict[str, np.ndarray]] = {}
+    for path, array in arrays.items():
+        if path.startswith(PREFIX):
+            name, _, field = path.removeprefix(PREFIX).rpartition("/")
+            tables.setdefault(name, {})[field] = array
+    return {name: _state(fields, f"{where}: {PREFIX}{name}") for name, fields in tables.items()}
+
+
+def _overlay(old: TableState, new: TableState) -> TableState:
+    named = np.concatenate([new.keys, new.candidate_keys, new.removed])
+    kept = take(old, *(~np.isin(keys, named) for keys in (old.keys, old.candidate_keys)), old.removed)
+    both = concatenate([kept, new])
+    here = np.concatenate([both.keys, both.candidate_keys])
+    return replace(both, removed=np.setdiff1d(both.removed, here))
+
+
+def _state(fields: dict[str, np.ndarray], where: str) -> TableState:
+    fields = {"removed": np.zeros(0, np.int64), **fields}
+    slots = {field.removeprefix(SLOT): array for field, array in fields.items() if field.startswith(SLOT)}
+    if odd := sorted(set(fields) - {SLOT + slot for slot in slots} ^ set(FIELDS)):
+        raise BadData(f"{where}/{odd[0]} " + ("is missing." if odd[0] in FIELDS else "is no array of this format's."))
+    shape = fields["values"].shape
+    if len(shape) != 2 or shape[1] == 0:
+        raise BadData(f"{where}/values must be of shape [n, D]; it is {list(shape)}.")
+    n, m = shape[0], fields["candidate_keys"].size
+    for field, array in fields.items():
+        matrix = field == "values" or field.startswith(SLOT)
+        length = m if field in CANDIDATES else array.size if field in OTHERS else n
+        expected, dtype = (shape if matrix else (length,)), np.dtype(FIELDS.get(field, np.float32))
+        if (array.shape, array.dtype) != (expected, dtype):
+            received = f"{array.dtype} {list(array.shape)}"
+            raise BadData(f"{where}/{field} must be {dtype} {list(expected)}; it is {received}.")
+    return TableState(**{field: fields[field] for field in FIELDS}, slots=slots)
