@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from ctrlab.errors import BadData
 from ctrlab import tensors
+from ctrlab.errors import BadData
 
 ARRAYS = {
     "table": np.arange(600, dtype=np.float32).reshape(200, 3),

@@ -86,6 +86,18 @@ def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Table
     return {name: _state(fields, f"{where}: {PREFIX}{name}") for name, fields in tables.items()}
 
 
+def require_fits(state: TableState, dim: int, slots: Sequence[str], where: str) -> None:
+    """Whether a state can be loaded into a table of dimension `dim` with those slots; one without slots can.
+
+    Raises:
+        CtrlabError: it can't, for what reason.
+    """
+    if state.dim != dim:
+        raise CtrlabError(f"{where} has rows of dimension {state.dim} in the checkpoint and of {dim} in the model.")
+    if state.slots and set(state.slots) != set(slots):
+        raise CtrlabError(f"{where} has the slots {sorted(state.slots)} in the checkpoint and {sorted(slots)} in the model.")
+
+
 def _overlay(old: TableState, new: TableState) -> TableState:
     named = np.concatenate([new.keys, new.candidate_keys, new.removed])
     kept = take(old, *(~np.isin(keys, named) for keys in (old.keys, old.candidate_keys)), old.removed)

@@ -15,8 +15,8 @@ from ctrlab.errors import BadData, CtrlabError
 
 
 def key_hash(keys: np.ndarray) -> np.ndarray:
-    """uint64 [n] of int64 keys [n]: the finalizer of SplitMix64 (Steele et al., 2014)."""
-    x = np.asarray(keys, np.int64).view(np.uint64)
+    """uint64 [n] of int64 keys [n]: the first number that SplitMix64 (Steele et al., 2014) draws with the key as its seed."""
+    x = np.asarray(keys, np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -39,7 +39,7 @@ def shard(state: TableState, j: int, n: int) -> TableState:
 
 
 def join(shards: Sequence[TableState]) -> TableState:
-    """The table that was cut. Of Bloom filters the larger counter stays, which is never too low for any shard's keys.
+    """The table that was cut. Of Bloom filters the larger byte stays, so no counter is too low for any shard's keys.
 
     Raises:
         BadData: the shards are not of one table: they differ in dimension, slots or filter, or a key is in two of them.

@@ -1,0 +1,196 @@
+"""The files of a run's checkpoints: what each says of itself, which one it follows, and which may go.
+
+    folder/latest.json                         {"file": "step-000000300.delta.safetensors", "step": 300}
+    folder/step-000000100.safetensors          a full save
+    folder/step-000000200.delta.safetensors    everything again, but of embedding tables only what changed since step 100
+    folder/step-000000300.delta.safetensors    .. since step 200
+
+Each save has an id drawn by chance. A delta names that of the full save it is based on and that of the save it follows, so one
+that is missing, out of order or of another chain is noticed, whatever the files are called. The metadata:
+
+    format, step, position, run    the format's version, the optimizer's step, the batches read, what must stay the same (JSON)
+    id, base, previous, number     this save; its full one (itself, if it is full); the save before; how many after the full one
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas
+from ctrlab.embedding.state import TableState
+from ctrlab.errors import BadData
+from ctrlab.tensors import read_metadata, read_tensors
+
+FORMAT = "ctrlab checkpoint {}"
+VERSION = 2
+POINTER = "latest.json"
+PATTERN = re.compile(r"step-(\d{9,})(\.delta)?\.safetensors")
+
+
+@dataclass(frozen=True)
+class Save:
+    """What a file of a checkpoint says of itself."""
+
+    step: int
+    position: int
+    run: dict[str, str]
+    id: str
+    base: str
+    previous: str = ""
+    number: int = 0
+
+    @classmethod
+    def full(cls, step: int, position: int, run: Mapping[str, str]) -> Save:
+        id = secrets.token_hex(8)
+        return cls(step, position, dict(run), id, base=id)
+
+    def delta(self, step: int, position: int) -> Save:
+        """The delta that follows this save."""
+        return Save(step, position, self.run, secrets.token_hex(8), self.base, self.id, self.number + 1)
+
+    @property
+    def name(self) -> str:
+        return f"step-{self.step:09d}{'.delta' if self.number else ''}.safetensors"
+
+    def to_metadata(self) -> dict[str, str]:
+        facts = {name: str(getattr(self, name)) for name in ("step", "position", "id", "base", "previous", "number")}
+        return {"format": FORMAT.format(VERSION), "run": json.dumps(self.run, sort_keys=True)} | facts
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str], path: Path) -> Save:
+        """Raises a BadData where the file is no checkpoint of this version."""
+        written = re.fullmatch(FORMAT.format(r"(\d+)"), metadata.get("format", ""))
+        if written and int(written[1]) > VERSION:
+            raise BadData(f"{path} is of format {written[1]}, and this ctrlab knows none after {VERSION}: update it.")
+        if not written or int(written[1]) < VERSION:
+            raise BadData(f"{path} holds tensors, but is no checkpoint of this version ({FORMAT.format(VERSION)!r}).")
+        try:
+            numbers = {name: int(metadata[name]) for name in ("step", "position", "number")}
+            texts = {name: metadata[name] for name in ("id", "base", "previous")}
+            return cls(**numbers, **texts, run=json.loads(metadata["run"]))
+        except (KeyError, ValueError) as problem:
+            raise BadData(f"{path} is a checkpoint that does not say what it is: {problem}.") from None
+
+
+def paths_in(folder: Path) -> list[tuple[int, Path]]:
+    """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last."""
+    found = [(match, path) for path in folder.glob("step-*") if (match := PATTERN.fullmatch(path.name))]
+    return [(int(m[1]), path) for m, path in sorted(found, key=lambda entry: (int(entry[0][1]), not entry[0][2]))]
+
+
+def files_in(folder: Path) -> dict[int, Path]:
+    """{step: file} of the same, oldest first."""
+    return dict(paths_in(folder))
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The file that the pointer names, then the others, newest first."""
+    ordered = [path for _, path in reversed(paths_in(folder))]
+    try:
+        named = folder / json.loads((folder / POINTER).read_text())["file"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ordered
+    return sorted(ordered, key=lambda path: path != named)
+
+
+def places_of(paths: Sequence[Path]) -> dict[str, Path]:
+    """{id: file} of those that say one."""
+    places = {}
+    for path in paths:
+        try:
+            places[Save.from_metadata(read_metadata(path), path).id] = path
+        except BadData:
+            continue
+    return places
+
+
+def read_save(path: Path, places: Mapping[str, Path]) -> tuple[Save, dict[str, np.ndarray], dict[str, TableState]]:
+    """What a save says of itself, its arrays, and the embedding tables as they were then: a delta's chain is put together.
+
+    Args:
+        places: {id: file} of the saves that it may follow.
+    Raises:
+        BadData: it, or a save that it builds on, is missing or damaged, or of another chain.
+    """
+    links = [_read(path)]
+    while (save := links[0][1]).number:
+        if save.previous not in places:
+            raise BadData(
+                f"{path} can't be used: {links[0][0].name} is delta {save.number} of full save {save.base} and follows save "
+                f"{save.previous}, which is missing."
+            )
+        try:
+            links.insert(0, _read(places[save.previous]))
+        except BadData as problem:
+            raise BadData(f"{path} can't be used without the saves before it: {problem}") from None
+        check_chain([(p.name, s) for p, s, _ in links], begins_full=False)
+    _, save, arrays = links[-1]
+    tables = [from_arrays(arrays, str(path)) for path, _, arrays in links]
+    for (where, _, _), found in zip(links, tables):
+        if found.keys() != tables[0].keys():
+            raise BadData(f"{where} has the tables {sorted(found)}, and the full save of its chain {sorted(tables[0])}.")
+    whole = {
+        name: apply_delta(full, merge_deltas([delta[name] for delta in tables[1:]])) if len(links) > 1 else full
+        for name, full in tables[0].items()
+    }
+    return save, {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}, whole
+
+
+def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> None:
+    """Whether named saves, in this order, are a full one and the deltas that follow it.
+
+    Raises:
+        BadData: one is missing, out of order or of another chain: which.
+    """
+    name, first = saves[0]
+    if begins_full and first.number:
+        raise BadData(f"A chain begins with a full save; {name} is delta {first.number} of full save {first.base}.")
+    for (name_before, before), (name, save) in itertools.pairwise(saves):
+        due = before.number + 1
+        if save.base != before.base or not save.number:
+            raise BadData(f"{name} is foreign: its full save is {save.base}, and that of {name_before} is {before.base}.")
+        if save.number != due:
+            here = next((n for n, s in saves if s.number == due and s.base == save.base), None)
+            found = f"{here} comes too late" if here else "it is missing"
+            raise BadData(f"Delta {due} must follow {name_before}; {name} is delta {save.number}, and of delta {due}: {found}.")
+        if save.previous != before.id:
+            raise BadData(f"{name} is foreign: it follows save {save.previous}, and {name_before} is save {before.id}.")
+
+
+def spare(folder: Path, newest: Path, keep: int) -> list[Path]:
+    """The files that neither the `keep` newest saves up to `newest` nor the chains below them need, latest first.
+
+    Those of the same or later steps were left by a run that was taken up again from before them.
+    """
+    found = paths_in(folder)
+    step = next(step for step, path in found if path == newest)
+    earlier = [path for s, path in found if s < step]
+    kept = [newest, *earlier[::-1][: keep - 1]]
+    places = places_of(earlier)
+    needed = set(kept)
+    for path in kept:
+        while path := _followed(path, places):
+            if path in needed:
+                break
+            needed.add(path)
+    return [path for _, path in reversed(found) if path not in needed]
+
+
+def _followed(path: Path, places: Mapping[str, Path]) -> Path | None:
+    try:
+        return places.get(Save.from_metadata(read_metadata(path), path).previous)
+    except BadData:
+        return None
+
+
+def _read(path: Path) -> tuple[Path, Save, dict[str, np.ndarray]]:
+    arrays, metadata = read_tensors(path)
+    return path, Save.from_metadata(metadata, path), arrays

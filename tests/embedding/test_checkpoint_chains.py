@@ -1,0 +1,339 @@
+"""A run with embedding tables goes on from a full save and its deltas; a chain that is not whole is noticed, and which part."""
+
+import errno
+import json
+import os
+import re
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from fake_variable import FakeVariable, content, new_run, train_to
+
+from ctrlab.embedding.checkpoint import from_arrays
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.tensors import read_metadata, read_tensors, write_tensors
+from ctrlab.training import CheckpointError, Checkpoints, restore
+from ctrlab.training.saves import POINTER, Save, check_chain, files_in
+
+
+def saved(folder, steps, **options):
+    """A run that was saved at each step, and its content after each."""
+    run, contents = new_run(), {}
+    with Checkpoints(folder, *run, every=1, **{"full_every": 4, "keep": 20, **options}) as checkpoints:
+        for step in range(1, steps + 1):
+            train_to(run, step, checkpoints)
+            contents[step] = content(run)
+    return contents
+
+
+def restored(folder):
+    run = new_run()
+    return restore(folder, *run), content(run)
+
+
+def kinds(folder):
+    return {step: ".delta" in path.name for step, path in files_in(folder).items()}
+
+
+@pytest.fixture
+def nine(tmp_path):
+    """Full saves of the steps 1, 5 and 9 with deltas between, and what the run was at each."""
+    return tmp_path, saved(tmp_path, 9)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_each_save_is_the_state_of_its_step(tmp_path, asynchronous):
+    contents = saved(tmp_path, 9, asynchronous=asynchronous)
+    assert kinds(tmp_path) == {step: step not in (1, 5, 9) for step in range(1, 10)}
+    for step, path in files_in(tmp_path).items():
+        (tmp_path / POINTER).write_text(json.dumps({"file": path.name}))
+        found, there = restored(tmp_path)
+        assert found.step == step and not found.passed_over and there == contents[step]
+
+
+def test_a_delta_is_smaller_and_names_what_it_follows(nine):
+    folder, _ = nine
+    notes = [Save.from_metadata(read_metadata(path), path) for path in files_in(folder).values()]
+    assert [note.number for note in notes] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert all(b.previous == (a.id if b.number else "") and b.base == (a.base if b.number else b.id) for a, b in pairwise(notes))
+    rows = {step: len(read_tensors(path)[0]["embedding/item/keys"]) for step, path in files_in(folder).items()}
+    assert max(rows[step] for step in (6, 7, 8)) <= 12 < rows[5] < rows[9]
+
+
+def test_a_run_goes_on_in_its_chain(tmp_path):
+    contents = saved(tmp_path, 9)
+    run = new_run()
+    (tmp_path / POINTER).write_text(json.dumps({"file": files_in(tmp_path)[6].name}))
+    with Checkpoints(tmp_path, *run, every=1, full_every=4, keep=20, resume=True) as checkpoints:
+        assert checkpoints.position == 6 and content(run) == contents[6]
+        train_to(run, 9, checkpoints)
+    assert content(run) == contents[9] and restored(tmp_path)[1] == contents[9]
+    assert kinds(tmp_path) == {step: step not in (1, 5, 9) for step in range(1, 10)}
+
+
+def test_a_chain_goes_when_a_newer_full_save_is_whole(tmp_path, monkeypatch):
+    saved(tmp_path, 4, keep=1)
+    assert list(files_in(tmp_path)) == [1, 2, 3, 4]
+    run = new_run()
+    with Checkpoints(tmp_path, *run, every=1, full_every=4, keep=1, resume=True) as checkpoints:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full_disk)
+            train_to(run, 5, checkpoints)
+            checkpoints._writing.exception()
+        assert list(files_in(tmp_path)) == [1, 2, 3, 4]
+        with pytest.raises(CheckpointError, match="No space left"):
+            train_to(run, 6, checkpoints)
+        checkpoints.advance(1)
+        checkpoints.wait()
+    assert list(files_in(tmp_path)) == [6]
+
+
+def test_the_newest_keep_what_they_build_on(tmp_path):
+    saved(tmp_path, 10, keep=3)
+    assert list(files_in(tmp_path)) == [5, 6, 7, 8, 9, 10]
+    assert len(list(tmp_path.iterdir())) == 7
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_a_failed_delta_held_is_in_the_next_save(tmp_path, monkeypatch):
+    run = new_run()
+    with Checkpoints(tmp_path, *run, every=2, full_every=100) as checkpoints:
+        train_to(run, 3, checkpoints)
+        checkpoints.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full_disk)
+            train_to(run, 4, checkpoints)  # its delta is lost, and the marks of what it held are gone
+            checkpoints._writing.exception()
+        with pytest.raises(CheckpointError, match="step 4 could not be written"):
+            train_to(run, 5, checkpoints)
+        train_to(run, 6, checkpoints)
+    assert kinds(tmp_path) == {2: False, 6: False}
+    assert restored(tmp_path)[1] == content(run)
+
+
+def test_what_a_table_could_not_copy_is_in_the_next_save(tmp_path):
+    run = new_run()
+    second = run[0].embedding_variables[1]
+    with Checkpoints(tmp_path, *run, full_every=100) as checkpoints:
+        train_to(run, 1)
+        checkpoints.save()
+        train_to(run, 2)
+        second.changed = lambda: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            checkpoints.save()
+        del second.changed
+        checkpoints.save()
+    assert restored(tmp_path)[1] == content(run)
+
+
+def test_twice_at_one_step(tmp_path):
+    """A delta that follows a save of its own step would be written over it."""
+    run = new_run()
+    with Checkpoints(tmp_path, *run, full_every=100) as checkpoints:
+        for step in (1, 2, 2, 3):
+            train_to(run, step)
+            checkpoints.save()
+    assert restored(tmp_path)[1] == content(run) and kinds(tmp_path) == {1: False, 2: False, 3: True}
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_delta_ends_its_chain(nine):
+    folder, contents = nine
+    damage(files_in(folder)[9])
+    damage(files_in(folder)[7])
+    found, there = restored(folder)
+    assert found.step == 6 and there == contents[6]
+    of_9, of_8, of_7 = found.passed_over
+    assert "step-000000009.safetensors is damaged" in of_9 and "step-000000007.delta.safetensors is damaged" in of_7
+    assert "step-000000008.delta.safetensors can't be used without the saves before it" in of_8
+    run = new_run()
+    with Checkpoints(folder, *run, every=1, full_every=4, resume=True) as checkpoints:
+        train_to(run, 9, checkpoints)
+    assert restored(folder)[1] == contents[9] and not restored(folder)[0].passed_over
+
+
+def test_a_missing_delta_is_noticed(nine):
+    folder, contents = nine
+    files = files_in(folder)
+    missing = Save.from_metadata(read_metadata(files[7]), files[7])
+    files[7].unlink()
+    files[9].unlink()
+    found, there = restored(folder)
+    assert found.step == 6 and there == contents[6]
+    assert found.passed_over == (
+        f"{files[8]} can't be used: {files[8].name} is delta 3 of full save {missing.base} and follows save {missing.id}, "
+        "which is missing.",
+    )
+
+
+def test_a_missing_full_save(nine):
+    folder, contents = nine
+    for step in (9, 5):
+        files_in(folder)[step].unlink()
+    found, there = restored(folder)
+    assert found.step == 4 and there == contents[4] and len(found.passed_over) == 3
+
+
+def test_a_delta_of_another_run_is_noticed(nine, tmp_path_factory):
+    folder, contents = nine
+    other = tmp_path_factory.mktemp("other")
+    saved(other, 9)
+    files = files_in(folder)
+    files[9].unlink()
+    files[7].write_bytes(files_in(other)[7].read_bytes())
+    found, there = restored(folder)
+    assert found.step == 6 and there == contents[6]
+    assert all("which is missing" in sentence for sentence in found.passed_over) and len(found.passed_over) == 2
+
+
+def test_names_of_files_do_not_matter(nine):
+    folder, contents = nine
+    files = files_in(folder)
+    files[9].unlink()
+    (a, b) = (files[path].read_bytes() for path in (6, 7))
+    files[6].write_bytes(b), files[7].write_bytes(a)
+    assert restored(folder)[1] == contents[8]
+
+
+def chain():
+    full = Save.full(1, 1, {})
+    first = full.delta(2, 2)
+    second = first.delta(3, 3)
+    return [("full", full), ("d1", first), ("d2", second), ("d3", second.delta(4, 4))]
+
+
+def test_a_chain_is_checked():
+    full, d1, d2, d3 = chain()
+    check_chain([full, d1, d2, d3])
+    check_chain([full])
+    foreign = chain()
+    twin = ("twin", d1[1].delta(3, 3))
+    wrong = [
+        ([full, d2, d3], "Delta 1 must follow full; d2 is delta 2, and of delta 1: it is missing"),
+        ([full, d1, d3], "Delta 2 must follow d1; d3 is delta 3, and of delta 2: it is missing"),
+        ([full, d2, d1, d3], "Delta 1 must follow full; d2 is delta 2, and of delta 1: d1 comes too late"),
+        ([full, d1, d1], "Delta 2 must follow d1; d1 is delta 1, and of delta 2: it is missing"),
+        ([d1, d2], "A chain begins with a full save; d1 is delta 1 of full save " + full[1].id),
+        ([full, d1, foreign[2]], f"d2 is foreign: its full save is {foreign[0][1].id}, and that of d1 is {full[1].id}"),
+        ([full, foreign[0]], "full is foreign"),
+        ([full, d1, twin, d3], f"d3 is foreign: it follows save {d2[1].id}, and twin is save {twin[1].id}"),
+    ]
+    for saves, sentence in wrong:
+        with pytest.raises(BadData, match=sentence):
+            check_chain(saves)
+
+
+def rewritten(path, arrays=None, metadata=None):
+    found, notes = read_tensors(path)
+    arrays = {name: a.copy() for name, a in found.items()} | (arrays or {})
+    write_tensors(path, {n: a for n, a in arrays.items() if a is not None}, {**notes, **(metadata or {})})
+
+
+@pytest.mark.parametrize(
+    "metadata, sentence",
+    [
+        ({"format": "ctrlab checkpoint 3"}, "is of format 3, and this ctrlab knows none after 2: update it"),
+        ({"format": "ctrlab checkpoint 1"}, "is no checkpoint of this version"),
+        ({"format": "else"}, "is no checkpoint of this version"),
+        ({"number": "x"}, "does not say what it is"),
+        ({"number": "7"}, "Delta 2 must follow step-000000002.delta.safetensors; .* it is missing"),
+        ({"base": "0"}, "is foreign"),
+    ],
+)
+def test_foreign_metadata(tmp_path, metadata, sentence):
+    contents = saved(tmp_path, 3)
+    rewritten(files_in(tmp_path)[3], metadata=metadata)
+    found, there = restored(tmp_path)
+    assert found.step == 2 and there == contents[2]
+    assert len(found.passed_over) == 1 and re.search(sentence, found.passed_over[0])
+
+
+@pytest.mark.parametrize("array", [None, np.zeros(3, np.float32)])
+def test_a_foreign_table_in_a_delta(tmp_path, array):
+    contents = saved(tmp_path, 3)
+    rewritten(files_in(tmp_path)[3], {"embedding/shop/steps": array})
+    found, there = restored(tmp_path)
+    assert found.step == 2 and there == contents[2] and "embedding/shop/steps" in found.passed_over[0]
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        (lambda run: run[0].embedding_variables.pop(), "'shop' is only in the checkpoint"),
+        (lambda run: run[0].embedding_variables.append(FakeVariable("user")), "'user' is only in the model"),
+        (
+            lambda run: setattr(run[0].embedding_variables[0], "dim", 3),
+            "table item has rows of dimension 2 in the checkpoint and of 3 in the model",
+        ),
+        (
+            lambda run: setattr(run[0].embedding_variables[1], "slot_names", ("accumulator",)),
+            r"table shop has the slots \['m', 'v'\] in the checkpoint and \['accumulator'\] in the model",
+        ),
+    ],
+)
+def test_of_another_model_and_nothing_changes(nine, change, sentence):
+    run = new_run()
+    train_to(run, 2)
+    change(run)
+    before = content(run)
+    with pytest.raises(CtrlabError, match="is of another model: .*" + sentence):
+        restore(nine[0], *run)
+    assert content(run) == before
+
+
+def test_without_an_optimizer_the_slots_stay_out(nine):
+    model, _ = new_run()
+    restore(nine[0], model)
+    state = model.embedding_variables[0].state()
+    assert len(state.keys) and not any(slot.any() for slot in state.slots.values())
+
+
+def test_two_tables_of_one_name(tmp_path):
+    model, optimizer = new_run()
+    model.embedding_variables.append(FakeVariable("item"))
+    with pytest.raises(CtrlabError, match="Names of embedding variables must differ"):
+        Checkpoints(tmp_path, model, optimizer)
+
+
+def test_a_save_is_of_one_moment_while_another_thread_writes(tmp_path):
+    """Values and slots that were taken at different times: every update gives all rows the same numbers, so a mix is seen."""
+    run = new_run()
+    item, done = run[0].embedding_variables[0], threading.Event()
+    keys = list(range(50))
+    item.update(keys, 1)
+
+    def write():
+        step = 1
+        while not done.is_set():
+            step += 1
+            item.update(keys, step)
+
+    writer = threading.Thread(target=write)
+    with Checkpoints(tmp_path, *run, full_every=3, keep=99) as checkpoints:
+        writer.start()
+        try:
+            for step in range(1, 13):
+                run[1].iterations.assign(step)
+                checkpoints.save()
+        finally:
+            done.set()
+            writer.join()
+    for path in files_in(tmp_path).values():
+        state = from_arrays(read_tensors(path)[0], "")["item"]
+        if not len(state.keys):
+            continue  # a delta between two updates
+        assert len(state.keys) == len(keys) and len(set(state.steps.tolist())) == 1
+        assert (state.frequencies == state.steps).all()
+        for array in (state.values, *state.slots.values()):
+            assert len(np.unique(array, axis=0)) == 1
+    assert len({*np.concatenate([from_arrays(read_tensors(p)[0], "")["item"].steps for p in files_in(tmp_path).values()])}) > 3
