@@ -1,4 +1,4 @@
-"""The command line: `ctrlab doctor | data | train | tune | race | bench | lab`.
+"""The command line: `ctrlab doctor | data | train | checkpoints | tune | race | bench | lab`.
 
 Each command imports what it needs when it runs: TensorFlow takes seconds to import, and `--help` must not.
 """
@@ -62,6 +62,8 @@ data = _app("Make, convert and look at data sets.")
 bench = _app("Measure parts against each other.")
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
+checkpoints = _app("Put the files of a training's checkpoints together, or cut them into shards.")
+app.add_typer(checkpoints, name="checkpoints")
 
 ProfileOption = Annotated[str | None, typer.Option(help="tiny, lesson or full; else CTRLAB_PROFILE, else lesson.")]
 SourceOption = Annotated[
@@ -149,6 +151,7 @@ def train(
     save: Annotated[Path | None, typer.Option(help="Write the trained model to this .keras file.", dir_okay=False)] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the training's state in this folder.", file_okay=False)] = None,
     every: Annotated[int | None, typer.Option(min=1, help="Save after so many steps; else only at the end.")] = None,
+    full_every: Annotated[int | None, typer.Option(min=1, help="Every so many saves: embedding tables whole.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last whole checkpoint.")] = False,
 ) -> None:
     """Train one model and hold its AUC against the best that is possible on its data.
@@ -159,13 +162,42 @@ def train(
     """
     from ctrlab.commands import import_tensorflow
 
-    if checkpoint is None and (every or resume):
-        raise CtrlabError("--every and --resume are about checkpoints; give the folder that they are in with --checkpoint.")
+    if checkpoint is None and (every or full_every or resume):
+        raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
     import_tensorflow()
     from ctrlab.commands.train import Saving, run
 
-    saving = Saving(checkpoint, every, resume) if checkpoint else None
+    saving = Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None
     run(model, optimizations, epochs, data, format, profile, seed, save, saving)
+
+
+@checkpoints.command("merge")
+def checkpoints_merge(
+    folder: Annotated[Path, typer.Argument(help="A folder of checkpoints; its last whole one is taken.", file_okay=False)],
+    out: Annotated[Path, typer.Argument(help="The folder for the one file.", file_okay=False)],
+) -> None:
+    """Merge a full save and the deltas that follow it into one full save, which any run can resume from.
+
+    - `ctrlab checkpoints merge run merged`
+    """
+    from ctrlab.commands import checkpoints
+
+    checkpoints.merge(folder, out)
+
+
+@checkpoints.command("reshard")
+def checkpoints_reshard(
+    files: Annotated[list[Path], typer.Argument(help="One full save, or all shards of one.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The folder for the shards.", file_okay=False)],
+    shards: Annotated[int, typer.Option(min=1, help="Into how many.")],
+) -> None:
+    """Cut embedding tables by their keys into another number of shards, a file each; everything else is in each of them.
+
+    - `ctrlab checkpoints reshard run/step-000001000.safetensors --shards 4 --out four`
+    """
+    from ctrlab.commands import checkpoints
+
+    checkpoints.reshard(files, out, shards)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ctrlab import cli
 from ctrlab.errors import CtrlabError
 
-COMMANDS = ["doctor", "data", "train", "race", "bench", "lab"]
+COMMANDS = ["doctor", "data", "train", "checkpoints", "race", "bench", "lab"]
 
 
 @pytest.fixture
@@ -27,7 +27,16 @@ def test_help_names_every_command(call):
 
 
 @pytest.mark.parametrize(
-    "path", [["race"], ["train"], ["data", "generate"], ["data", "convert"], ["bench", "ops"], ["bench", "peers"]]
+    "path",
+    [
+        ["race"],
+        ["train"],
+        ["data", "generate"],
+        ["data", "convert"],
+        ["bench", "ops"],
+        ["bench", "peers"],
+        ["checkpoints", "merge"],
+    ],
 )
 def test_help_of_a_command_shows_how_to_call_it(call, path):
     found = call(*path, "--help")

@@ -26,10 +26,12 @@ SMOOTHING = 0.95
 
 @dataclass(frozen=True)
 class Saving:
-    """Where checkpoints go; every how many steps, None for the last alone; whether to go on from the last."""
+    """Where checkpoints go; every how many steps, None for the last alone; every how many saves all of the embedding tables is
+    written; whether to go on from the last."""
 
     folder: Path
     every: int | None
+    full_every: int
     resume: bool
 
 
@@ -82,9 +84,8 @@ def checkpoints_of(saving: Saving | None, model, optimizer, asynchronous: bool, 
     """The saver of the run, or a context of None; says what was resumed, and what was passed over."""
     if not saving:
         return contextlib.nullcontext()
-    saver = Checkpoints(
-        saving.folder, model, optimizer, every=saving.every, asynchronous=asynchronous, resume=saving.resume, run=facts
-    )
+    when = {"every": saving.every, "full_every": saving.full_every}
+    saver = Checkpoints(saving.folder, model, optimizer, **when, asynchronous=asynchronous, resume=saving.resume, run=facts)
     if saver.restored:
         for problem in saver.restored.passed_over:
             console.print(f"Passed over: {problem}", style="yellow", markup=False, soft_wrap=True)

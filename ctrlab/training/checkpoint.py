@@ -196,7 +196,8 @@ class Checkpoints:
         """What the file needs of each table. A table copies all its arrays in one moment, whoever else changes it meanwhile."""
         arrays = {}
         for name, table in self._tables.items():
-            table.evict(save.step)
+            if table.options.eviction:
+                table.evict(save.step)
             state = table.changed() if save.number else table.state(save=True)
             arrays |= to_arrays(name, state, delta=bool(save.number))
         return arrays

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ctrlab.embedding.checkpoint import require_fits
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.training.generators import set_generators
@@ -94,7 +95,8 @@ def _put(arrays: dict[str, np.ndarray], states: dict[str, TableState], model, op
     if not optimizer:
         states = {name: replace(state, slots={}) for name, state in states.items()}
     for name, table in tables.items():
-        table.require_fits(states[name], f"{path} is of another model: table {name}")
+        where = f"{path} is of another model: table {name}"
+        require_fits(states[name], table.dim, table.slot_names, table.filter_bytes, where)
     for name, v in variables.items():
         v.assign(kept[name])
     for name, table in tables.items():

@@ -9,7 +9,8 @@ Each save has an id drawn by chance. A delta names that of the full save it is b
 that is missing, out of order or of another chain is noticed, whatever the files are called. The metadata:
 
     format, step, position, run    the format's version, the optimizer's step, the batches read, what must stay the same (JSON)
-    id, base, previous, number     this save; its full one (itself, if it is full); the save before; how many after the full one
+    id, base, previous, number     this save; its full one (itself, if it is full); the save before; how many after the full one.
+                                   Deltas merged into one have the id and number of the last
 """
 
 from __future__ import annotations
@@ -154,15 +155,12 @@ def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> 
     if begins_full and first.number:
         raise BadData(f"A chain begins with a full save; {name} is delta {first.number} of full save {first.base}.")
     for (name_before, before), (name, save) in itertools.pairwise(saves):
-        due = before.number + 1
         if save.base != before.base or not save.number:
             raise BadData(f"{name} is foreign: its full save is {save.base}, and that of {name_before} is {before.base}.")
-        if save.number != due:
-            here = next((n for n, s in saves if s.number == due and s.base == save.base), None)
-            found = f"{here} comes too late" if here else "it is missing"
-            raise BadData(f"Delta {due} must follow {name_before}; {name} is delta {save.number}, and of delta {due}: {found}.")
-        if save.previous != before.id:
-            raise BadData(f"{name} is foreign: it follows save {save.previous}, and {name_before} is save {before.id}.")
+        if save.previous != before.id or save.number <= before.number:
+            follows = next((n for n, s in saves if s.id == save.previous), None)
+            place = f"comes after {name_before}" if follows else f"it is missing: before comes {name_before}, save {before.id}"
+            raise BadData(f"{name} is delta {save.number} and follows {follows or f'save {save.previous}'}, but {place}.")
 
 
 def spare(folder: Path, newest: Path, keep: int) -> list[Path]:

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from histories import DIM, as_rows, new_table
 
-from ctrlab.embedding.checkpoint import require_fits
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction
 from ctrlab.embedding.reference import Candidate, Row
 from ctrlab.training import TouchedRows
@@ -15,7 +14,8 @@ from ctrlab.training import TouchedRows
 class FakeVariable:
     def __init__(self, name, admission=None, eviction=None):
         self.name, self.table, self.gate = name, new_table(admission, eviction), threading.RLock()
-        self.dim, self.slot_names = DIM, ("m", "v")
+        self.dim, self.slot_names, self.filter_bytes = DIM, ("m", "v"), 0
+        self.options = self.table.options
 
     def update(self, keys, step):
         with self.gate:
@@ -37,9 +37,6 @@ class FakeVariable:
     def changed(self):
         with self.gate:
             return self.table.changed()
-
-    def require_fits(self, state, where):
-        require_fits(state, self.dim, self.slot_names, where)
 
     def load_state(self, state):
         slots = state.slots or {name: np.zeros_like(state.values) for name in self.slot_names}

@@ -1,0 +1,132 @@
+"""Chains merged offline and saves cut into shards are the state that was saved; what doesn't belong together is refused."""
+
+import shutil
+
+import pytest
+from fake_variable import content, new_run, train_to
+from histories import as_rows
+from typer.testing import CliRunner
+
+from ctrlab import cli
+from ctrlab.embedding.checkpoint import from_arrays
+from ctrlab.embedding.shards import join, shard
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.tensors import read_tensors, write_tensors
+from ctrlab.training import Checkpoints, restore
+from ctrlab.training.saves import files_in
+from ctrlab.training.shards import merge_chain, merge_delta_files, read_shards, reshard
+
+
+@pytest.fixture(scope="module")
+def run_of_five(tmp_path_factory):
+    """A full save of step 1 with deltas of 2 to 5, and what the run was at the end."""
+    folder, run = tmp_path_factory.mktemp("run"), new_run()
+    with Checkpoints(folder, *run, every=1, full_every=10, keep=9) as checkpoints:
+        train_to(run, 5, checkpoints)
+    return folder, content(run)
+
+
+@pytest.fixture
+def five(run_of_five, tmp_path):
+    folder, expected = run_of_five
+    shutil.copytree(folder, tmp_path / "run")
+    return tmp_path / "run", expected
+
+
+def restored(folder):
+    run = new_run()
+    return restore(folder, *run), content(run)
+
+
+def test_a_chain_as_one_full_save(five, tmp_path):
+    folder, expected = five
+    merge_chain(folder, tmp_path / "out")
+    found, there = restored(tmp_path / "out")
+    assert there == expected and (found.step, found.position, found.save.number) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("pieces", [[(2, 5)], [(2, 3), (4, 5)], [(3, 4)]])
+def test_merged_deltas_take_the_place_of_those_they_are_made_of(five, tmp_path, pieces):
+    folder, expected = five
+    files = files_in(folder)
+    for first, last in pieces:
+        merged = merge_delta_files([files[step] for step in range(first, last + 1)], tmp_path)
+        for step in range(first, last + 1):
+            files[step].unlink()
+        shutil.move(merged, files[last])
+    found, there = restored(folder)
+    assert there == expected and found.step == 5 and not found.passed_over
+    assert len(files_in(folder)) == 5 - sum(last - first for first, last in pieces)
+
+
+def test_deltas_that_do_not_follow_each_other(five, tmp_path):
+    files = files_in(five[0])
+    for steps, sentence in {(2, 4): "it is missing", (3, 2): "it is missing|but comes after", (1, 2): "is a full save"}.items():
+        with pytest.raises(BadData, match=sentence):
+            merge_delta_files([files[step] for step in steps], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadData, match="It has none"):
+        merge_chain(tmp_path / "nowhere", tmp_path)
+
+
+def test_any_number_of_shards_and_back(five, tmp_path):
+    folder, expected = five
+    whole = merge_chain(folder, tmp_path / "whole")
+    tables = read_shards([whole])[2]
+    paths = [whole]
+    for count in (3, 2, 5, 1):
+        paths = reshard(paths, count, tmp_path / str(count))
+        assert len(paths) == count
+        for j, path in enumerate(paths):
+            if count > 1:
+                state = read_shards_of(path)["item"]
+                assert as_rows(state) == as_rows(shard(tables["item"], j, count)) and 0 < len(state.keys) < len(
+                    tables["item"].keys
+                )
+    assert restored(tmp_path / "1")[1] == expected
+    assert as_rows(join([read_shards_of(path)["shop"] for path in sorted((tmp_path / "3").iterdir())])) == as_rows(tables["shop"])
+
+
+def read_shards_of(path):
+    return from_arrays(read_tensors(path)[0], str(path))
+
+
+def test_shards_that_are_not_one_save(five, tmp_path):
+    folder, _ = five
+    whole = merge_chain(folder, tmp_path / "whole")
+    a, b, c = reshard([whole], 3, tmp_path / "three")
+    other = reshard([merge_chain(folder, tmp_path / "whole2")], 3, tmp_path / "other")
+    two = reshard([whole], 2, tmp_path / "two")
+    odd = tmp_path / "odd"
+    arrays, metadata = read_tensors(a)
+    write_tensors(odd, arrays, {**metadata, "shard": "x"})
+    for paths, sentence in [
+        ([], "at least one shard; received none"),
+        ([a, c], "in 3 shards, numbered from 0; shard 1 is missing"),
+        ([a, b, b, c], "in 3 shards, numbered from 0; shard 1 comes twice"),
+        ([a, b, other[2]], "shard-00002-of-00003.safetensors is of save .* in 3 shards, and .* in 3"),
+        ([a, two[1]], "is of save .* in 2 shards, and .* in 3"),
+        ([files_in(folder)[2]], "is a delta: merge its chain first"),
+        ([odd, b, c], "does not say which shard it is: x of 3"),
+    ]:
+        with pytest.raises(BadData, match=sentence):
+            read_shards(paths)
+    with pytest.raises(CtrlabError, match="at least 1 shard; received 0"):
+        reshard([whole], 0, tmp_path / "none")
+
+
+def test_from_the_command_line(five, tmp_path):
+    def call(*arguments):
+        found = CliRunner().invoke(cli.app, ["checkpoints", *map(str, arguments)])
+        return found.exit_code, found.output
+
+    folder, expected = five
+    code, said = call("merge", folder, tmp_path / "whole")
+    whole = tmp_path / "whole" / "step-000000005.safetensors"
+    assert code == 0 and said.startswith(str(whole)) and restored(tmp_path / "whole")[1] == expected
+    code, said = call("reshard", whole, "--shards", 2, "--out", tmp_path / "two")
+    assert code == 0 and len(said.splitlines()) == 2
+    code, said = call(
+        "reshard", tmp_path / "two" / "step-000000005.shard-00001-of-00002.safetensors", "--shards", 1, "--out", "x"
+    )
+    assert code == 1 and "shard 0 is missing" in said and said.count(".") < 6
