@@ -1,0 +1,182 @@
+"""Checks of 03_embedding/09_incremental_checkpoints: (1) a delta applied, (2) deltas merged, (3) the chain to restore."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call
+
+DIM = 3
+ENDS = [-(2**63), -1, 0, 2**63 - 1]
+Arrays = dict[str, np.ndarray]
+
+
+def check_apply(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `apply_delta(state, delta)` -> the state after it."""
+    for case, state, deltas in _lives(rng):
+        found = _arrays(call(answer, state, deltas[0], case=case), ("keys", "values"), case)
+        _require_rows(found, _applied(state, deltas[0]), case, "drop every key that the delta names, then put in its rows")
+
+
+def check_merge(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `merge(deltas)` -> one delta that does what all of them do."""
+    for case, state, deltas in _lives(rng):
+        found = _arrays(call(answer, deltas, case=case), ("keys", "values", "removed"), case)
+        after = state
+        for delta in deltas:
+            after = _applied(after, delta)
+        _require_rows(_applied(state, found), after, f"{case}; on the state it was drawn for", "the last word on a key holds")
+        last = {}
+        for delta in deltas:
+            last |= dict.fromkeys(delta["removed"].tolist(), "removed") | dict.fromkeys(delta["keys"].tolist(), "keys")
+        for which in ("keys", "removed"):
+            _require_keys(found[which], [key for key, word in last.items() if word == which], which, case)
+
+
+def check_chain(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 3: `chain(saves)` -> names of the newest save that can be restored and of all it needs, the full one first."""
+    for case, saves, expected in _folders(rng):
+        before = copy.deepcopy(saves)
+        found = call(answer, saves, case=case)
+        if saves != before:
+            rule, step = "The function leaves its inputs as they were.", "work on a copy: dict(saves)"
+            raise CheckFailed(rule, expected=f"{len(before)} saves", received=f"{len(saves)}, or others", next_step=step)
+        if not isinstance(found, list | tuple) or list(found) != expected:
+            raise CheckFailed(
+                f"The chain is that of the newest save which is whole; here {case}.",
+                expected=expected,
+                received=found,
+                next_step="try each save, the newest first: walk back by `previous`, and give up where nobody has that id",
+            )
+
+
+def _lives(rng: np.random.Generator):
+    """(what it is, a state, deltas that follow each other), most by chance from few keys, so that they meet."""
+    none = {"keys": np.zeros(0, np.int64), "values": np.zeros((0, DIM), np.float32)}
+    nothing = none | {"removed": np.zeros(0, np.int64)}
+    a, b = (rows(rng, np.array([key])) for key in rng.choice(1000, 2, replace=False))
+    gone = nothing | {"removed": a["keys"]}
+    yield "a delta of nothing", rows(rng, np.array(ENDS)), [nothing]
+    yield "a table that was empty", none, [rows(rng, np.array(ENDS)) | {"removed": np.zeros(0, np.int64)}]
+    yield "a table that loses its last row", a, [gone]
+    yield "a key that went and came back in one interval", a, [rows(rng, a["keys"]) | {"removed": a["keys"]}]
+    yield "a key that went and comes back later", a, [gone, rows(rng, a["keys"]) | {"removed": b["keys"]}]
+    yield "a key that came and went", b, [a | {"removed": np.zeros(0, np.int64)}, gone]
+    for _ in range(6):
+        pool = np.concatenate([np.array(ENDS), rng.integers(-50, 50, 12)])
+        pool = rng.permutation(np.unique(pool))
+        state = rows(rng, pool[: rng.integers(1, len(pool))])
+        yield "keys by chance, in any order", state, [_delta(rng, pool) for _ in range(int(rng.integers(1, 5)))]
+
+
+def rows(rng: np.random.Generator, keys: np.ndarray) -> Arrays:
+    return {"keys": np.asarray(keys, np.int64), "values": rng.standard_normal((len(keys), DIM)).astype(np.float32)}
+
+
+def _delta(rng: np.random.Generator, pool: np.ndarray) -> Arrays:
+    changed = rng.choice(pool, rng.integers(0, len(pool)), replace=False)
+    return rows(rng, changed) | {"removed": rng.choice(pool, rng.integers(0, len(pool) // 2), replace=False)}
+
+
+def _applied(state: Arrays, delta: Arrays) -> Arrays:
+    """The definition: what a delta names is forgotten, and its rows are put in."""
+    content = dict(zip(state["keys"].tolist(), state["values"]))
+    for key in delta["removed"].tolist():
+        content.pop(key, None)
+    content |= dict(zip(delta["keys"].tolist(), delta["values"]))
+    values = np.array(list(content.values()), np.float32).reshape(-1, DIM)
+    return {"keys": np.array(list(content), np.int64), "values": values}
+
+
+def _arrays(found, names: tuple[str, ...], case: str) -> Arrays:
+    rule = f"The function returns a dictionary of {', '.join(names)}; here {case}."
+    if not isinstance(found, dict) or sorted(found) != sorted(names):
+        what = sorted(found) if isinstance(found, dict) else type(found).__name__
+        raise CheckFailed(rule, expected=sorted(names), received=what, next_step="return the same names as came in")
+    for name in names:
+        dtype = np.float32 if name == "values" else np.int64
+        array = found[name]
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != (2 if name == "values" else 1):
+            received = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            shape = "[n, D]" if name == "values" else "[n]"
+            step = "np.concatenate keeps dtype and shape, also of empty arrays"
+            raise CheckFailed(rule, expected=f"{name}: {np.dtype(dtype)} {shape}", received=received, next_step=step)
+    if len(found["keys"]) != len(found["values"]):
+        received = f"{len(found['keys'])} keys and {len(found['values'])} rows"
+        raise CheckFailed(rule, expected="a row for each key", received=received, next_step="choose both by one mask")
+    return found
+
+
+def _require_keys(found: np.ndarray, expected: list[int], which: str, case: str) -> None:
+    received = sorted(found.tolist())
+    if received == sorted(expected):
+        return
+    odd = next((key for key in sorted({*received, *expected}) if received.count(key) != expected.count(key)), None)
+    steps = {
+        "keys": "a row that a later delta removed, or has again, is not in the merged one",
+        "removed": "a tombstone stays until a later delta brings the key back; then it goes",
+    }
+    raise CheckFailed(
+        f"Of a merged delta, `{which}` are the keys whose last word is that, each once; here {case}.",
+        expected=f"{expected.count(odd)} times",
+        received=f"{received.count(odd)} times",
+        index=f"key {odd}",
+        next_step=steps[which],
+    )
+
+
+def _require_rows(found: Arrays, expected: Arrays, case: str, next_step: str) -> None:
+    keys = found["keys"].tolist()
+    wanted = dict(zip(expected["keys"].tolist(), expected["values"]))
+    for key in sorted({*keys, *wanted}):
+        if keys.count(key) != (key in wanted):
+            received = f"{keys.count(key)} times"
+            expects = f"{int(key in wanted)} times"
+            rule = f"Each key is there once, and only while it lives; here {case}."
+            raise CheckFailed(rule, expected=expects, received=received, index=f"key {key}", next_step=next_step)
+        row = found["values"][keys.index(key)]
+        if not np.array_equal(row, wanted[key]):
+            rule = f"Each key has the row of its last save, bit for bit; here {case}."
+            raise CheckFailed(rule, expected=wanted[key], received=row, index=f"key {key}", next_step=next_step)
+
+
+def _folders(rng: np.random.Generator):
+    """(what it is, {name: note}, the chain that can be restored); notes come in any order, names say nothing."""
+
+    def shuffled(saves: list[tuple[str, dict]]) -> dict[str, dict]:
+        return {saves[i][0]: saves[i][1] for i in rng.permutation(len(saves))}
+
+    def run(steps: int, full_every: int, first: int = 1) -> list[tuple[str, dict]]:
+        """A run of saves, one a step: ids and names drawn by chance."""
+        made: list[tuple[str, dict]] = []
+        for step in range(first, first + steps):
+            full = (step - first) % full_every == 0
+            note = {"id": _name(rng), "step": step, "previous": None if full else made[-1][1]["id"]}
+            made.append((_name(rng), note))
+        return made
+
+    for _ in range(3):
+        steps = int(rng.integers(4, 8))
+        whole = run(steps, 9)
+        names = [name for name, _ in whole]
+        yield "a whole chain", shuffled(whole), names
+        lost = int(rng.integers(1, steps - 1))
+        yield f"delta {lost} of {steps - 1} is missing", shuffled(whole[:lost] + whole[lost + 1 :]), names[:lost]
+        old, new = run(4, 9), run(3, 9, first=5)
+        yield "two chains", shuffled(old + new), [name for name, _ in new]
+        yield "the newer chain has lost its full save", shuffled(old + new[1:]), [name for name, _ in old]
+        branch = [(n, s) for n, s in run(3, 9, first=steps - 1) if s["previous"]]
+        yield "a delta of another run, with a later step", shuffled(whole + branch), names
+    alone = run(1, 9)
+    yield "a full save alone", shuffled(alone), [alone[0][0]]
+    yield "deltas alone", shuffled(run(4, 9)[1:]), []
+
+
+def _name(rng: np.random.Generator) -> str:
+    return f"{rng.integers(16**8):08x}"
+
+
+CHECKS = {1: check_apply, 2: check_merge, 3: check_chain}
