@@ -167,7 +167,7 @@ TableStats Table::Stats() const {
   for (int64_t s = 0; s < Index::kShards; ++s) stats.candidates += content_->index.size(s);
   stats.candidates -= stats.rows;
   stats.bytes = content_->bytes();
-  stats.peak_bytes = peak_bytes_;
+  stats.peak_bytes = std::max(peak_bytes_, stats.bytes);
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);
   stats.removed = std::ssize(removed_);

@@ -38,7 +38,6 @@ class Table::Step {
     std::vector<int64_t> entries(Index::kShards);
     EachShard([&](int64_t s) { Decide(s, &entries[s]); });
     EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
-    table_.NotePeak();
   }
 
   // Counts, admits, makes rows; readers see a row from when it is whole.
@@ -51,6 +50,7 @@ class Table::Step {
     }
     EachShard([&](int64_t s) { Enter(s, firsts[s]); });
     content_.rows->Took(first);
+    table_.NotePeak();
   }
 
   // The norm's share of what all keys that have a row are multiplied by.

@@ -1,0 +1,130 @@
+// The engine of embedding variables against a twin of std::map, and by several threads at once:
+//
+//   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; whatever both hold must be the same
+//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half of one
+//   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
+//
+// "passed" and exit code 0, or what is wrong and 1.
+
+#include <atomic>
+#include <cinttypes>
+#include <cstring>
+
+#include "check_engine_twin.h"
+
+namespace ctrlab::check::engine {
+
+// Random calls on a table and its twin, and a copy of both that is kept up by deltas alone.
+void Compare(uint64_t seed) {
+  rng.seed(seed);
+  for (int round = 0; round < 12; ++round) {
+    const Case test = RandomCase(round);
+    Pair pair(test), copy(test);
+    int64_t step = 0;
+    copy.Import(ImportKind::kAll, pair.Save(Extent::kSave));
+    for (int call = 0; call < 60; ++call) {
+      const int64_t what = Uniform(0, 20);
+      if (what < 13) pair.Update(++step);
+      else if (what == 13) pair.EvictSteps(step, Uniform(1, 8));
+      else if (what == 14) pair.EvictNorms(test.spread * std::sqrt(static_cast<double>(test.dim)));
+      else if (what == 15) pair.Reshard(Uniform(1, 5));
+      else if (what == 16) pair.Refuse();
+      else copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
+      pair.Lookup();
+    }
+    copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
+    pair.Same(copy);
+    pair.Same(pair);
+  }
+}
+
+// Every row is the same number D times at any moment: it begins at 0 and each step takes 1 from all of it.
+void Threads(uint64_t seed) {
+  constexpr int64_t kDim = 20, kKeys = 3000;
+  TableOptions options;
+  options.dim = kDim;
+  std::unique_ptr<Table> table;
+  Must(Table::Make(options, &table));
+  std::atomic<bool> done = false;
+  auto read = [&](uint64_t own) {
+    std::mt19937_64 random(own);
+    std::vector<int64_t> keys(500);
+    Floats out(keys.size() * kDim);
+    while (!done) {
+      for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * kKeys)) - kKeys;
+      const LookupColumn column{keys.data(), nullptr, 0, 0, 0, kRows};
+      const LookupTable shape{0, kDim};
+      const int64_t width = kDim;
+      const LookupInput input{&column, 1, &shape, 1, &width, std::ssize(keys)};
+      Table* tables = table.get();
+      float* to = out.data();
+      Must(ctrlab::embedding::Lookup(input, &tables, own % 2 == 0, &to, pools[0].parallel_for));
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (out[i] != out[i / kDim * kDim] || out[i] > 0) Wrong("a row that is half of one", keys[i / kDim]);
+      }
+    }
+  };
+  std::thread a(read, 2 * seed), b(read, 2 * seed + 1);
+  std::thread c([&] {
+    while (!done) {
+      Saved saved;
+      Must(table->Export(Extent::kChanges, {}, saved.Room(kDim, 0), pools[1].parallel_for));
+      for (size_t i = 0; i < saved.values.size(); ++i) {
+        if (saved.values[i] != saved.values[i / kDim * kDim]) Wrong("a saved row that is half of one", saved.keys[i / kDim]);
+      }
+      if (const TableStats stats = table->Stats(); stats.bytes > stats.peak_bytes) Wrong("a peak below what is held", stats.bytes);
+    }
+  });
+  rng.seed(seed);
+  for (int64_t step = 1; step <= 150; ++step) {
+    const int64_t span = std::min<int64_t>(kKeys, 20 * step);
+    std::vector<int64_t> keys(std::min<int64_t>(span, 200));
+    for (int64_t& key : keys) key = Uniform(-span, span);
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    const std::vector<int64_t> counts(keys.size(), 1);
+    const Floats gradient(keys.size() * kDim, 1.0f);
+    StepRule rule{};
+    rule.kind = kSgd, rule.learning_rate = 1, rule.step = static_cast<double>(step);
+    Must(table->Update({keys.data(), counts.data(), gradient.data(), std::ssize(keys)}, rule, pools[step % 3].parallel_for));
+    if (step % 20 == 0) Must(table->EvictSteps(step, 10, pools[step % 3].parallel_for, nullptr));
+    if (step % 50 == 0) {
+      Saved saved;
+      Must(table->Export(Extent::kAll, {}, saved.Room(kDim, 0), pools[2].parallel_for));
+      Must(table->Import(ImportKind::kAll, {}, saved.Sizes(), 0, saved.In(), pools[2].parallel_for));
+    }
+  }
+  done = true;
+  a.join(), b.join(), c.join();
+}
+
+void Bloom(uint64_t seed) {
+  rng.seed(seed);
+  for (const double rate : {0.1, 0.01, 0.001}) {
+    constexpr int64_t kKeys = 50'000;
+    Admission admission;
+    admission.threshold = 3, admission.expected_keys = kKeys, admission.false_positive_rate = rate;
+    BloomFilter filter(admission);
+    for (int64_t key = 0; key < kKeys; ++key) filter.Add(key * 7 - kKeys, 1 + key % 400);
+    int64_t wrong = 0;
+    for (int64_t key = 0; key < kKeys; ++key) {
+      if (filter.Count(key * 7 - kKeys) < std::min<int64_t>(255, 1 + key % 400)) Wrong("a count that is too low", key);
+    }
+    const int64_t other = 20 / rate > 20'000 ? 200'000 : 50'000;
+    for (int64_t k = 0; k < other; ++k) wrong += filter.Count(Uniform(int64_t{1} << 40, int64_t{1} << 60)) > 0;
+    std::printf("%g %g\n", rate, static_cast<double>(wrong) / static_cast<double>(other));
+  }
+}
+
+}  // namespace ctrlab::check::engine
+
+int main(int argc, char** argv) {
+  using namespace ctrlab::check::engine;
+  if (argc != 3) return 2;
+  const uint64_t seed = std::strtoull(argv[2], nullptr, 10);
+  if (std::strcmp(argv[1], "twin") == 0) Compare(seed);
+  else if (std::strcmp(argv[1], "threads") == 0) Threads(seed);
+  else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
+  else return 2;
+  std::printf("passed\n");
+}

@@ -1,0 +1,345 @@
+// A table and its twin of std::map, which take the same calls and must hold the same. What both share is the initial values (held
+// against NumPy elsewhere) and the optimizer's kernel, which the twin runs on a dense table: so the bits are the same.
+
+#pragma once
+
+#include <algorithm>
+#include <cinttypes>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "embedding/lookup.h"
+#include "embedding/merge.h"
+#include "embedding/table.h"
+#include "harness.h"
+
+namespace ctrlab::check::engine {
+
+using namespace ctrlab::embedding;
+
+[[noreturn]] inline void Wrong(const std::string& what, int64_t key) {
+  std::printf("%s, key %" PRId64 "\n", what.c_str(), key);
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+inline void Must(const Status& status) {
+  if (!status.ok()) Wrong(status.problem(), 0);
+}
+
+// A key whose hash is this one: the steps of Mix, undone.
+inline int64_t KeyOf(uint64_t hash) {
+  auto undo = [](uint64_t x, int shift) { return x ^ (x >> shift) ^ (x >> (2 * shift)); };
+  auto inverse = [](uint64_t odd) {
+    uint64_t x = odd;
+    for (int i = 0; i < 6; ++i) x *= 2 - odd * x;
+    return x;
+  };
+  hash = undo(hash, 31) * inverse(0x94d049bb133111eb);
+  hash = undo(hash, 27) * inverse(0xbf58476d1ce4e5b9);
+  return static_cast<int64_t>(undo(hash, 30) - kGolden);
+}
+
+// The arrays of a state.
+struct Saved {
+  std::vector<int64_t> keys, frequencies, steps, candidate_keys, candidate_counts, candidate_steps, removed;
+  Floats values, slots[2];
+  std::vector<uint8_t> filter;
+
+  MakeRoom Room(int64_t dim, int64_t slot_count) {
+    return [=, this](const StateSizes& sizes, StateOut* out) {
+      keys.resize(sizes.rows), frequencies.resize(sizes.rows), steps.resize(sizes.rows), values.resize(sizes.rows * dim);
+      candidate_keys.resize(sizes.candidates), candidate_counts.resize(sizes.candidates), candidate_steps.resize(sizes.candidates);
+      removed.resize(sizes.removed), filter.resize(sizes.filter_bytes);
+      for (int64_t s = 0; s < slot_count; ++s) slots[s].resize(sizes.rows * dim);
+      *out = {keys.data(), values.data(), {slots[0].data(), slots[1].data()}, frequencies.data(), steps.data(), candidate_keys.data(),
+              candidate_counts.data(), candidate_steps.data(), filter.data(), removed.data()};
+      return Status();
+    };
+  }
+
+  StateSizes Sizes() const { return {std::ssize(keys), std::ssize(candidate_keys), std::ssize(filter), std::ssize(removed)}; }
+
+  StateIn In() const {
+    return {keys.data(), values.data(), {slots[0].data(), slots[1].data()}, frequencies.data(), steps.data(), candidate_keys.data(),
+            candidate_counts.data(), candidate_steps.data(), filter.data(), removed.data()};
+  }
+};
+
+struct Case {
+  int64_t dim;
+  AdmissionKind admission;
+  int64_t threshold;
+  StepKind kind;
+  double clip_norm;
+  double spread;  // of the initial values
+  std::vector<int64_t> keys;
+};
+
+inline Case RandomCase(int round) {
+  const int64_t dims[] = {1, 4, 15, 16, 17, 40};
+  Case test{dims[Uniform(0, 6)], static_cast<AdmissionKind>(round % 3), Uniform(1, 6), static_cast<StepKind>(round / 3 % 4),
+            round % 2 ? 0.5 : 0.0, 0.1, {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
+  if (test.admission == AdmissionKind::kAll) test.threshold = 1;
+  const int64_t count = Uniform(1, 1500);
+  const uint64_t bucket = rng();
+  for (int64_t k = 0; k < count; ++k) {
+    switch (Uniform(0, 4)) {
+      case 0: test.keys.push_back(Uniform(-50, 50)); break;
+      case 1: test.keys.push_back(static_cast<int64_t>(rng())); break;
+      case 2: test.keys.push_back(KeyOf((bucket & ~uint64_t{0xffff}) + rng() % 64)); break;  // in one bucket, all of them
+      default: test.keys.push_back(Uniform(0, 1000) << 40);
+    }
+  }
+  return test;
+}
+
+class Pair {
+ public:
+  explicit Pair(const Case& test) : test_(test) {
+    options_.dim = test.dim;
+    options_.initializer = {InitialKind::kTruncatedNormal, 0, test.spread, 17};
+    options_.admission = {test.admission, test.threshold, 100'000, 1e-9};
+    Must(Table::Make(options_, &table_));
+    Must(table_->SetSlots(Slots(), kInitial));
+  }
+
+  void Update(int64_t step) {
+    std::map<int64_t, int64_t> batch;
+    for (int64_t k = Uniform(0, 400); k > 0; --k) ++batch[test_.keys[Uniform(0, std::min<int64_t>(std::ssize(test_.keys), 10 * step))]];
+    std::vector<int64_t> keys, counts, with_row;
+    Floats gradient = RandomFloats(std::ssize(batch) * test_.dim), dense[3], applied;
+    for (const auto& [key, count] : batch) {
+      Twin& one = twin_.try_emplace(key).first->second;
+      one.frequency += count, one.step = step, one.changed = true;
+      if (!one.row && test_.admission == AdmissionKind::kBloom) one.frequency = std::min<int64_t>(255, filter_[key] += count);
+      if (!one.row && one.frequency >= test_.threshold) one.row = NewRow(key);
+      if (one.row) {
+        with_row.push_back(key);
+        for (int s = 0; s < 3; ++s) dense[s].insert(dense[s].end(), (*one.row)[s].begin(), (*one.row)[s].end());
+        applied.insert(applied.end(), gradient.begin() + std::ssize(keys) * test_.dim, gradient.begin() + (std::ssize(keys) + 1) * test_.dim);
+      }
+      keys.push_back(key), counts.push_back(count);
+    }
+    StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0.01, 0.02, test_.clip_norm, 0.1, static_cast<double>(step)};
+    const MergedBatch merged{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
+    Must(table_->Update(merged, rule, pools[step % 3].parallel_for));
+    std::vector<int64_t> ids(with_row.size());
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
+    const StepVariable variable{dense[0].data(), {dense[1].data(), dense[2].data()}, ids.data(), applied.data(), std::ssize(ids), test_.dim};
+    ctrlab_optimizer_step(&rule, &variable, 1, &pools[0].parallel_for);
+    // The norm of a gradient some of whose rows are left out is summed in other pieces.
+    exact_ = exact_ && (test_.clip_norm == 0 || with_row.size() == keys.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      for (int s = 0; s < 3; ++s) std::copy_n(dense[s].data() + i * test_.dim, test_.dim, (*twin_[with_row[i]].row)[s].data());
+    }
+  }
+
+  void EvictSteps(int64_t step, int64_t steps_to_live) {
+    Must(table_->EvictSteps(step, steps_to_live, pools[step % 3].parallel_for, nullptr));
+    std::erase_if(twin_, [&](const auto& one) { return Goes(one, step - one.second.step > steps_to_live && HasEntry(one.second)); });
+  }
+
+  void EvictNorms(double threshold) {
+    Must(table_->EvictNorms(threshold, pools[2].parallel_for, nullptr));
+    std::erase_if(twin_, [&](const auto& one) {
+      double sum = 0;
+      if (one.second.row) {
+        for (const float x : (*one.second.row)[0]) sum += double{x} * x;
+      }
+      return Goes(one, one.second.row && std::sqrt(sum) < threshold);
+    });
+  }
+
+  // Both ways of a lookup, pooled and not, for keys that are there and others.
+  void Lookup() const {
+    const int64_t rows = Uniform(1, 60), dim = test_.dim;
+    std::vector<int64_t> ids, single(rows), splits{0};
+    for (int64_t b = 0; b < rows; ++b) {
+      for (int64_t n = Uniform(0, 5); n > 0; --n) ids.push_back(RandomKey());
+      splits.push_back(std::ssize(ids));
+      single[b] = RandomKey();
+    }
+    const auto exactly = std::unique_ptr<int64_t[]>(new int64_t[ids.size()]);
+    std::copy(ids.begin(), ids.end(), exactly.get());
+    const LookupColumn columns[] = {{exactly.get(), splits.data(), 0, 0, 0, kSum}, {exactly.get(), splits.data(), 1, 0, dim, kMean},
+                                    {single.data(), nullptr, 0, 0, 2 * dim, kSum}, {exactly.get(), splits.data(), 0, 1, 0, kRows}};
+    const LookupTable tables[] = {{0, dim}, {0, dim}};
+    const int64_t widths[] = {3 * dim, dim};
+    const LookupInput input{columns, 4, tables, 2, widths, rows};
+    Table* const both[] = {table_.get(), table_.get()};
+    for (const bool training : {false, true}) {
+      const auto pooled = Exactly(Nans(rows * 3 * dim)), each = Exactly(Nans(std::ssize(ids) * dim));
+      float* const out[] = {pooled.get(), each.get()};
+      Must(ctrlab::embedding::Lookup(input, both, training, out, pools[Uniform(0, 3)].parallel_for));
+      for (int64_t b = 0; b < rows; ++b) {
+        Floats sum(dim);
+        for (int64_t i = splits[b]; i < splits[b + 1]; ++i) {
+          const Floats row = Read(ids[i], training);
+          SameRow("a row looked up", ids[i], row, each.get() + i * dim);
+          for (int64_t o = 0; o < dim; ++o) sum[o] += row[o];
+        }
+        SameRow("a sum", b, sum, pooled.get() + b * 3 * dim);
+        if (splits[b + 1] - splits[b] > 1) {
+          for (float& x : sum) x /= static_cast<float>(splits[b + 1] - splits[b]);
+        }
+        SameRow("a mean", b, sum, pooled.get() + b * 3 * dim + dim);
+        SameRow("a single key", b, Read(single[b], training), pooled.get() + b * 3 * dim + 2 * dim);
+      }
+    }
+    Merge(input, columns[3], rows);
+  }
+
+  Saved Save(Extent extent, Shard shard = {}) {
+    Saved saved;
+    Must(table_->Export(extent, shard, saved.Room(test_.dim, Slots()), pools[Uniform(0, 3)].parallel_for));
+    const bool delta = extent == Extent::kChanges;
+    int64_t rows = 0, candidates = 0;
+    for (auto& [key, one] : twin_) {
+      if ((delta && !one.changed) || !shard.Has(key) || !HasEntry(one)) continue;
+      ++(one.row ? rows : candidates);
+    }
+    if (rows != std::ssize(saved.keys) || candidates != std::ssize(saved.candidate_keys)) Wrong("another number of keys saved", rows);
+    for (size_t i = 0; i < saved.keys.size(); ++i) {
+      const auto found = twin_.find(saved.keys[i]);
+      if (found == twin_.end() || !found->second.row || (delta && !found->second.changed)) Wrong("a row saved that should not", saved.keys[i]);
+      if (saved.frequencies[i] != found->second.frequency || saved.steps[i] != found->second.step) Wrong("another frequency or step", saved.keys[i]);
+      SameRow("a saved value", saved.keys[i], (*found->second.row)[0], &saved.values[i * test_.dim]);
+      for (int64_t s = 0; s < Slots(); ++s) SameRow("a saved slot", saved.keys[i], (*found->second.row)[1 + s], &saved.slots[s][i * test_.dim]);
+    }
+    for (size_t i = 0; i < saved.candidate_keys.size(); ++i) {
+      const Twin& one = twin_.at(saved.candidate_keys[i]);
+      if (one.row || one.frequency != saved.candidate_counts[i] || one.step != saved.candidate_steps[i]) Wrong("another candidate", saved.candidate_keys[i]);
+    }
+    if (delta && saved.removed != std::vector<int64_t>(removed_.begin(), removed_.end())) Wrong("other tombstones", 0);
+    if (extent != Extent::kAll) {
+      for (auto& one : twin_) one.second.changed = false;
+      removed_.clear();
+    }
+    return saved;
+  }
+
+  void Import(ImportKind kind, const Saved& saved) {
+    Must(table_->Import(kind, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for));
+  }
+
+  // The table put together again from its shards, saved apart.
+  void Reshard(int64_t count) {
+    Pair parts(test_);
+    for (int64_t j = 0; j < count; ++j) {
+      Saved saved = Save(Extent::kAll, {static_cast<uint64_t>(j), static_cast<uint64_t>(count)});
+      if (j > 0) saved.filter.assign(saved.filter.size(), 0);
+      parts.Import(j == 0 ? ImportKind::kAll : ImportKind::kMore, saved);
+    }
+    Same(parts);
+  }
+
+  // Calls that must change nothing.
+  void Refuse() {
+    const StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0, 0, 0, 0.1, 1};
+    const int64_t keys[] = {3, 3}, counts[] = {1, 1};
+    const Floats gradient(2 * test_.dim);
+    if (table_->Update({keys, counts, gradient.data(), 2}, rule, pools[0].parallel_for).ok()) Wrong("a key twice in an update", 3);
+    const MakeRoom none = [](const StateSizes&, StateOut*) { return Status("no room"); };
+    if (table_->Export(Extent::kChanges, {}, none, pools[0].parallel_for).problem() != "no room") Wrong("a save without room", 0);
+    Saved twice;
+    StateOut room;
+    Must(twice.Room(test_.dim, Slots())({2, 0, table_->filter_bytes(), 0}, &room));
+    twice.keys = {5, 5};
+    if (table_->Import(ImportKind::kMore, {}, twice.Sizes(), Slots(), twice.In(), pools[2].parallel_for).ok()) Wrong("a key twice in a state", 5);
+  }
+
+  // Whether another table holds what the twin does.
+  void Same(const Pair& other) {
+    Save(Extent::kAll);
+    Pair same(test_);
+    same.table_.swap(const_cast<Pair&>(other).table_);
+    same.twin_ = twin_, same.exact_ = exact_;
+    same.Save(Extent::kAll);
+    same.table_.swap(const_cast<Pair&>(other).table_);
+    int64_t rows = 0, entries = 0;
+    for (const auto& one : twin_) rows += one.second.row.has_value(), entries += HasEntry(one.second);
+    const TableStats stats = table_->Stats();
+    if (stats.rows != rows || stats.candidates != entries - rows) Wrong("other statistics", stats.rows);
+  }
+
+ private:
+  using Row = std::array<Floats, 3>;  // value and slots
+  struct Twin {
+    int64_t frequency = 0, step = 0;
+    bool changed = false;
+    std::optional<Row> row;
+  };
+
+  static constexpr float kInitial[] = {0.1f, 0.2f};
+
+  int64_t Slots() const { return test_.kind == kSgd ? 0 : test_.kind == kAdagrad ? 1 : 2; }
+
+  // What is only in a Bloom filter is no key of the table.
+  bool HasEntry(const Twin& one) const { return one.row || test_.admission != AdmissionKind::kBloom; }
+
+  Row NewRow(int64_t key) const {
+    Row row{Floats(test_.dim), Floats(test_.dim, kInitial[0]), Floats(test_.dim, kInitial[1])};
+    InitialValues(options_.initializer, test_.dim).Fill(key, row[0].data());
+    return row;
+  }
+
+  template <class One>
+  bool Goes(const One& one, bool goes) {
+    if (!goes) return false;
+    removed_.insert(one.first);
+    return true;
+  }
+
+  Floats Read(int64_t key, bool training) const {
+    const auto found = twin_.find(key);
+    if (found != twin_.end() && found->second.row) return (*found->second.row)[0];
+    return training ? NewRow(key)[0] : Floats(test_.dim);
+  }
+
+  int64_t RandomKey() const { return test_.keys[Uniform(0, std::ssize(test_.keys))]; }
+
+  void SameRow(const char* what, int64_t key, const Floats& expected, const float* received) const {
+    for (int64_t o = 0; o < test_.dim; ++o) {
+      const float apart = std::abs(received[o] - expected[o]);
+      if (!(apart <= (exact_ ? 0 : 1e-5f * std::max(1.0f, std::abs(expected[o]))))) Wrong(std::string(what) + " is another", key);
+    }
+  }
+
+  // The gradient of that lookup's keys, merged; d_out counts 1, 2, 3, .. in the column that has a row each.
+  void Merge(const LookupInput& input, const LookupColumn& each, int64_t rows) const {
+    const LookupInput one{&each, 1, input.tables, 1, input.widths, rows};
+    const int64_t ids = each.splits[rows], dim = test_.dim;
+    Floats d_out(ids * dim);
+    for (int64_t i = 0; i < ids * dim; ++i) d_out[i] = static_cast<float>(i / dim + 1);
+    std::map<int64_t, std::pair<int64_t, float>> wanted;
+    for (int64_t i = 0; i < ids; ++i) {
+      auto& [count, sum] = wanted[each.ids[i]];
+      ++count, sum += static_cast<float>(i + 1);
+    }
+    const Pool& pool = pools[Uniform(0, 3)];
+    const KeyMerge merge(one, pool.parallel_for);
+    if (merge.count(0) != std::ssize(wanted)) Wrong("another number of merged keys", merge.count(0));
+    const std::unique_ptr<int64_t[]> keys(new int64_t[wanted.size()]), counts(new int64_t[wanted.size()]);
+    const auto sums = Exactly(Nans(std::ssize(wanted) * dim));
+    const float* const from[] = {nullptr, d_out.data()};
+    const MergedKeys merged{keys.get(), counts.get(), sums.get()};
+    merge.Write(from, &merged, pool.parallel_for);
+    int64_t k = 0;
+    for (const auto& [key, what] : wanted) {
+      if (keys[k] != key || counts[k] != what.first) Wrong("another merged key or count", key);
+      SameRow("a merged row", key, Floats(dim, what.second), sums.get() + k++ * dim);
+    }
+  }
+
+  Case test_;
+  TableOptions options_;
+  std::unique_ptr<Table> table_;
+  std::map<int64_t, Twin> twin_;
+  std::map<int64_t, int64_t> filter_;  // what a Bloom filter has counted; it forgets nothing
+  std::set<int64_t> removed_;
+  bool exact_ = true;
+};
+
+}  // namespace ctrlab::check::engine

@@ -1,0 +1,73 @@
+"""The engine of embedding variables under sanitizers: against a twin of std::map, and by several threads at once."""
+
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ctrlab.ops import kernel_swap
+
+NATIVE = Path(__file__).parents[2] / "native"
+FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+SOURCES = ["bloom", "exchange", "index", "initial_values", "lookup", "merge", "table", "update"]
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def build(folder: Path, native: Path, sanitizer: str) -> Path:
+    def run(*command):
+        made = subprocess.run(
+            [*kernel_swap.compiler(), *FLAGS, f"-fsanitize={sanitizer}", *command], capture_output=True, text=True
+        )
+        if re.search(r"cannot find .*(asan|ubsan|tsan)", made.stderr):
+            pytest.skip(f"no libraries of the sanitizers for {kernel_swap.compiler()[0]}")
+        assert made.returncode == 0, made.stderr
+
+    def compiled(source):
+        run("-I", native, "-I", native / "kernels", "-c", source, "-o", folder / f"{source.stem}.o")
+        return folder / f"{source.stem}.o"
+
+    sources = [native / "check" / "check_engine.cc", native / "kernels" / "optimizer_step.cc"]
+    sources += [native / "embedding" / f"{name}.cc" for name in SOURCES]
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compiled, sources))
+    run(*objects, "-o", folder / "check_engine")
+    return folder / "check_engine"
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def program(request, tmp_path_factory):
+    return build(tmp_path_factory.mktemp("engine"), NATIVE, request.param)
+
+
+def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
+    ran = subprocess.run([program, what, str(seed)], capture_output=True, text=True, timeout=300, env=environment)
+    if "unexpected memory mapping" in ran.stderr:
+        pytest.skip("ThreadSanitizer of this compiler does not run under this system's address space layout")
+    return ran
+
+
+@pytest.mark.parametrize("what", ["twin", "threads"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_engine_is_right_and_clean(program, what, seed):
+    ran = check(program, what, seed)
+    assert (ran.returncode, ran.stdout) == (0, "passed\n"), ran.stdout + ran.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3, 40))
+def test_the_engine_is_right_for_long(program, seed):
+    for what in ("twin", "threads"):
+        ran = check(program, what, seed)
+        assert (ran.returncode, ran.stdout) == (0, "passed\n"), ran.stdout + ran.stderr
+
+
+def test_a_bloom_filter_keeps_its_rate(program):
+    ran = check(program, "bloom", 1)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rates = [tuple(map(float, line.split())) for line in ran.stdout.splitlines()[:-1]]
+    assert len(rates) == 3 and all(asked / 2 < measured < 1.3 * asked for asked, measured in rates)
