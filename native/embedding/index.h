@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -63,10 +64,15 @@ class Index {
   Entry* FindEntry(int64_t key, uint64_t hash) const {
     const Buckets& buckets = *shards_[ShardOf(hash)].now.load(std::memory_order_acquire);
     for (uint32_t b = buckets.Home(hash);; b = b + 1 == buckets.count ? 0 : b + 1) {
-      for (Entry& entry : buckets.data[b].entries) {
-        if (entry.ref.load(std::memory_order_acquire) == 0) return nullptr;
-        if (entry.key.load(std::memory_order_relaxed) == key) return &entry;
+      Entry* entries = buckets.data[b].entries;
+      unsigned equal = 0;  // no branch for each: which of the four it is can't be foreseen
+      for (unsigned e = 0; e < 4; ++e) equal |= static_cast<unsigned>(entries[e].key.load(std::memory_order_relaxed) == key) << e;
+      if (equal) {
+        Entry& entry = entries[std::countr_zero(equal)];
+        // An entry that is being written may have looked like 0; its key is there when its ref is.
+        if (entry.ref.load(std::memory_order_acquire) != 0 && entry.key.load(std::memory_order_relaxed) == key) return &entry;
       }
+      if (entries[3].ref.load(std::memory_order_acquire) == 0) return nullptr;
     }
   }
 

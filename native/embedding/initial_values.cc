@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/abi.h"
+
 namespace ctrlab::embedding {
 namespace {
 
@@ -49,3 +51,12 @@ void InitialValues::Fill(int64_t key, float* out) const {
 }
 
 }  // namespace ctrlab::embedding
+
+// For Python's tests: out[n, D].
+CTRLAB_EXPORT void ctrlab_initial_values(int64_t kind, double a, double b, uint64_t seed, const int64_t* keys, int64_t n, int64_t dim, float* out) {
+  using namespace ctrlab::embedding;
+  const InitialValues values({static_cast<InitialKind>(kind), a, b, seed}, dim);
+  for (int64_t i = 0; i < n; ++i) values.Fill(keys[i], out + i * dim);
+}
+
+CTRLAB_EXPORT uint64_t ctrlab_hash_key(int64_t key) { return ctrlab::embedding::HashKey(key); }
