@@ -6,7 +6,7 @@ Nothing here imports TensorFlow. DeepRec's names and defaults, where they differ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from ctrlab.errors import CtrlabError, choose
 
@@ -167,3 +167,22 @@ class Options:
     admission: CounterFilter | None = None
     eviction: GlobalStepEviction | L2Eviction | None = None
     storage: Storage | None = None
+
+    def to_config(self) -> dict:
+        """As plain values that JSON holds: what `from_config` takes."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value and {"class": type(value).__name__, **asdict(value)} for name, value in found.items()}
+
+    @classmethod
+    def from_config(cls, config: dict) -> Options:
+        """The same options again.
+
+        Raises:
+            UnknownName: a class that is none of this module's.
+        """
+        known = {c.__name__: c for c in (Initializer, CounterFilter, BloomFilter, GlobalStepEviction, L2Eviction, Storage)}
+        made = {}
+        for name, value in config.items():
+            numbers = dict(value or {})
+            made[name] = value and known[choose("class of options", numbers.pop("class"), known)](**numbers)
+        return cls(**made)

@@ -105,8 +105,8 @@ class ReferenceTable:
         return True
 
     def evict(self, step: int) -> int:
-        """Removes what the eviction's rule says at `step`; the number of rows and candidates that went."""
-        rule = self.options.eviction
+        """Removes what the eviction's rule says at `step`; the number of rows that went."""
+        rule, before = self.options.eviction, len(self.rows)
         gone: list[int] = []
         if isinstance(rule, GlobalStepEviction):
             for table in (self.rows, self.candidates):
@@ -118,7 +118,7 @@ class ReferenceTable:
             self.candidates.pop(key, None)
         self.removed.update(gone)
         self.touched.difference_update(gone)
-        return len(gone)
+        return before - len(self.rows)
 
     def state(self) -> TableState:
         """All that it holds, keys ascending."""

@@ -119,7 +119,7 @@ def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout,
 
 def stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
     """What the library offers: a gather a column, a segment sum or mean a bag, and a concat an output."""
-    _agree(tables, columns, layout)
+    agree(tables, columns, layout)
     pieces = [
         _stock_column(tables[t], ids, how, c in layout.unknown)
         for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners))
@@ -129,7 +129,7 @@ def stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout)
 
 def by_table(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
     """The best of stock: the pooled columns of one table share a gather and a segment sum, since ops cost more than rows here."""
-    _agree(tables, columns, layout)
+    agree(tables, columns, layout)
     pieces: list = [None] * len(columns)
     groups: dict[tuple[int, str], list[int]] = {}
     for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners)):
@@ -178,12 +178,10 @@ def fused(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout)
         CtrlabError: columns and layout do not fit together, or ids are not int64. InvalidArgumentError: an id is out of range,
             or shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    _agree(tables, columns, layout)
+    agree(tables, columns, layout)
     return _native.library().ops.ctrlab_lookup(
-        tables=[_handle(table) for table in tables],
-        ids=[c.values if _ragged(c) else tf.convert_to_tensor(c) for c in columns],
-        # No splits at all: one id a row. So a plain column costs nothing to describe.
-        splits=[tf.cast(c.row_splits, tf.int64) if _ragged(c) else tf.zeros([0], tf.int64) for c in columns],
+        tables=[handle_of(table) for table in tables],
+        **ids_and_splits(columns),
         table_rows=[table.shape[0] for table in tables],
         table_dims=[table.shape[1] for table in tables],
         table_of=layout.table_of,
@@ -238,9 +236,17 @@ def merge(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(tf.reshape(merged.merged_rows[0], (-1, *rest)), merged.merged_ids[0], gradient.dense_shape)
 
 
-def _handle(table: tf.Variable) -> tf.Tensor:
+def handle_of(table: tf.Variable) -> tf.Tensor:
     """The variable's handle; gradient tapes and functions are told that it is read."""
     return tf.type_spec_from_value(table).to_tensors(table)[0]
+
+
+def ids_and_splits(columns: Sequence[Ids]) -> dict[str, list[tf.Tensor]]:
+    """Columns as the compiled ops take them. No splits: one id a row, so that a plain column costs nothing to describe."""
+    return {
+        "ids": [c.values if _ragged(c) else tf.convert_to_tensor(c) for c in columns],
+        "splits": [tf.cast(c.row_splits, tf.int64) if _ragged(c) else tf.zeros([0], tf.int64) for c in columns],
+    }
 
 
 def _stock_column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Tensor:
@@ -260,7 +266,7 @@ def _stock_column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) ->
 
 def _hits(tables, columns, layout) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
     """Of each column: for every known id its row of the output, the id, its weight there; and how many rows the output has."""
-    _agree(tables, columns, layout)
+    agree(tables, columns, layout)
     batch = {int(_splits_of(c).shape[0]) - 1 for c in columns}
     if len(batch) > 1:
         raise CtrlabError(f"All columns must have the same rows; received {sorted(batch)}.")
@@ -287,7 +293,8 @@ def _hits(tables, columns, layout) -> list[tuple[np.ndarray, np.ndarray, np.ndar
     return hits
 
 
-def _agree(tables, columns, layout: Layout) -> None:
+def agree(tables, columns, layout: Layout) -> None:
+    """Refuses columns that the layout is not for, and ids that are not int64."""
     if len(columns) != len(layout.table_of):
         raise CtrlabError(f"There must be as many columns as the layout has; received {len(columns)} for {len(layout.table_of)}.")
     if not 0 <= min(layout.table_of) <= max(layout.table_of) < len(tables):

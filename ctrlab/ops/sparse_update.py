@@ -46,6 +46,10 @@ class Rule:
             "adam_async": {"m": 0.0, "v": 0.0},
         }[self.kind]
 
+    def numbers(self, clip_norm: float | None) -> tf.Tensor:
+        """As the compiled ops take them, float64 [6]."""
+        return tf.constant([self.beta1, self.beta2, self.epsilon, self.l1, self.l2, clip_norm or 0.0], tf.float64)
+
 
 def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sums the rows of equal ids: ids [n], rows [n, D] -> sorted unique ids [u], float64 sums [u, D]."""
@@ -146,7 +150,7 @@ def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = No
         gradients=[g.values for _, _, g in sparse] + [g for _, _, g in dense],
         learning_rate=learning_rate,
         step=step,
-        numbers=tf.constant([rule.beta1, rule.beta2, rule.epsilon, rule.l1, rule.l2, clip_norm or 0.0], tf.float64),
+        numbers=rule.numbers(clip_norm),
         kind=rule.kind,
     )
 

@@ -1,7 +1,8 @@
 """The optimizers as Keras optimizers: one definition for `fit`, for our own step, and for every rung of the ladder.
 
 What a step computes stands in `ctrlab.ops.sparse_update`. Keras's own optimizers do not merge the gradients of equal ids
-and move rows that are not in the batch; these don't.
+and move rows that are not in the batch; these don't. The rows of embedding variables, and the slots beside them, are stepped in
+their tables, always in one op.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.errors import choose
+from ctrlab.embedding import lookup
+from ctrlab.embedding.variable import Proxy
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import sparse_update
 from ctrlab.profiling.parts import part
 
@@ -44,15 +47,44 @@ class TouchedRows(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self._slots = [
-            {
-                slot: self.add_variable_from_reference(v, name=slot, initializer=keras.initializers.Constant(value))
-                for slot, value in self.rule.slots.items()
-            }
-            for v in variables
-        ]
+        self._slots = [self._make_slots(v) for v in variables]
+
+    def _make_slots(self, variable) -> dict[str, keras.Variable]:
+        if isinstance(variable, Proxy):
+            variable.table.set_slots(self.rule.slots)
+            return {}
+        return {
+            slot: self.add_variable_from_reference(variable, name=slot, initializer=keras.initializers.Constant(value))
+            for slot, value in self.rule.slots.items()
+        }
+
+    def _overwrite_variables_directly_with_gradients(self, grads, vars):
+        return grads, vars  # the proxies', whose gradients `_backend_update_step` takes
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        tables = [(v.table, g) for v, g in zip(trainable_variables, grads) if isinstance(v, Proxy)]
+        if not tables:
+            self._step_variables(grads, trainable_variables, learning_rate)
+            return
+        # The tables first: a gradient that they refuse then finds everything as it was.
+        with tf.control_dependencies(self._step_tables(tables, learning_rate)):
+            rest = [(g, v) for v, g in zip(trainable_variables, grads) if not isinstance(v, Proxy)]
+            if rest:
+                self._step_variables(*zip(*rest), learning_rate)
+
+    @part("optimizer")
+    def _step_tables(self, tables, learning_rate) -> list[tf.Operation]:
+        if tf.distribute.has_strategy():
+            raise CtrlabError(
+                f"Embedding variables can't be trained under a distribution strategy; received {tables[0][0].name}: "
+                "train in one process, outside of the strategy's scope."
+            )
+        rate, _ = self._numbers(learning_rate)
+        number = tf.cast(self.iterations + 1, tf.int64)
+        done = lookup.step(self.rule, tables, rate, number, self.clip_norm)
+        return [] if done is None else [done]
+
+    def _step_variables(self, grads, trainable_variables, learning_rate):
         # All variables at once, where Keras would go through them. Without this hook, and under a distribution strategy,
         # each variable is stepped by itself; the results are the same.
         if self.fused and not tf.distribute.has_strategy():

@@ -1,7 +1,6 @@
 // Ctrlab>OptimizerStep: every input is checked here, then one kernel changes all variables of a model and their slots.
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -10,13 +9,11 @@
 #include "ops/checks.h"
 #include "ops/op.h"
 #include "ops/parallel_for.h"
+#include "ops/step_rule.h"
 #include "ops/variables.h"
 
 namespace ctrlab {
 namespace {
-
-constexpr const char* kKinds[] = {"sgd", "adagrad", "ftrl", "adam_async"};
-constexpr int kSlotsOf[] = {0, 1, 2, 2};
 
 REGISTER_OP("Ctrlab>OptimizerStep")
     .Attr("N: int >= 1")
@@ -38,17 +35,14 @@ REGISTER_OP("Ctrlab>OptimizerStep")
 class OptimizerStepOp : public StatusOp {
  public:
   explicit OptimizerStepOp(OpKernelConstruction* context) : StatusOp(context) {
-    std::string kind;
-    OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
+    OP_REQUIRES_OK(context, ReadKind(context, &kind_));
     OP_REQUIRES_OK(context, context->GetAttr("N", &count_));
     OP_REQUIRES_OK(context, context->GetAttr("S", &sparse_));
     int slots;
     OP_REQUIRES_OK(context, context->GetAttr("P", &slots));
-    const int k = std::find(std::begin(kKinds), std::end(kKinds), kind) - std::begin(kKinds);
-    kind_ = static_cast<StepKind>(k);
-    slots_ = kSlotsOf[k];
+    slots_ = kSlotsOf[kind_];
     OP_REQUIRES(context, slots == slots_ * count_,
-                InvalidArgument("Kind ", kind, " has ", slots_, " slots a variable; received ", slots, " for ", count_, " variables."));
+                InvalidArgument("Kind ", kStepKinds[kind_], " has ", slots_, " slots a variable; received ", slots, " for ", count_, " variables."));
     OP_REQUIRES(context, sparse_ <= count_,
                 InvalidArgument("No more variables can be sparse than there are; received ", sparse_, " of ", count_, "."));
   }
@@ -56,7 +50,7 @@ class OptimizerStepOp : public StatusOp {
  private:
   absl::Status Run(OpKernelContext* context) override {
     StepRule rule;
-    TF_RETURN_IF_ERROR(ReadRule(context, &rule));
+    TF_RETURN_IF_ERROR(ReadRule(context, kind_, &rule));
     OpInputList ids, gradients;
     TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
     TF_RETURN_IF_ERROR(context->input_list("gradients", &gradients));
@@ -93,23 +87,6 @@ class OptimizerStepOp : public StatusOp {
     }
     const ParallelFor pool = IntraOpPool(context);
     step_.get()(&rule, steps.data(), count_, &pool);
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadRule(OpKernelContext* context, StepRule* rule) const {
-    const Tensor *rate, *step, *numbers;
-    TF_RETURN_IF_ERROR(context->input("learning_rate", &rate));
-    TF_RETURN_IF_ERROR(context->input("step", &step));
-    TF_RETURN_IF_ERROR(context->input("numbers", &numbers));
-    if (!TensorShapeUtils::IsScalar(rate->shape()) || !TensorShapeUtils::IsScalar(step->shape())) {
-      return InvalidArgument("Learning rate and step must be scalars; received ", rate->shape().DebugString(), " and ",
-                             step->shape().DebugString(), ".");
-    }
-    if (numbers->shape() != TensorShape({6})) {
-      return InvalidArgument("`numbers` must be [6]; received ", numbers->shape().DebugString(), ".");
-    }
-    const auto n = numbers->flat<double>();
-    *rule = {kind_, n(0), n(1), n(2), n(3), n(4), n(5), rate->scalar<float>()(), step->scalar<float>()()};
     return absl::OkStatus();
   }
 

@@ -1,0 +1,155 @@
+"""A Keras layer over embedding variables: one table or several, shared by columns, all looked up in one op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.embedding import lookup
+from ctrlab.embedding.options import Options
+from ctrlab.embedding.state import TableState
+from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.ops.lookup import COMBINERS, Layout
+
+ONE = "keys"
+"""The column of a layer that has only one."""
+
+
+@keras.saving.register_keras_serializable("ctrlab")
+class Embedding(keras.layers.Layer):
+    """Embeddings of int64 keys: no vocabulary, no hashing to a range, no collisions.
+
+    Of one column of keys, or of several: then it takes {column: keys} and returns {column: embeddings}. Keys are
+
+        [B] or [B, L], or ragged [B, (L)]    combiner "sum" or "mean"   ->  float32 [B, D]
+        [...], or ragged [B, (L)]            combiner "rows"            ->  float32 [..., D], or ragged [B, (L), D]
+
+    Any int64 is a key, so there is no key to pad with: lists of different lengths are ragged. In training a key without a row
+    reads its initial value, otherwise 0. The model must be compiled with a `ctrlab.training.TouchedRows`.
+
+    `model.save("m.keras")` and `save_weights` write all that the tables hold, with the optimizer's slots, as arrays among the
+    weights (an HDF5 file inside the .keras archive), through one copy in memory. `tf.saved_model.save`, `model.export` and
+    `tf.train.Checkpoint` write them as tensors.
+
+    Args:
+        dim: D.
+        columns: {column: table}; columns that name the same table share it. None: one column, whose table has the layer's name.
+        combiner: "sum", "mean" or "rows"; or {column: one of them}.
+        options: of every table; or {table: options}.
+    Raises:
+        CtrlabError, UnknownName: a combiner or options for a column or table that there is not; what `EmbeddingVariable` refuses.
+
+    >>> layer = Embedding(16, columns={"item": "items", "history": "items"}, combiner={"item": "rows", "history": "mean"})
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        columns: Mapping[str, str] | None = None,
+        combiner: str | Mapping[str, str] = "mean",
+        options: Options | Mapping[str, Options] | None = None,
+        name: str | None = None,
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        self.dim, self.single = dim, columns is None
+        self.columns = dict(columns or {ONE: self.name})
+        used = list(dict.fromkeys(self.columns.values()))
+        self.combiners = _each(self.columns, "combiner", combiner)
+        for column, combiner in self.combiners.items():
+            choose(f"combiner of column {column!r}", combiner, COMBINERS)
+        self.options = _each(used, "options", options or Options())
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.built:
+            return
+        self.tables = {table: EmbeddingVariable(table, self.dim, self.options[table]) for table in self.options}
+        self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
+        self.built = True
+
+    def call(self, keys, training=False):
+        given = {ONE: keys} if self.single else dict(keys)
+        if set(given) != set(self.columns):
+            raise CtrlabError(f"Layer {self.name} looks up the columns {sorted(self.columns)}; received {sorted(given)}.")
+        used = list(self.tables)
+        layout = Layout(
+            table_of=tuple(used.index(table) for table in self.columns.values()),
+            combiners=tuple(self.combiners[column] for column in self.columns),
+            output_of=tuple(range(len(self.columns))),
+        )
+        flat = [_column(column, given[column], self.combiners[column]) for column in self.columns]
+        found = lookup.grouped(list(self.tables.values()), flat, layout, bool(training))
+        out = {column: self._shaped(given[column], rows, column) for column, rows in zip(self.columns, found)}
+        return out[ONE] if self.single else out
+
+    def _shaped(self, keys, rows: tf.Tensor, column: str):
+        if self.combiners[column] != "rows":
+            return rows  # [B, D]
+        if isinstance(keys, tf.RaggedTensor):
+            return keys.with_values(rows)  # [B, (L), D]
+        out = tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))  # [..., D]
+        return tf.ensure_shape(out, [*keys.shape, self.dim])
+
+    def save_own_variables(self, store):
+        for t, table in enumerate(self.tables.values()):
+            state = table.state()
+            arrays = {part: getattr(state, part) for part in _PARTS}
+            for part, array in (arrays | {f"slots.{slot}": array for slot, array in state.slots.items()}).items():
+                store[f"{t}.{part}"] = array
+
+    def load_own_variables(self, store):
+        arrays = {key: np.asarray(store[key]) for key in store.keys()}  # noqa: SIM118: a store is no mapping
+        for t, (name, table) in enumerate(self.tables.items()):
+            found = {key.removeprefix(f"{t}."): array for key, array in arrays.items() if key.startswith(f"{t}.")}
+            if missing := sorted(set(_PARTS) - set(found)):
+                raise CtrlabError(f"Layer {self.name} needs what table {name} held; these weights have no {missing[0]} of it.")
+            slots = {key.removeprefix("slots."): array for key, array in found.items() if key.startswith("slots.")}
+            table.load_state(TableState(slots=slots, **{part: found[part] for part in _PARTS}))
+
+    def get_config(self):
+        return super().get_config() | {
+            "dim": self.dim,
+            "columns": None if self.single else dict(self.columns),
+            "combiner": self.combiners[ONE] if self.single else dict(self.combiners),
+            "options": {table: options.to_config() for table, options in self.options.items()},
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        options = {table: Options.from_config(values) for table, values in config["options"].items()}
+        return cls(**config | {"options": next(iter(options.values())) if config["columns"] is None else options})
+
+
+_PARTS = ("keys", "values", "frequencies", "steps", "candidate_keys", "candidate_counts", "candidate_steps", "filter")
+
+
+def _each(names, what: str, values) -> dict:
+    """One value for each name: all the same, or what a mapping says of each."""
+    if not isinstance(values, Mapping):
+        return {name: values for name in names}
+    if odd := sorted(set(values) ^ set(names)):
+        raise CtrlabError(f"Give {what} for each of {', '.join(names)}, or one for all; {odd[0]!r} is named on one side only.")
+    return {name: values[name] for name in names}
+
+
+def _column(name: str, keys, combiner: str):
+    """Keys as the op takes them: [n], or ragged [B, (L)]."""
+    if isinstance(keys, tf.RaggedTensor):
+        if keys.ragged_rank != 1 or keys.values.shape.rank != 1:
+            raise CtrlabError(f"Ragged keys must be [B, (L)]; received {keys.shape} in column {name!r}.")
+        return keys
+    keys = tf.convert_to_tensor(keys)
+    flat = tf.reshape(keys, [-1])
+    if combiner == "rows" or keys.shape.rank == 1:
+        return flat
+    if keys.shape.rank != 2:
+        raise CtrlabError(
+            f"Keys that are pooled must be [B], [B, L] or ragged [B, (L)]; received {keys.shape} in column {name!r}."
+        )
+    rows, length = tf.unstack(tf.shape(keys, tf.int64))
+    return tf.RaggedTensor.from_row_splits(flat, tf.range(rows + 1) * length, validate=False)

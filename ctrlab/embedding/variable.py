@@ -1,0 +1,268 @@
+"""The embedding variable: a native table that TensorFlow tracks, and a proxy that stands for it where a variable is expected.
+
+The table (native/embedding) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
+The proxy is a trainable variable of shape [0, D] that holds nothing. Lookups take its handle, so their gradient flows to it, as
+`tf.IndexedSlices` whose indices are keys, through tapes, `fit` and `tf.function` alike; `ctrlab.training.TouchedRows` steps
+the table instead of it, and any other Keras optimizer is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.embedding import lookup
+from ctrlab.embedding.options import BloomFilter, GlobalStepEviction, Options
+from ctrlab.embedding.state import TableState
+from ctrlab.errors import CtrlabError
+from ctrlab.ops import _native
+from ctrlab.ops.lookup import Layout
+
+KINDS = {"constant": 0, "uniform": 1, "normal": 2, "truncated_normal": 3}
+ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
+PARTS = (
+    "keys",
+    "values",
+    "slots",
+    "frequencies",
+    "steps",
+    "candidate_keys",
+    "candidate_counts",
+    "candidate_steps",
+    "filter",
+    "removed",
+    "slot_names",
+)
+WHOLE = (0, 1)
+"""Shard 0 of 1."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Figures of a table at one moment.
+
+    Attributes:
+        rows, candidates: keys with a row; keys that are counted and have none.
+        bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
+        hits, misses: keys looked up so far that had a row, and that had none.
+        removed: keys that went since the last save.
+    """
+
+    rows: int
+    candidates: int
+    bytes: int
+    peak_bytes: int
+    hits: int
+    misses: int
+    removed: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Of the keys looked up, the share that had a row; 0 before the first."""
+        return self.hits / max(1, self.hits + self.misses)
+
+
+class Proxy(keras.Variable):
+    """What Keras and tapes take for the embedding variable: shape [0, D], always empty.
+
+    Keras hands the gradient of a variable that says `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a
+    gradient that arrives there comes from one that would not have stepped the table.
+    """
+
+    def __init__(self, table: EmbeddingVariable):
+        super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name)
+        self.overwrite_with_gradient = True
+        self.table = table
+
+    def assign(self, value):
+        if isinstance(value, tf.IndexedSlices):
+            raise CtrlabError(
+                f"Embedding variable {self.name} is trained by ctrlab.training.TouchedRows, which steps the rows of its table; "
+                "received the gradient from another optimizer: compile the model with TouchedRows."
+            )
+        return super().assign(value)
+
+
+class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
+    """Rows of D numbers under any int64 keys; a key's row is made when training first updates it, or once a filter admits it.
+
+    It is no `tf.Variable`: look rows up with `lookup`, or many columns at once with `ctrlab.embedding.lookup.grouped`, and train
+    it through `proxy` by a `TouchedRows`. It lives in this process's memory, on its CPU. Lookups and steps may come from several
+    threads at once.
+
+    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it. In a loaded
+    SavedModel a key without a row reads 0; the process that loads one must have imported `ctrlab.embedding`.
+
+    Args:
+        name: in messages and checkpoints.
+        dim: D, in [1, 65536).
+        options: initial values, admission, eviction, storage; None: `Options()`.
+    Raises:
+        CtrlabError: inside a distribution strategy, which would need a table a replica; a dimension or name that can't be.
+        NativeLibraryError: there is no compiled library for this TensorFlow.
+
+    >>> users = EmbeddingVariable("users", dim=16)
+    >>> users.lookup(tf.constant([7, -1], tf.int64)).shape  # doctest: +SKIP
+    TensorShape([2, 16])
+    """
+
+    def __init__(self, name: str, dim: int, options: Options | None = None):
+        options = options or Options()
+        if tf.distribute.has_strategy():
+            raise CtrlabError(
+                f"An embedding variable lives in one process and can't be mirrored; received a distribution strategy for {name}: "
+                "make the model outside of its scope."
+            )
+        if "/" in name or not name:
+            raise CtrlabError(f"The name of an embedding variable must not be empty or contain a slash; received {name!r}.")
+        if options.storage is not None:
+            raise CtrlabError(f"Storage below the memory is not built in yet; embedding variable {name} asks for it.")
+        super().__init__(device="CPU:0")
+        self.name, self.dim, self.options = name, dim, options
+        with tf.init_scope(), _one_sentence():
+            _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
+        self.proxy = Proxy(self)
+        self._track_trackable(self.proxy, "proxy")
+
+    def _create_resource(self) -> tf.Tensor:
+        initializer, admission = self.options.initializer, self.options.admission
+        bloom = admission if isinstance(admission, BloomFilter) else None
+        return _native.library().ops.ctrlab_embedding_table(
+            numbers=tf.constant([initializer.a, initializer.b, bloom.false_positive_rate if bloom else 0.0], tf.float64),
+            name=self.name,
+            dim=self.dim,
+            initializer=KINDS[initializer.kind],
+            seed=initializer.seed,
+            admission=ADMISSIONS[type(admission).__name__],
+            threshold=admission.threshold if admission else 1,
+            expected_keys=bloom.expected_keys if bloom else 0,
+            keep=not tf.executing_eagerly(),  # in a SavedModel, where each call of a session makes its handle anew
+        )
+
+    def lookup(self, keys: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Keys int64 of any shape -> their rows, float32 [..., D].
+
+        Args:
+            training: a key without a row reads its initial value; else 0.
+        """
+        keys = tf.convert_to_tensor(keys)
+        (rows,) = lookup.grouped([self], [tf.reshape(keys, [-1])], Layout((0,), ("rows",), (0,)), training)
+        return tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))
+
+    def rows(self) -> int:
+        """How many keys have a row."""
+        return self.stats().rows
+
+    def stats(self) -> Stats:
+        return Stats(*_native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle).numpy().tolist())
+
+    def set_slots(self, slots: dict[str, float]) -> None:
+        """Gives each row an optimizer's slots: {name: initial value}. Slots of these names that are there already are kept."""
+        with tf.init_scope(), _one_sentence():
+            _native.library().ops.ctrlab_embedding_set_slots(
+                handle=self.resource_handle, slot_names=list(slots), initial=list(slots.values())
+            )
+
+    def evict(self, step: int | None = None) -> int:
+        """Removes what the option `eviction` says; how many rows went. Candidates that are too old go, too.
+
+        Args:
+            step: the step it is now; None: that of the last update.
+        Raises:
+            CtrlabError: the variable has no such option.
+        """
+        rule = self.options.eviction
+        if rule is None:
+            raise CtrlabError(f"Embedding variable {self.name} evicts by its option `eviction`; it has none.")
+        by_step = isinstance(rule, GlobalStepEviction)
+        with _one_sentence():
+            return int(
+                _native.library().ops.ctrlab_embedding_evict(
+                    handle=self.resource_handle,
+                    rule="steps" if by_step else "norm",
+                    step=-1 if step is None else step,
+                    limit=tf.constant(rule.steps_to_live if by_step else rule.threshold, tf.float64),
+                )
+            )
+
+    def state(self, *, save: bool = False, shard: tuple[int, int] = WHOLE) -> TableState:
+        """All that it holds, at one moment.
+
+        Args:
+            save: this is what the next `changed` refers to.
+            shard: (j, N): of the keys with hash(key) mod N == j only.
+        """
+        return self._export("save" if save else "all", shard)
+
+    def changed(self) -> TableState:
+        """What changed since the last `state(save=True)` or `changed`; the next one starts here."""
+        return self._export("changes", WHOLE)
+
+    def load_state(self, state: TableState, *, shard: tuple[int, int] = WHOLE, how: str = "all") -> None:
+        """Takes a state, or a shard's part of it. A state without slots begins with the optimizer's initial ones.
+
+        Args:
+            how: "all": in place of everything; "more": besides it; "changes": as changes of what it is.
+        Raises:
+            CtrlabError: another dimension, other slots, a key twice, a count below 1; nothing has changed then.
+        """
+        slots = [np.asarray(array, np.float32) for array in state.slots.values()]
+        parts = {
+            "keys": np.asarray(state.keys, np.int64),
+            "values": np.asarray(state.values, np.float32),
+            "slots": np.stack(slots) if slots else np.zeros((0, len(state.keys), self.dim), np.float32),
+            "slot_names": tf.constant(list(state.slots), tf.string),
+            "filter": np.asarray(state.filter, np.uint8),
+        }
+        parts |= {name: np.asarray(getattr(state, name), np.int64) for name in PARTS if name not in parts}
+        with _one_sentence():
+            self._import(parts, shard, how)
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """The slots beside each row, in the optimizer's order; none before one was built."""
+        none = tf.constant([0, 1 << 62], tf.int64)  # of so many shards, the first holds next to nothing
+        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=none, extent="all")
+        return tuple(name.decode() for name in parts.slot_names.numpy())
+
+    def _export(self, extent: str, shard: tuple[int, int]) -> TableState:
+        with _one_sentence():
+            parts = _native.library().ops.ctrlab_embedding_export(
+                handle=self.resource_handle, shard=tf.constant(shard, tf.int64), extent=extent
+            )
+        arrays = {name: getattr(parts, name).numpy() for name in PARTS}
+        names = [name.decode() for name in arrays.pop("slot_names")]
+        return TableState(**arrays | {"slots": dict(zip(names, arrays["slots"]))})
+
+    def _import(self, parts, shard: tuple[int, int], how: str):
+        return _native.library().ops.ctrlab_embedding_import(
+            handle=self.resource_handle, shard=tf.constant(shard, tf.int64), kind=how, **parts
+        )
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        whole = tf.constant(WHOLE, tf.int64)
+        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole, extent="all")
+        return {name: getattr(parts, name) for name in PARTS if name != "removed"}
+
+    def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
+        return self._import(tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
+
+
+def embedding_variables(model) -> list[EmbeddingVariable]:
+    """Those of a Keras model or layer, in the order of its weights."""
+    return [weight.table for weight in model.weights if isinstance(weight, Proxy)]
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """An op's refusal as one sentence, without TensorFlow's marks around it."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise CtrlabError(re.sub(r"^\{\{.*?\}\} | \[Op:[^\]]*\].*$", "", error.message, flags=re.DOTALL)) from None

@@ -1,0 +1,185 @@
+// Ctrlab>EmbeddingLookup and its gradient: every input is checked here, then the engine is called.
+
+#include <string>
+#include <vector>
+
+#include "embedding/lookup.h"
+#include "embedding/merge.h"
+#include "ops/embedding_table.h"
+#include "ops/lookup_columns.h"
+
+namespace ctrlab {
+namespace {
+
+absl::Status GradientShape(InferenceContext* c) {
+  Plan plan;
+  TF_RETURN_IF_ERROR(plan.Read(c, Ids::kAnyKey));
+  std::vector<ShapeHandle> keys, rows;
+  for (const LookupTable& table : plan.tables) {
+    const DimensionHandle unique = c->UnknownDim();
+    keys.push_back(c->Vector(unique));
+    rows.push_back(c->Matrix(unique, table.dim));
+  }
+  TF_RETURN_IF_ERROR(c->set_output("merged_keys", keys));
+  TF_RETURN_IF_ERROR(c->set_output("counts", keys));
+  return c->set_output("merged_rows", rows);
+}
+
+REGISTER_OP("Ctrlab>EmbeddingLookup")
+    .Attr("T: int >= 1")
+    .Attr("C: int >= 1")
+    .Attr("M: int >= 1")
+    .Attr("table_dims: list(int)")
+    .Attr("table_of: list(int)")
+    .Attr("output_of: list(int)")
+    .Attr("combiners: list(string)")
+    .Attr("training: bool")
+    .Input("tables: T * resource")
+    .Input("proxies: T * resource")
+    .Input("ids: C * int64")
+    .Input("splits: C * int64")
+    .Output("out: M * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
+    .Doc("Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The proxies "
+         "are not read: they are what gradients flow to.");
+
+REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
+    .Attr("T: int >= 1")
+    .Attr("C: int >= 1")
+    .Attr("M: int >= 1")
+    .Attr("table_dims: list(int)")
+    .Attr("table_of: list(int)")
+    .Attr("output_of: list(int)")
+    .Attr("combiners: list(string)")
+    .Input("ids: C * int64")
+    .Input("splits: C * int64")
+    .Input("d_out: M * float")
+    .Output("merged_keys: T * int64")
+    .Output("counts: T * int64")
+    .Output("merged_rows: T * float")
+    .SetShapeFn(GradientShape)
+    .Doc("The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the sums "
+         "of their gradients.");
+
+REGISTER_OP("Ctrlab>EmbeddingSpread")
+    .Input("merged_keys: int64")
+    .Input("counts: int64")
+    .Input("merged_rows: float")
+    .Output("keys: int64")
+    .Output("rows: float")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle rows;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 2, &rows));
+      const DimensionHandle n = c->UnknownDim();
+      c->set_output(0, c->Vector(n));
+      c->set_output(1, c->Matrix(n, c->Dim(rows, 1)));
+      return absl::OkStatus();
+    })
+    .Doc("Each key as often as it came: its sum in the first place, zeros in the others.");
+
+class EmbeddingLookupOp : public LookupBase {
+ public:
+  explicit EmbeddingLookupOp(OpKernelConstruction* context) : LookupBase(context, Ids::kAnyKey) {
+    OP_REQUIRES_OK(context, context->GetAttr("training", &training_));
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    Batch batch;
+    TF_RETURN_IF_ERROR(Read(context, &batch));
+    std::vector<TablePtr> found;
+    TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return plan_.tables[t].dim; }, &found));
+    std::vector<embedding::Table*> tables;
+    for (const TablePtr& table : found) tables.push_back(&table->table());
+    OpOutputList outputs;
+    TF_RETURN_IF_ERROR(context->output_list("out", &outputs));
+    std::vector<float*> out;
+    for (int m = 0; m < outputs.size(); ++m) {
+      Tensor* tensor;
+      TF_RETURN_IF_ERROR(outputs.allocate(m, TensorShape({batch.output_rows[m], plan_.widths[m]}), &tensor));
+      out.push_back(tensor->flat<float>().data());
+    }
+    const embedding::Status status = embedding::Lookup(batch.input, tables.data(), training_, out.data(), IntraOpPool(context));
+    return status.ok() ? absl::OkStatus() : InvalidArgument(status.problem());
+  }
+
+  bool training_;
+};
+
+class EmbeddingLookupGradientOp : public LookupBase {
+ public:
+  explicit EmbeddingLookupGradientOp(OpKernelConstruction* context) : LookupBase(context, Ids::kAnyKey) {}
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    Batch batch;
+    TF_RETURN_IF_ERROR(Read(context, &batch));
+    OpInputList gradients;
+    TF_RETURN_IF_ERROR(context->input_list("d_out", &gradients));
+    std::vector<const float*> d_out;
+    for (int m = 0; m < gradients.size(); ++m) {
+      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("d_out ", m), gradients[m], {batch.output_rows[m], plan_.widths[m]}));
+      d_out.push_back(gradients[m].flat<float>().data());
+    }
+    const ParallelFor pool = IntraOpPool(context);
+    const embedding::KeyMerge merge(batch.input, pool);
+    OpOutputList keys, counts, rows;
+    TF_RETURN_IF_ERROR(context->output_list("merged_keys", &keys));
+    TF_RETURN_IF_ERROR(context->output_list("counts", &counts));
+    TF_RETURN_IF_ERROR(context->output_list("merged_rows", &rows));
+    std::vector<embedding::MergedKeys> merged;
+    for (int t = 0; t < keys.size(); ++t) {
+      const int64_t unique = merge.count(t);
+      Tensor *key, *count, *row;
+      TF_RETURN_IF_ERROR(keys.allocate(t, TensorShape({unique}), &key));
+      TF_RETURN_IF_ERROR(counts.allocate(t, TensorShape({unique}), &count));
+      TF_RETURN_IF_ERROR(rows.allocate(t, TensorShape({unique, plan_.tables[t].dim}), &row));
+      merged.push_back({key->flat<int64_t>().data(), count->flat<int64_t>().data(), row->flat<float>().data()});
+    }
+    merge.Write(d_out.data(), merged.data(), pool);
+    return absl::OkStatus();
+  }
+};
+
+class EmbeddingSpreadOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    const Tensor &merged_keys = context->input(0), &counts = context->input(1), &merged_rows = context->input(2);
+    const int64_t unique = merged_keys.NumElements();
+    TF_RETURN_IF_ERROR(CheckMatrix("merged_rows", merged_rows));
+    const int64_t dim = merged_rows.dim_size(1);
+    TF_RETURN_IF_ERROR(CheckShape("merged_keys", merged_keys, {unique}));
+    TF_RETURN_IF_ERROR(CheckShape("counts", counts, {unique}));
+    TF_RETURN_IF_ERROR(CheckShape("merged_rows", merged_rows, {unique, dim}));
+    const int64_t* count = counts.flat<int64_t>().data();
+    int64_t total = 0;
+    for (int64_t u = 0; u < unique; ++u) {
+      if (count[u] < 1 || count[u] > kMost - total) {
+        return InvalidArgument("Counts must be at least 1 and less than 2^31 together; received ", count[u], " at ", u, ".");
+      }
+      total += count[u];
+    }
+    Tensor *keys, *rows;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({total}), &keys));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({total, dim}), &rows));
+    int64_t* key = keys->flat<int64_t>().data();
+    float* row = rows->flat<float>().data();
+    const float* sum = merged_rows.flat<float>().data();
+    for (int64_t u = 0; u < unique; ++u, sum += dim) {
+      key = std::fill_n(key, count[u], merged_keys.flat<int64_t>()(u));
+      row = std::fill_n(std::copy_n(sum, dim, row), (count[u] - 1) * dim, 0.0f);
+    }
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingLookup").Device(DEVICE_CPU), EmbeddingLookupOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingLookupGradient").Device(DEVICE_CPU), EmbeddingLookupGradientOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingSpread").Device(DEVICE_CPU), EmbeddingSpreadOp);
+
+}  // namespace
+}  // namespace ctrlab

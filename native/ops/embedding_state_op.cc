@@ -1,0 +1,205 @@
+// Ctrlab>EmbeddingExport and Ctrlab>EmbeddingImport: what a table holds as tensors, and back. Every input is checked here.
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ops/checks.h"
+#include "ops/embedding_table.h"
+#include "ops/parallel_for.h"
+
+namespace ctrlab {
+namespace {
+
+using embedding::StateSizes;
+using tensorflow::tstring;
+
+// The tensors of a state, as ops take and give them: n rows of D numbers, S slots, m candidates, r removed keys.
+enum Part { kKeys, kValues, kSlots, kFrequencies, kSteps, kCandidateKeys, kCandidateCounts, kCandidateSteps, kFilter, kRemoved, kNames };
+
+absl::Status ReadShard(OpKernelContext* context, embedding::Shard* shard) {
+  const int64_t* numbers;
+  TF_RETURN_IF_ERROR(ReadNumbers(context, "shard", 2, &numbers));
+  if (numbers[1] < 1 || numbers[0] < 0 || numbers[0] >= numbers[1]) {
+    return InvalidArgument("A shard is one of a number of shards, counted from 0; received ", numbers[0], " of ", numbers[1], ".");
+  }
+  *shard = {static_cast<uint64_t>(numbers[0]), static_cast<uint64_t>(numbers[1])};
+  return absl::OkStatus();
+}
+
+REGISTER_OP("Ctrlab>EmbeddingExport")
+    .Attr("extent: {'all', 'changes', 'save'}")
+    .Input("handle: resource")
+    .Input("shard: int64")
+    .Output("keys: int64")
+    .Output("values: float")
+    .Output("slots: float")
+    .Output("frequencies: int64")
+    .Output("steps: int64")
+    .Output("candidate_keys: int64")
+    .Output("candidate_counts: int64")
+    .Output("candidate_steps: int64")
+    .Output("filter: uint8")
+    .Output("removed: int64")
+    .Output("slot_names: string")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      for (int k = 0; k < c->num_outputs(); ++k) {
+        c->set_output(k, k == kSlots ? c->UnknownShapeOfRank(3) : k == kValues ? c->UnknownShapeOfRank(2) : c->Vector(c->UnknownDim()));
+      }
+      return absl::OkStatus();
+    })
+    .Doc("Everything a table holds of a shard's keys, at one moment: all of it; what changed since the last save; or all, as a save.");
+
+class EmbeddingExportOp : public StatusOp {
+ public:
+  explicit EmbeddingExportOp(OpKernelConstruction* context) : StatusOp(context) {
+    std::string extent;
+    OP_REQUIRES_OK(context, context->GetAttr("extent", &extent));
+    extent_ = extent == "all"       ? embedding::Extent::kAll
+              : extent == "changes" ? embedding::Extent::kChanges
+                                    : embedding::Extent::kSave;
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    embedding::Shard shard;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    TF_RETURN_IF_ERROR(ReadShard(context, &shard));
+    const std::shared_lock lock(table->slots_mutex);
+    absl::Status room;
+    const auto make_room = [&](const StateSizes& sizes, embedding::StateOut* out) {
+      room = Allocate(context, table->table(), sizes, out);
+      return room.ok() ? embedding::Status() : embedding::Status("there is no memory for its state.");
+    };
+    const embedding::Status status = table->table().Export(extent_, shard, make_room, IntraOpPool(context));
+    TF_RETURN_IF_ERROR(room);
+    TF_RETURN_IF_ERROR(OfTable(table->name(), status));
+    Tensor* names;
+    TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({std::ssize(table->slot_names)}), &names));
+    std::copy(table->slot_names.begin(), table->slot_names.end(), names->flat<tstring>().data());
+    return absl::OkStatus();
+  }
+
+  static absl::Status Allocate(OpKernelContext* context, const embedding::Table& table, const StateSizes& sizes,
+                               embedding::StateOut* out) {
+    const auto make = [&](Part part, const TensorShape& shape, auto** data) {
+      Tensor* tensor;
+      TF_RETURN_IF_ERROR(context->allocate_output(part, shape, &tensor));
+      *data = tensor->flat<std::remove_reference_t<decltype(**data)>>().data();
+      return absl::OkStatus();
+    };
+    const int64_t rows = sizes.rows, candidates = sizes.candidates;
+    float* slots;
+    TF_RETURN_IF_ERROR(make(kKeys, TensorShape({rows}), &out->keys));
+    TF_RETURN_IF_ERROR(make(kValues, TensorShape({rows, table.dim()}), &out->values));
+    TF_RETURN_IF_ERROR(make(kSlots, TensorShape({table.slots(), rows, table.dim()}), &slots));
+    for (int64_t s = 0; s < table.slots(); ++s) out->slots[s] = slots + s * rows * table.dim();
+    TF_RETURN_IF_ERROR(make(kFrequencies, TensorShape({rows}), &out->frequencies));
+    TF_RETURN_IF_ERROR(make(kSteps, TensorShape({rows}), &out->steps));
+    TF_RETURN_IF_ERROR(make(kCandidateKeys, TensorShape({candidates}), &out->candidate_keys));
+    TF_RETURN_IF_ERROR(make(kCandidateCounts, TensorShape({candidates}), &out->candidate_counts));
+    TF_RETURN_IF_ERROR(make(kCandidateSteps, TensorShape({candidates}), &out->candidate_steps));
+    TF_RETURN_IF_ERROR(make(kFilter, TensorShape({sizes.filter_bytes}), &out->filter));
+    return make(kRemoved, TensorShape({sizes.removed}), &out->removed);
+  }
+
+  embedding::Extent extent_;
+};
+
+REGISTER_OP("Ctrlab>EmbeddingImport")
+    .Attr("kind: {'all', 'more', 'changes'}")
+    .Input("handle: resource")
+    .Input("shard: int64")
+    .Input("keys: int64")
+    .Input("values: float")
+    .Input("slots: float")
+    .Input("frequencies: int64")
+    .Input("steps: int64")
+    .Input("candidate_keys: int64")
+    .Input("candidate_counts: int64")
+    .Input("candidate_steps: int64")
+    .Input("filter: uint8")
+    .Input("removed: int64")
+    .Input("slot_names: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Takes what comes of a shard's keys: in place of all that the table holds; besides it; or as changes of it.");
+
+class EmbeddingImportOp : public StatusOp {
+ public:
+  explicit EmbeddingImportOp(OpKernelConstruction* context) : StatusOp(context) {
+    std::string kind;
+    OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
+    kind_ = kind == "all"    ? embedding::ImportKind::kAll
+            : kind == "more" ? embedding::ImportKind::kMore
+                             : embedding::ImportKind::kChanges;
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    embedding::Shard shard;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    TF_RETURN_IF_ERROR(ReadShard(context, &shard));
+    const auto part = [&](Part which) -> const Tensor& { return context->input(2 + which); };
+    TF_RETURN_IF_ERROR(CheckShapes(table->name(), table->table().dim(), part));
+
+    std::vector<std::string> names;
+    for (int64_t s = 0; s < part(kNames).NumElements(); ++s) names.push_back(part(kNames).flat<tstring>()(s));
+    const std::lock_guard lock(table->slots_mutex);
+    if (!names.empty() && !table->slot_names.empty() && names != table->slot_names) {
+      return InvalidArgument("Embedding variable ", table->name(), " has an optimizer with the slots [",
+                             absl::StrJoin(table->slot_names, ", "), "]; the state is of one with [", absl::StrJoin(names, ", "), "].");
+    }
+    const StateSizes sizes = {part(kKeys).NumElements(), part(kCandidateKeys).NumElements(), part(kFilter).NumElements(),
+                              part(kRemoved).NumElements()};
+    const auto numbers = [&](Part which) { return part(which).flat<int64_t>().data(); };
+    embedding::StateIn in;
+    in.keys = numbers(kKeys);
+    in.values = part(kValues).flat<float>().data();
+    for (size_t s = 0; s < names.size(); ++s) in.slots[s] = part(kSlots).flat<float>().data() + s * part(kValues).NumElements();
+    in.frequencies = numbers(kFrequencies);
+    in.steps = numbers(kSteps);
+    in.candidate_keys = numbers(kCandidateKeys);
+    in.candidate_counts = numbers(kCandidateCounts);
+    in.candidate_steps = numbers(kCandidateSteps);
+    in.filter = part(kFilter).flat<uint8_t>().data();
+    in.removed = numbers(kRemoved);
+    const embedding::Status status = table->table().Import(kind_, shard, sizes, std::ssize(names), in, IntraOpPool(context));
+    TF_RETURN_IF_ERROR(OfTable(table->name(), status));
+    if (table->slot_names.empty()) table->slot_names = names;
+    for (int64_t i = 0; i < sizes.rows; ++i) table->SawStep(in.steps[i]);
+    for (int64_t i = 0; i < sizes.candidates; ++i) table->SawStep(in.candidate_steps[i]);
+    return absl::OkStatus();
+  }
+
+  template <class PartOf>
+  static absl::Status CheckShapes(const std::string& name, int64_t dim, const PartOf& part) {
+    const int64_t rows = part(kKeys).NumElements(), candidates = part(kCandidateKeys).NumElements(), slots = part(kNames).NumElements();
+    const auto check = [&](Part which, const char* what, std::initializer_list<int64_t> sizes) {
+      return CheckShape(absl::StrCat("The ", what, " of embedding variable ", name), part(which), sizes);
+    };
+    if (slots > 2) return InvalidArgument("An optimizer has at most 2 slots; the state for ", name, " has ", slots, ".");
+    TF_RETURN_IF_ERROR(check(kKeys, "keys", {rows}));
+    TF_RETURN_IF_ERROR(check(kValues, "values", {rows, dim}));
+    TF_RETURN_IF_ERROR(check(kSlots, "slots", {slots, rows, dim}));
+    TF_RETURN_IF_ERROR(check(kFrequencies, "frequencies", {rows}));
+    TF_RETURN_IF_ERROR(check(kSteps, "steps", {rows}));
+    TF_RETURN_IF_ERROR(check(kCandidateKeys, "candidates' keys", {candidates}));
+    TF_RETURN_IF_ERROR(check(kCandidateCounts, "candidates' counts", {candidates}));
+    TF_RETURN_IF_ERROR(check(kCandidateSteps, "candidates' steps", {candidates}));
+    TF_RETURN_IF_ERROR(check(kFilter, "filter", {part(kFilter).NumElements()}));
+    TF_RETURN_IF_ERROR(check(kRemoved, "removed keys", {part(kRemoved).NumElements()}));
+    return check(kNames, "slots' names", {slots});
+  }
+
+  embedding::ImportKind kind_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingExport").Device(DEVICE_CPU), EmbeddingExportOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingImport").Device(DEVICE_CPU), EmbeddingImportOp);
+
+}  // namespace
+}  // namespace ctrlab

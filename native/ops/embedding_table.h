@@ -1,0 +1,95 @@
+// The table of an embedding variable as a resource of TensorFlow, and how ops find it behind its handle.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "embedding/table.h"
+#include "ops/op.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace ctrlab {
+
+// A problem that the engine found, with the name of the table it found it in.
+inline absl::Status OfTable(const std::string& name, const embedding::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return InvalidArgument("Embedding variable ", name, ": ", status.problem());
+}
+
+// The table, and the names of its optimizer's slots, which the engine only counts. Whoever changes the slots holds `slots_mutex`,
+// whoever needs names that fit them shares it.
+class TableResource : public tensorflow::ResourceBase {
+ public:
+  TableResource(std::string name, std::unique_ptr<embedding::Table> table) : name_(std::move(name)), table_(std::move(table)) {}
+
+  std::string DebugString() const override { return absl::StrCat("embedding variable ", name_); }
+  int64_t MemoryUsed() const override { return table_->Stats().bytes; }
+  const std::string& name() const { return name_; }
+  embedding::Table& table() const { return *table_; }
+
+  std::shared_mutex slots_mutex;
+  std::vector<std::string> slot_names;
+
+  // The latest step of an update, or of a state that was taken.
+  int64_t last_step() const { return last_step_.load(std::memory_order_relaxed); }
+  void SawStep(int64_t step) {
+    int64_t last = last_step();
+    while (last < step && !last_step_.compare_exchange_weak(last, step, std::memory_order_relaxed)) {
+    }
+  }
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<embedding::Table> table_;
+  std::atomic<int64_t> last_step_ = 0;
+};
+
+using TablePtr = tensorflow::core::RefCountPtr<TableResource>;
+
+inline absl::Status FindTable(OpKernelContext* context, const Tensor& handle, TablePtr* table) {
+  if (!TensorShapeUtils::IsScalar(handle.shape())) {
+    return InvalidArgument("The handle of an embedding variable must be a scalar; received ", handle.shape().DebugString(), ".");
+  }
+  return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), table);
+}
+
+// Of the input `handle`.
+inline absl::Status FindTable(OpKernelContext* context, TablePtr* table) {
+  const Tensor* handle;
+  TF_RETURN_IF_ERROR(context->input("handle", &handle));
+  return FindTable(context, *handle, table);
+}
+
+// Of the input list `tables`, whose dimensions the op was made for.
+template <class Dims>
+absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<TablePtr>* tables) {
+  OpInputList handles;
+  TF_RETURN_IF_ERROR(context->input_list("tables", &handles));
+  for (int t = 0; t < handles.size(); ++t) {
+    TF_RETURN_IF_ERROR(FindTable(context, handles[t], &tables->emplace_back()));
+    const TableResource& found = *tables->back();
+    if (found.table().dim() != dims(t)) {
+      return InvalidArgument("Embedding variable ", found.name(), " has rows of ", found.table().dim(), " numbers; table ", t,
+                             " of the op should have ", dims(t), ".");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An int64 input of a given number of elements.
+inline absl::Status ReadNumbers(OpKernelContext* context, const char* name, int64_t count, const int64_t** numbers) {
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(context->input(name, &tensor));
+  if (tensor->NumElements() != count) {
+    return InvalidArgument("`", name, "` must have ", count, " numbers; received ", tensor->shape().DebugString(), ".");
+  }
+  *numbers = tensor->flat<int64_t>().data();
+  return absl::OkStatus();
+}
+
+}  // namespace ctrlab

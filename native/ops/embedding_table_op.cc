@@ -1,0 +1,198 @@
+// Makes embedding variables: the handle, the slots of its optimizer, eviction, figures. Every input is checked here.
+
+#include <cmath>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ops/embedding_table.h"
+#include "ops/parallel_for.h"
+
+namespace ctrlab {
+namespace {
+
+using embedding::Table;
+
+REGISTER_OP("Ctrlab>EmbeddingTable")
+    .Attr("name: string")
+    .Attr("dim: int")
+    .Attr("initializer: int")
+    .Attr("seed: int")
+    .Attr("admission: int")
+    .Attr("threshold: int")
+    .Attr("expected_keys: int")
+    .Attr("keep: bool")
+    .Input("numbers: double")
+    .Output("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("A new, empty table. `numbers` are the initializer's a and b and the filter's false-positive rate. It lives as long as its "
+         "handle; with `keep` as long as the kernel, which always answers with the same: so it outlives a session's call.");
+
+class EmbeddingTableOp : public StatusOp {
+ public:
+  explicit EmbeddingTableOp(OpKernelConstruction* context) : StatusOp(context) {
+    int64_t initializer, seed, admission;
+    OP_REQUIRES_OK(context, context->GetAttr("name", &name_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &options_.dim));
+    OP_REQUIRES_OK(context, context->GetAttr("initializer", &initializer));
+    OP_REQUIRES_OK(context, context->GetAttr("seed", &seed));
+    OP_REQUIRES_OK(context, context->GetAttr("admission", &admission));
+    OP_REQUIRES_OK(context, context->GetAttr("threshold", &options_.admission.threshold));
+    OP_REQUIRES_OK(context, context->GetAttr("expected_keys", &options_.admission.expected_keys));
+    OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
+    options_.initializer.kind = static_cast<embedding::InitialKind>(initializer);
+    options_.initializer.seed = seed;
+    options_.admission.kind = static_cast<embedding::AdmissionKind>(admission);
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    if (keep_) {
+      const std::lock_guard lock(mutex_);
+      if (!kept_) TF_RETURN_IF_ERROR(Make(context, &kept_));
+      table = kept_.GetNewRef();
+    } else {
+      TF_RETURN_IF_ERROR(Make(context, &table));
+    }
+    Tensor* handle;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &handle));
+    handle->scalar<tensorflow::ResourceHandle>()() =
+        tensorflow::ResourceHandle::MakeRefCountingHandle(table.release(), context->device()->name());
+    return absl::OkStatus();
+  }
+
+  absl::Status Make(OpKernelContext* context, TablePtr* made) const {
+    const Tensor& numbers = context->input(0);
+    if (numbers.shape() != TensorShape({3})) {
+      return InvalidArgument("`numbers` must be [3]; received ", numbers.shape().DebugString(), ".");
+    }
+    embedding::TableOptions options = options_;
+    options.initializer.a = numbers.flat<double>()(0);
+    options.initializer.b = numbers.flat<double>()(1);
+    options.admission.false_positive_rate = numbers.flat<double>()(2);
+    std::unique_ptr<Table> table;
+    TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
+    made->reset(new TableResource(name_, std::move(table)));
+    return absl::OkStatus();
+  }
+
+  std::string name_;
+  embedding::TableOptions options_;
+  bool keep_;
+  std::mutex mutex_;
+  TablePtr kept_;
+};
+
+REGISTER_OP("Ctrlab>EmbeddingSetSlots")
+    .Attr("slot_names: list(string)")
+    .Attr("initial: list(float)")
+    .Input("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Gives each row the slots of an optimizer. Slots of the names that are there already keep what they hold.");
+
+class EmbeddingSetSlotsOp : public StatusOp {
+ public:
+  explicit EmbeddingSetSlotsOp(OpKernelConstruction* context) : StatusOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("slot_names", &names_));
+    OP_REQUIRES_OK(context, context->GetAttr("initial", &initial_));
+    OP_REQUIRES(context, names_.size() == initial_.size(),
+                InvalidArgument("Each slot has a name and an initial value; received ", names_.size(), " and ", initial_.size(), "."));
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    const std::lock_guard lock(table->slots_mutex);
+    if (table->slot_names != names_) TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().SetSlots(0, nullptr)));
+    table->slot_names.clear();  // should there be no memory for the new ones
+    TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().SetSlots(std::ssize(names_), initial_.data())));
+    table->slot_names = names_;
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> names_;
+  std::vector<float> initial_;
+};
+
+REGISTER_OP("Ctrlab>EmbeddingEvict")
+    .Attr("rule: {'steps', 'norm'}")
+    .Input("handle: resource")
+    .Input("step: int64")
+    .Input("limit: double")
+    .Output("removed: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Removes what no step has touched for more than `limit` steps, or rows whose norm is below it; how many rows went. A step "
+         "below 0 means the last one.");
+
+class EmbeddingEvictOp : public StatusOp {
+ public:
+  explicit EmbeddingEvictOp(OpKernelConstruction* context) : StatusOp(context) {
+    std::string rule;
+    OP_REQUIRES_OK(context, context->GetAttr("rule", &rule));
+    by_step_ = rule == "steps";
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    const int64_t* step;
+    const Tensor* limit;
+    TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));
+    TF_RETURN_IF_ERROR(context->input("limit", &limit));
+    if (limit->NumElements() != 1 || !(limit->flat<double>()(0) >= 0 && limit->flat<double>()(0) < 0x1p53)) {
+      return InvalidArgument("The limit of an eviction must be one number, not negative and finite.");
+    }
+    Tensor* removed;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &removed));
+    const double most = limit->flat<double>()(0);
+    const ParallelFor pool = IntraOpPool(context);
+    int64_t* count = &removed->scalar<int64_t>()();
+    const int64_t now = *step < 0 ? table->last_step() : *step;
+    return OfTable(table->name(), by_step_ ? table->table().EvictSteps(now, static_cast<int64_t>(most), pool, count)
+                                           : table->table().EvictNorms(most, pool, count));
+  }
+
+  bool by_step_;
+};
+
+REGISTER_OP("Ctrlab>EmbeddingStats")
+    .Input("handle: resource")
+    .Output("stats: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(7));
+      return absl::OkStatus();
+    })
+    .Doc("Rows, candidates, bytes, most bytes ever, hits, misses, keys removed since the last save.");
+
+class EmbeddingStatsOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    Tensor* out;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({7}), &out));
+    const embedding::TableStats s = table->table().Stats();
+    const int64_t stats[] = {s.rows, s.candidates, s.bytes, s.peak_bytes, s.hits, s.misses, s.removed};
+    std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingTable").Device(DEVICE_CPU), EmbeddingTableOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingSetSlots").Device(DEVICE_CPU), EmbeddingSetSlotsOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingEvict").Device(DEVICE_CPU), EmbeddingEvictOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingStats").Device(DEVICE_CPU), EmbeddingStatsOp);
+
+}  // namespace
+}  // namespace ctrlab

@@ -1,0 +1,127 @@
+// Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Nothing changes before all is checked.
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ops/checks.h"
+#include "ops/embedding_table.h"
+#include "ops/parallel_for.h"
+#include "ops/step_rule.h"
+
+namespace ctrlab {
+namespace {
+
+// On the bits, so that a compiler makes vectors of it.
+bool AllFinite(const float* x, int64_t n) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) bad |= (std::bit_cast<uint32_t>(x[i]) & kExponent) == kExponent;
+  return !bad;
+}
+
+REGISTER_OP("Ctrlab>EmbeddingUpdate")
+    .Attr("T: int >= 1")
+    .Attr("kind: {'sgd', 'adagrad', 'ftrl', 'adam_async'}")
+    .Attr("slot_names: list(string)")
+    .Input("tables: T * resource")
+    .Input("keys: T * int64")
+    .Input("counts: T * int64")
+    .Input("gradients: T * float")
+    .Input("learning_rate: float")
+    .Input("step: int64")
+    .Input("numbers: double")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Counts keys, makes rows for those that have come often enough, steps all that have a row. Keys ascend, each once. `numbers` "
+         "are beta1, beta2, epsilon, l1, l2, clip_norm.");
+
+class EmbeddingUpdateOp : public StatusOp {
+ public:
+  explicit EmbeddingUpdateOp(OpKernelConstruction* context) : StatusOp(context) {
+    OP_REQUIRES_OK(context, ReadKind(context, &kind_));
+    OP_REQUIRES_OK(context, context->GetAttr("slot_names", &slot_names_));
+    OP_REQUIRES(context, std::ssize(slot_names_) == kSlotsOf[kind_],
+                InvalidArgument("Kind ", kStepKinds[kind_], " has ", kSlotsOf[kind_], " slots; received ", slot_names_.size(), "."));
+  }
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    StepRule rule;
+    TF_RETURN_IF_ERROR(ReadRule(context, kind_, &rule));
+    OpInputList keys, counts, gradients;
+    TF_RETURN_IF_ERROR(context->input_list("keys", &keys));
+    TF_RETURN_IF_ERROR(context->input_list("counts", &counts));
+    TF_RETURN_IF_ERROR(context->input_list("gradients", &gradients));
+    for (const Tensor& gradient : gradients) TF_RETURN_IF_ERROR(CheckMatrix("A gradient", gradient));
+    std::vector<TablePtr> tables;
+    TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return gradients[t].dim_size(1); }, &tables));
+    const ParallelFor pool = IntraOpPool(context);
+    std::vector<std::shared_lock<std::shared_mutex>> locks;
+    TF_RETURN_IF_ERROR(LockSlots(tables, &locks));
+    for (size_t t = 0; t < tables.size(); ++t) {
+      TF_RETURN_IF_ERROR(Check(*tables[t], keys[t], counts[t], gradients[t], pool));
+    }
+    for (size_t t = 0; t < tables.size(); ++t) {
+      tables[t]->SawStep(static_cast<int64_t>(rule.step));
+      const embedding::MergedBatch batch = {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(),
+                                            gradients[t].flat<float>().data(), keys[t].NumElements()};
+      TF_RETURN_IF_ERROR(OfTable(tables[t]->name(), tables[t]->table().Update(batch, rule, pool)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Held in the order of their addresses, as every caller holds them.
+  absl::Status LockSlots(const std::vector<TablePtr>& tables, std::vector<std::shared_lock<std::shared_mutex>>* locks) const {
+    std::vector<TableResource*> order;
+    for (const TablePtr& table : tables) order.push_back(table.get());
+    std::sort(order.begin(), order.end());
+    if (std::adjacent_find(order.begin(), order.end()) != order.end()) {
+      return InvalidArgument("Each embedding variable must be given once.");
+    }
+    for (TableResource* table : order) {
+      locks->emplace_back(table->slots_mutex);
+      if (table->slot_names == slot_names_) continue;
+      return InvalidArgument("An embedding variable has one optimizer; ", table->name(), " has the slots [",
+                             absl::StrJoin(table->slot_names, ", "), "], and this one keeps [", absl::StrJoin(slot_names_, ", "),
+                             "]: build the optimizer that shall go on.");
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Check(const TableResource& table, const Tensor& keys, const Tensor& counts, const Tensor& gradient,
+                            const ParallelFor& pool) {
+    const int64_t n = gradient.dim_size(0), dim = gradient.dim_size(1);
+    TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The keys of ", table.name(), ", one for each row of its gradient,"), keys, {n}));
+    TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The counts of ", table.name()), counts, {n}));
+    const int64_t* key = keys.flat<int64_t>().data();
+    const int64_t* count = counts.flat<int64_t>().data();
+    for (int64_t i = 0; i < n; ++i) {
+      if (count[i] < 1) {
+        return InvalidArgument("A key comes at least once; ", table.name(), " received ", count[i], " for key ", key[i], ".");
+      }
+      if (i > 0 && key[i] <= key[i - 1]) {
+        return InvalidArgument("Merged keys ascend, each once; ", table.name(), " received ", key[i], " after ", key[i - 1], ".");
+      }
+    }
+    const float* g = gradient.flat<float>().data();
+    std::vector<char> bad(n);
+    pool(n, dim, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) bad[i] = !AllFinite(g + i * dim, dim);
+    });
+    const int64_t first = std::find(bad.begin(), bad.end(), 1) - bad.begin();
+    if (first == n) return absl::OkStatus();
+    return InvalidArgument("Gradients must be finite; embedding variable ", table.name(), " received nan or inf for key ", key[first],
+                           ". Nothing was changed.");
+  }
+
+  StepKind kind_;
+  std::vector<std::string> slot_names_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingUpdate").Device(DEVICE_CPU), EmbeddingUpdateOp);
+
+}  // namespace
+}  // namespace ctrlab

@@ -1,0 +1,44 @@
+// The numbers of an optimizer as ops take them: learning_rate (float scalar) and numbers (double [6]).
+
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "kernels/optimizer_step.h"
+#include "ops/op.h"
+
+namespace ctrlab {
+
+inline constexpr const char* kStepKinds[] = {"sgd", "adagrad", "ftrl", "adam_async"};
+inline constexpr int kSlotsOf[] = {0, 1, 2, 2};
+
+// Of the op's attribute `kind`, which REGISTER_OP has held to one of the names.
+inline absl::Status ReadKind(OpKernelConstruction* context, StepKind* kind) {
+  std::string name;
+  TF_RETURN_IF_ERROR(context->GetAttr("kind", &name));
+  *kind = static_cast<StepKind>(std::find(std::begin(kStepKinds), std::end(kStepKinds), name) - std::begin(kStepKinds));
+  return absl::OkStatus();
+}
+
+// All of a rule but its step, which comes as a number of the op's own type.
+inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* rule) {
+  const Tensor *rate, *step, *numbers;
+  TF_RETURN_IF_ERROR(context->input("learning_rate", &rate));
+  TF_RETURN_IF_ERROR(context->input("step", &step));
+  TF_RETURN_IF_ERROR(context->input("numbers", &numbers));
+  if (!TensorShapeUtils::IsScalar(rate->shape()) || !TensorShapeUtils::IsScalar(step->shape())) {
+    return InvalidArgument("Learning rate and step must be scalars; received ", rate->shape().DebugString(), " and ",
+                           step->shape().DebugString(), ".");
+  }
+  if (numbers->shape() != TensorShape({6})) {
+    return InvalidArgument("`numbers` must be [6]; received ", numbers->shape().DebugString(), ".");
+  }
+  const auto n = numbers->flat<double>();
+  const double t = step->dtype() == tensorflow::DT_INT64 ? step->scalar<int64_t>()() : step->scalar<float>()();
+  *rule = {kind, n(0), n(1), n(2), n(3), n(4), n(5), rate->scalar<float>()(), t};
+  return absl::OkStatus();
+}
+
+}  // namespace ctrlab
