@@ -103,7 +103,8 @@ class Embedding(keras.layers.Layer):
                 store[f"{t}.{part}"] = array
 
     def load_own_variables(self, store):
-        arrays = {key: np.asarray(store[key]) for key in store.keys()}  # noqa: SIM118: a store is no mapping
+        names = store.keys()  # a store is no mapping: it has keys, and no iterator
+        arrays = {key: np.asarray(store[key]) for key in names}
         for t, (name, table) in enumerate(self.tables.items()):
             found = {key.removeprefix(f"{t}."): array for key, array in arrays.items() if key.startswith(f"{t}.")}
             if missing := sorted(set(_PARTS) - set(found)):

@@ -135,7 +135,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         bloom = admission if isinstance(admission, BloomFilter) else None
         return _native.library().ops.ctrlab_embedding_table(
             numbers=tf.constant([initializer.a, initializer.b, bloom.false_positive_rate if bloom else 0.0], tf.float64),
-            name=self.name,
+            table_name=self.name,
             dim=self.dim,
             initializer=KINDS[initializer.kind],
             seed=initializer.seed,

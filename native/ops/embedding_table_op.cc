@@ -15,7 +15,7 @@ namespace {
 using embedding::Table;
 
 REGISTER_OP("Ctrlab>EmbeddingTable")
-    .Attr("name: string")
+    .Attr("table_name: string")
     .Attr("dim: int")
     .Attr("initializer: int")
     .Attr("seed: int")
@@ -34,7 +34,7 @@ class EmbeddingTableOp : public StatusOp {
  public:
   explicit EmbeddingTableOp(OpKernelConstruction* context) : StatusOp(context) {
     int64_t initializer, seed, admission;
-    OP_REQUIRES_OK(context, context->GetAttr("name", &name_));
+    OP_REQUIRES_OK(context, context->GetAttr("table_name", &name_));
     OP_REQUIRES_OK(context, context->GetAttr("dim", &options_.dim));
     OP_REQUIRES_OK(context, context->GetAttr("initializer", &initializer));
     OP_REQUIRES_OK(context, context->GetAttr("seed", &seed));
