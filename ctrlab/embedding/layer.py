@@ -70,6 +70,8 @@ class Embedding(keras.layers.Layer):
             return
         self.tables = {table: EmbeddingVariable(table, self.dim, self.options[table]) for table in self.options}
         self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
+        for name, table in self.tables.items():
+            self._track_trackable(table, f"table_{name}")  # and TensorFlow does not look into Keras's dictionaries
         self.built = True
 
     def call(self, keys, training=False):

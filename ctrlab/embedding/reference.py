@@ -3,7 +3,8 @@
     lookup      a key's row; without one its initial value in training and 0 in serving. A lookup changes nothing.
     update      counts are added first, keys are admitted by their counts, then the optimizer steps every key that has a row.
     evict       rows and candidates that are too old go, or rows whose value is too small.
-    changed     what updates touched, and what was evicted, since the last save.
+    changed     what updates touched, and what was evicted, since the last save. A key that went and came again is in both:
+                whoever takes a delta removes first.
 
 Keys are any int64. Nothing here depends on the order in which keys come, because an update takes them merged and ascending. A
 Bloom filter is taken as one that never errs: the engine's may admit a key earlier, and never later.
@@ -90,7 +91,6 @@ class ReferenceTable:
     def _count(self, key: int, count: int, step: int) -> bool:
         """Adds to the key's count and gives it a row if it has come often enough; whether it has a row."""
         self.touched.add(key)
-        self.removed.discard(key)
         if key in self.rows:
             self.rows[key].frequency += count
             self.rows[key].step = step

@@ -160,7 +160,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return self.stats().rows
 
     def stats(self) -> Stats:
-        return Stats(*_native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle).numpy().tolist())
+        return Stats(*_native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle).stats.numpy().tolist())
 
     def set_slots(self, slots: dict[str, float]) -> None:
         """Gives each row an optimizer's slots: {name: initial value}. Slots of these names that are there already are kept."""
@@ -227,9 +227,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     @property
     def slot_names(self) -> tuple[str, ...]:
         """The slots beside each row, in the optimizer's order; none before one was built."""
-        none = tf.constant([0, 1 << 62], tf.int64)  # of so many shards, the first holds next to nothing
-        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=none, extent="all")
-        return tuple(name.decode() for name in parts.slot_names.numpy())
+        stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
+        return tuple(name.decode() for name in stats.slot_names.numpy())
 
     def _export(self, extent: str, shard: tuple[int, int]) -> TableState:
         with _one_sentence():

@@ -105,7 +105,7 @@ class TouchedRows(keras.optimizers.Optimizer):
 
     @part("optimizer")
     def _fused_step(self, variables_and_gradients, learning_rate):
-        updates = [(getattr(v, "value", v), self._slots_of(v), g) for v, g in variables_and_gradients]
+        updates = [(v.value if isinstance(v, keras.Variable) else v, self._slots_of(v), g) for v, g in variables_and_gradients]
         sparse_update.fused(self.rule, updates, *self._numbers(learning_rate), clip_norm=self.clip_norm)
 
     def _slots_of(self, variable) -> dict[str, tf.Variable]:

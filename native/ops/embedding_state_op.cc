@@ -70,7 +70,7 @@ class EmbeddingExportOp : public StatusOp {
     const std::shared_lock lock(table->slots_mutex);
     absl::Status room;
     const auto make_room = [&](const StateSizes& sizes, embedding::StateOut* out) {
-      room = Allocate(context, table->table(), sizes, out);
+      room = Allocate(context, table->table().dim(), std::ssize(table->slot_names), sizes, out);
       return room.ok() ? embedding::Status() : embedding::Status("there is no memory for its state.");
     };
     const embedding::Status status = table->table().Export(extent_, shard, make_room, IntraOpPool(context));
@@ -82,7 +82,8 @@ class EmbeddingExportOp : public StatusOp {
     return absl::OkStatus();
   }
 
-  static absl::Status Allocate(OpKernelContext* context, const embedding::Table& table, const StateSizes& sizes,
+  // Called by the table, so it must not call the table.
+  static absl::Status Allocate(OpKernelContext* context, int64_t dim, int64_t slot_count, const StateSizes& sizes,
                                embedding::StateOut* out) {
     const auto make = [&](Part part, const TensorShape& shape, auto** data) {
       Tensor* tensor;
@@ -93,9 +94,9 @@ class EmbeddingExportOp : public StatusOp {
     const int64_t rows = sizes.rows, candidates = sizes.candidates;
     float* slots;
     TF_RETURN_IF_ERROR(make(kKeys, TensorShape({rows}), &out->keys));
-    TF_RETURN_IF_ERROR(make(kValues, TensorShape({rows, table.dim()}), &out->values));
-    TF_RETURN_IF_ERROR(make(kSlots, TensorShape({table.slots(), rows, table.dim()}), &slots));
-    for (int64_t s = 0; s < table.slots(); ++s) out->slots[s] = slots + s * rows * table.dim();
+    TF_RETURN_IF_ERROR(make(kValues, TensorShape({rows, dim}), &out->values));
+    TF_RETURN_IF_ERROR(make(kSlots, TensorShape({slot_count, rows, dim}), &slots));
+    for (int64_t s = 0; s < slot_count; ++s) out->slots[s] = slots + s * rows * dim;
     TF_RETURN_IF_ERROR(make(kFrequencies, TensorShape({rows}), &out->frequencies));
     TF_RETURN_IF_ERROR(make(kSteps, TensorShape({rows}), &out->steps));
     TF_RETURN_IF_ERROR(make(kCandidateKeys, TensorShape({candidates}), &out->candidate_keys));

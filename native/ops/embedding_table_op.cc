@@ -165,12 +165,14 @@ class EmbeddingEvictOp : public StatusOp {
 REGISTER_OP("Ctrlab>EmbeddingStats")
     .Input("handle: resource")
     .Output("stats: int64")
+    .Output("slot_names: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Vector(7));
+      c->set_output(1, c->Vector(c->UnknownDim()));
       return absl::OkStatus();
     })
-    .Doc("Rows, candidates, bytes, most bytes ever, hits, misses, keys removed since the last save.");
+    .Doc("Rows, candidates, bytes, most bytes ever, hits, misses, keys removed since the last save; and the names of the slots.");
 
 class EmbeddingStatsOp : public StatusOp {
  public:
@@ -185,6 +187,10 @@ class EmbeddingStatsOp : public StatusOp {
     const embedding::TableStats s = table->table().Stats();
     const int64_t stats[] = {s.rows, s.candidates, s.bytes, s.peak_bytes, s.hits, s.misses, s.removed};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
+    const std::shared_lock lock(table->slots_mutex);
+    Tensor* names;
+    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({std::ssize(table->slot_names)}), &names));
+    std::copy(table->slot_names.begin(), table->slot_names.end(), names->flat<tensorflow::tstring>().data());
     return absl::OkStatus();
   }
 };

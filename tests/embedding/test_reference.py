@@ -96,11 +96,12 @@ def test_a_delta_holds_what_updates_touched_and_what_was_evicted_since_the_last(
     assert table.state().keys.tolist() == [2, 9]
 
 
-def test_a_key_that_went_and_came_again_is_no_tombstone():
+def test_a_key_that_went_and_came_again_is_a_tombstone_and_a_row():
     table = make(eviction=GlobalStepEviction(1))
     update(table, [1], [1], step=1)
     table.changed()
     table.evict(5)
     update(table, [1], [1], step=6)
     delta = table.changed()
-    assert delta.keys.tolist() == [1] and not len(delta.removed)
+    assert delta.keys.tolist() == [1] and delta.removed.tolist() == [1]
+    assert delta.frequencies.tolist() == [1]
