@@ -1,0 +1,88 @@
+"""Checks of 03_embedding/01_collisions: (1) the share of ids that is expected to collide, (2) the count of those that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.embedding.multihash import expected_collision_rate
+from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+
+
+def number(received, what: str, *, case: str, next_step: str) -> np.float64:
+    """`received` as a number; CheckFailed where it is none."""
+    try:
+        return np.float64(float(received))
+    except (TypeError, ValueError) as error:
+        raise CheckFailed(
+            f"{what} is a number; here {case}.", expected="a number", received=type(received).__name__, next_step=next_step
+        ) from error
+
+
+def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int]]:
+    """(what it is, ids, buckets): random ones, then those that break a careless answer."""
+    for _ in range(3):
+        yield "random sizes", int(rng.integers(2, 10_000)), int(rng.integers(2, 10_000))
+    yield "people and birthdays", 23, 365
+    yield "one id alone", 1, 100
+    yield "two ids and one bucket", 2, 1
+    yield "one id and one bucket", 1, 1
+    yield "tens of millions", int(rng.integers(10_000_000, 20_000_000)), 50_000_000
+    yield "far more ids than buckets", 1_000_000, 10
+    yield "more buckets than a float can tell from one more", int(rng.integers(1_000, 1_000_000)), 10**17
+
+
+def check_expected(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `expected_share(ids, buckets)`."""
+    step = "an id is alone where none of the other ids - 1 falls into its bucket"
+    for case, ids, buckets in sizes(rng):
+        case = f"{case}: {ids:,} ids, {buckets:,} buckets"
+        received = number(call(answer, ids, buckets, case=case), "The share", case=case, next_step=step)
+        hint = "1 - 1e-17 is 1 to a float: math.log1p and math.expm1 keep what is small" if buckets > 10**15 else step
+        require_close(received, np.float64(expected_collision_rate(ids, buckets)), case=case, next_step=hint, rtol=1e-7)
+
+
+def count(columns: list[np.ndarray], buckets: int) -> tuple[float, float]:
+    """The right answer of exercise 2."""
+    ids, counts = np.unique(np.concatenate(columns), return_counts=True)
+    if not len(ids):
+        return 0.0, 0.0
+    _, row, sharing = np.unique(ids % buckets, return_inverse=True, return_counts=True)
+    traffic = np.bincount(row, counts)
+    return float(np.mean(sharing[row] > 1)), float(np.sum(counts * (1 - counts / traffic[row])) / counts.sum())
+
+
+def tables(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], int]]:
+    """(what it is, columns of one table, buckets)."""
+
+    def zipf(size: int, most: int) -> np.ndarray:
+        return (rng.zipf(1.3, size) % most) * int(rng.integers(3, 9)) + int(rng.integers(50))
+
+    for _ in range(3):
+        yield "one column", [zipf(400, 300)], int(rng.integers(20, 200))
+    yield "item, history and negatives, as in DIN", [zipf(100, 90), zipf(500, 90), rng.integers(0, 500, 300)], 97
+    one = int(rng.integers(1, 1_000))
+    yield "one id, many times, in two columns", [np.full(9, one), np.full(5, one)], 10
+    yield "two ids in one bucket, one of them 99 times in 100", [np.array([one] * 99 + [one + 50])], 50
+    yield "a single bucket", [zipf(50, 40)], 1
+    yield "fingerprints, and more buckets than memory", [rng.integers(0, 2**63 - 1, 200), np.array([2**63 - 2, 0])], 2**62
+    yield "no rows at all", [np.zeros(0, np.int64)], 10
+    yield "an empty column beside another", [np.zeros(0, np.int64), zipf(60, 50)], 11
+
+
+def check_count(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `count(columns, buckets)` -> (share of different ids, share of lookups)."""
+    steps = {
+        "collided": "np.unique of all columns together first: an id that comes twice, or in two columns, is one id",
+        "foreign": "an id that comes f times in a row that is read F times: of its f lookups, 1 - f / F are the others' share",
+    }
+    for case, columns, buckets in tables(rng):
+        columns = [column.astype(np.int64) for column in columns]
+        received = parts(call(answer, columns, buckets, case=case), ", ".join(steps), case=case)
+        for (name, step), value, right in zip(steps.items(), received, count(columns, buckets)):
+            value = number(value, f"`{name}`", case=case, next_step=step)
+            require_close(value, np.float64(right), case=f"{case}, `{name}`", next_step=step, rtol=1e-9)
+
+
+CHECKS = {1: check_expected, 2: check_count}
