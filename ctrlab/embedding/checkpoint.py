@@ -86,18 +86,19 @@ def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Table
     return {name: _state(fields, f"{where}: {PREFIX}{name}") for name, fields in tables.items()}
 
 
-def require_fits(state: TableState, dim: int, slots: Sequence[str], filter_bytes: int, where: str) -> None:
-    """Whether a state can be loaded into a table of dimension `dim` with those slots; one without slots can.
+def require_fits(state: TableState, table: TableState, where: str) -> None:
+    """Whether a state can be loaded into a table, of which any state is given; one without slots can.
 
     Raises:
         CtrlabError: it can't, for what reason.
     """
-    if state.dim != dim:
-        raise CtrlabError(f"{where} has rows of dimension {state.dim} in the checkpoint and of {dim} in the model.")
-    if state.slots and set(state.slots) != set(slots):
-        raise CtrlabError(f"{where} has the slots {sorted(state.slots)} in the checkpoint and {sorted(slots)} in the model.")
-    if (there := len(state.filter)) != filter_bytes:
-        raise CtrlabError(f"{where} has a filter of {there} bytes in the checkpoint and of {filter_bytes} in the model.")
+    if state.dim != table.dim:
+        raise CtrlabError(f"{where} has rows of dimension {state.dim} in the checkpoint and of {table.dim} in the model.")
+    if state.slots and set(state.slots) != set(table.slots):
+        there, here = sorted(state.slots), sorted(table.slots)
+        raise CtrlabError(f"{where} has the slots {there} in the checkpoint and {here} in the model.")
+    if (there := len(state.filter)) != (here := len(table.filter)):
+        raise CtrlabError(f"{where} has a filter of {there} bytes in the checkpoint and of {here} in the model.")
 
 
 def _overlay(old: TableState, new: TableState) -> TableState:

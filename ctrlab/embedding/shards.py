@@ -1,6 +1,6 @@
 """A table cut into shards by its keys, and put together again: another number of workers on restore.
 
-shard j of N: the keys k with key_hash(k) mod N == j
+shard j of N: the keys k with hash_keys(k) mod N == j
 """
 
 from __future__ import annotations
@@ -10,16 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
-
-
-def key_hash(keys: np.ndarray) -> np.ndarray:
-    """uint64 [n] of int64 keys [n]: the first number that SplitMix64 (Steele et al., 2014) draws with the key as its seed."""
-    x = np.asarray(keys, np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def shard(state: TableState, j: int, n: int) -> TableState:
@@ -32,7 +25,7 @@ def shard(state: TableState, j: int, n: int) -> TableState:
         raise CtrlabError(f"Of {n} shards, one is named by a number from 0 to {n - 1}; received {j}.")
 
     def mine(keys: np.ndarray) -> np.ndarray:
-        return key_hash(keys) % np.uint64(n) == j
+        return hash_keys(keys) % np.uint64(n) == j
 
     rows, candidates = mine(state.keys), mine(state.candidate_keys)
     return take(state, rows, candidates, state.removed[mine(state.removed)])

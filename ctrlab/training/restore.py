@@ -11,10 +11,14 @@ import numpy as np
 
 from ctrlab.embedding.checkpoint import require_fits
 from ctrlab.embedding.state import TableState
+from ctrlab.embedding.variable import EmbeddingVariable, Proxy, embedding_variables
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.training.generators import set_generators
 from ctrlab.training.saves import Save, newest_first, places_of, read_save
 from ctrlab.training.state import variables_of
+
+HARDLY_ANY = (0, 1 << 62)
+"""Of so many shards, each has next to no keys: enough to see what a table is like."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +69,20 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
-    """{path: Keras variable}: weights, slots and step count, and the states of the model's seed generators."""
+    """{path: Keras variable}: weights, slots and step count, and the states of the model's seed generators.
+
+    Without the proxies of embedding variables, which hold nothing: see `tables_of`.
+    """
     metrics = {id(v) for v in getattr(model, "metrics_variables", ())}
     weights = {id(v) for v in model.weights}
     seeds = [v for v in model.variables if id(v) not in metrics | weights]
-    return variables_of(model, optimizer) | {f"seed/{i}": v for i, v in enumerate(seeds)}
+    dense = {path: v for path, v in variables_of(model, optimizer).items() if not isinstance(v, Proxy)}
+    return dense | {f"seed/{i}": v for i, v in enumerate(seeds)}
 
 
-def tables_of(model) -> dict[str, object]:
+def tables_of(model) -> dict[str, EmbeddingVariable]:
     """{name: embedding variable} of a model."""
-    found = list(getattr(model, "embedding_variables", ()))
+    found = embedding_variables(model)
     tables = {table.name: table for table in found}
     if len(tables) != len(found):
         raise CtrlabError(f"Names of embedding variables must differ; {model.name} has {sorted(t.name for t in found)}.")
@@ -95,8 +103,7 @@ def _put(arrays: dict[str, np.ndarray], states: dict[str, TableState], model, op
     if not optimizer:
         states = {name: replace(state, slots={}) for name, state in states.items()}
     for name, table in tables.items():
-        where = f"{path} is of another model: table {name}"
-        require_fits(states[name], table.dim, table.slot_names, table.filter_bytes, where)
+        require_fits(states[name], table.state(shard=HARDLY_ANY), f"{path} is of another model: table {name}")
     for name, v in variables.items():
         v.assign(kept[name])
     for name, table in tables.items():

@@ -1,6 +1,6 @@
 """Checkpoints cut into the shards of many workers and put together for another number of them; chains merged into one file.
 
-    folder/step-000000300.shard-00000-of-00004.safetensors    keys with key_hash(key) mod 4 == 0, and everything else whole
+    folder/step-000000300.shard-00000-of-00004.safetensors    keys with hash_keys(key) mod 4 == 0, and everything else whole
 
 All of it works on files: there is no model, and nothing is trained. A save's shards carry its id, so shards of two saves are not
 mixed. Of one shard the file is an ordinary full save, which `restore` takes.

@@ -1,20 +1,23 @@
 """A run with embedding tables goes on from a full save and its deltas; a chain that is not whole is noticed, and which part."""
 
 import errno
+import itertools
 import json
 import os
 import re
 import threading
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from fake_variable import FakeVariable, content, new_run, train_to
+import tensorflow as tf
+from runs_with_tables import TABLES, content, new_run, train_to
 
+from ctrlab.embedding import BloomFilter, Embedding, Initializer, Options, lookup
 from ctrlab.embedding.checkpoint import from_arrays
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import CheckpointError, Checkpoints, restore
+from ctrlab.training.restore import tables_of
 from ctrlab.training.saves import POINTER, Save, check_chain, files_in
 
 
@@ -57,7 +60,10 @@ def test_a_delta_is_smaller_and_names_what_it_follows(nine):
     folder, _ = nine
     notes = [Save.from_metadata(read_metadata(path), path) for path in files_in(folder).values()]
     assert [note.number for note in notes] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
-    assert all(b.previous == (a.id if b.number else "") and b.base == (a.base if b.number else b.id) for a, b in pairwise(notes))
+    assert all(
+        b.previous == (a.id if b.number else "") and b.base == (a.base if b.number else b.id)
+        for a, b in itertools.pairwise(notes)
+    )
     rows = {step: len(read_tensors(path)[0]["embedding/item/keys"]) for step, path in files_in(folder).items()}
     assert max(rows[step] for step in (6, 7, 8)) <= 12 < rows[5] < rows[9]
 
@@ -116,17 +122,16 @@ def test_what_a_failed_delta_held_is_in_the_next_save(tmp_path, monkeypatch):
     assert restored(tmp_path)[1] == content(run)
 
 
-def test_what_a_table_could_not_copy_is_in_the_next_save(tmp_path):
+def test_what_a_table_could_not_copy_is_in_the_next_save(tmp_path, monkeypatch):
     run = new_run()
-    second = run[0].embedding_variables[1]
+    second = run[0].tables()["shop"]
     with Checkpoints(tmp_path, *run, full_every=100) as checkpoints:
         train_to(run, 1)
         checkpoints.save()
         train_to(run, 2)
-        second.changed = lambda: 1 / 0
-        with pytest.raises(ZeroDivisionError):
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(second, "changed", lambda: 1 / 0)
             checkpoints.save()
-        del second.changed
         checkpoints.save()
     assert restored(tmp_path)[1] == content(run)
 
@@ -268,26 +273,30 @@ def test_a_foreign_table_in_a_delta(tmp_path, array):
 
 
 @pytest.mark.parametrize(
-    "change, sentence",
+    "other, sentence",
     [
-        (lambda run: run[0].embedding_variables.pop(), "'shop' is only in the checkpoint"),
-        (lambda run: run[0].embedding_variables.append(FakeVariable("user")), "'user' is only in the model"),
+        ({"tables": {"item": Options()}}, "'shop' is only in the checkpoint"),
+        ({"tables": TABLES | {"user": Options()}}, "'user' is only in the model"),
+        ({"dim": 3}, "table item has rows of dimension 2 in the checkpoint and of 3 in the model"),
         (
-            lambda run: setattr(run[0].embedding_variables[0], "dim", 3),
-            "table item has rows of dimension 2 in the checkpoint and of 3 in the model",
-        ),
-        (
-            lambda run: setattr(run[0].embedding_variables[1], "slot_names", ("accumulator",)),
-            r"table shop has the slots \['m', 'v'\] in the checkpoint and \['accumulator'\] in the model",
+            {"tables": TABLES | {"shop": Options(admission=BloomFilter(2, expected_keys=100))}},
+            r"table shop has a filter of 0 bytes in the checkpoint and of \d+ in the model",
         ),
     ],
 )
-def test_of_another_model_and_nothing_changes(nine, change, sentence):
-    run = new_run()
+def test_of_another_model_and_nothing_changes(nine, other, sentence):
+    run = new_run(**other)
     train_to(run, 2)
-    change(run)
     before = content(run)
     with pytest.raises(CtrlabError, match="is of another model: .*" + sentence):
+        restore(nine[0], *run)
+    assert content(run) == before
+
+
+def test_of_another_optimizer_and_nothing_changes(nine):
+    run = new_run(kind="sgd")
+    before = content(run)
+    with pytest.raises(CtrlabError, match="is of another model"):
         restore(nine[0], *run)
     assert content(run) == before
 
@@ -295,46 +304,46 @@ def test_of_another_model_and_nothing_changes(nine, change, sentence):
 def test_without_an_optimizer_the_slots_stay_out(nine):
     model, _ = new_run()
     restore(nine[0], model)
-    state = model.embedding_variables[0].state()
+    state = model.tables()["item"].state()
     assert len(state.keys) and not any(slot.any() for slot in state.slots.values())
 
 
-def test_two_tables_of_one_name(tmp_path):
-    model, optimizer = new_run()
-    model.embedding_variables.append(FakeVariable("item"))
+def test_two_tables_of_one_name():
+    model = new_run()[0]
+    model.other = Embedding(2, columns={"item": "item"}, name="other")
     with pytest.raises(CtrlabError, match="Names of embedding variables must differ"):
-        Checkpoints(tmp_path, model, optimizer)
+        tables_of(model)
 
 
 def test_a_save_is_of_one_moment_while_another_thread_writes(tmp_path):
-    """Values and slots that were taken at different times: every update gives all rows the same numbers, so a mix is seen."""
-    run = new_run()
-    item, done = run[0].embedding_variables[0], threading.Event()
-    keys = list(range(50))
-    item.update(keys, 1)
+    """Values and slots taken at different times: every step gives all rows the same numbers, so a mix is seen."""
+    run = new_run({"item": Options(Initializer("constant", 0.5))}, dim=8)
+    item, rule, done = run[0].tables()["item"], run[1].rule, threading.Event()
+    gradient = tf.IndexedSlices(tf.ones([2_000, 8]), tf.range(2_000, dtype=tf.int64))
 
     def write():
-        step = 1
-        while not done.is_set():
-            step += 1
-            item.update(keys, step)
+        for step in itertools.count(1):
+            lookup.step(rule, [(item, gradient)], 0.1, step)
+            if done.is_set():
+                return
 
     writer = threading.Thread(target=write)
     with Checkpoints(tmp_path, *run, full_every=3, keep=99) as checkpoints:
         writer.start()
         try:
-            for step in range(1, 13):
+            for step in range(1, 31):
                 run[1].iterations.assign(step)
                 checkpoints.save()
         finally:
             done.set()
             writer.join()
+    seen = set()
     for path in files_in(tmp_path).values():
         state = from_arrays(read_tensors(path)[0], "")["item"]
-        if not len(state.keys):
-            continue  # a delta between two updates
-        assert len(state.keys) == len(keys) and len(set(state.steps.tolist())) == 1
-        assert (state.frequencies == state.steps).all()
-        for array in (state.values, *state.slots.values()):
-            assert len(np.unique(array, axis=0)) == 1
-    assert len({*np.concatenate([from_arrays(read_tensors(p)[0], "")["item"].steps for p in files_in(tmp_path).values()])}) > 3
+        if len(state.keys):  # a delta between two steps has none
+            assert len(state.keys) == 2_000 and len(set(state.steps.tolist())) == 1
+            assert (state.frequencies == state.steps).all()
+            for array in (state.values, *state.slots.values()):
+                assert len(np.unique(array)) == 1
+            seen.add(int(state.steps[0]))
+    assert len(seen) > 3

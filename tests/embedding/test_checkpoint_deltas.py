@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from histories import KEYS, as_rows, histories, live, new_table, tables
+from histories import as_rows, histories, live, new_table, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.embedding.checkpoint import apply_delta, from_arrays, merge_deltas, to_arrays
-from ctrlab.embedding.shards import join, key_hash, shard
+from ctrlab.embedding.checkpoint import apply_delta, from_arrays, merge_deltas, require_fits, to_arrays
+from ctrlab.embedding.shards import join, shard
 from ctrlab.errors import BadData, CtrlabError
 
 
@@ -97,12 +97,6 @@ def test_a_filter_of_shards_counts_no_key_too_low():
     assert join([shard(whole, j, 3) for j in range(3)]).filter.tolist() == [5, 6]
 
 
-def test_the_hash_spreads_what_is_in_a_row():
-    counts = np.bincount(key_hash(np.arange(8_000)) % np.uint64(8), minlength=8)
-    assert counts.min() > 900  # 1,000 expected, a standard deviation of 30
-    assert len(set(key_hash(np.array(KEYS)).tolist())) == len(KEYS)
-
-
 @pytest.mark.parametrize(
     "changes, sentence",
     [
@@ -119,6 +113,18 @@ def test_of_another_table(changes, sentence):
         merge_deltas([small(), small(), other])
     with pytest.raises(BadData, match="Shard 0 and shard 1 are not of one table: " + sentence):
         join([small([1]), replace(other, keys=np.array([5, 6]))])
+
+
+def test_what_fits_a_table():
+    require_fits(small(), small([7], slots={"m": np.zeros((1, 2), np.float32)}), "file: table a")
+    require_fits(small(slots={}), small(), "file: table a")
+    for changes, sentence in [
+        ({"values": np.ones((2, 3), np.float32)}, "has rows of dimension 3 in the checkpoint and of 2 in the model"),
+        ({"slots": {"v": np.zeros((2, 2), np.float32)}}, r"has the slots \['v'\] in the checkpoint and \['m'\] in the model"),
+        ({"filter": np.zeros(4, np.uint8)}, "has a filter of 4 bytes in the checkpoint and of 0 in the model"),
+    ]:
+        with pytest.raises(CtrlabError, match="file: table a " + sentence):
+            require_fits(small(**changes), small(), "file: table a")
 
 
 def test_nothing_to_merge_and_no_such_shard():
