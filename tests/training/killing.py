@@ -86,7 +86,7 @@ def in_a_child(work):
         os._exit(code)
 
 
-def main(folder, kills, seed):
+def main(folder, kills, seed, train=train, look=look):
     draw = random.Random(seed)
     partial = durable = 0
     for kill in range(kills):

@@ -1,0 +1,86 @@
+"""Kills a training with embedding tables, which saves a delta after every step and a full save after some, again and again.
+
+    python killing_tables.py FOLDER KILLS SEED
+
+What is left must be the state of its step, bit for bit: that of a training which was never killed, and never saved.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+
+import keras
+import killing
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.embedding import CounterFilter, Embedding, GlobalStepEviction, L2Eviction, Options, embedding_variables, lookup
+from ctrlab.training import Checkpoints, TouchedRows, restore
+
+TABLES = {
+    "item": Options(),
+    "shop": Options(admission=CounterFilter(3), eviction=GlobalStepEviction(10)),
+    "user": Options(eviction=L2Eviction(0.15)),
+}
+KEYS, DIM, FULL_EVERY = 2_000, 16, 7
+
+
+def new_run():
+    model = keras.Sequential([Embedding(DIM, {name: name for name in TABLES}, options=TABLES, name="tables")])
+    optimizer = TouchedRows("adam_async")
+    optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def become(run, step):
+    """Trains from `step - 1` to `step`."""
+    model, optimizer = run
+    draw = np.random.default_rng(step)
+    gradient = tf.constant(draw.standard_normal((KEYS, DIM)), tf.float32)
+    updates = [(t, tf.IndexedSlices(gradient, tf.constant(draw.zipf(1.2, KEYS)))) for t in embedding_variables(model)]
+    lookup.step(optimizer.rule, updates, 0.01, step)
+    optimizer.iterations.assign(step)
+
+
+def train(folder, durable):
+    """Saves every step; tells through the pipe `durable` which steps are on the disk for sure."""
+    run = new_run()
+    checkpoints = Checkpoints(folder, *run, every=1, full_every=FULL_EVERY, keep=2, resume=True)
+    step = checkpoints.position
+    os.write(durable, f"{step}\n".encode())
+    while True:
+        step += 1
+        become(run, step)
+        checkpoints(step, 0.0)
+        os.write(durable, f"{step - 1}\n".encode())
+
+
+def look(folder, at_least):
+    """Exits with 0 where the last checkpoint is whole, of one step, and no older than what was durable."""
+    run, expected = new_run(), new_run()
+    found = restore(folder, *run)
+    for step in range(1, found.step + 1):
+        become(expected, step)
+        for table in embedding_variables(expected[0]):
+            if table.options.eviction:
+                table.evict(step)
+    for a, b in zip(embedding_variables(run[0]), embedding_variables(expected[0])):
+        require_same(a.state(), b.state())
+    assert found.position == found.step >= at_least and not found.passed_over, found
+
+
+def require_same(a, b):
+    for keys, columns in {
+        "keys": ("values", "frequencies", "steps", *a.slots),
+        "candidate_keys": ("candidate_counts", "candidate_steps"),
+    }.items():
+        orders = [np.argsort(getattr(state, keys)) for state in (a, b)]
+        for name in (keys, *columns):
+            ours, theirs = ((state.slots.get(name) if name in state.slots else getattr(state, name)) for state in (a, b))
+            np.testing.assert_array_equal(ours[orders[0]], theirs[orders[1]], name)
+
+
+if __name__ == "__main__":
+    killing.main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), train, look)
