@@ -125,6 +125,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             raise CtrlabError(f"Storage below the memory is not built in yet; embedding variable {name} asks for it.")
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
+        self.base = 0
+        """Another number whenever what `changed` refers to has moved: who saves deltas of this variable must be the only one."""
         with tf.init_scope(), _one_sentence():
             _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
         self.proxy = Proxy(self)
@@ -235,11 +237,15 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             parts = _native.library().ops.ctrlab_embedding_export(
                 handle=self.resource_handle, shard=tf.constant(shard, tf.int64), extent=extent
             )
-        arrays = {name: getattr(parts, name).numpy() for name in PARTS}
-        names = [name.decode() for name in arrays.pop("slot_names")]
+        self.base += extent != "all"
+        names = [name.decode() for name in parts.slot_names.numpy()]
+        arrays = {
+            name: np.asarray(memoryview(getattr(parts, name))) for name in PARTS if name != "slot_names"
+        }  # not copied again
         return TableState(**arrays | {"slots": dict(zip(names, arrays["slots"]))})
 
     def _import(self, parts, shard: tuple[int, int], how: str):
+        self.base += 1
         return _native.library().ops.ctrlab_embedding_import(
             handle=self.resource_handle, shard=tf.constant(shard, tf.int64), kind=how, **parts
         )

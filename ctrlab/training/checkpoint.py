@@ -78,8 +78,9 @@ class Checkpoints:
         self.position = 0
         self.restored: Restored | None = None
         self._last: Save | None = None  # what the next delta follows; None: the next save must be full
-        self._open(resume)
         self._tables = tables_of(model)
+        self._open(resume)
+        self._bases = self._bases_now()
         variables = state_variables(model, optimizer)
         self._sources = {name: v.value for name, v in variables.items()}
         if asynchronous:
@@ -188,7 +189,8 @@ class Checkpoints:
     def _next(self) -> Save:
         step, last = int(self.optimizer.iterations), self._last
         # A delta of the same step as the save it follows would have its name.
-        if self._tables and last and last.number + 1 < self.full_every and last.step < step:
+        ours = self._bases == self._bases_now()  # else somebody has loaded or saved a table, and what changed refers to that
+        if self._tables and last and ours and last.number + 1 < self.full_every and last.step < step:
             return last.delta(step, self.position)
         return Save.full(step, self.position, self.run)
 
@@ -200,7 +202,11 @@ class Checkpoints:
                 table.evict(save.step)
             state = table.changed() if save.number else table.state(save=True)
             arrays |= to_arrays(name, state, delta=bool(save.number))
+        self._bases = self._bases_now()
         return arrays
+
+    def _bases_now(self) -> list[int]:
+        return [table.base for table in self._tables.values()]
 
     def _write(self, save: Save, arrays: dict[str, np.ndarray]) -> None:
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,6 +145,29 @@ def test_twice_at_one_step(tmp_path):
             train_to(run, step)
             checkpoints.save()
     assert restored(tmp_path)[1] == content(run) and kinds(tmp_path) == {1: False, 2: False, 3: True}
+
+
+def by_another_saver(run, folder):
+    with Checkpoints(folder / "other", *run) as other:
+        other.save()
+
+
+def by_a_load(run, folder):
+    item = run[0].tables()["item"]
+    item.load_state(replace(item.state(), steps=item.state().steps * 0))
+
+
+@pytest.mark.parametrize("moved", [by_another_saver, by_a_load])
+def test_a_delta_refers_to_our_own_save(tmp_path, moved):
+    run = new_run()
+    with Checkpoints(tmp_path, *run, full_every=100) as checkpoints:
+        for step in range(1, 5):
+            train_to(run, step)
+            if step == 3:
+                moved(run, tmp_path)
+            checkpoints.save()
+    assert kinds(tmp_path) == {1: False, 2: True, 3: False, 4: True}
+    assert restored(tmp_path)[1] == content(run)
 
 
 def damage(path):
