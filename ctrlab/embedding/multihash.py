@@ -151,9 +151,13 @@ def collision_rate(keys) -> float:
     Args:
         keys: of each part the keys, int64 [n], of n distinct ids.
     """
-    codes = np.stack(keys, axis=1)
-    _, place, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
-    return float(np.mean(counts[place.ravel()] > 1)) if len(codes) else 0.0
+    if not len(keys[0]):
+        return 0.0
+    code = np.zeros(len(keys[0]), np.int64)
+    for part in keys:  # numbered anew each time, so that no product overflows
+        _, part = np.unique(part, return_inverse=True)
+        _, code = np.unique(code * (part.max() + 1) + part, return_inverse=True)
+    return float(np.mean(np.bincount(code)[code] > 1))
 
 
 def expected_collision_rate(ids: int, codes: int) -> float:

@@ -60,7 +60,6 @@ PARTS = (
             "Grow an embedding variable",
             "Tier its storage from memory to disk",
             "Admit and evict ids",
-            "Hash without collisions",
         ),
     ),
     Part(
