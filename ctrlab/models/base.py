@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import keras
+import tensorflow as tf
 
 from ctrlab import optimizations as ladder
+from ctrlab.data.csv import entry_dtype
 from ctrlab.embedding import choices
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
@@ -58,6 +60,33 @@ class CTRModel(keras.Model):
         self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
         self.seed = seed
         self.tasks = tuple(label.name for label in schema.labels)
+
+    def input_signature(self) -> dict[str, tf.TypeSpec]:
+        """The features that a served model takes, of any number of rows, as readers yield them: lists are ragged."""
+        served = [c for c in self.schema.features if not getattr(c, "negative_of", "")]
+        ragged = {c.name for c in served if hasattr(c, "separator")}
+        return {
+            c.name: tf.RaggedTensorSpec([None, None], entry_dtype(c), row_splits_dtype=tf.int64)
+            if c.name in ragged
+            else tf.TensorSpec([None], entry_dtype(c))
+            for c in served
+        }
+
+    # Keras takes every input of a model like this one for float32 in `tf.saved_model.save`, and can't export ragged ones.
+    @property
+    def _default_save_signature(self):
+        return tf.function(lambda features: self(features, training=False), input_signature=[self.input_signature()])
+
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+        if format != "tf_saved_model" or input_signature is not None:
+            super().export(filepath, format, verbose, input_signature, **kwargs)
+            return
+        serve = self._default_save_signature
+        serve.get_concrete_function()
+        archive = keras.export.ExportArchive()
+        archive.track(self)
+        archive.add_endpoint("serve", serve)
+        archive.write_out(str(filepath), verbose=bool(verbose))
 
     def build(self, input_shape=None):
         """Nothing is left to build: every variable was made in the constructor."""

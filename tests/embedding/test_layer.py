@@ -1,0 +1,203 @@
+"""The Keras layer: what it computes, in `fit`, and through every way of saving a model."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab.embedding import (
+    CounterFilter,
+    Embedding,
+    GlobalStepEviction,
+    Initializer,
+    L2Eviction,
+    Options,
+    embedding_variables,
+)
+from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.training import TouchedRows
+
+RNG = np.random.default_rng(0)
+KEYS = RNG.integers(-50, 50, (256, 3))
+LABELS = (KEYS.sum(1) > 0).astype(np.float32)
+
+
+def network(combiner="rows", **more):
+    keys = keras.Input((3,), dtype="int64")
+    rows = Embedding(4, combiner=combiner, **more)(keys)
+    return keras.Model(keys, keras.layers.Dense(1)(keras.layers.Flatten()(rows)))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    model = network(options=Options(Initializer.glorot_uniform(1, 4), CounterFilter(2), GlobalStepEviction(100)))
+    model.compile(TouchedRows("adam_async", 0.1), loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    losses = model.fit(KEYS, LABELS, epochs=6, batch_size=32, verbose=0).history["loss"]
+    assert losses[-1] < 0.3 * losses[0]
+    return model
+
+
+@pytest.fixture(scope="module")
+def answers(trained):
+    return trained.predict(KEYS, verbose=0)
+
+
+def state_of(model):
+    (table,) = embedding_variables(model)
+    state = table.state()
+    order = np.argsort(state.keys)
+    return {n: a[order] for n, a in {"keys": state.keys, "values": state.values, "steps": state.steps, **state.slots}.items()}
+
+
+def assert_same_state(model, other):
+    found, expected = state_of(model), state_of(other)
+    assert list(found) == list(expected) and len(found["keys"]) > 50
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_keras_file_holds_the_table_and_its_slots_and_goes_on(trained, answers, tmp_path):
+    trained.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(KEYS, verbose=0), answers)
+    assert_same_state(loaded, trained)
+    before = embedding_variables(loaded)[0].state().steps.max()
+    loaded.fit(KEYS, LABELS, batch_size=32, verbose=0)
+    assert embedding_variables(loaded)[0].state().steps.max() == before + 8
+    assert embedding_variables(loaded)[0].options == embedding_variables(trained)[0].options
+
+
+def test_weights_alone(trained, answers, tmp_path):
+    trained.save_weights(tmp_path / "w.weights.h5")
+    other = keras.Model.from_config(trained.get_config())
+    other.load_weights(tmp_path / "w.weights.h5")
+    np.testing.assert_array_equal(other.predict(KEYS, verbose=0), answers)
+    assert_same_state(other, trained)
+
+
+def test_a_saved_model_reads_zero_for_keys_it_does_not_know(trained, answers, tmp_path):
+    tf.saved_model.save(trained, str(tmp_path))
+    serve = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    np.testing.assert_allclose(serve(tf.constant(KEYS))["output_0"], answers, rtol=1e-6)
+    unknown = serve(tf.constant([[10_000, -10_000, 10_001]], tf.int64))["output_0"]
+    np.testing.assert_allclose(unknown, [trained.layers[-1].bias.numpy()], rtol=1e-6)
+
+
+def test_an_exported_model_in_a_session_and_out_of_it(trained, answers, tmp_path):
+    trained.export(str(tmp_path), verbose=False)
+    eager = tf.saved_model.load(str(tmp_path))
+    np.testing.assert_allclose(eager.serve(tf.constant(KEYS)), answers, rtol=1e-6)
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
+        signature = loaded.signature_def["serving_default"]
+        (given,), (out,) = signature.inputs.values(), signature.outputs.values()
+        np.testing.assert_allclose(session.run(out.name, {given.name: KEYS}), answers, rtol=1e-6)
+
+
+def test_loaded_twice_they_are_two(trained, answers, tmp_path):
+    trained.export(str(tmp_path), verbose=False)
+    first, second = (tf.saved_model.load(str(tmp_path)) for _ in range(2))
+    del first
+    np.testing.assert_allclose(second.serve(tf.constant(KEYS)), answers, rtol=1e-6)
+
+
+def test_a_tensorflow_checkpoint_takes_model_and_optimizer(trained, answers, tmp_path):
+    path = tf.train.Checkpoint(model=trained, optimizer=trained.optimizer).save(tmp_path / "ck")
+    other = keras.Model.from_config(trained.get_config())
+    optimizer = TouchedRows("adam_async", 0.1)
+    optimizer.build(other.trainable_variables)
+    tf.train.Checkpoint(model=other, optimizer=optimizer).restore(path).expect_partial()
+    np.testing.assert_array_equal(other.predict(KEYS, verbose=0), answers)
+    assert_same_state(other, trained)
+    assert int(optimizer.iterations) == int(trained.optimizer.iterations)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "ftrl", keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=1.0)])
+def test_any_other_optimizer_is_refused_with_one_sentence(optimizer):
+    model = network()
+    model.compile(optimizer, loss="mse")
+    with pytest.raises(CtrlabError, match="compile the model with TouchedRows"):
+        model.fit(KEYS, LABELS, verbose=0)
+    assert embedding_variables(model)[0].rows() == 0
+
+
+def test_columns_share_tables_and_are_looked_up_in_one_op():
+    layer = Embedding(
+        2,
+        columns={"item": "items", "history": "items", "shop": "shops", "tags": "tags"},
+        combiner={"item": "rows", "history": "mean", "shop": "sum", "tags": "rows"},
+        options={
+            "items": Options(Initializer("constant", 1.0)),
+            "shops": Options(Initializer("constant", 10.0)),
+            "tags": Options(Initializer("constant", 5.0)),
+        },
+    )
+    features = {
+        "item": tf.constant([7, 8], tf.int64),
+        "history": tf.ragged.constant([[7, 7, -1], []], dtype=tf.int64, row_splits_dtype=tf.int64),
+        "shop": tf.constant([[1, 2], [3, 4]], tf.int64),
+        "tags": tf.ragged.constant([[], [1, 2]], dtype=tf.int64, row_splits_dtype=tf.int64),
+    }
+    found = layer(features, training=True)
+    np.testing.assert_array_equal(found["item"], [[1, 1], [1, 1]])
+    np.testing.assert_array_equal(found["history"], [[1, 1], [0, 0]])
+    np.testing.assert_array_equal(found["shop"], [[20, 20], [20, 20]])
+    assert found["tags"].to_list() == [[], [[5, 5], [5, 5]]]
+    assert [v.name for v in embedding_variables(layer)] == ["items", "shops", "tags"]
+    graph = tf.function(lambda f: layer(f, training=True)).get_concrete_function(features).graph
+    assert sum(op.type == "Ctrlab>EmbeddingLookup" for op in graph.get_operations()) == 1
+    with tf.GradientTape() as tape:
+        out = layer(features, training=True)
+        loss = tf.reduce_sum(out["item"]) + 3 * tf.reduce_sum(out["history"])
+    gradient = tape.gradient(loss, layer.trainable_variables[0].value)
+    np.testing.assert_array_equal(gradient.indices, [-1, 7, 7, 7, 8])
+    np.testing.assert_allclose(gradient.values, [[1, 1], [3, 3], [0, 0], [0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2), (2, 3, 4), (0,)])
+def test_sequences_keep_the_shape_of_their_keys(shape):
+    layer = Embedding(3, combiner="rows", options=Options(Initializer("constant", 2.0)))
+    out = layer(tf.zeros(shape, tf.int64), training=True)
+    assert out.shape == (*shape, 3) and (out.numpy() == 2).all()
+
+
+def test_config_makes_the_same_layer_again():
+    layer = Embedding(
+        2, {"a": "t", "b": "u"}, {"a": "sum", "b": "mean"}, {"t": Options(eviction=L2Eviction(0.1)), "u": Options()}, name="pair"
+    )
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert again.get_config() == layer.get_config() and again.options == layer.options
+
+
+def test_what_a_layer_refuses():
+    with pytest.raises(UnknownName, match="combiner of column"):
+        Embedding(2, combiner="max")
+    with pytest.raises(CtrlabError, match="'c' is named on one side only"):
+        Embedding(2, {"a": "t"}, options={"t": Options(), "c": Options()})
+    layer = Embedding(2, {"a": "t"})
+    with pytest.raises(CtrlabError, match=r"looks up the columns \['a'\]; received \['b'\]"):
+        layer({"b": tf.zeros([1], tf.int64)})
+    with pytest.raises(CtrlabError, match="Keys that are pooled"):
+        layer({"a": tf.zeros([1, 2, 3], tf.int64)})
+    with pytest.raises(CtrlabError, match="int64"):
+        layer({"a": tf.zeros([1], tf.int32)})
+
+
+def test_a_fused_step_writes_no_zeros(trained):
+    """Where nothing lies between gradient and optimizer, the step takes merged rows and the spread ones are never made."""
+    model = network()
+    optimizer = TouchedRows("adagrad", 0.1)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(keys):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(keys, training=True))
+        optimizer.apply(tape.gradient(loss, [v.value for v in model.trainable_variables]), model.trainable_variables)
+
+    graph = step.get_concrete_function(tf.constant(KEYS)).graph
+    (update,) = [op for op in graph.get_operations() if op.type == "Ctrlab>EmbeddingUpdate"]
+    assert {i.op.type for i in update.inputs[1:4]} == {"Ctrlab>EmbeddingLookupGradient"}
+    assert not [
+        c for op in graph.get_operations() if op.type == "Ctrlab>EmbeddingSpread" for o in op.outputs for c in o.consumers()
+    ]
