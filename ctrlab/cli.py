@@ -301,6 +301,28 @@ def bench_inputs(
     bench.inputs(name, profile)
 
 
+@bench.command("store")
+def bench_stores(
+    row_bytes: Annotated[
+        list[int] | None, typer.Argument(help="Bytes a row, multiples of 8; 64 and 256 if none is named.")
+    ] = None,
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write the plot of latencies to this file.", dir_okay=False)] = None,
+) -> None:
+    """Time the store of rows on a disk beside LevelDB and RocksDB, where their libraries are installed.
+
+    - `ctrlab bench store`
+    - `ctrlab bench store 64 --json store.json --html store.html`
+    """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
+    from ctrlab.commands import bench
+
+    bench.store(row_bytes or [64, 256], profile, json_path, html)
+
+
 @app.command()
 def tune(
     model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from ctrlab import data, profiles
+from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, bench_store
 from ctrlab.errors import choose
 from ctrlab.models import MODELS, build
 from ctrlab.ops.benches import bench_ops
@@ -95,6 +97,50 @@ def inputs(name: str, profile: str | None) -> None:
                 _scaled(share, 100) if share else "",
             )
         Console().print(table)
+
+
+def store(row_bytes: list[int], profile: str | None, json_path: Path | None, html: Path | None) -> None:
+    """Times the store beside its peers, prints a table, writes the JSON and the plot of latencies.
+
+    Raises:
+        UnknownName: no such profile. CtrlabError: it can't be compiled, fails, or a file can't be written.
+    """
+    for path in filter(None, (json_path, html)):
+        require_place(path)
+    found = [bench_store(size, profile) for size in row_bytes]
+    console = Console()
+    for each in found:
+        for name in each.missing:
+            console.print(f"{name} is left out: install {PEERS[name][1]} to have it measured.", highlight=False)
+        table = Table(title=f"Random reads and updates, {each.keys:,} rows of {each.row_bytes} bytes", caption=machine().line)
+        for heading in ("store", "phase"):
+            table.add_column(heading, no_wrap=True)
+        for heading in ("1000 rows/s", "ours is times as fast", "ms a batch, p50", "p99", "p99 compacting / p99", "% of bound"):
+            table.add_column(heading, justify="right")
+        for name in each.stores:
+            for phase in PHASES:
+                p50, p99 = 1e3 * np.percentile(each.reads(name, phase), [50, 99])
+                table.add_row(
+                    name,
+                    phase,
+                    f"{each.rows_per_second(name, phase).median / 1e3:.3g}",
+                    "" if name == "ctrlab" else str(each.ratio(name, phase)),
+                    f"{p50:.3g}",
+                    f"{p99:.3g}",
+                    str(each.stall(name)) if phase == "compacting" else "",
+                    _scaled(each.percent_of_bound(name), 1) if phase == "read" else "",
+                )
+        console.print(table)
+        console.print(f"Write amplification of ctrlab: {each.write_amplification():.2f}", highlight=False)
+    if json_path:
+        write_atomically(json_path, json.dumps([each.to_json() for each in found], indent=1) + "\n")
+    if html:
+        from ctrlab.profiling import charts
+
+        last = found[-1]
+        samples = {f"{name}, {phase}": last.reads(name, phase) for name in last.stores for phase in ("read", "compacting")}
+        title = f"{BATCH:,} random reads of {last.row_bytes} bytes, with and without compaction"
+        write_atomically(html, charts.latency(samples, title=title, device=machine().line).to_html(include_plotlyjs="cdn"))
 
 
 def _ms(seconds: Interval) -> str:

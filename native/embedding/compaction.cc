@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kRecordsPerLive = 1.5;
 constexpr int64_t kDeadRecords = 10'000'000;
-constexpr int64_t kAtOnce = int64_t{1} << 20;  // bytes read from the segment
+constexpr int64_t kAtOnce = int64_t{256} << 10;  // bytes read from the segment; more at once would keep readers waiting
 constexpr int64_t kUnderLock = 256;            // records copied without letting readers in between
 
 }  // namespace
@@ -71,10 +71,14 @@ uint32_t Store::PickSegment(bool all) {
 Status Store::CompactWhileNeeded(bool all) {
   std::lock_guard compacting(compacting_);
   while (!stop_) {
+    if (Status status = SealFull(); !status.ok()) return status;
     if (auto lock = state_.Read(); !all && !TooMuchGarbage()) break;
     const uint32_t slot = PickSegment(all);
     if (slot == Location::kNone) break;
-    if (Status status = CompactSegment(slot); !status.ok()) return status;
+    compacting_now_ = true;
+    Status status = CompactSegment(slot);
+    compacting_now_ = false;
+    if (!status.ok()) return status;
   }
   return Status();
 }
@@ -82,8 +86,7 @@ Status Store::CompactWhileNeeded(bool all) {
 Status Store::Compact() {
   for (Tail* tail : {&copies_, &user_}) {
     std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
-    if (!tail->open()) continue;
-    if (Status status = Seal(tail); !status.ok()) return status;
+    if (Status status = Close(tail); !status.ok()) return status;
   }
   return CompactWhileNeeded(true);
 }
@@ -116,7 +119,7 @@ Status Store::CompactSegment(uint32_t slot) {
   if (copied) {
     if (Status status = Commit(&copies_); !status.ok()) return status;
   }
-  if (Status status = Flush(); !status.ok()) return status;
+  if (Status status = SyncUser(false); !status.ok()) return status;
   return Remove(slot);
 }
 

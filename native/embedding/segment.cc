@@ -78,6 +78,14 @@ bool KeyFilter::MayHold(int64_t key) const {
 
 Segment::~Segment() { close(fd); }
 
+Status Segment::Sync() const {
+  struct stat about;
+  if (fstat(fd, &about) != 0 || about.st_nlink == 0) {
+    return Status(path + " is no longer in its folder, so nothing written to it would outlive this process.");
+  }
+  return fdatasync(fd) == 0 ? Status() : SystemError("Can't sync " + path);
+}
+
 void Segment::Note(const IndexEntry& entry) {
   ++records;
   if (entry.kind() == RecordKind::kCommit) {
@@ -88,6 +96,12 @@ void Segment::Note(const IndexEntry& entry) {
   filter.Add(entry.key);
 }
 
+int OpenSegment(const std::string& path, int flags, bool direct) {
+  const int wanted = O_RDWR | O_CLOEXEC | flags | (direct ? O_DIRECT : 0);
+  const int fd = open(path.c_str(), wanted | O_NOATIME, 0644);
+  return fd < 0 && errno == EPERM ? open(path.c_str(), wanted, 0644) : fd;  // who does not own the file may not ask for that
+}
+
 Appender::Appender(int64_t row_bytes, int64_t buffer_bytes)
     : row_bytes_(row_bytes), buffer_(std::max(buffer_bytes, 2 * kBlock + 2 * RecordBytes(row_bytes))) {}
 
@@ -95,14 +109,8 @@ Status Appender::Create(const std::string& folder, uint64_t number, int64_t capa
   char name[32];
   std::snprintf(name, sizeof name, "/%010llu.seg", static_cast<unsigned long long>(number));
   const std::string path = folder + name;
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (direct ? O_DIRECT : 0), 0644);
+  const int fd = OpenSegment(path, O_CREAT | O_EXCL, direct);
   if (fd < 0) return SystemError("Can't make the segment " + path);
-  Status status = SyncFolder(folder);
-  if (!status.ok()) {
-    close(fd);
-    unlink(path.c_str());
-    return status;
-  }
   segment_ = std::make_shared<Segment>(path, number, fd, capacity);
   SegmentHeader header;
   header.row_bytes = row_bytes_;
@@ -157,29 +165,6 @@ void Appender::Settle() {
 const char* Appender::InBuffer(uint32_t record) const {
   const int64_t offset = RecordOffset(record, row_bytes_);
   return offset + RecordBytes(row_bytes_) <= written_ ? nullptr : buffer_.data() + (offset - base_);
-}
-
-Status Appender::Sync() {
-  struct stat about;
-  if (fstat(segment_->fd, &about) != 0 || about.st_nlink == 0) {
-    return Status(segment_->path + " is no longer in its folder, so nothing written to it would outlive this process.");
-  }
-  return fdatasync(segment_->fd) == 0 ? Status() : SystemError("Can't sync " + segment_->path);
-}
-
-Status Appender::Seal() {
-  // An index is to say nothing of records that a loss of power took.
-  if (Status status = Write(true); !status.ok()) return status;
-  if (Status status = Sync(); !status.ok()) return status;
-  const std::string index = IndexAndFooter(segment_->entries);
-  const int64_t end = base_ + fill_;
-  AlignedBuffer tail(fill_ + static_cast<int64_t>(index.size()));
-  std::memset(tail.data(), 0, tail.bytes());
-  std::memcpy(tail.data(), buffer_.data(), fill_);
-  std::memcpy(tail.data() + fill_, index.data(), index.size());
-  if (Status status = WriteAt(tail.data(), tail.bytes(), base_); !status.ok()) return status;
-  if (ftruncate(segment_->fd, end + static_cast<int64_t>(index.size())) != 0) return SystemError("Can't cut " + segment_->path);
-  return Sync();
 }
 
 }  // namespace ctrlab::embedding

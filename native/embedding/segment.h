@@ -62,6 +62,9 @@ struct Segment {
       : path(std::move(path)), number(number), fd(fd), filter(capacity) {}
   ~Segment();
 
+  // What was written is on the disk when this returns.
+  Status Sync() const;
+
   // Counts a record that is or will be in it.
   void Note(const IndexEntry& entry);
 
@@ -96,7 +99,7 @@ class Appender {
   // `buffer_bytes` is at least a record.
   Appender(int64_t row_bytes, int64_t buffer_bytes);
 
-  // Makes the file with its header in the buffer. The folder is synced, so that the name is there after a crash.
+  // Makes the file with its header in the buffer. Its name outlives a loss of power after `SyncFolder`.
   Status Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct);
   void Close() { segment_.reset(); }
 
@@ -111,11 +114,6 @@ class Appender {
 
   // The bytes of a record that is not in the file yet, or null. Under the store's lock.
   const char* InBuffer(uint32_t record) const;
-
-  // What was written is on the disk when this returns.
-  Status Sync();
-  // All records to the disk, then the index and the footer, and the disk again. The segment is written no more.
-  Status Seal();
 
  private:
   Status WriteAt(const char* from, int64_t bytes, int64_t offset);
@@ -139,7 +137,10 @@ struct LoadedSegment {
 // Opens a file of an earlier run. Its `entries` are loaded, also of a sealed one.
 Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded);
 
-// Cuts off the torn tail of a loaded segment and gives it its index.
-Status SealLoaded(Segment& segment, int64_t row_bytes);
+// Cuts off what follows the records of a segment that nobody appends to, and gives it its index, from its `entries`.
+Status SealWritten(const Segment& segment, int64_t row_bytes);
+
+// Opens for O_DIRECT or not, without noting the time of each read, which would wait for the file system's journal.
+int OpenSegment(const std::string& path, int flags, bool direct);
 
 }  // namespace ctrlab::embedding

@@ -152,7 +152,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
     }
     loaded->warning += '.';
   }
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0));
+  const int fd = OpenSegment(path, 0, direct);
   if (fd < 0) return SystemError("Can't open the segment " + path);
   auto segment = std::make_shared<Segment>(path, number, fd, static_cast<int64_t>(scan.entries.size()));
   for (const IndexEntry& entry : scan.entries) segment->Note(entry);
@@ -162,7 +162,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
   return Status();
 }
 
-Status SealLoaded(Segment& segment, int64_t row_bytes) {
+Status SealWritten(const Segment& segment, int64_t row_bytes) {
   const int64_t end = RecordOffset(segment.records, row_bytes);
   const std::string index = IndexAndFooter(segment.entries);
   const auto bytes = static_cast<ssize_t>(index.size());
@@ -172,7 +172,6 @@ Status SealLoaded(Segment& segment, int64_t row_bytes) {
   Status status = done ? Status() : SystemError("Can't write the index of " + segment.path);
   if (!done && ftruncate(fd, end) != 0) errno = 0;  // what is left of the index is cut off, if not now then by the next run
   close(fd);
-  segment.sealed = done;
   return status;
 }
 

@@ -72,9 +72,10 @@ Store::~Store() {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  for (Tail* tail : {&copies_, &user_}) {
-    if (tail->open()) (void)!Seal(tail).ok();  // who wants to know whether it worked calls Flush before
-  }
+  // Who wants to know whether this works calls Flush before.
+  for (Tail* tail : {&copies_, &user_}) (void)!Close(tail).ok();
+  (void)!SealFull().ok();
+  (void)!SyncFolder(options_.path).ok();
   close(lock_fd_);
 }
 
@@ -106,7 +107,7 @@ Status Store::WriteOut(Tail* tail, bool all) {
 Status Store::Commit(Tail* tail) {
   if (!tail->open() || tail->uncommitted == 0) return Status();
   if (Status status = WriteOut(tail, true); !status.ok()) return status;
-  if (Status status = tail->appender.Sync(); !status.ok()) return status;
+  if (Status status = tail->appender.segment()->Sync(); !status.ok()) return status;
   {
     auto lock = state_.Write();
     tail->appender.Append(RecordKind::kCommit, 0, 0, nullptr);
@@ -116,22 +117,40 @@ Status Store::Commit(Tail* tail) {
   return WriteOut(tail, true);
 }
 
-Status Store::Seal(Tail* tail) {
-  if (Status status = tail->appender.Seal(); !status.ok()) return status;
+// Nothing is appended to the tail's segment any more; SealFull does the rest, which takes the disk a while.
+Status Store::Close(Tail* tail) {
+  if (!tail->open()) return Status();
+  if (Status status = WriteOut(tail, true); !status.ok()) return status;
   auto lock = state_.Write();
-  Segment& segment = *tail->appender.segment();
-  segment.sealed = true;
-  segment.entries = {};
+  full_.push_back(tail->appender.segment());
   tail->appender.Close();
   tail->slot = Location::kNone;
   tail->uncommitted = 0;
   return Status();
 }
 
+Status Store::SealFull() {
+  for (;;) {
+    std::shared_ptr<Segment> segment;
+    {
+      auto lock = state_.Read();
+      if (full_.empty()) return Status();
+      segment = full_.front();
+    }
+    // An index is to say nothing of records that a loss of power may take.
+    if (Status status = segment->Sync(); !status.ok()) return status;
+    if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
+    auto lock = state_.Write();
+    segment->sealed = true;
+    segment->entries = {};
+    full_.erase(full_.begin());
+  }
+}
+
 // Sees to it that a record can be appended.
 Status Store::MakeRoom(Tail* tail) {
   if (tail->open() && tail->appender.segment()->records >= records_per_segment_) {
-    if (Status status = Seal(tail); !status.ok()) return status;
+    if (Status status = Close(tail); !status.ok()) return status;
   }
   if (!tail->open()) {
     uint64_t number;
@@ -175,12 +194,16 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     }
   }
   writing.unlock();
-  if (auto lock = state_.Read(); !TooMuchGarbage()) return Status();
+  if (auto lock = state_.Read(); !TooMuchGarbage() && full_.empty()) return Status();
   if (options_.compaction == Compaction::kSync) return CompactWhileNeeded(false);
+  Wake();
+  return Status();
+}
+
+void Store::Wake() {
   std::lock_guard lock(waking_);
   wanted_ = true;
   wake_.notify_one();
-  return Status();
 }
 
 Status Store::Put(const int64_t* keys, const void* rows, int64_t count) {
@@ -217,10 +240,29 @@ Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found
   return reader_->Read(&wanted, out, found, parallel_for);
 }
 
-Status Store::Flush() {
-  std::lock_guard writing(writing_);
-  return Commit(&user_);
+// What users wrote, to the disk. Without `commit` no writer waits for the disk, and nothing in the file says that it is there.
+Status Store::SyncUser(bool commit) {
+  std::unique_lock writing(writing_);
+  std::vector<std::shared_ptr<Segment>> segments;
+  {
+    auto lock = state_.Read();
+    segments = full_;
+  }
+  if (!commit && user_.open()) {
+    if (Status status = WriteOut(&user_, true); !status.ok()) return status;
+    segments.push_back(user_.appender.segment());
+    writing.unlock();
+  }
+  for (const auto& segment : segments) {
+    if (Status status = segment->Sync(); !status.ok()) return status;
+  }
+  if (commit) {
+    if (Status status = Commit(&user_); !status.ok()) return status;
+  }
+  return SyncFolder(options_.path);
 }
+
+Status Store::Flush() { return SyncUser(true); }
 
 StoreStats Store::Stats() {
   auto lock = state_.Read();
@@ -229,6 +271,7 @@ StoreStats Store::Stats() {
   stats.total = total_;
   stats.index_bytes = index_.bytes();
   stats.reads = reader_->reads();
+  stats.compacting = compacting_now_;
   for (const auto& segment : *segments_) {
     if (!segment) continue;
     ++stats.segments;

@@ -49,6 +49,7 @@ struct StoreStats {
   int64_t reads = 0;             // requests to the system for rows
   int64_t dropped_records = 0;   // cut off a torn tail by Open
   int64_t pending_bytes = 0;     // written, and lost if the process died now
+  bool compacting = false;
 
   double write_amplification() const {
     return user_bytes ? static_cast<double>(user_bytes + compaction_bytes) / static_cast<double>(user_bytes) : 1;

@@ -90,7 +90,8 @@ Status Store::FillIndex() {
   for (const int64_t key : erased) index_.Erase(key);
   for (const auto& segment : segments) {
     if (!segment->sealed) {
-      if (Status status = SealLoaded(*segment, options_.row_bytes); !status.ok()) return status;
+      if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
+      segment->sealed = true;
     }
     segment->entries = {};
   }

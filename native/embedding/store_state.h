@@ -72,7 +72,10 @@ class Store final : public SegmentStore {
   Status MakeRoom(Tail* tail);
   Status WriteOut(Tail* tail, bool all);
   Status Commit(Tail* tail);
-  Status Seal(Tail* tail);
+  Status Close(Tail* tail);
+  Status SealFull();
+  Status SyncUser(bool commit);
+  void Wake();
   const char* InBuffer(Location at) const;
   void Forget(Location at);
   void Publish(const std::function<void(SegmentTable*)>& change);
@@ -109,6 +112,7 @@ class Store final : public SegmentStore {
 
   FairLock state_;
   StoreIndex index_;
+  std::vector<std::shared_ptr<Segment>> full_;  // written as a whole, perhaps not synced, not sealed yet; the oldest first
   std::shared_ptr<const SegmentTable> segments_ = std::make_shared<SegmentTable>();
   uint64_t next_number_ = 1;
   uint64_t removals_ = 0;
@@ -119,6 +123,7 @@ class Store final : public SegmentStore {
   std::mutex waking_;
   std::condition_variable wake_;
   bool wanted_ = false;
+  std::atomic<bool> compacting_now_ = false;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

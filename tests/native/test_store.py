@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ctrlab.embedding import store_bench
 from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
-SOURCES = ["segment", "segment_load", "segment_store", "store_load", "store_snapshot", "compaction", "record_reader"]
+SOURCES = store_bench.UNITS
 
 # Under sanitizers the checks take a compiler a minute of a quiet core.
 pytestmark = pytest.mark.timeout(900)

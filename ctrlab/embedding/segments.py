@@ -1,0 +1,106 @@
+"""A store's files in NumPy alone: the format that native/embedding/segment_format.h describes, read without TensorFlow or us.
+
+segment   header 64 | records 24 + row bytes each | once it is full: index 16 each | footer 32
+record    u32 crc, u32 kind (0 row, 1 tombstone, 2 commit), u64 sequence number, i64 key, the row
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.errors import BadData
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("bytes", "<u4"),
+        ("row_bytes", "<u8"),
+        ("number", "<u8"),
+        ("zeros", "V28"),
+        ("crc", "<u4"),
+    ]
+)
+FOOTER = np.dtype([("magic", "S8"), ("records", "<u8"), ("index_crc", "<u4"), ("zeros", "V8"), ("crc", "<u4")])
+ROW, TOMBSTONE, COMMIT = range(3)
+
+
+def record(row_bytes: int) -> np.dtype:
+    """A record of a store whose rows have so many bytes."""
+    return np.dtype([("crc", "<u4"), ("kind", "<u4"), ("sequence", "<u8"), ("key", "<i8"), ("row", f"V{row_bytes}")])
+
+
+def crc32c(data: np.ndarray) -> np.ndarray:
+    """CRC-32C of each line of bytes, uint8 [n, m] -> uint32 [n]: a table look-up a byte, all lines at once."""
+    crc = np.full(len(data), 0xFFFFFFFF, np.uint32)
+    for column in data.T:
+        crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ column) & np.uint32(255)]
+    return ~crc
+
+
+def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """All rows of a store that nobody has open: keys int64 [n], ascending, and rows uint8 [n, row bytes]; `rows.view("<f4")`.
+
+    Of several records of a key the one with the highest sequence number counts; if it is a tombstone, the key has no row.
+
+    Raises:
+        BadData: a file that is not as the format says; the message names file and byte.
+    """
+    parts = [_records(path) for path in sorted(Path(folder).glob("*.seg"))]
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros((0, 0), np.uint8)
+    if len({part.dtype for part in parts}) > 1:
+        raise BadData(f"All segments of a store must have rows of one size; those in {folder} do not.")
+    found = np.concatenate(parts)
+    found = found[found["kind"] != COMMIT]
+    found = found[np.lexsort((found["sequence"], found["key"]))]
+    last = np.append(found["key"][1:] != found["key"][:-1], True) if len(found) else np.zeros(0, bool)
+    found = found[last & (found["kind"] == ROW)]
+    rows = np.ascontiguousarray(found["row"]).view(np.uint8).reshape(len(found), found["row"].itemsize)
+    return found["key"].astype(np.int64), rows
+
+
+def _records(path: Path) -> np.ndarray | None:
+    content = path.read_bytes()
+    if len(content) < HEADER.itemsize:
+        return None  # it was being made when its process ended
+    header = np.frombuffer(content, HEADER, 1)[0]
+    if header["magic"] != b"ctrlseg" or header["crc"] != _crc(content[:60]):
+        raise BadData(f"A segment starts with a header; {path} has none at byte 0, or a damaged one.")
+    if header["version"] != 1:
+        raise BadData(f"Segments of version 1 can be read; {path} has version {header['version']}.")
+    of = record(int(header["row_bytes"]))
+    footer = np.frombuffer(content[-FOOTER.itemsize :], FOOTER, 1)[0]
+    sealed = (
+        len(content) >= HEADER.itemsize + FOOTER.itemsize
+        and footer["magic"] == b"ctrlend"
+        and footer["crc"] == _crc(content[-32:-4])
+    )
+    count = int(footer["records"]) if sealed else (len(content) - HEADER.itemsize) // of.itemsize
+    records = np.frombuffer(content, of, count, HEADER.itemsize)
+    whole = crc32c(records.view(np.uint8).reshape(count, of.itemsize)[:, 4:]) == records["crc"]
+    if whole.all():
+        return records
+    broken = int(np.argmin(whole))
+    if sealed or (records["kind"][broken:][whole[broken:]] == COMMIT).any():
+        raise BadData(
+            f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + broken * of.itemsize} is not."
+        )
+    return records[:broken]  # the end of a file that was being written
+
+
+def _crc(data: bytes) -> int:
+    return int(crc32c(np.frombuffer(data, np.uint8)[None])[0])
+
+
+def _table() -> np.ndarray:
+    rest = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        rest = (rest >> np.uint32(1)) ^ np.where(rest & np.uint32(1), np.uint32(0x82F63B78), np.uint32(0))
+    return rest
+
+
+_TABLE = _table()
