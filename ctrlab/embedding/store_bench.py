@@ -25,6 +25,8 @@ from ctrlab.profiling.timing import Interval
 
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
+UNITS = ("segment", "segment_load", "segment_store", "store_load", "store_snapshot", "compaction", "record_reader")
+"""The store's sources, native/embedding/*.cc: it needs nothing else of ours."""
 BATCH = 1024
 _SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase
 
@@ -71,7 +73,7 @@ class StoreBench:
         return Interval.of([p99(each, "compacting") / p99(each, "read") for each in self.rounds])
 
     def percent_of_bound(self, store: str) -> Interval:
-        """Rows read a second over the disk's random reads a second with 128 in flight, in the same round; a read may bring two."""
+        """Rows read a second over the disk's random reads a second, 128 in flight, in the same round; a read may bring two rows."""
         return Interval.of([100 * each[store]["read"]["rows_per_second"] / each["disk"]["iops"] for each in self.rounds])
 
     def write_amplification(self) -> float:
@@ -118,10 +120,6 @@ def program() -> tuple[Path, tuple[str, ...]]:
                 raise CtrlabError(f"The bench of the store does not compile: {ran.stderr.strip().splitlines()[-1]}")
             part.replace(made)
     return made, peers
-
-
-UNITS = ("segment", "segment_load", "segment_store", "store_load", "store_snapshot", "compaction", "record_reader")
-"""The store's sources, native/embedding/*.cc: it needs nothing else of ours."""
 
 
 def _has(header: str) -> bool:
