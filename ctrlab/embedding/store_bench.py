@@ -37,8 +37,8 @@ class StoreBench:
 
     Attributes:
         row_bytes, keys: what was stored. memory: bytes of our index, and of a peer's block cache.
-        rounds: for each round, by store: by phase {"rows_per_second", "reads": [[at, seconds of a batch], ..], "updates"}, and its
-            facts; "disk": random reads of 4096 bytes a second, "iops" with 128 in flight and "iops_alone".
+        rounds: for each round, by store: by phase {"rows_per_second", "reads": [[at, seconds of a batch], ..], "updates"}, and
+            its facts; "disk": random reads of 4096 bytes a second, "iops" with 128 in flight and "iops_alone".
         missing: peers whose libraries are not there.
     """
 
@@ -73,7 +73,7 @@ class StoreBench:
         return Interval.of([p99(each, "compacting") / p99(each, "read") for each in self.rounds])
 
     def percent_of_bound(self, store: str) -> Interval:
-        """Rows read a second over the disk's random reads a second, 128 in flight, in the same round; a read may bring two rows."""
+        """Rows read a second over the disk's random reads a second, 128 in flight, in the same round; a read may bring two."""
         return Interval.of([100 * each[store]["read"]["rows_per_second"] / each["disk"]["iops"] for each in self.rounds])
 
     def write_amplification(self) -> float:
