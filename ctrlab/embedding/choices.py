@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ctrlab.embedding.options import Initializer, Options
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import RAW_IDS, Schema
 
@@ -102,9 +103,21 @@ class BinaryCode(MultiHash):
             raise CtrlabError(f"A binary code must have 1 to 8 blocks; received {self.blocks}.")
 
 
-Choice = Hashed | MultiHash
-NAMES: dict[str, Choice] = {"hashed": Hashed(), "multihash": QuotientRemainder()}
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hashed, QuotientRemainder, BinaryCode)}
+@dataclass(frozen=True)
+class Variable:
+    """A row for each id itself, made when training first needs it or a filter admits it. See `ctrlab.embedding.variable`.
+
+    What is drawn depends on the model's seed, too, and each table that is stored on a disk has a folder of its own in the
+    options' path.
+    """
+
+    options: Options = field(default_factory=lambda: Options(initializer=Initializer("normal", 0.0, 0.05)))
+    raw: ClassVar[bool] = True
+
+
+Choice = Hashed | MultiHash | Variable
+NAMES: dict[str, Choice] = {"hashed": Hashed(), "multihash": QuotientRemainder(), "variable": Variable()}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hashed, QuotientRemainder, BinaryCode, Variable)}
 
 
 def resolve(embedding: str | Choice | Mapping[str, str | Choice], schema: Schema) -> dict[str, Choice]:
@@ -162,12 +175,12 @@ def input_schema(schema: Schema, choices: Mapping[str, Choice]) -> Schema:
     return schema.with_raw_ids(table for table, choice in choices.items() if choice.raw)
 
 
-def to_config(choice) -> dict:
-    """A JSON-able description of a choice, or of any dataclass in it; `from_config` makes it again."""
-    fields = {f.name: getattr(choice, f.name) for f in dataclasses.fields(choice)}
-    return {"kind": type(choice).__name__} | {k: to_config(v) if dataclasses.is_dataclass(v) else v for k, v in fields.items()}
+def to_config(choice: Choice) -> dict:
+    """A JSON-able description of a choice; `from_config` makes it again."""
+    found = {f.name: getattr(choice, f.name) for f in dataclasses.fields(choice)}
+    return {"kind": type(choice).__name__} | {k: v.to_config() if isinstance(v, Options) else v for k, v in found.items()}
 
 
 def from_config(config: Mapping) -> Choice:
-    fields = {k: from_config(v) if isinstance(v, Mapping) else v for k, v in config.items() if k != "kind"}
-    return KINDS[choose("kind of embedding", config["kind"], KINDS)](**fields)
+    found = {k: Options.from_config(v) if k == "options" else v for k, v in config.items() if k != "kind"}
+    return KINDS[choose("kind of embedding", config["kind"], KINDS)](**found)

@@ -19,8 +19,43 @@ ONE = "keys"
 """The column of a layer that has only one."""
 
 
+class Tables(keras.layers.Layer):
+    """Embedding variables as the weights of a layer: they are trained, saved and loaded with its model.
+
+    Args:
+        tables: {name: EmbeddingVariable}; a subclass may give them later, by `hold`.
+    """
+
+    def __init__(self, tables: Mapping[str, EmbeddingVariable] | None = None, name: str | None = None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        if tables is not None:
+            self.hold(tables)
+
+    def hold(self, tables: Mapping[str, EmbeddingVariable]) -> None:
+        self.tables = dict(tables)
+        self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
+        self.built = True
+
+    def save_own_variables(self, store):
+        for t, table in enumerate(self.tables.values()):
+            state = table.state()
+            arrays = {part: getattr(state, part) for part in _PARTS}
+            for part, array in (arrays | {f"slots.{slot}": array for slot, array in state.slots.items()}).items():
+                store[f"{t}.{part}"] = array
+
+    def load_own_variables(self, store):
+        names = store.keys()  # a store is no mapping: it has keys, and no iterator
+        arrays = {key: np.asarray(store[key]) for key in names}
+        for t, (name, table) in enumerate(self.tables.items()):
+            found = {key.removeprefix(f"{t}."): array for key, array in arrays.items() if key.startswith(f"{t}.")}
+            if missing := sorted(set(_PARTS) - set(found)):
+                raise CtrlabError(f"Layer {self.name} needs what table {name} held; these weights have no {missing[0]} of it.")
+            slots = {key.removeprefix("slots."): array for key, array in found.items() if key.startswith("slots.")}
+            table.load_state(TableState(slots=slots, **{part: found[part] for part in _PARTS}))
+
+
 @keras.saving.register_keras_serializable("ctrlab")
-class Embedding(keras.layers.Layer):
+class Embedding(Tables):
     """Embeddings of int64 keys: no vocabulary, no hashing to a range, no collisions.
 
     Of one column of keys, or of several: then it takes {column: keys} and returns {column: embeddings}. Keys are
@@ -96,23 +131,6 @@ class Embedding(keras.layers.Layer):
             return keys.with_values(rows)  # [B, (L), D]
         out = tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))  # [..., D]
         return tf.ensure_shape(out, [*keys.shape, self.dim])
-
-    def save_own_variables(self, store):
-        for t, table in enumerate(self.tables.values()):
-            state = table.state()
-            arrays = {part: getattr(state, part) for part in _PARTS}
-            for part, array in (arrays | {f"slots.{slot}": array for slot, array in state.slots.items()}).items():
-                store[f"{t}.{part}"] = array
-
-    def load_own_variables(self, store):
-        names = store.keys()  # a store is no mapping: it has keys, and no iterator
-        arrays = {key: np.asarray(store[key]) for key in names}
-        for t, (name, table) in enumerate(self.tables.items()):
-            found = {key.removeprefix(f"{t}."): array for key, array in arrays.items() if key.startswith(f"{t}.")}
-            if missing := sorted(set(_PARTS) - set(found)):
-                raise CtrlabError(f"Layer {self.name} needs what table {name} held; these weights have no {missing[0]} of it.")
-            slots = {key.removeprefix("slots."): array for key, array in found.items() if key.startswith("slots.")}
-            table.load_state(TableState(slots=slots, **{part: found[part] for part in _PARTS}))
 
     def get_config(self):
         return super().get_config() | {

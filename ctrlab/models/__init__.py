@@ -32,8 +32,9 @@ def build(
         model: "wdl", "deepfm", "dlrm", "din", "dien" or "mmoe".
         schema: the columns, or the name of a data set; by default the model's own data set at the contest's sizes.
         optimizations: of level "model": names, "none", "all" or "all+results".
-        embedding: how tables keep their embeddings: "hashed", "multihash" or a choice with options, for all tables of hashed
-            ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are hashed in any case.
+        embedding: how tables keep their embeddings: "hashed", "multihash", "variable" or a choice with options, for all large
+            tables of hashed ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are in
+            embedding variables where the embeddings are, and hashed otherwise.
     Raises:
         UnknownName: no such model, data set, optimization or embedding. CtrlabError: the model cannot use this schema.
 

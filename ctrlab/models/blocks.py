@@ -1,4 +1,4 @@
-"""What two or more models share: from raw columns to ids and numbers, the embedding tables, the dense tower, the wide part.
+"""What two or more models share: from raw columns to ids and numbers, the dense tower; what a step must do at least.
 
 Every block makes its weights when it is constructed. Seeds are drawn from one `Seeds` a model, in the order of construction,
 so that a model's first weights depend on its seed and schema alone, whatever optimizations are on.
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
-from ctrlab.embedding import multihash
-from ctrlab.embedding.choices import Choice
 from ctrlab.features import IdColumn, Schema
-from ctrlab.ops import _native, batch_norm, indicator, lookup, parsing
+from ctrlab.ops import _native, batch_norm, parsing
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
@@ -81,118 +79,6 @@ class Encoder:
         """What `ids` and `numbers` make of raw features, as features: the work is done where this is called, not in the step."""
         numbers = self.numbers(features)
         return self.ids(features, [*self.id_columns, *self.negatives]) | {STAGED: tf.zeros([0]) if numbers is None else numbers}
-
-
-class Embeddings(keras.layers.Layer):
-    """A table [V, D] for each of the schema's, or the parts it is made of; embeddings are normal of standard deviation 0.05.
-
-    TensorFlow's embedding columns draw at 1 / sqrt(D). But most ids are rare, and where many rows are summed, those that
-    were never trained drown the rest: on the real samples that costs up to .05 of AUC after two epochs.
-
-    Args:
-        schema: its buckets are the rows of tables that are hashed, and what others are compressed from.
-        choices: {table: how its embeddings are kept}; see `ctrlab.embedding.choices`.
-        rungs: "lookup" looks all columns up in one op, "stock" table by table; else the stock library's lookups, one a column.
-    """
-
-    def __init__(
-        self, schema: Schema, dim: int, seeds: Seeds, choices: Mapping[str, Choice], *, rungs=(), name: str = "embedding"
-    ):
-        super().__init__(name=name)
-        self.schema, self.dim = schema, dim
-        self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in schema.tables.items()}
-        self._seeds = {table: next(seeds) for table in schema.tables}
-        self.at_once = "lookup" in rungs
-        self.op = lookup.fused if self.at_once else lookup.by_table if "stock" in rungs else lookup.stock
-        if self.at_once:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
-        self.build()
-
-    def build(self, input_shape=None):
-        self.tables = {}
-        for table, parts in self.parts.items():
-            for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
-                # A model has 1,000 seeds: so far apart, no part draws the numbers of another, or of another model's.
-                draw = keras.initializers.RandomNormal(stddev=parts.deviation(0.05), seed=self._seeds[table] + k * 10**9)
-                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
-        self.built = True
-
-    @part("embedding")
-    def lookup(self, ids: Mapping[str, lookup.Ids], *, pooled=(), summed=(), rows=()) -> list[tf.Tensor]:
-        """Embeddings of columns by name, side by side. Unknown ids and empty bags give zeros.
-
-        Args:
-            ids: int64 ids of each column, [B] or ragged [B, (L)].
-            pooled: lists of names; each gives a [B, names * D], where a bag is its mean.
-            summed: the same, where a bag is its sum.
-            rows: lists of names; each gives an [N, names * D], a row for each of the N ids that all its columns have.
-        """
-        outputs = [(names, how) for how, lists in (("mean", pooled), ("sum", summed), ("rows", rows)) for names in lists]
-        reads = _Reads(self.tables)
-        made = [[self._note(reads, ids, run, how) for run in self._runs(names, ids, how)] for names, how in outputs]
-        found = reads.done(self.op)
-        pieces = [[piece(found) for piece in output] for output in made]
-        return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
-
-    def _runs(self, names, ids, how: str) -> list[list[str]]:
-        """`names`, cut into runs of columns whose parts are joined alike: in one go."""
-
-        def alike(name: str) -> tuple:
-            parts = self.parts[self.schema[name].table]
-            if parts.operation == "concat":  # the lookup itself sets rows side by side
-                return (parts.operation,)
-            return (parts.operation, len(parts.rows), name if _product_of_bags(parts, ids[name], how) else None)
-
-        return [list(run) for _, run in itertools.groupby(names, alike)]
-
-    def _note(self, reads: _Reads, ids, names: list[str], how: str) -> Callable[[list[tf.Tensor]], tf.Tensor]:
-        """Notes what a run of columns reads; returns what makes their embeddings of all that was found."""
-        first, bag = self.parts[self.schema[names[0]].table], None
-        if _product_of_bags(first, ids[names[0]], how):
-            bag, pool = ids[names[0]], tf.math.unsorted_segment_mean if how == "mean" else tf.math.unsorted_segment_sum
-        sides = [reads.new_output() for _ in (first.rows if first.operation != "concat" else "1")]
-        for name in names:
-            column = self.schema[name]
-            parts = self.parts[column.table]
-            for k, (table, keys) in enumerate(zip(parts.names(column.table), multihash.keys(parts, ids[name]))):
-                reads.add(table, keys, "rows" if bag is not None else how, sides[k % len(sides)], column.encoding == "vocabulary")
-
-        def joined(found: list[tf.Tensor]) -> tf.Tensor:
-            rows = multihash.join(first, [found[m] for m in sides])
-            return rows if bag is None else pool(rows, bag.value_rowids(), bag.nrows())
-
-        return joined
-
-
-def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
-    """Whether rows must be multiplied, id by id, before they are pooled; sums and rows side by side can be pooled first."""
-    return parts.operation == "multiply" and how != "rows" and isinstance(ids, tf.RaggedTensor)
-
-
-class _Reads:
-    """What one op is to look up in tables {name: variable}, noted column by column."""
-
-    def __init__(self, tables: Mapping[str, keras.Variable]):
-        self.tables, self.outputs, self.columns = tables, 0, []
-
-    def new_output(self) -> int:
-        self.outputs += 1
-        return self.outputs - 1
-
-    def add(self, table: str, ids: lookup.Ids, combiner: str, output: int, unknown: bool) -> None:
-        self.columns.append((table, ids, combiner, output, unknown))
-
-    def done(self, op: Callable) -> list[tf.Tensor]:
-        """Of each output, its columns side by side."""
-        tables, ids, combiners, outputs, unknown = zip(*self.columns)
-        used = list(dict.fromkeys(tables))
-        layout = lookup.Layout(
-            table_of=tuple(used.index(table) for table in tables),
-            combiners=combiners,
-            output_of=outputs,
-            unknown=frozenset(c for c, may_be in enumerate(unknown) if may_be),
-        )
-        return op([self.tables[table].value for table in used], ids, layout)
 
 
 class Tower(keras.layers.Layer):
@@ -260,46 +146,6 @@ class Tower(keras.layers.Layer):
 
     def work(self, rows: float) -> Work:
         return dense_work(self.sizes, rows)
-
-
-class Wide(keras.layers.Layer):
-    """The linear part: multi-hot of the schema's wide columns and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
-
-    Args:
-        sizes: {wide column: width of its indicator}; ids of a column with more buckets are folded into it.
-        schema: that of the ids.
-        rungs: "indicator" is the compiled op, "stock" the gathered way; else the stock one_hot.
-    """
-
-    def __init__(self, sizes: Mapping[str, int], schema: Schema, numbers: int, outputs: int, *, rungs=(), name: str = "linear"):
-        super().__init__(name=name)
-        self.columns, self.sizes = tuple(sizes), tuple(sizes.values())
-        self.folded = [schema[column].buckets > size for column, size in sizes.items()]
-        self.numbers, self.outputs = numbers, outputs
-        fused = "indicator" in rungs
-        self.product = indicator.fused if fused else indicator.gathered if "stock" in rungs else indicator.stock
-        if fused:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
-        self.build()
-
-    def build(self, input_shape=None):
-        self.kernel = self.add_weight(shape=(sum(self.sizes), self.outputs), initializer="zeros", name="indicator_kernel")
-        self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
-        if self.numbers:
-            self.number_kernel = self.add_weight(shape=(self.numbers, self.outputs), initializer="zeros", name="number_kernel")
-        self.built = True
-
-    def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None):
-        words = [fold(ids[c], n) if folded else ids[c] for c, n, folded in zip(self.columns, self.sizes, self.folded)]
-        logit = self.product(words, self.sizes, self.kernel.value) + self.bias.value  # [B, K]
-        return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
-
-
-def fold(ids: lookup.Ids, size: int) -> lookup.Ids:
-    """Ids, [B] or ragged [B, (L)], modulo `size`; -1, "unknown", stays -1."""
-    if isinstance(ids, tf.RaggedTensor):
-        return ids.with_flat_values(fold(ids.flat_values, size))
-    return tf.where(ids < 0, ids, ids % size)
 
 
 def dense_work(sizes, rows: float) -> Work:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks
+from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import factorization_machine
 from ctrlab.profiling.parts import part
@@ -39,9 +39,9 @@ class DeepFM(CTRModel):
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         wide = {name: schema[name].buckets for name in schema.wide}
-        self.linear = blocks.Wide(wide, self.input_schema, numbers, 1, rungs=self.rungs)
+        self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs)
         inputs, options = len(self.fields) * self.dim + numbers, {"batch_norm": True, "rungs": self.rungs}
         self.deep = blocks.Tower(inputs, self.deep_units, seeds, name="deep", **options)
         joined = self.deep_units[-1] + 1 + self.dim
@@ -51,10 +51,10 @@ class DeepFM(CTRModel):
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
-        (flat,) = self.embedding.lookup(ids, pooled=[self.fields])  # [B, F * D]
+        (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
         pairs = part("interaction")(self.interaction)(flat, self.dim)  # [B, D]
-        joined = tf.concat([deep, self.linear(ids, numbers), pairs], axis=1)  # [B, 32 + 1 + D]
+        joined = tf.concat([deep, self.linear(ids, numbers, training=training), pairs], axis=1)  # [B, 32 + 1 + D]
         return self.logit(self.top(joined, training=training))  # [B, K]
 
     def work(self, rows: int, positions: float) -> Work:

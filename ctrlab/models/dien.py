@@ -23,7 +23,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, interest
+from ctrlab.models import blocks, interest, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import _native, attention, auxiliary
 from ctrlab.profiling.work import Work
@@ -76,7 +76,7 @@ class DIEN(CTRModel):
         self.behaviour = interest.Behaviour(self.input_schema, "dien")
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs, negatives=self.behaviour.negatives)
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.extraction = interest.GRU(width, hidden, seeds, name="extraction", fused="gru" in self.rungs)
         self.auxiliary = AuxiliaryNet(hidden, width, seeds, fused="auxiliary" in self.rungs) if self.behaviour.negatives else None
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)
@@ -92,7 +92,7 @@ class DIEN(CTRModel):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         if training and self.auxiliary is not None:
             ids |= self.encoder.ids(features, self.encoder.negatives)
-        profile, target, events, negatives = self.behaviour.embed(self.embedding, ids)
+        profile, target, events, negatives = self.behaviour.embed(self.embedding, ids, training)
         interests, _ = self.extraction.over(events)
         if negatives is not None:
             self.add_loss(self.auxiliary.loss(interests, events, negatives))

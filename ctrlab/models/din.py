@@ -18,7 +18,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, interest
+from ctrlab.models import blocks, interest, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import attention
 from ctrlab.profiling.work import Work
@@ -38,7 +38,7 @@ class DIN(CTRModel):
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.behaviour = interest.Behaviour(self.input_schema, "din")
         width = self.dim * len(self.behaviour.histories)  # C
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.query = interest.Query(width, width, seeds, rungs=self.rungs)
         self.unit = blocks.Tower(
             4 * width, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
@@ -49,7 +49,7 @@ class DIN(CTRModel):
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
-        profile, target, events, _ = self.behaviour.embed(self.embedding, ids)
+        profile, target, events, _ = self.behaviour.embed(self.embedding, ids, training)
         attended = self._attended(self.query(target), events)  # [B, C]
 
         top = [*profile, target, events.total, target * events.total, attended]

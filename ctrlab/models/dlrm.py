@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import keras
 
-from ctrlab.models import blocks
+from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import dot_interaction
 from ctrlab.profiling.parts import part
@@ -37,7 +37,7 @@ class DLRM(CTRModel):
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers = self.encoder.number_count
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         self.bottom = (
             blocks.Tower(numbers, self.bottom_units, seeds, name="bottom", batch_norm=True, rungs=self.rungs) if numbers else None
         )
@@ -49,7 +49,7 @@ class DLRM(CTRModel):
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
-        (flat,) = self.embedding.lookup(ids, pooled=[self.fields])  # [B, F * D]
+        (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
         return self.top(part("interaction")(self.interaction)(dense, flat, self.dim))  # [B, K]
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
-from ctrlab.models import blocks
+from ctrlab.models import blocks, tables
 from ctrlab.ops import _native, attention, gru, pointwise
 from ctrlab.profiling.work import Work
 
@@ -88,7 +88,9 @@ class Behaviour:
         used = {*self.targets, *(s.name for s in self.histories)}
         self.profile = tuple(c.name for c in schema.id_columns if c.name not in used and not getattr(c, "negative_of", ""))
 
-    def embed(self, embedding: blocks.Embeddings, ids) -> tuple[list[tf.Tensor], tf.Tensor, Events, Events | None]:
+    def embed(
+        self, embedding: tables.Embeddings, ids, training=False
+    ) -> tuple[list[tf.Tensor], tf.Tensor, Events, Events | None]:
         """The embeddings of all columns.
 
         Returns:
@@ -101,7 +103,7 @@ class Behaviour:
         rows = [histories, [s.name for s in self.negatives]] if self.negatives and self.negatives[0].name in ids else [histories]
         # All at once, a history's sum costs a second look at rows that are in a cache, and its gradient goes straight to the ids.
         summed = [histories] if embedding.at_once else []
-        outputs = embedding.lookup(ids, pooled=pooled, summed=summed, rows=rows)
+        outputs = embedding.lookup(ids, pooled=pooled, summed=summed, rows=rows, training=training)
         *profile, target = outputs[: len(pooled)]
         total = outputs[len(pooled)] if summed else None
         flat = outputs[len(pooled) + len(summed) :]

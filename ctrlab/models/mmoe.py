@@ -17,7 +17,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks
+from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import _native, experts, mixture
 from ctrlab.profiling.parts import part
@@ -67,7 +67,7 @@ class MMoE(CTRModel):
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
         self.fused = "experts" in self.rungs
         if self.fused:
@@ -81,7 +81,7 @@ class MMoE(CTRModel):
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
-        (x,) = self.embedding.lookup(ids, pooled=[self.fields])  # [B, F * D]
+        (x,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             x = tf.concat([x, numbers], axis=1)  # [B, I]
         mixed = self._mixed(x, self.experts(x))  # K of [B, H]

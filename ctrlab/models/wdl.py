@@ -16,7 +16,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks
+from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.profiling.work import Work
 
@@ -39,19 +39,19 @@ class WDL(CTRModel):
         self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = blocks.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.wide}
-        self.wide = blocks.Wide(wide, self.input_schema, numbers, tasks, rungs=self.rungs, name="wide")
+        self.wide = tables.Wide(wide, self.input_schema, numbers, tasks, self.choices, rungs=self.rungs, name="wide")
         inputs = len(self.fields) * self.dim + numbers
         units = (*self.deep_units, tasks)
         self.deep = blocks.Tower(inputs, units, seeds, name="deep", linear_top=True, rungs=self.rungs)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
-        (deep,) = self.embedding.lookup(ids, pooled=[self.fields])  # [B, F * D]
+        (deep,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]
-        return self.deep(tf.nn.l2_normalize(deep)) + self.wide(ids, numbers)  # [B, K]
+        return self.deep(tf.nn.l2_normalize(deep)) + self.wide(ids, numbers, training=training)  # [B, K]
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""

@@ -1,0 +1,253 @@
+"""What the models look ids up in: embedding tables, hashed, compressed or growing, and the weights of the linear part.
+
+Weights are made when a layer is; see `ctrlab.models.blocks` for seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from ctrlab.embedding import multihash
+from ctrlab.embedding.choices import Choice, Variable
+from ctrlab.embedding.layer import Tables
+from ctrlab.embedding.lookup import grouped
+from ctrlab.embedding.options import Initializer, L2Eviction, Options
+from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.features import Schema
+from ctrlab.models.blocks import Seeds
+from ctrlab.ops import _native, indicator, lookup
+from ctrlab.profiling.parts import part
+
+
+class Embeddings(keras.layers.Layer):
+    """A table [V, D] for each of the schema's, or its parts, or an embedding variable; drawn at a standard deviation of 0.05.
+
+    TensorFlow's embedding columns draw at 1 / sqrt(D). But most ids are rare, and where many rows are summed, those that
+    were never trained drown the rest: on the real samples that costs up to .05 of AUC after two epochs.
+
+    Args:
+        schema: its buckets are the rows of tables that are hashed, and what others are compressed from.
+        choices: {table: how its embeddings are kept}; see `ctrlab.embedding.choices`.
+        rungs: "lookup" looks all columns up in one op, "stock" table by table; else the stock library's lookups, one a column.
+            Columns of embedding variables are looked up in one op in any case.
+    Attributes:
+        growing: {table: EmbeddingVariable} of the tables that have that choice.
+    """
+
+    def __init__(
+        self, schema: Schema, dim: int, seeds: Seeds, choices: Mapping[str, Choice], *, rungs=(), name: str = "embedding"
+    ):
+        super().__init__(name=name)
+        self.schema, self.dim = schema, dim
+        self._choices = {table: choices[table] for table in schema.tables}
+        fixed = {table: rows for table, rows in schema.tables.items() if not isinstance(choices[table], Variable)}
+        self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in fixed.items()}
+        self._seeds = {table: next(seeds) for table in schema.tables}
+        self.at_once = "lookup" in rungs
+        self.op = lookup.fused if self.at_once else lookup.by_table if "stock" in rungs else lookup.stock
+        if self.at_once:
+            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.build()
+
+    def build(self, input_shape=None):
+        self.tables = {}
+        for table, parts in self.parts.items():
+            for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
+                # A model has 1,000 seeds: so far apart, no part draws the numbers of another, or of another model's.
+                draw = keras.initializers.RandomNormal(stddev=parts.deviation(0.05), seed=self._seeds[table] + k * 10**9)
+                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
+        wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
+        self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")
+        self.built = True
+
+    @property
+    def growing(self) -> dict[str, EmbeddingVariable]:
+        return self._growing.tables
+
+    @part("embedding")
+    def lookup(self, ids: Mapping[str, lookup.Ids], *, pooled=(), summed=(), rows=(), training=False) -> list[tf.Tensor]:
+        """Embeddings of columns by name, side by side. Unknown ids and empty bags give zeros.
+
+        Args:
+            ids: int64 ids of each column, [B] or ragged [B, (L)].
+            training: in an embedding variable an id without a row reads its initial value; else 0.
+            pooled: lists of names; each gives a [B, names * D], where a bag is its mean.
+            summed: the same, where a bag is its sum.
+            rows: lists of names; each gives an [N, names * D], a row for each of the N ids that all its columns have.
+        """
+        outputs = [(names, how) for how, lists in (("mean", pooled), ("sum", summed), ("rows", rows)) for names in lists]
+        fixed = _Reads({name: table.value for name, table in self.tables.items()}, self.op)
+        growing = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
+        made = [[self._note(fixed, growing, ids, run, how) for run in self._runs(names, ids, how)] for names, how in outputs]
+        fixed.done()
+        growing.done()
+        pieces = [[piece() for piece in output] for output in made]
+        return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
+
+    def _runs(self, names, ids, how: str) -> list[list[str]]:
+        """`names`, cut into runs of columns whose parts are joined alike: in one go."""
+
+        def alike(name: str) -> tuple:
+            if self.schema[name].table in self.growing:
+                return ("grow",)
+            parts = self.parts[self.schema[name].table]
+            if parts.operation == "concat":  # the lookup itself sets rows side by side
+                return (parts.operation,)
+            return (parts.operation, len(parts.rows), name if _product_of_bags(parts, ids[name], how) else None)
+
+        return [list(run) for _, run in itertools.groupby(names, alike)]
+
+    def _note(self, fixed: _Reads, growing: _Reads, ids, names: list[str], how: str) -> Callable[[], tf.Tensor]:
+        """Notes what a run of columns reads; returns what makes their embeddings of it, once all was read."""
+        if self.schema[names[0]].table in self.growing:
+            side = growing.new_output()
+            for name in names:
+                growing.add(self.schema[name].table, ids[name], how, side)
+            return lambda: growing.found[side]
+        first, bag = self.parts[self.schema[names[0]].table], None
+        if _product_of_bags(first, ids[names[0]], how):
+            bag, pool = ids[names[0]], tf.math.unsorted_segment_mean if how == "mean" else tf.math.unsorted_segment_sum
+        sides = [fixed.new_output() for _ in (first.rows if first.operation != "concat" else "1")]
+        for name in names:
+            column = self.schema[name]
+            parts = self.parts[column.table]
+            for k, (table, keys) in enumerate(zip(parts.names(column.table), multihash.keys(parts, ids[name]))):
+                fixed.add(table, keys, "rows" if bag is not None else how, sides[k % len(sides)], column.encoding == "vocabulary")
+
+        def joined() -> tf.Tensor:
+            rows = multihash.join(first, [fixed.found[m] for m in sides])
+            return rows if bag is None else pool(rows, bag.value_rowids(), bag.nrows())
+
+        return joined
+
+
+def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
+    """Whether rows must be multiplied, id by id, before they are pooled; sums and rows side by side can be pooled first."""
+    return parts.operation == "multiply" and how != "rows" and isinstance(ids, tf.RaggedTensor)
+
+
+class _Reads:
+    """What one op is to look up in tables {name: what the op takes for it}, noted column by column.
+
+    Attributes:
+        found: once all is done, of each output its columns side by side.
+    """
+
+    def __init__(self, tables: Mapping[str, object], op: Callable[..., list[tf.Tensor]]):
+        self.tables, self.op, self.outputs, self.columns = tables, op, 0, []
+        self.found: Sequence[tf.Tensor] = ()
+
+    def new_output(self) -> int:
+        self.outputs += 1
+        return self.outputs - 1
+
+    def add(self, table: str, ids: lookup.Ids, combiner: str, output: int, unknown: bool = False) -> None:
+        self.columns.append((table, ids, combiner, output, unknown))
+
+    def done(self) -> None:
+        if not self.columns:
+            return
+        tables, ids, combiners, outputs, unknown = zip(*self.columns)
+        used = list(dict.fromkeys(tables))
+        layout = lookup.Layout(
+            table_of=tuple(used.index(table) for table in tables),
+            combiners=combiners,
+            output_of=outputs,
+            unknown=frozenset(c for c, may_be in enumerate(unknown) if may_be),
+        )
+        self.found = self.op([self.tables[table] for table in used], ids, layout)
+
+
+def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
+    """An embedding variable of a model: its seed is the options' and the model's, its place on a disk a folder of its own."""
+    # A model has 1,000 seeds, and whoever gives a seed of their own gives a small number: so far apart, they don't meet.
+    initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
+    storage = options.storage and dataclasses.replace(options.storage, path=os.path.join(options.storage.path, name))
+    return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer, storage=storage))
+
+
+class Wide(keras.layers.Layer):
+    """The linear part: multi-hot of the schema's wide columns and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
+
+    Columns whose table is an embedding variable have one more of their own here, D = K, from zeros. Its admission and eviction
+    by age are the table's; not eviction by norm, whose threshold was meant for vectors. A step changes only the weights of ids
+    that came, where the indicator's gradient is dense: with AdamAsync, momentum then moves the others, too.
+
+    Args:
+        sizes: {wide column: width of its indicator}; ids of a column with more buckets are folded into it.
+        schema: that of the ids.
+        choices: {table: how its embeddings are kept}; only whether by a variable counts.
+        rungs: "indicator" is the compiled op, "stock" the gathered way; else the stock one_hot.
+    Attributes:
+        growing: {column: EmbeddingVariable}.
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        schema: Schema,
+        numbers: int,
+        outputs: int,
+        choices: Mapping[str, Choice],
+        *,
+        rungs=(),
+        name: str = "linear",
+    ):
+        super().__init__(name=name)
+        chosen = {column: choices[schema[column].table] for column in sizes}
+        self._options = {column: choice.options for column, choice in chosen.items() if isinstance(choice, Variable)}
+        self.sizes = {column: size for column, size in sizes.items() if column not in self._options}
+        self.folded = [schema[column].buckets > size for column, size in self.sizes.items()]
+        self.numbers, self.outputs = numbers, outputs
+        fused = "indicator" in rungs
+        self.product = indicator.fused if fused else indicator.gathered if "stock" in rungs else indicator.stock
+        if fused:
+            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.build()
+
+    def build(self, input_shape=None):
+        if self.sizes:
+            shape = (sum(self.sizes.values()), self.outputs)
+            self.kernel = self.add_weight(shape=shape, initializer="zeros", name="indicator_kernel")
+        self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
+        if self.numbers:
+            self.number_kernel = self.add_weight(shape=(self.numbers, self.outputs), initializer="zeros", name="number_kernel")
+        self._growing = Tables({c: self._grown(c, o) for c, o in self._options.items()}, name="growing")
+        self.built = True
+
+    @property
+    def growing(self) -> dict[str, EmbeddingVariable]:
+        return self._growing.tables
+
+    def _grown(self, column: str, options: Options) -> EmbeddingVariable:
+        eviction = None if isinstance(options.eviction, L2Eviction) else options.eviction
+        options = dataclasses.replace(options, initializer=Initializer("constant", 0.0), eviction=eviction)
+        return _grown(f"{self.name}_{column}", self.outputs, options, seed=0)
+
+    def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None, training=False):
+        terms = []  # [B, K] each
+        if self.sizes:
+            words = [fold(ids[c], n) if folded else ids[c] for (c, n), folded in zip(self.sizes.items(), self.folded)]
+            terms.append(self.product(words, tuple(self.sizes.values()), self.kernel.value))
+        if self.growing:
+            weights = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
+            for column in self.growing:
+                weights.add(column, ids[column], "sum", 0)
+            weights.done()
+            terms.append(tf.reduce_sum(tf.reshape(weights.found[0], [-1, len(self.growing), self.outputs]), 1))
+        logit = (terms[0] if len(terms) == 1 else tf.add_n(terms)) + self.bias.value
+        return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
+
+
+def fold(ids: lookup.Ids, size: int) -> lookup.Ids:
+    """Ids, [B] or ragged [B, (L)], modulo `size`; -1, "unknown", stays -1."""
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(fold(ids.flat_values, size))
+    return tf.where(ids < 0, ids, ids % size)
