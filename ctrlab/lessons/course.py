@@ -59,7 +59,7 @@ PARTS = (
         (
             "Grow an embedding variable",
             "Tier its storage from memory to disk",
-            "Admit and evict ids",
+            "Let ids go",
         ),
     ),
     Part(
