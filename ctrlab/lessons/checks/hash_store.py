@@ -1,0 +1,266 @@
+"""Checks of 03_embedding/07_hash_store: (1) what a file of records holds after a crash, (2) which segment is compacted, and how.
+
+A record is 24 bytes and a row: u32 CRC-32 of all that follows it, u32 kind (0 row, 1 tombstone), u64 sequence number, i64 key,
+the row; a tombstone carries a row of zeros.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call
+
+HEAD = struct.Struct("<IIQq")
+EXTREMES = (-(2**63), -1, 0, 2**63 - 1)
+
+Record = tuple[int, int, bytes | None]  # sequence number, key, row or None for a tombstone
+Segments = list[list[Record]]
+
+
+def packed(sequence: int, key: int, row: bytes | None, row_bytes: int) -> bytes:
+    """A record as it lies in the file."""
+    rest = HEAD.pack(0, int(row is None), sequence, key)[4:] + (row or bytes(row_bytes))
+    return struct.pack("<I", zlib.crc32(rest)) + rest
+
+
+def recover(data: bytes, row_bytes: int) -> tuple[dict[int, int], int]:
+    """The definition: where each key's row is, and how many bytes of whole records there are; ValueError for damage."""
+    size, latest, end = HEAD.size + row_bytes, {}, 0
+    offsets = range(0, len(data) - size + 1, size)
+    whole = [zlib.crc32(data[o + 4 : o + size]) == HEAD.unpack_from(data, o)[0] for o in offsets]
+    for offset, good in zip(offsets, whole):
+        if not good:
+            if any(whole[offset // size :]):
+                raise ValueError(f"the record at byte {offset} is damaged")
+            break
+        _, kind, sequence, key = HEAD.unpack_from(data, offset)
+        latest[key] = max(latest.get(key, (-1, 0, 0)), (sequence, kind, offset))
+        end = offset + size
+    return {key: offset for key, (_, kind, offset) in latest.items() if kind == 0}, end
+
+
+def _file(rng: np.random.Generator, count: int, row_bytes: int, keys: int) -> list[Record]:
+    """Random records; compaction has moved some old ones to the end."""
+    pool = [*EXTREMES, *range(1, keys)]
+    records = [
+        (number + 1, pool[rng.integers(len(pool))], None if rng.random() < 0.25 else rng.bytes(row_bytes))
+        for number in range(count)
+    ]
+    return [*records[count // 3 :], *records[: count // 3]] if rng.random() < 0.7 else records
+
+
+def files(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
+    """(what it is, the file's bytes, row bytes)."""
+    for case in (
+        "rows, tombstones, and old records behind new ones",
+        "a torn tail",
+        "a tail of zeros",
+        "a last record that is damaged",
+    ):
+        for _ in range(3):
+            row_bytes = int(rng.integers(1, 40))
+            size = HEAD.size + row_bytes
+            data = b"".join(packed(*record, row_bytes) for record in _file(rng, int(rng.integers(3, 60)), row_bytes, 12))
+            if case == "a torn tail":
+                data = data[: -int(rng.integers(1, size))]
+            elif case == "a tail of zeros":
+                data += bytes(int(rng.integers(1, 3 * size)))
+            elif case == "a last record that is damaged":
+                data = data[:-1] + bytes([data[-1] ^ 1 << int(rng.integers(8))])
+            yield case, data, row_bytes
+    yield "an empty file", b"", 8
+    yield "less than a record", b"\1\2\3", 8
+    yield "one key, overwritten", b"".join(packed(n, -1, bytes([n]) * 4, 4) for n in range(1, 9)), 4
+    yield "one key, erased and put again", b"".join(packed(n, 7, None if n == 2 else bytes([n]) * 4, 4) for n in (1, 2, 3)), 4
+
+
+def check_recover(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `recover(data, row_bytes)` -> ({key: offset of its row's record}, bytes of whole records)."""
+    for case, data, row_bytes in files(rng):
+        received, expected = call(answer, data, row_bytes, case=case), recover(data, row_bytes)
+        if not (isinstance(received, tuple) and len(received) == 2 and isinstance(received[0], dict)):
+            raise CheckFailed(
+                "It returns a dict and a number.",
+                expected="({key: offset}, bytes)",
+                received=type(received).__name__,
+                next_step="return index, end",
+            )
+        index, end = received
+        wrong = sorted(key for key in index.keys() | expected[0].keys() if index.get(key) != expected[0].get(key))
+        if wrong:
+            raise CheckFailed(
+                f"The record with the highest sequence number counts, wherever it lies, and a tombstone is no row; here {case}.",
+                expected=f"offset {expected[0].get(wrong[0])}",
+                received=f"offset {index.get(wrong[0])}",
+                index=f"key {wrong[0]}",
+                next_step="keep sequence, kind and offset of each key while you read; drop the tombstones at the end",
+            )
+        if end != expected[1]:
+            raise CheckFailed(
+                f"The second number is the end of the last whole record; here {case}.",
+                expected=expected[1],
+                received=end,
+                next_step="what follows the last whole record is dropped: a cut, zeros, or half a write",
+            )
+    for _ in range(6):
+        _require_damage_found(answer, rng)
+
+
+def _require_damage_found(answer: Callable, rng: np.random.Generator) -> None:
+    row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(4, 40))
+    size = HEAD.size + row_bytes
+    data = bytearray(b"".join(packed(*record, row_bytes) for record in _file(rng, count, row_bytes, 9)))
+    broken = int(rng.integers(count - 1))
+    data[broken * size + int(rng.integers(size))] ^= 1 << int(rng.integers(8))
+    rule = "A broken record with a whole one behind it is no torn tail: it is damage, and an error that names its byte."
+    step = "raise ValueError with the offset, once a whole record comes after a broken one"
+    try:
+        received = answer(bytes(data), row_bytes)
+    except ValueError as error:
+        if str(broken * size) in str(error):
+            return
+        received = f"ValueError: {error}"
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        received = f"{type(error).__name__}: {error}"
+    raise CheckFailed(
+        rule,
+        expected=f"ValueError with {broken * size} in its text",
+        received=str(received)[:120],
+        index=f"record {broken}",
+        next_step=step,
+    )
+
+
+def latest(segments: Segments) -> dict[int, Record]:
+    """The newest record of each key, tombstones among them."""
+    newest: dict[int, Record] = {}
+    for segment in segments:
+        for record in segment:
+            if record[1] not in newest or newest[record[1]][0] < record[0]:
+                newest[record[1]] = record
+    return newest
+
+
+def rows(segments: Segments) -> dict[int, bytes]:
+    """What a store with these segments holds."""
+    return {key: row for key, (_, _, row) in latest(segments).items() if row is not None}
+
+
+def kept(segments: Segments, victim: int) -> list[Record]:
+    """What of segment `victim` must outlive it: the rows that count, and the tombstones that hide a row in another segment."""
+    newest = latest(segments)
+    older = {key for place, segment in enumerate(segments) if place != victim for _, key, _ in segment}
+    return [r for r in segments[victim] if newest[r[1]] is r and (r[2] is not None or r[1] in older)]
+
+
+def choice(segments: Segments) -> float | None:
+    """The largest share of garbage in a segment that is not written any more; None where nothing is to be done."""
+    total, live = sum(map(len, segments)), len(rows(segments))
+    if total <= 1.5 * live:
+        return None
+    shares = [1 - len(kept(segments, place)) / len(segment) for place, segment in enumerate(segments[:-1])]
+    return max((share for share in shares if share > 1 / 3), default=None)
+
+
+def check_compact(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `compact(segments)` -> None, or (the segment that goes, what of it is copied)."""
+    for case, segments in (
+        ("one segment, still written", [[(1, 5, b"a"), (2, 5, b"b")]]),
+        ("no garbage", [[(1, 5, b"a")], [(2, 6, b"b")]]),
+    ):
+        _require_choice(segments, call(answer, segments, case=case), case)
+    for keys, erased in ((40, 0.0), (40, 0.3), (150, 0.1), (3, 0.5)):
+        _live_through(answer, rng, keys, erased)
+
+
+def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased: float, capacity: int = 16) -> None:
+    """A store's life: segments fill up, the answer compacts them, and a crash at the worst moment changes nothing."""
+    case = f"{keys} keys of which {erased:.0%} of the writes erase"
+    segments: Segments = [[]]
+    copied = 0
+    for sequence in range(1, 400):
+        # 80 % of the writes go to a fifth of the keys.
+        key = int(rng.integers(max(1, keys // 5)) if rng.random() < 0.8 else rng.integers(keys))
+        if len(segments[-1]) == capacity:
+            segments.append([])
+        segments[-1].append((sequence, key, None if rng.random() < erased else rng.bytes(4)))
+        while len(segments[-1]) == capacity or sequence % 5 == 0:
+            given = [list(segment) for segment in segments]
+            received = call(answer, given, case=case)
+            if given != segments:
+                raise CheckFailed(
+                    "The function leaves its inputs as they were.",
+                    expected="the same segments",
+                    received="changed ones",
+                    next_step="build the list of copies anew; the store removes the segment itself",
+                )
+            _require_choice(segments, received, case)
+            if received is None:
+                break
+            victim, copies = received
+            copied += len(copies)
+            segments = [[], *segments] if not copies else [list(copies), *segments]
+            del segments[victim + 1]
+            segments = [segment for segment in segments[:-1] if segment] + segments[-1:]
+    if copied > 2 * sequence:
+        raise CheckFailed(
+            "Compaction copies at most 2 records for each that was written.",
+            expected=f"at most {2 * sequence}",
+            received=copied,
+            next_step="take no segment with a third or less of garbage",
+        )
+
+
+def _require_choice(segments: Segments, received: object, case: str) -> None:
+    best = choice(segments)
+    if best is None or received is None:
+        if (best is None) == (received is None):
+            return
+        total, live = sum(map(len, segments)), len(rows(segments))
+        raise CheckFailed(
+            "Compact while there are more than 1.5 records a live row and more than a third of a full segment is garbage.",
+            expected="None" if best is None else f"a segment with {best:.0%} of garbage",
+            received="None" if received is None else str(received)[:80],
+            index=f"{case}: {total} records, {live} live rows, {len(segments)} segments",
+            next_step="count all records and the live rows first; the last segment is being written and never goes",
+        )
+    try:
+        victim, copies = received
+        known = range(len(segments) - 1)[victim] if victim >= 0 else None
+    except (TypeError, ValueError, IndexError):
+        known = None
+    if known is None:
+        raise CheckFailed(
+            "It returns the place of a full segment and the records to copy.",
+            expected=f"a place in [0, {len(segments) - 1})",
+            received=str(received)[:80],
+            next_step="return victim, records; the last segment is being written and never goes",
+        )
+    expected = kept(segments, known)
+    share = 1 - len(expected) / len(segments[known])
+    if sorted(copies, key=lambda r: r[0]) != sorted(expected, key=lambda r: r[0]):
+        lost = rows(segments) != rows([list(copies), *(s for place, s in enumerate(segments) if place != known)])
+        raise CheckFailed(
+            "Copied are the rows that count, as they are, and the tombstones that hide a row in another segment; nothing else.",
+            expected=f"{len(expected)} records",
+            received=f"{len(copies)} records" + (": rows change when the segment goes" if lost else ""),
+            index=f"segment {known} of {case}",
+            next_step="a tombstone may go when no other segment holds a record of its key; else an old row comes back",
+        )
+    if share < best - 1e-9:
+        raise CheckFailed(
+            "The segment with the largest share of garbage goes first.",
+            expected=f"{best:.0%}",
+            received=f"{share:.0%}",
+            index=f"segment {known}",
+            next_step="garbage is what would not be copied",
+        )
+
+
+CHECKS = {1: check_recover, 2: check_compact}

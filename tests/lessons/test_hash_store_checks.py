@@ -1,0 +1,157 @@
+"""The checks of the lesson on the hash store against right answers and every kind of wrong one."""
+
+import zlib
+
+import pytest
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import hash_store as checks
+from ctrlab.lessons.checks.hash_store import HEAD
+
+LESSON = "03_embedding/07_hash_store"
+
+
+def recover(data, row_bytes, *, checked=True, by_sequence=True, tombstones=True, damage=True):
+    size, latest, end, broken = HEAD.size + row_bytes, {}, 0, None
+    for offset in range(0, len(data) - size + 1, size):
+        crc, kind, sequence, key = HEAD.unpack_from(data, offset)
+        if checked and zlib.crc32(data[offset + 4 : offset + size]) != crc:
+            broken = offset if broken is None else broken
+            continue
+        if broken is not None:
+            if damage:
+                raise ValueError(f"byte {broken}")
+            break
+        end = offset + size
+        if key not in latest or not by_sequence or latest[key][0] < sequence:
+            latest[key] = sequence, kind, offset
+    return {key: at for key, (_, kind, at) in latest.items() if kind == 0 or not tombstones}, end
+
+
+def unchecked(data, row_bytes):
+    return recover(data, row_bytes, checked=False)
+
+
+def last_in_the_file(data, row_bytes):
+    return recover(data, row_bytes, by_sequence=False)
+
+
+def no_tombstones(data, row_bytes):
+    return recover(data, row_bytes, tombstones=False)
+
+
+def damage_as_a_tail(data, row_bytes):
+    return recover(data, row_bytes, damage=False)
+
+
+def whole_file(data, row_bytes):
+    return recover(data, row_bytes)[0], len(data)
+
+
+def off_by_one(data, row_bytes):
+    index, end = recover(data, row_bytes)
+    return {key: at + HEAD.size for key, at in index.items()}, end
+
+
+def nothing(data, row_bytes):
+    return {}, 0
+
+
+def index_alone(data, row_bytes):
+    return recover(data, row_bytes)[0]
+
+
+def compact(segments, *, trigger=1.5, least=1 / 3, tombstones="needed", pick=max):
+    total, live = sum(map(len, segments)), len(checks.rows(segments))
+    if total <= trigger * live:
+        return None
+    newest = checks.latest(segments)
+    found = []
+    for place, segment in enumerate(segments[:-1]):
+        others = {key for other, s in enumerate(segments) if other != place for _, key, _ in s}
+        stays = {"needed": others, "never": set(), "always": newest.keys()}[tombstones]
+        copies = [r for r in segment if newest[r[1]] == r and (r[2] is not None or r[1] in stays)]
+        share = 1 - len(copies) / len(segment)
+        if share > least:
+            found.append((share, place, copies))
+    return pick(found)[1:] if found else None
+
+
+def never(segments):
+    return None
+
+
+def always(segments):
+    return compact(segments, trigger=0)
+
+
+def any_garbage(segments):
+    return compact(segments, least=0)
+
+
+def half(segments):
+    return compact(segments, least=0.5)
+
+
+def forgets_tombstones(segments):
+    return compact(segments, tombstones="never")
+
+
+def keeps_tombstones(segments):
+    return compact(segments, tombstones="always")
+
+
+def least_first(segments):
+    return compact(segments, pick=min)
+
+
+def copies_all(segments):
+    found = compact(segments)
+    return found and (found[0], segments[found[0]])
+
+
+def the_last(segments):
+    found = compact(segments)
+    return found and (len(segments) - 1, segments[-1])
+
+
+def renumbered(segments):
+    found = compact(segments)
+    return found and (found[0], [(sequence + 10_000, key, row) for sequence, key, row in found[1]])
+
+
+def place_alone(segments):
+    found = compact(segments)
+    return found and found[0]
+
+
+def in_place(segments):
+    found = compact(segments)
+    segments.clear()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_right_answers_pass(seed):
+    check.run(LESSON, 1, recover, seed)
+    check.run(LESSON, 1, checks.recover, seed)
+    check.run(LESSON, 2, compact, seed)
+
+
+WRONG_FILES = [unchecked, last_in_the_file, no_tombstones, damage_as_a_tail, whole_file, off_by_one, nothing, index_alone]
+WRONG_CHOICES = [never, always, any_garbage, half, forgets_tombstones, keeps_tombstones, least_first, copies_all, the_last]
+WRONG_CHOICES += [renumbered, place_alone, in_place]
+
+
+@pytest.mark.parametrize("answer", [*WRONG_FILES, Replay(recover), ByHeart(LESSON, 1, checks.recover)], ids=named)
+def test_wrong_recoveries_are_refused(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, 1)
+
+
+@pytest.mark.parametrize("answer", [*WRONG_CHOICES, Replay(compact), ByHeart(LESSON, 2, compact)], ids=named)
+def test_wrong_compactions_are_refused(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, 1)
