@@ -59,7 +59,6 @@ PARTS = (
         (
             "Grow an embedding variable",
             "Tier its storage from memory to disk",
-            "Let ids go",
         ),
     ),
     Part(
