@@ -3,9 +3,9 @@
     python -m ctrlab.lessons.embedding_study --data real --compressions 1,5,20,100 --seeds 3 --out size.json
 
 "perfect" is a row for each id of the training rows, and zeros for ids that never came: what an embedding variable without
-admission or eviction computes, here by a dense table over a vocabulary that is made beforehand. Everything else is compressed
-from that size: at 20, a column of 100,000 different ids gets 5,000 rows. Columns of fewer than LEAST_BUCKETS
-ids are perfect always.
+admission or eviction computes, here by a dense table over a vocabulary that is made beforehand; "variable" is that variable.
+Everything else is compressed from that size: at 20, a column of 100,000 different ids gets 5,000 rows. Columns of fewer than
+LEAST_BUCKETS ids are perfect always.
 
 Rows are Criteo's: the real sample, or generated ones, where the shares of the logit's variance that rare ids and drift make
 can be set; the other parts keep their proportions, and everything else is as `ctrlab.data.planted` has it. Each row is trained on
@@ -36,7 +36,8 @@ from ctrlab.data.generator import BLOCK
 from ctrlab.data.marginals import statistics
 from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
-from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder
+from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
+from ctrlab.embedding.options import CounterFilter, Initializer, Options
 from ctrlab.features import Categorical, Schema
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
@@ -54,7 +55,10 @@ WAYS: dict[str, Choice | None] = {
     "binary code, multiply": BinaryCode(operation="multiply"),
     "binary code, concat": BinaryCode(operation="concat"),
     "binary code of 4, concat": BinaryCode(operation="concat", blocks=4),
+    "variable": Variable(),
+    "variable, from the second time": Variable(Options(Initializer("normal"), CounterFilter(2))),
 }
+UNCOMPRESSED = ("perfect", "variable", "variable, from the second time")
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
     """Trains on each row once and tests; everything about it as a row of a table.
 
     Args:
-        way: a name in WAYS; "perfect" knows no compression.
+        way: a name in WAYS; those in UNCOMPRESSED know no compression.
     """
     distinct = sample.distinct()
     large = {name: ids for name, ids in distinct.items() if len(ids) >= LEAST_BUCKETS and way != "perfect"}
@@ -162,20 +166,23 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
     training.train(built, optimizer, _placed(sample.train, known).batches(built.hyper.batch_size))
     found = training.evaluate(built, _placed(sample.test, known).batches(built.hyper.batch_size))
     size = sum(parts.size for parts in built.embedding.parts.values())
+    size += sum(built.dim * variable.rows() for variable in built.embedding.growing.values())
     return sample.about | {
         "model": model,
         "way": way,
-        "compression": 1.0 if way == "perfect" else compression,
+        "compression": 1.0 if way in UNCOMPRESSED else compression,
         "seed": seed,
         "auc": found.auc["label"],
         "log_loss": found.log_loss["label"],
         "size": size / (built.dim * sum(map(len, distinct.values()))),
-        "collisions": collisions({name: (built.embedding.parts[name], ids) for name, ids in large.items()}),
+        "collisions": collisions({n: (built.embedding.parts[n], ids) for n, ids in large.items() if n in built.embedding.parts}),
     }
 
 
 def choice_of(way: str, ids: int, compression: float) -> Choice:
     choice = WAYS[way]
+    if isinstance(choice, Variable):
+        return choice
     if isinstance(choice, Hashed):
         return Hashed(rows=math.ceil(ids / compression))
     return dataclasses.replace(choice, compression=compression)
@@ -212,7 +219,7 @@ def study(samples: Iterable[tuple[int, Sample]], ways: list[str], compressions: 
             key = sample.about | {
                 "model": model,
                 "way": way,
-                "compression": 1.0 if way == "perfect" else compression,
+                "compression": 1.0 if way in UNCOMPRESSED else compression,
                 "seed": seed,
             }
             if any(key.items() <= done.items() for done in report["runs"]):
