@@ -42,6 +42,9 @@ class EmbeddingTableOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("threshold", &options_.admission.threshold));
     OP_REQUIRES_OK(context, context->GetAttr("expected_keys", &options_.admission.expected_keys));
     OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
+    constexpr int64_t kLast = static_cast<int64_t>(embedding::InitialKind::kTruncatedNormal);
+    OP_REQUIRES(context, initializer >= 0 && initializer <= kLast,
+                InvalidArgument("An initializer is named by a number in [0, ", kLast, "]; received ", initializer, "."));
     options_.initializer.kind = static_cast<embedding::InitialKind>(initializer);
     options_.initializer.seed = seed;
     options_.admission.kind = static_cast<embedding::AdmissionKind>(admission);

@@ -31,7 +31,8 @@ struct Plan {
   absl::Status Read(Attributes* attributes, Ids ids) {
     std::vector<int64_t> rows, dims, table_of, output_of;
     std::vector<std::string> combiners;
-    int count, outputs;
+    int count, outputs, table_count;
+    TF_RETURN_IF_ERROR(attributes->GetAttr("T", &table_count));
     TF_RETURN_IF_ERROR(attributes->GetAttr("C", &count));
     TF_RETURN_IF_ERROR(attributes->GetAttr("M", &outputs));
     TF_RETURN_IF_ERROR(attributes->GetAttr("table_dims", &dims));
@@ -48,8 +49,9 @@ struct Plan {
       return InvalidArgument("There must be one table, output and combiner a column; received ", here[0], ", ", here[1], " and ",
                              here[2], " for ", count, " columns.");
     }
-    if (rows.size() != dims.size()) {
-      return InvalidArgument("Each table has a number of rows and a dimension; received ", rows.size(), " and ", dims.size(), ".");
+    if (std::ssize(rows) != table_count || std::ssize(dims) != table_count) {
+      return InvalidArgument("Each of ", table_count, " tables has a number of rows and a dimension; received ", rows.size(), " and ",
+                             dims.size(), ".");
     }
     for (size_t t = 0; t < rows.size(); ++t) {
       if (rows[t] < 1 || rows[t] > kMost || dims[t] < 1 || dims[t] > kMost) {

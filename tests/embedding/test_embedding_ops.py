@@ -1,0 +1,240 @@
+"""The ops under the embedding variable refuse every bad input with a sentence, and never the process with it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab.embedding import EmbeddingVariable
+from ctrlab.ops import _native
+
+MOST = 2**63 - 1
+
+
+def ints(*values):
+    return tf.constant(values, tf.int64, shape=(len(values),))
+
+
+@pytest.fixture(scope="module")
+def ops():
+    return _native.library().ops
+
+
+@pytest.fixture
+def variable():
+    variable = EmbeddingVariable("items", 2)
+    variable.set_slots({"accumulator": 0.1})
+    return variable
+
+
+def make(ops, numbers=(0.0, 0.1, 0.0), **other):
+    facts = dict(table_name="t", dim=2, initializer=2, seed=1, admission=0, threshold=1, expected_keys=0, keep=False)
+    return ops.ctrlab_embedding_table(numbers=tf.constant(numbers, tf.float64), **facts | other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dim": 0},
+        {"dim": -1},
+        {"dim": MOST},
+        {"initializer": 9},
+        {"initializer": -1},
+        {"admission": 7},
+        {"admission": 1, "threshold": 0},
+        {"admission": 2, "threshold": 2, "expected_keys": 0},
+        {"admission": 2, "threshold": 2, "expected_keys": MOST, "numbers": (0.0, 0.1, 0.01)},
+        {"admission": 2, "threshold": 2, "expected_keys": 9, "numbers": (0.0, 0.1, 2.0)},
+        {"numbers": (np.nan, 0.1, 0.0)},
+        {"numbers": (0.0,)},
+    ],
+)
+def test_tables_that_can_not_be(ops, wrong):
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)):
+        make(ops, **wrong)
+
+
+TWO = {"table_of": [0, 0], "output_of": [0, 0], "combiners": ["sum", "sum"]}
+
+
+def lookup(ops, variable, ids=None, **other):
+    given = dict(
+        tables=[variable.resource_handle],
+        proxies=[variable.proxy.handle],
+        ids=[ints(1, 2)] if ids is None else ids,
+        splits=[ints()],
+        table_dims=[2],
+        table_of=[0],
+        output_of=[0],
+        combiners=["sum"],
+        M=1,
+        training=True,
+    )
+    return ops.ctrlab_embedding_lookup(**given | other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"table_dims": [3]}, "rows of 2 numbers; table 0 of the op should have 3"),
+        ({"table_dims": []}, "Each of 1 tables"),
+        ({"table_dims": [2, 2]}, "Each of 1 tables"),
+        ({"table_dims": [-1]}, r"must be in \[1"),
+        ({"table_of": [1]}, "must name one of 1 tables"),
+        ({"table_of": []}, "one table, output and combiner"),
+        ({"output_of": [-1]}, "must name one of"),
+        ({"combiners": ["max"]}, "rows, sum or mean"),
+        ({"M": 2}, "Output 1 must have a column"),
+        ({"ids": [tf.zeros([1, 2], tf.int64)]}, "must be vectors"),
+        ({"splits": [ints(0, 3)]}, "must end at its 2 ids"),
+        ({"splits": [ints(0, 2, 1)]}, "must not go down"),
+        ({"ids": [ints(1), ints(1, 2)], "splits": [ints()] * 2, **TWO}, "same rows"),
+    ],
+)
+def test_lookups_that_do_not_fit(ops, variable, wrong, sentence):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+        lookup(ops, variable, **wrong)
+
+
+def test_a_handle_of_something_else(ops, variable):
+    with pytest.raises(tf.errors.OpError):
+        lookup(ops, variable, tables=[tf.Variable([1.0]).handle])
+    with pytest.raises(tf.errors.OpError):
+        ops.ctrlab_embedding_stats(handle=variable.proxy.handle)
+
+
+def test_gradients_that_do_not_fit(ops):
+    given = dict(ids=[ints(1, 2)], splits=[ints()], T=1, table_dims=[2], table_of=[0], output_of=[0], combiners=["rows"])
+    for d_out in (tf.zeros([2, 3]), tf.zeros([3, 2]), tf.zeros([4])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="d_out 0 must be"):
+            ops.ctrlab_embedding_lookup_gradient(d_out=[d_out], **given)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Each of 1 tables"):
+        ops.ctrlab_embedding_lookup_gradient(d_out=[tf.zeros([2, 2])], **given | {"table_dims": []})
+
+
+@pytest.mark.parametrize(
+    ("keys", "counts", "rows"),
+    [
+        (ints(1), ints(0), tf.zeros([1, 2])),
+        (ints(1), ints(-5), tf.zeros([1, 2])),
+        (ints(1, 2), ints(1 << 30, 1 << 30), tf.zeros([2, 2])),
+        (ints(1), ints(MOST), tf.zeros([1, 2])),
+        (ints(1), ints(1, 1), tf.zeros([1, 2])),
+        (ints(1), ints(1), tf.zeros([2])),
+        (ints(1), ints(1), tf.zeros([2, 2])),
+    ],
+)
+def test_counts_that_can_not_be_spread(ops, keys, counts, rows):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.ctrlab_embedding_spread(merged_keys=keys, counts=counts, merged_rows=rows)
+
+
+def update(ops, variable, **other):
+    given = dict(
+        tables=[variable.resource_handle],
+        keys=[ints(1, 2)],
+        counts=[ints(1, 1)],
+        gradients=[tf.ones([2, 2])],
+        learning_rate=0.1,
+        step=tf.constant(1, tf.int64),
+        numbers=tf.zeros([6], tf.float64),
+        kind="adagrad",
+        slot_names=["accumulator"],
+    )
+    return ops.ctrlab_embedding_update(**given | other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"keys": [ints(2, 1)]}, "ascend"),
+        ({"keys": [ints(1, 1)]}, "ascend"),
+        ({"keys": [ints(1)]}, "one for each row"),
+        ({"counts": [ints(1, 0)]}, "at least once"),
+        ({"counts": [ints(1)]}, "counts of items"),
+        ({"gradients": [tf.ones([2, 3])]}, "rows of 2 numbers"),
+        ({"gradients": [tf.ones([2])]}, "matrix"),
+        ({"gradients": [tf.constant([[1, 1], [np.nan, 1]])]}, "nan or inf for key 2"),
+        ({"step": tf.constant(0, tf.int64)}, "step"),
+        ({"step": tf.constant(-1, tf.int64)}, "step"),
+        ({"step": tf.constant(1 << 31, tf.int64)}, "step"),
+        ({"step": ints(1, 2)}, "scalars"),
+        ({"numbers": tf.zeros([5], tf.float64)}, "must be .6."),
+        ({"kind": "sgd", "slot_names": []}, "has the slots .accumulator., and this one keeps .."),
+        ({"slot_names": ["m"]}, "keeps .m."),
+        ({"slot_names": ["m", "v"]}, "has 1 slots"),
+    ],
+)
+def test_updates_that_do_not_fit_change_nothing(ops, variable, wrong, sentence):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+        update(ops, variable, **wrong)
+    assert variable.rows() == 0
+
+
+def test_a_table_is_stepped_once_in_a_step(ops, variable):
+    twice = {name: [value] * 2 for name, value in (("keys", ints(1)), ("counts", ints(1)), ("gradients", tf.ones([1, 2])))}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="given once"):
+        update(ops, variable, tables=[variable.resource_handle] * 2, **twice)
+
+
+def test_an_empty_step_is_one(ops, variable):
+    update(ops, variable, keys=[ints()], counts=[ints()], gradients=[tf.zeros([0, 2])])
+    assert variable.rows() == 0
+
+
+@pytest.mark.parametrize("shard", [(-1, 2), (2, 2), (0, 0), (0, -1), (0,)])
+def test_shards_that_are_none(ops, variable, shard):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.ctrlab_embedding_export(handle=variable.resource_handle, shard=ints(*shard), extent="all")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keys": tf.zeros([1, 2], tf.int64)},
+        {"keys": ints(1, 2, 3)},
+        {"values": tf.zeros([2, 3])},
+        {"slots": tf.zeros([1, 2, 3])},
+        {"slots": tf.zeros([2, 2, 2])},
+        {"slot_names": tf.constant(["a", "b", "c"]), "slots": tf.zeros([3, 2, 2])},
+        {"slot_names": tf.constant(["m"])},
+        {"frequencies": ints(1, -1)},
+        {"frequencies": ints(1)},
+        {"steps": ints(1, 1 << 31)},
+        {"candidate_keys": ints(1), "candidate_counts": ints(1), "candidate_steps": ints(1)},
+        {"candidate_keys": ints(9), "candidate_counts": ints(0), "candidate_steps": ints(1)},
+        {"candidate_keys": ints(9)},
+        {"filter": tf.zeros([3], tf.uint8)},
+        {"removed": tf.zeros([1, 1], tf.int64)},
+    ],
+)
+@pytest.mark.parametrize("kind", ["all", "more", "changes"])
+def test_states_that_do_not_fit(ops, variable, wrong, kind):
+    given = dict(
+        keys=ints(1, 2),
+        values=tf.zeros([2, 2]),
+        slots=tf.zeros([1, 2, 2]),
+        frequencies=ints(1, 1),
+        steps=ints(1, 1),
+        candidate_keys=ints(),
+        candidate_counts=ints(),
+        candidate_steps=ints(),
+        filter=tf.zeros([0], tf.uint8),
+        removed=ints(),
+        slot_names=tf.constant(["accumulator"]),
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.ctrlab_embedding_import(handle=variable.resource_handle, shard=ints(0, 1), kind=kind, **given | wrong)
+    assert variable.rows() == 0
+    ops.ctrlab_embedding_import(handle=variable.resource_handle, shard=ints(0, 1), kind=kind, **given)
+    assert variable.rows() == 2
+
+
+def test_slots_and_evictions_that_can_not_be(ops, variable):
+    handle = variable.resource_handle
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.ctrlab_embedding_set_slots(handle=handle, slot_names=["a", "b", "c"], initial=[0.0] * 3)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.ctrlab_embedding_set_slots(handle=handle, slot_names=["a"], initial=[])
+    for limit in (-1.0, np.nan, np.inf, 1e300):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="limit"):
+            ops.ctrlab_embedding_evict(handle=handle, rule="steps", step=1, limit=tf.constant(limit, tf.float64))
