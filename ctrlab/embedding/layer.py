@@ -34,6 +34,8 @@ class Tables(keras.layers.Layer):
     def hold(self, tables: Mapping[str, EmbeddingVariable]) -> None:
         self.tables = dict(tables)
         self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
+        for name, table in self.tables.items():
+            self._track_trackable(table, f"table_{name}")  # and TensorFlow does not look into Keras's dictionaries
         self.built = True
 
     def save_own_variables(self, store):
@@ -104,11 +106,7 @@ class Embedding(Tables):
     def build(self, input_shape=None):
         if self.built:
             return
-        self.tables = {table: EmbeddingVariable(table, self.dim, self.options[table]) for table in self.options}
-        self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
-        for name, table in self.tables.items():
-            self._track_trackable(table, f"table_{name}")  # and TensorFlow does not look into Keras's dictionaries
-        self.built = True
+        self.hold({table: EmbeddingVariable(table, self.dim, self.options[table]) for table in self.options})
 
     def call(self, keys, training=False):
         given = {ONE: keys} if self.single else dict(keys)

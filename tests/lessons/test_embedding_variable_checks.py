@@ -1,0 +1,244 @@
+"""The checks of the lesson on the embedding variable against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import embedding_variable as checks
+
+LESSON = "03_embedding/02_embedding_variable"
+G = np.uint64(0x9E3779B97F4A7C15)
+
+
+def search(keys, homes, table, refs, made, *, free=lambda table, refs, p: refs[p] == -1, step=lambda p, m: (p + 1) % m):
+    rows = []
+    for key, p in zip(keys.tolist(), homes.tolist()):
+        while not free(table, refs, p) and table[p] != key:
+            p = step(p, len(table))
+        if free(table, refs, p):
+            table[p], refs[p] = key, made
+            made += 1
+        rows.append(refs[p])
+    return np.array(rows, np.int64)
+
+
+def right(*question):
+    return search(*question)
+
+
+def no_op(keys, homes, table, refs, made):
+    return np.zeros(len(keys), np.int64)
+
+
+def constant(keys, homes, table, refs, made):
+    return np.full(len(keys), made)
+
+
+def key_before_place(keys, homes, table, refs, made):
+    """Takes what a free place was left with for the key."""
+    rows = []
+    for key, p in zip(keys.tolist(), homes.tolist()):
+        while table[p] != key and refs[p] != -1:
+            p = (p + 1) % len(table)
+        if table[p] != key:
+            table[p], refs[p] = key, made
+            made += 1
+        rows.append(refs[p])
+    return np.array(rows, np.int64)
+
+
+def minus_one_is_free(*question):
+    return search(*question, free=lambda table, refs, p: table[p] == -1)
+
+
+def runs_off_the_end(*question):
+    return search(*question, step=lambda p, m: p + 1)
+
+
+def stays_at_the_last(*question):
+    keys, homes, table, refs, made = question
+    for _ in range(3):
+        homes = homes % len(table)
+    return search(keys, homes, table, refs, made, step=lambda p, m: max(0, p - 1) if p else m - 1)
+
+
+def overwrites(keys, homes, table, refs, made):
+    rows = []
+    for key, p in zip(keys.tolist(), homes.tolist()):
+        if refs[p] == -1 or table[p] != key:
+            table[p], refs[p] = key, made
+            made += 1
+        rows.append(refs[p])
+    return np.array(rows, np.int64)
+
+
+def does_not_insert(keys, homes, table, refs, made):
+    known = {}
+    return np.array([known.setdefault(key, made + len(known)) for key in keys.tolist()], np.int64)
+
+
+def rows_from_one(keys, homes, table, refs, made):
+    return search(keys, homes, table, refs, made + 1)
+
+
+def a_row_each_time(keys, homes, table, refs, made):
+    search(keys, homes, table, refs, made)
+    return made + np.arange(len(keys))
+
+
+def looks_everywhere(keys, homes, table, refs, made):
+    for p in range(len(table)):
+        for _ in range(20):
+            refs[p]
+    return search(keys, homes, table, refs, made)
+
+
+def takes_slices(keys, homes, table, refs, made):
+    return np.array([np.flatnonzero(table[:] == key)[0] for key in keys.tolist()], np.int64)
+
+
+def low_precision(keys, homes, table, refs, made):
+    return search(keys, homes, table, refs, made).astype(np.float32)
+
+
+def through_float(keys, homes, table, refs, made):
+    return search(keys.astype(np.float64).clip(-(2.0**62), 2.0**62).astype(np.int64), homes, table, refs, made)
+
+
+def changes_its_input(keys, homes, table, refs, made):
+    rows = search(keys, homes, table, refs, made)
+    keys[:] = 0
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_table_passes(seed):
+    check.run(LESSON, 1, right, seed)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        no_op,
+        constant,
+        key_before_place,
+        minus_one_is_free,
+        runs_off_the_end,
+        stays_at_the_last,
+        overwrites,
+        does_not_insert,
+        rows_from_one,
+        a_row_each_time,
+        looks_everywhere,
+        takes_slices,
+        low_precision,
+        through_float,
+        changes_its_input,
+        Replay(right),
+    ],
+    ids=named,
+)
+def test_wrong_tables_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, 0)
+
+
+def mix(x):
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def values(keys, seed, limit, dim, *, places=None, shift=40):
+    stream = mix(keys.view(np.uint64) + mix(np.array([seed], np.uint64) + G))
+    places = np.arange(1, dim + 1, dtype=np.uint64) if places is None else places
+    u = (mix(stream[:, None] + places * G) >> np.uint64(shift)) * 2.0 ** (shift - 64)
+    return (-limit + 2 * limit * u).astype(np.float32)
+
+
+def zeros(keys, seed, limit, dim):
+    return np.zeros((len(keys), dim), np.float32)
+
+
+def from_the_order(keys, seed, limit, dim):
+    return np.random.default_rng(seed).uniform(-limit, limit, (len(keys), dim)).astype(np.float32)
+
+
+def no_seed(keys, seed, limit, dim):
+    return values(keys, 7, limit, dim)
+
+
+def place_from_zero(keys, seed, limit, dim):
+    return values(keys, seed, limit, dim, places=np.arange(dim, dtype=np.uint64))
+
+
+def one_number_a_key(keys, seed, limit, dim):
+    return values(keys, seed, limit, dim, places=np.ones(dim, np.uint64))
+
+
+def few_bits(keys, seed, limit, dim):
+    return values(keys, seed, limit, dim, shift=52)
+
+
+def in_double(keys, seed, limit, dim):
+    return values(keys, seed, limit, dim).astype(np.float64)
+
+
+def from_zero_to_limit(keys, seed, limit, dim):
+    return (values(keys, seed, limit, dim) + np.float32(limit)) / 2
+
+
+def not_negative(keys, seed, limit, dim):
+    return values(np.abs(keys), seed, limit, dim)
+
+
+def key_by_key(keys, seed, limit, dim):
+    return np.concatenate(
+        [values(keys[i : i + 1], seed, limit, dim) for i in range(len(keys))] or [zeros(keys, seed, limit, dim)]
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_values_pass(seed):
+    check.run(LESSON, 2, values, seed)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        zeros,
+        from_the_order,
+        no_seed,
+        place_from_zero,
+        one_number_a_key,
+        few_bits,
+        in_double,
+        from_zero_to_limit,
+        not_negative,
+        key_by_key,
+        Replay(values),
+    ],
+    ids=named,
+)
+def test_wrong_values_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, 0)
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, values)])
+def test_what_was_learned_by_heart_fails(exercise, answer):
+    with pytest.raises((CheckFailed, StopIteration)):
+        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+
+
+def test_the_definition_finds_every_key_again():
+    rng = np.random.default_rng(0)
+    table, refs = np.zeros(256, np.int64), np.full(256, checks.FREE)
+    keys = rng.integers(-50, 50, 400)
+    homes = (checks.hash_keys(keys) % np.uint64(256)).astype(np.int64)
+    rows = checks.find_or_make(keys, homes, table, refs, 0)
+    _, first = np.unique(keys, return_index=True)
+    assert len(set(rows.tolist())) == len(first) == (refs != checks.FREE).sum()
+    np.testing.assert_array_equal(checks.find_or_make(keys, homes, table, refs, 10**6), rows)
