@@ -98,8 +98,9 @@ def _key(sample, way, compression, seed, model):
 
 
 def test_gaps_are_those_of_pairs_with_one_seed():
+    same = {"rows": 100, "drift": 0.05, "collisions": 0.5}
     runs = [
-        {"way": way, "compression": c, "seed": seed, "auc": auc, "size": 1 / c, "rare": rare}
+        {"way": way, "compression": c, "seed": seed, "auc": auc, "size": 1 / c, "rare": rare, **same}
         for way, c, seed, auc, rare in [
             ("perfect", 1.0, 0, 0.70, 0.1),
             ("perfect", 1.0, 1, 0.72, 0.1),
@@ -114,7 +115,15 @@ def test_gaps_are_those_of_pairs_with_one_seed():
     found = embedding_charts.against_perfect(runs, rare=0.1)
     assert [(c, s, pytest.approx(g)) for c, s, g in found["hashed"]] == [(1.0, 1.0, [-0.01]), (5.0, 0.2, [-0.01, 0.01])]
     chart = embedding_charts.size_curve({"machine": "a machine", "runs": runs}, title="A study", rare=0.4)
+    assert [trace.name for trace in chart.data if trace.name] == ["hashed"]
+    chart = embedding_charts.size_curve({"machine": "a machine", "runs": runs}, title="A study", published=True, rare=0.1)
     assert [trace.name for trace in chart.data if trace.name] == ["hashed", embedding_charts.PUBLISHED[2]]
+    found = [line.split()[-4:] for line in embedding_charts.wins(runs).splitlines()[1:]]
+    assert [(ahead, seeds, pytest.approx(float(by), abs=1e-4)) for ahead, _, seeds, by in found] == [
+        ("1", "1", 0.01),
+        ("1", "2", 0.0),
+        ("1", "1", 0.2),
+    ]
 
 
 def test_records_have_what_lessons_show():
