@@ -56,10 +56,7 @@ PARTS = (
     Part(
         "03_embedding",
         "Embeddings that fit: storage, admission, collisions",
-        (
-            "Grow an embedding variable",
-            "Tier its storage from memory to disk",
-        ),
+        ("Tier its storage from memory to disk",),
     ),
     Part(
         "04_serving",

@@ -155,7 +155,7 @@ def values(keys, seed, limit, dim, *, places=None, shift=40):
     stream = mix(keys.view(np.uint64) + mix(np.array([seed], np.uint64) + G))
     places = np.arange(1, dim + 1, dtype=np.uint64) if places is None else places
     u = (mix(stream[:, None] + places * G) >> np.uint64(shift)) * 2.0 ** (shift - 64)
-    return (-limit + 2 * limit * u).astype(np.float32)
+    return (-limit + float(np.float32(2 * limit)) * u).astype(np.float32)
 
 
 def zeros(keys, seed, limit, dim):
@@ -180,6 +180,11 @@ def one_number_a_key(keys, seed, limit, dim):
 
 def few_bits(keys, seed, limit, dim):
     return values(keys, seed, limit, dim, shift=52)
+
+
+def width_in_double(keys, seed, limit, dim):
+    u = (values(keys, seed, 0.5, dim).astype(np.float64)) + 0.5
+    return (-limit + 2 * limit * u).astype(np.float32)
 
 
 def in_double(keys, seed, limit, dim):
@@ -214,6 +219,7 @@ def test_the_right_values_pass(seed):
         place_from_zero,
         one_number_a_key,
         few_bits,
+        width_in_double,
         in_double,
         from_zero_to_limit,
         not_negative,
