@@ -2,6 +2,7 @@
 //
 //   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; whatever both hold must be the same
 //   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half of one
+//   check_engine tiers <seed>     the same on a table with a tier below
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
 // "passed" and exit code 0, or what is wrong and 1.
@@ -39,12 +40,13 @@ void Compare(uint64_t seed) {
 }
 
 // Every row is the same number D times at any moment: it begins at 0 and each step takes 1 from all of it.
-void Threads(uint64_t seed) {
+void Threads(uint64_t seed, int64_t memory_rows) {
   constexpr int64_t kDim = 20, kKeys = 3000;
   TableOptions options;
   options.dim = kDim;
   std::unique_ptr<Table> table;
   Must(Table::Make(options, &table));
+  if (memory_rows) Must(table->SetTier(TierOf(memory_rows, Cache::kLru)));
   std::atomic<bool> done = false;
   auto read = [&](uint64_t own) {
     std::mt19937_64 random(own);
@@ -123,7 +125,8 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const uint64_t seed = std::strtoull(argv[2], nullptr, 10);
   if (std::strcmp(argv[1], "twin") == 0) Compare(seed);
-  else if (std::strcmp(argv[1], "threads") == 0) Threads(seed);
+  else if (std::strcmp(argv[1], "threads") == 0) Threads(seed, 0);
+  else if (std::strcmp(argv[1], "tiers") == 0) Threads(seed, 400);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -41,6 +43,89 @@ inline int64_t KeyOf(uint64_t hash) {
   return static_cast<int64_t>(undo(hash, 30) - kGolden);
 }
 
+// A tier's store that is a std::map, and refuses every so often to write.
+class MapStore final : public SegmentStore {
+ public:
+  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in) : row_bytes_(row_bytes), refuse_in_(refuse_in) {}
+
+  Status Put(const int64_t* keys, const void* rows, int64_t count) override {
+    std::lock_guard lock(mutex_);
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == count / 2 && Refused()) return Status("the disk is full");
+      const char* row = static_cast<const char*>(rows) + i * row_bytes_;
+      rows_[keys[i]].assign(row, row + row_bytes_);
+    }
+    return Status();
+  }
+  Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor&) override {
+    std::lock_guard lock(mutex_);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto one = rows_.find(keys[i]);
+      found[i] = one != rows_.end();
+      if (found[i]) std::memcpy(static_cast<char*>(rows) + i * row_bytes_, one->second.data(), row_bytes_);
+    }
+    return Status();
+  }
+  Status Erase(const int64_t* keys, int64_t count) override {
+    std::lock_guard lock(mutex_);
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == count / 2 && Refused()) return Status("the disk is full");
+      rows_.erase(keys[i]);
+    }
+    return Status();
+  }
+  Status Flush() override { return Status(); }
+  Status Compact() override { return Status(); }
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override {
+    std::lock_guard lock(mutex_);
+    *snapshot = std::make_unique<Copy>(rows_, row_bytes_);
+    return Status();
+  }
+  StoreStats Stats() override {
+    std::lock_guard lock(mutex_);
+    StoreStats stats;
+    stats.live = std::ssize(rows_);
+    return stats;
+  }
+  std::vector<std::string> Warnings() override { return {}; }
+
+ private:
+  using Content = std::map<int64_t, std::vector<char>>;
+
+  class Copy final : public StoreSnapshot {
+   public:
+    Copy(const Content& rows, int64_t row_bytes) : rows_(rows), next_(rows_.begin()), row_bytes_(row_bytes) {}
+    int64_t size() const override { return std::ssize(rows_); }
+    Status Next(int64_t limit, int64_t* keys, void* rows, int64_t* count) override {
+      for (*count = 0; *count < limit && next_ != rows_.end(); ++next_) {
+        keys[*count] = next_->first;
+        std::memcpy(static_cast<char*>(rows) + (*count)++ * row_bytes_, next_->second.data(), row_bytes_);
+      }
+      return Status();
+    }
+
+   private:
+    const Content rows_;
+    Content::const_iterator next_;
+    const int64_t row_bytes_;
+  };
+
+  bool Refused() { return refuse_in_ && --*refuse_in_ == 0; }
+
+  std::mutex mutex_;
+  Content rows_;
+  const int64_t row_bytes_;
+  std::atomic<int>* refuse_in_;
+};
+
+inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr) {
+  return {[=](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
+            *store = std::make_unique<MapStore>(row_bytes, refuse_in);
+            return Status();
+          },
+          memory_rows, cache};
+}
+
 // The arrays of a state.
 struct Saved {
   std::vector<int64_t> keys, frequencies, steps, candidate_keys, candidate_counts, candidate_steps, removed;
@@ -74,13 +159,14 @@ struct Case {
   StepKind kind;
   double clip_norm;
   double spread;  // of the initial values
+  int64_t memory_rows;  // 0: there is no tier below
   std::vector<int64_t> keys;
 };
 
 inline Case RandomCase(int round) {
   const int64_t dims[] = {1, 4, 15, 16, 17, 40};
   Case test{dims[Uniform(0, 6)], static_cast<AdmissionKind>(round % 3), Uniform(1, 6), static_cast<StepKind>(round / 3 % 4),
-            round % 2 ? 0.5 : 0.0, 0.1, {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
+            round % 2 ? 0.5 : 0.0, 0.1, round / 2 % 2 * Uniform(1, 300), {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
   if (test.admission == AdmissionKind::kAll) test.threshold = 1;
   const int64_t count = Uniform(1, 1500);
   const uint64_t bucket = rng();
@@ -102,6 +188,7 @@ class Pair {
     options_.initializer = {InitialKind::kTruncatedNormal, 0, test.spread, 17};
     options_.admission = {test.admission, test.threshold, 100'000, 1e-9};
     Must(Table::Make(options_, &table_));
+    if (test.memory_rows) Must(table_->SetTier(TierOf(test.memory_rows, static_cast<Cache>(Uniform(0, 2)), &refuse_in_)));
     Must(table_->SetSlots(Slots(), kInitial));
   }
 
@@ -124,7 +211,17 @@ class Pair {
     }
     StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0.01, 0.02, test_.clip_norm, 0.1, static_cast<double>(step)};
     const MergedBatch merged{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
-    Must(table_->Update(merged, rule, pools[step % 3].parallel_for));
+    // What a full disk keeps from being done is done when it is called again.
+    refuse_in_ = static_cast<int>(Uniform(1, 12));
+    for (Status status = table_->Update(merged, rule, pools[step % 3].parallel_for); !status.ok();) {
+      if (status.problem() != "the disk is full") Must(status);
+      status = table_->Update(merged, rule, pools[step % 3].parallel_for);
+    }
+    refuse_in_ = 0;
+    if (test_.memory_rows && std::ssize(keys) < test_.memory_rows) {
+      const TableStats stats = table_->Stats();
+      if (stats.rows - stats.rows_below > test_.memory_rows) Wrong("more rows in memory than asked for", stats.rows - stats.rows_below);
+    }
     std::vector<int64_t> ids(with_row.size());
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
     const StepVariable variable{dense[0].data(), {dense[1].data(), dense[2].data()}, ids.data(), applied.data(), std::ssize(ids), test_.dim};
@@ -340,6 +437,7 @@ class Pair {
   std::map<int64_t, int64_t> filter_;  // what a Bloom filter has counted; it forgets nothing
   std::set<int64_t> removed_;
   bool exact_ = true;
+  std::atomic<int> refuse_in_ = 0;  // calls until the tier's store refuses one
 };
 
 }  // namespace ctrlab::check::engine

@@ -40,10 +40,52 @@ Status Check(const StateSizes& sizes, const StateIn& in) {
   return CheckWithin("candidates' steps", in.candidate_steps, sizes.candidates, 0, most_steps);
 }
 
+// Of the rows below, those that an Export writes.
+class Below {
+ public:
+  Below(const Tier* tier, Extent extent, Shard shard, const ParallelFor& parallel_for)
+      : tier_(tier && tier->open() ? tier : nullptr), extent_(extent), shard_(shard), parallel_for_(parallel_for) {
+    if (!tier_ || extent != Extent::kChanges) return;
+    std::copy_if(tier_->changed.begin(), tier_->changed.end(), std::back_inserter(changed_), [&](int64_t key) { return shard.Has(key); });
+    std::sort(changed_.begin(), changed_.end());
+  }
+
+  Status Count(int64_t* count) const {
+    *count = std::ssize(changed_);
+    if (!tier_ || extent_ == Extent::kChanges) return Status();
+    *count = tier_->rows();
+    if (shard_.count == 1) return Status();
+    *count = 0;
+    return ForEach([&](int64_t, const char*) { ++*count; });
+  }
+
+  template <class Visit>
+  Status ForEach(const Visit& visit) const {
+    if (!tier_) return Status();
+    if (extent_ == Extent::kChanges) return tier_->ForEachOf(changed_, parallel_for_, visit);
+    return tier_->ForEach([&](int64_t key, const char* record) {
+      if (shard_.Has(key)) visit(key, record);
+    });
+  }
+
+ private:
+  const Tier* tier_;
+  const Extent extent_;
+  const Shard shard_;
+  const ParallelFor& parallel_for_;
+  std::vector<int64_t> changed_;
+};
+
 }  // namespace
 
 Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for) try {
   std::lock_guard writer(writer_);
+  if (tier_) {
+    if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  }
+  const Below below(tier_.get(), extent, shard, parallel_for);
+  int64_t rows_below = 0;
+  if (Status bad = below.Count(&rows_below); !bad.ok()) return bad;
   const Index& index = content_->index;
   const Rows& rows = *content_->rows;
   const auto wanted = [&](const Entry& entry) {
@@ -68,7 +110,7 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
     removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
   }
   StateOut out;
-  const StateSizes sizes{row_begins.back(), candidate_begins.back(), content_->filter.bytes(), std::ssize(removed)};
+  const StateSizes sizes{row_begins.back() + rows_below, candidate_begins.back(), content_->filter.bytes(), std::ssize(removed)};
   if (Status bad = make_room(sizes, &out); !bad.ok()) return bad;
   EachIndexShard(parallel_for, rows.taken(), [&](int64_t s) {
     int64_t r = row_begins[s], c = candidate_begins[s];
@@ -84,7 +126,7 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
         out.candidate_steps[c++] = entry.step();
         return;
       }
-      if (last - place > static_cast<int64_t>(kAhead)) Prefetch(rows.Row(place[kAhead]), 0);
+      if (last - place > static_cast<int64_t>(kAhead)) ctrlab::Prefetch(rows.Row(place[kAhead]), 0);
       const float* row = rows.Row(*place);
       out.keys[r] = key;
       std::copy_n(row, dim(), out.values + r * dim());
@@ -93,11 +135,22 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
       out.steps[r++] = entry.step();
     });
   });
+  int64_t r = row_begins.back();
+  Status read = below.ForEach([&](int64_t key, const char* record) {
+    out.keys[r] = key;
+    const int64_t bytes = dim() * static_cast<int64_t>(sizeof(float));
+    std::memcpy(out.values + r * dim(), record, bytes);
+    for (int64_t k = 0; k < rows.slots(); ++k) std::memcpy(out.slots[k] + r * dim(), record + (1 + k) * bytes, bytes);
+    out.frequencies[r] = tier_->Frequency(record);
+    out.steps[r++] = tier_->Step(record);
+  });
+  if (!read.ok()) return read;
   if (sizes.filter_bytes) std::memcpy(out.filter, content_->filter.data(), sizes.filter_bytes);
   std::copy(removed.begin(), removed.end(), out.removed);
   if (extent == Extent::kAll) return Status();
   EachIndexShard(parallel_for, rows.taken(), [&](int64_t s) { index.ForEach(s, [](Entry& entry) { entry.stamp &= ~uint32_t{1}; }); });
   removed_.clear();
+  if (tier_) tier_->changed.clear();
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
@@ -231,10 +284,19 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     incoming.Put(*fresh);
     if (sizes.filter_bytes) std::memcpy(fresh->filter.data(), in.filter, sizes.filter_bytes);
     NotePeak(fresh->bytes());
-    removed_.clear();
-    std::lock_guard alone(gate_);
-    content_ = std::move(fresh);
+    {
+      std::lock_guard alone(gate_);
+      if (tier_) {
+        if (Status bad = tier_->Clear(); !bad.ok()) return bad;
+      }
+      content_ = std::move(fresh);
+      removed_.clear();
+    }
+    SinkImported(parallel_for);
     return Status();
+  }
+  if (tier_) {
+    if (Status bad = RaiseImported(sizes, in, parallel_for); !bad.ok()) return bad;
   }
   Leaving leaving{std::vector<std::vector<int64_t>>(Index::kShards), std::vector<std::vector<uint32_t>>(Index::kShards)};
   incoming.Reserve(*content_);
@@ -255,15 +317,34 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
         room, parallel_for);
   }
   NotePeak();
-  std::lock_guard alone(gate_);
-  Remove(leaving);
-  incoming.Put(*content_);
-  if (!sizes.filter_bytes) return Status();
-  if (kind == ImportKind::kMore) content_->filter.AddAll(in.filter);
-  else std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
+  {
+    std::lock_guard alone(gate_);
+    Remove(leaving);
+    incoming.Put(*content_);
+    if (kind == ImportKind::kMore) content_->filter.AddAll(in.filter);
+    else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
+  }
+  SinkImported(parallel_for);
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
+}
+
+// Brings up what an Import is about to change, and keeps it there.
+Status Table::RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for) {
+  if (!tier_->open()) return Status();
+  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  std::vector<int64_t> keys(in.keys, in.keys + sizes.rows);
+  keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
+  keys.insert(keys.end(), in.removed, in.removed + sizes.removed);
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return Raise(keys, 0, {keys.data(), nullptr, nullptr, std::ssize(keys)}, parallel_for);
+}
+
+// Makes the rows that came in fit the memory. Where the tier refuses they stay there, and the next update says so.
+void Table::SinkImported(const ParallelFor& parallel_for) {
+  if (tier_ && OpenTier().ok()) (void)Sink(0, {}, parallel_for);
 }
 
 }  // namespace ctrlab::embedding

@@ -23,6 +23,7 @@ namespace ctrlab::embedding {
 using Ref = uint32_t;
 constexpr Ref kCandidate = Ref{1} << 31;
 constexpr int64_t kMostCount = kCandidate - 1;
+constexpr Ref kElsewhere = kCandidate;  // in no entry
 
 inline bool IsRow(Ref ref) { return ref - 1 < kCandidate - 1; }
 
@@ -49,10 +50,18 @@ class Index {
 
   static int64_t ShardOf(uint64_t hash) { return static_cast<int64_t>(hash >> (64 - kShardBits)); }
 
-  // For readers.
-  void Ask(uint64_t hash) const {
+  // For readers: where a key's entry should be, on its way into the cache; what that bucket says; and the whole search.
+  const Bucket* Ask(uint64_t hash) const {
     const Buckets& buckets = *shards_[ShardOf(hash)].now.load(std::memory_order_acquire);
-    __builtin_prefetch(&buckets.data[buckets.Home(hash)]);
+    const Bucket* home = &buckets.data[buckets.Home(hash)];
+    __builtin_prefetch(home);
+    return home;
+  }
+
+  static Ref FindIn(const Bucket& bucket, int64_t key) {
+    const Entry* entry = EntryIn(bucket, key);
+    if (entry) return entry->ref.load(std::memory_order_acquire);
+    return IsFull(bucket) ? kElsewhere : 0;
   }
 
   Ref Find(int64_t key, uint64_t hash) const {
@@ -64,15 +73,8 @@ class Index {
   Entry* FindEntry(int64_t key, uint64_t hash) const {
     const Buckets& buckets = *shards_[ShardOf(hash)].now.load(std::memory_order_acquire);
     for (uint32_t b = buckets.Home(hash);; b = b + 1 == buckets.count ? 0 : b + 1) {
-      Entry* entries = buckets.data[b].entries;
-      unsigned equal = 0;  // no branch for each: which of the four it is can't be foreseen
-      for (unsigned e = 0; e < 4; ++e) equal |= static_cast<unsigned>(entries[e].key.load(std::memory_order_relaxed) == key) << e;
-      if (equal) {
-        Entry& entry = entries[std::countr_zero(equal)];
-        // An entry that is being written may have looked like 0; its key is there when its ref is.
-        if (entry.ref.load(std::memory_order_acquire) != 0 && entry.key.load(std::memory_order_relaxed) == key) return &entry;
-      }
-      if (entries[3].ref.load(std::memory_order_acquire) == 0) return nullptr;
+      if (const Entry* entry = EntryIn(buckets.data[b], key)) return const_cast<Entry*>(entry);
+      if (!IsFull(buckets.data[b])) return nullptr;
     }
   }
 
@@ -106,6 +108,17 @@ class Index {
   int64_t bytes() const;  // with those to be reclaimed
 
  private:
+  static const Entry* EntryIn(const Bucket& bucket, int64_t key) {
+    unsigned equal = 0;  // no branch for each: which of the four it is can't be foreseen
+    for (unsigned e = 0; e < 4; ++e) equal |= static_cast<unsigned>(bucket.entries[e].key.load(std::memory_order_relaxed) == key) << e;
+    if (!equal) return nullptr;
+    // An entry that is being written may have looked like 0; its key is there when its ref is.
+    const Entry& entry = bucket.entries[std::countr_zero(equal)];
+    return entry.ref.load(std::memory_order_acquire) != 0 && entry.key.load(std::memory_order_relaxed) == key ? &entry : nullptr;
+  }
+
+  static bool IsFull(const Bucket& bucket) { return bucket.entries[3].ref.load(std::memory_order_acquire) != 0; }
+
   struct Buckets {
     explicit Buckets(uint32_t count) : pages(int64_t{64} * count), data(pages.data<Bucket>()), count(count) {}
     uint32_t Home(uint64_t hash) const { return static_cast<uint32_t>(((hash << kShardBits) >> 32) * count >> 32); }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -12,44 +13,75 @@
 
 namespace ctrlab::embedding {
 
+// The first problem of any thread.
+class Problems {
+ public:
+  void Note(Status status) {
+    if (status.ok()) return;
+    std::lock_guard lock(mutex_);
+    if (first_.ok()) first_ = std::move(status);
+  }
+  Status first() const { return first_; }
+
+ private:
+  std::mutex mutex_;
+  Status first_;
+};
+
 // What lookups see of a table, between the gate's lock and unlock.
 class TableReader {
  public:
-  TableReader(Table* table, bool training) : table_(table), index_(&table->content_->index), rows_(table->content_->rows.get()), training_(training) {}
+  TableReader(Table* table, bool training, Problems* problems) : table_(table), index_(&table->content_->index), rows_(table->content_->rows.get()), dim_(rows_->dim()), training_(training), problems_(problems) {}
 
   static Gate& GateOf(Table* table) { return table->gate_; }
 
-  int64_t dim() const { return rows_->dim(); }
+  int64_t dim() const { return dim_; }
 
-  // Calls use(i, row) for each key in turn; row is null where the key has none.
+  // Calls use(i, row) for each key in turn; row is null where the key has none. Four keys are in work at a time: one whose bucket is asked
+  // for, one whose bucket is read, one that has to be looked for further, one whose row is used.
   template <class Use>
   void ForEach(const int64_t* keys, int64_t n, const Use& use) const {
-    uint64_t hashes[kRing];
+    const Bucket* homes[kRing];
     const float* rows[kRing];
+    Ref refs[kRing];
     int64_t hits = 0;
-    for (int64_t i = -2 * kAhead; i < n; ++i) {
-      if (const int64_t k = i + 2 * kAhead; k < n) {
-        hashes[k % kRing] = HashKey(keys[k]);
-        index_->Ask(hashes[k % kRing]);
-      }
-      if (const int64_t k = i + kAhead; k >= 0 && k < n) {
-        const Ref ref = index_->Find(keys[k], hashes[k % kRing]);
-        const float* row = nullptr;
-        if (IsRow(ref)) {
-          row = rows_->Row(ref - 1);
-          for (int64_t o = 0; o < dim(); o += kLanes) Prefetch(row + o, 0);
-          ++hits;
-        }
-        rows[k % kRing] = row;
-      }
-      if (i >= 0) use(i, rows[i % kRing]);
+    const auto ask = [&](int64_t k) { homes[k % kRing] = index_->Ask(HashKey(keys[k])); };
+    const auto read = [&](int64_t k) {
+      const Ref ref = refs[k % kRing] = Index::FindIn(*homes[k % kRing], keys[k]);
+      if (ref == kElsewhere) Prefetch(homes[k % kRing] + 1, 0);
+      rows[k % kRing] = IsRow(ref) ? Asked(ref) : nullptr;
+    };
+    const auto search = [&](int64_t k) {
+      if (refs[k % kRing] != kElsewhere) return;
+      const Ref ref = index_->Find(keys[k], HashKey(keys[k]));
+      if (IsRow(ref)) rows[k % kRing] = Asked(ref);
+    };
+    const auto finish = [&](int64_t k) {
+      hits += rows[k % kRing] != nullptr;
+      use(k, rows[k % kRing]);
+    };
+    for (int64_t k = 0; k < std::min(kAsk, n); ++k) ask(k);
+    for (int64_t k = 0; k < std::min(kRead, n); ++k) read(k);
+    for (int64_t k = 0; k < std::min(kSearch, n); ++k) search(k);
+    int64_t k = 0;
+    for (; k + kAsk < n; ++k) {
+      ask(k + kAsk);
+      read(k + kRead);
+      search(k + kSearch);
+      finish(k);
+    }
+    for (; k < n; ++k) {
+      if (k + kRead < n) read(k + kRead);
+      if (k + kSearch < n) search(k + kSearch);
+      finish(k);
     }
     table_->hits_.fetch_add(hits, std::memory_order_relaxed);
     table_->misses_.fetch_add(n - hits, std::memory_order_relaxed);
   }
 
-  // What a key without a row reads.
+  // What a key without a row in memory reads.
   void FillUnknown(int64_t key, float* out) const {
+    if (table_->tier_ && table_->tier_->open() && ReadBelow(key, out)) return;
     if (training_) {
       table_->initial_.Fill(key, out);
     } else {
@@ -58,12 +90,38 @@ class TableReader {
   }
 
  private:
-  static constexpr int64_t kAhead = 16, kRing = 64;
+  // How many keys ahead of the one that is used each of the others is.
+  static constexpr int64_t kAsk = 48, kRead = 28, kSearch = 16;
+  static constexpr uint64_t kRing = 64;
+
+  const float* Asked(Ref ref) const {
+    const float* row = rows_->Row(ref - 1);
+    for (int64_t o = 0; o < dim_; o += kLanes) Prefetch(row + o, 0);
+    return row;
+  }
+
+  // A row that sank since Prefetch, or stays below because memory's rows find no room there.
+  bool ReadBelow(int64_t key, float* out) const {
+    std::vector<char> record(table_->tier_->row_bytes());
+    uint8_t found = 0;
+    const ParallelFor alone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
+    problems_->Note(table_->tier_->store().Get(&key, 1, record.data(), &found, alone));
+    if (found) {
+      std::memcpy(out, record.data(), dim_ * sizeof(float));
+      table_->hits_below_.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
+    const Ref ref = index_->Find(key, HashKey(key));  // it may have come up in between
+    if (IsRow(ref)) std::copy_n(rows_->Row(ref - 1), dim_, out);
+    return IsRow(ref);
+  }
 
   Table* table_;
   const Index* index_;
   const Rows* rows_;
+  int64_t dim_;
   bool training_;
+  Problems* problems_;
 };
 
 namespace {
@@ -136,11 +194,17 @@ class Passage {
 }  // namespace
 
 Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for) {
+  int64_t ids = 0;
+  for (int64_t c = 0; c < input.column_count; ++c) {
+    const LookupColumn& column = input.columns[c];
+    // What finds no room in memory is read where it is.
+    (void)tables[column.table]->Prefetch(column.ids, First(column, input.rows), parallel_for);
+    ids += First(column, input.rows);
+  }
+  Problems problems;
   const Passage passage(tables, input.table_count);
   std::vector<TableReader> readers;
-  for (int64_t t = 0; t < input.table_count; ++t) readers.emplace_back(tables[t], training);
-  int64_t ids = 0;
-  for (int64_t c = 0; c < input.column_count; ++c) ids += First(input.columns[c], input.rows);
+  for (int64_t t = 0; t < input.table_count; ++t) readers.emplace_back(tables[t], training, &problems);
   parallel_for(input.rows, 50 * ids / std::max<int64_t>(1, input.rows) + 10, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kBlockRows) {
       const int64_t end = std::min(last, begin + kBlockRows);
@@ -156,7 +220,7 @@ Status Lookup(const LookupInput& input, Table* const* tables, bool training, flo
       }
     }
   });
-  return Status();
+  return problems.first();
 }
 
 }  // namespace ctrlab::embedding

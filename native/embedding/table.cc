@@ -65,6 +65,9 @@ Status Table::SetSlots(int64_t count, const float* initial) {
       auto rows = std::make_unique<Rows>(*content_->rows, count, initial);
       NotePeak(rows->bytes());
       std::lock_guard alone(gate_);
+      if (tier_) {
+        if (Status bad = tier_->Close(); !bad.ok()) return bad;
+      }
       content_->rows = std::move(rows);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
@@ -84,16 +87,14 @@ void Table::NotePeak(int64_t more) { peak_bytes_ = std::max(peak_bytes_, content
 
 Status Table::EvictSteps(int64_t step, int64_t steps_to_live, const ParallelFor& parallel_for, int64_t* removed) {
   if (steps_to_live < 1) return Problem("steps_to_live must be at least 1; received ", steps_to_live, ".");
-  return Evict([=](const Entry& entry) { return step - entry.step() > steps_to_live; }, parallel_for, removed);
+  return Evict([=](int64_t last, const float*) { return step - last > steps_to_live; }, parallel_for, removed);
 }
 
 Status Table::EvictNorms(double threshold, const ParallelFor& parallel_for, int64_t* removed) {
   if (!(threshold > 0)) return Problem("An L2 threshold must be positive; received ", threshold, ".");
   return Evict(
-      [=, this](const Entry& entry) {
-        const Ref ref = entry.ref.load(std::memory_order_relaxed);
-        if (!IsRow(ref)) return false;
-        const float* value = content_->rows->Row(ref - 1);
+      [=, this](int64_t, const float* value) {
+        if (!value) return false;
         double sum = 0;
         for (int64_t o = 0; o < dim(); ++o) sum += double{value[o]} * value[o];
         return std::sqrt(sum) < threshold;
@@ -101,20 +102,42 @@ Status Table::EvictNorms(double threshold, const ParallelFor& parallel_for, int6
       parallel_for, removed);
 }
 
-Status Table::Evict(const Goes& goes, const ParallelFor& parallel_for, int64_t* removed) {
+Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed) {
   std::lock_guard writer(writer_);
+  if (Status bad = OpenTier(); !bad.ok()) return bad;
   try {
-    const Leaving leaving = PrepareToRemove(goes, std::vector<int64_t>(Index::kShards), parallel_for);
-    int64_t keys = 0, rows = 0;
+    std::vector<int64_t> below;
+    if (tier_) {
+      std::vector<float> value(dim());
+      Status read = tier_->ForEach([&](int64_t key, const char* record) {
+        std::memcpy(value.data(), record, value.size() * sizeof(float));
+        if (goes(tier_->Step(record), value.data())) below.push_back(key);
+      });
+      if (!read.ok()) return read;
+    }
+    const auto old = [&](const Entry& entry) {
+      const Ref ref = entry.ref.load(std::memory_order_relaxed);
+      return goes(entry.step(), IsRow(ref) ? content_->rows->Row(ref - 1) : nullptr);
+    };
+    const Leaving leaving = PrepareToRemove(old, std::vector<int64_t>(Index::kShards), parallel_for);
+    int64_t keys = std::ssize(below), rows = std::ssize(below);
     for (int64_t s = 0; s < Index::kShards; ++s) {
       keys += std::ssize(leaving.keys[s]);
       rows += std::ssize(leaving.rows[s]);
     }
     removed_.reserve(removed_.size() + keys);
-    for (const auto& of_shard : leaving.keys) removed_.insert(removed_.end(), of_shard.begin(), of_shard.end());
     NotePeak();
-    if (removed) *removed = rows;
     std::lock_guard alone(gate_);
+    if (!below.empty()) {
+      if (Status bad = tier_->store().Erase(below.data(), std::ssize(below)); !bad.ok()) {
+        content_->index.Discard();
+        return bad;
+      }
+    }
+    for (const int64_t key : below) tier_->changed.erase(key);
+    removed_.insert(removed_.end(), below.begin(), below.end());
+    for (const auto& of_shard : leaving.keys) removed_.insert(removed_.end(), of_shard.begin(), of_shard.end());
+    if (removed) *removed = rows;
     Remove(leaving);
   } catch (const std::bad_alloc&) {
     content_->index.Discard();
@@ -166,10 +189,13 @@ TableStats Table::Stats() const {
   stats.rows = content_->rows->taken();
   for (int64_t s = 0; s < Index::kShards; ++s) stats.candidates += content_->index.size(s);
   stats.candidates -= stats.rows;
-  stats.bytes = content_->bytes();
+  stats.rows_below = tier_ ? tier_->rows() : 0;
+  stats.rows += stats.rows_below;
+  stats.bytes = content_->bytes() + (tier_ ? tier_->bytes() : 0);
   stats.peak_bytes = std::max(peak_bytes_, stats.bytes);
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);
+  stats.hits_below = hits_below_.load(std::memory_order_relaxed);
   stats.removed = std::ssize(removed_);
   return stats;
 }

@@ -24,6 +24,7 @@
 #include "embedding/rows.h"
 #include "embedding/state.h"
 #include "embedding/status.h"
+#include "embedding/tier.h"
 #include "kernels/abi.h"
 #include "kernels/optimizer_step.h"
 
@@ -38,10 +39,12 @@ struct MergedBatch {
 };
 
 struct TableStats {
-  int64_t rows = 0, candidates = 0;
-  int64_t bytes = 0;             // held now: rows, slots, metadata, index, filter
-  int64_t peak_bytes = 0;        // the most since the table was made
-  int64_t hits = 0, misses = 0;  // keys looked up that had a row, and that had none
+  int64_t rows = 0, candidates = 0;  // rows of both tiers
+  int64_t rows_below = 0;            // rows in the tier below the memory
+  int64_t bytes = 0;                 // held in memory now: rows, slots, metadata, index, filter, and the index of what is below
+  int64_t peak_bytes = 0;            // the most since the table was made
+  int64_t hits = 0, misses = 0;      // keys looked up that had a row in memory, and that had none
+  int64_t hits_below = 0;            // rows that were read from below; a hit in memory, too, where that brought them up first
   int64_t removed = 0;           // tombstones that the next kChanges will hold
 };
 
@@ -54,8 +57,15 @@ class Table {
   int64_t slots() const;         // S: 0 until SetSlots
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 
+  // Puts a tier below the memory, which then holds `memory_rows` rows; before there are rows. It is opened with the first update.
+  Status SetTier(TierOptions options);
+  // Brings the rows of these keys up, so that the lookup that comes finds them; nothing to wait for where there is no tier.
+  Status Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for);
+  // The keys whose rows are below.
+  Status KeysBelow(std::vector<int64_t>* keys) const;
+
   // Gives each row `count` slots (0 to 2) beside its value; new ones begin at initial[s]. With the count it has already, rows stay
-  // as they are and only rows to come begin at `initial`. With another, old slots go.
+  // as they are and only rows to come begin at `initial`. With another, old slots go; refused while rows are below the memory.
   Status SetSlots(int64_t count, const float* initial);
 
   // One step at rule.step (t: whole, in [1, 2^31)) of an optimizer with slots() slots: counts, admits, makes rows, changes values and
@@ -76,7 +86,8 @@ class Table {
   // a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused: keys twice
   // (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31), steps outside
   // [0, 2^31), a filter of another size.
-  // kMore, kChanges: slot_count must be slots() or 0. What was imported counts as unchanged; imported tombstones are not kept.
+  // kMore, kChanges: slot_count must be slots() or 0. A state too large for the memory above a tier comes in parts, each of which
+  // sinks before the next: kAll, then kMore. What was imported counts as unchanged; imported tombstones are not kept.
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
 
@@ -110,7 +121,14 @@ class Table {
   using Goes = std::function<bool(const Entry&)>;
   Leaving PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const ParallelFor& parallel_for);
   void Remove(const Leaving& leaving);  // alone
-  Status Evict(const Goes& goes, const ParallelFor& parallel_for, int64_t* removed);
+  // What goes, by last step and value; the value is null for keys without a row.
+  using Old = std::function<bool(int64_t step, const float* value)>;
+  Status Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed);
+  Status Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
+  Status Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
+  Status OpenTier();
+  Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);
+  void SinkImported(const ParallelFor& parallel_for);
   void NotePeak(int64_t more = 0);
 
   const TableOptions options_;
@@ -119,10 +137,11 @@ class Table {
   mutable std::mutex writer_;  // whoever changes anything below holds it
   Gate gate_;                  // and this, too, for what lookups must not see half done
   std::unique_ptr<Content> content_;
+  std::unique_ptr<Tier> tier_;  // null: there is none
   float slot_initial_[2] = {0, 0};
   std::vector<int64_t> removed_;  // tombstones
   int64_t peak_bytes_ = 0;
-  std::atomic<int64_t> hits_ = 0, misses_ = 0;
+  std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
 };
 
 }  // namespace ctrlab::embedding

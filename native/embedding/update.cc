@@ -35,6 +35,7 @@ class Table::Step {
     int64_t most = 0;
     for (const int64_t n : unknown) most += n;
     content_.rows->Reserve(most);
+    if (most == 0) return;
     std::vector<int64_t> entries(Index::kShards);
     EachShard([&](int64_t s) { Decide(s, &entries[s]); });
     EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
@@ -75,7 +76,7 @@ class Table::Step {
         for (int64_t i = begin; i < end; ++i) {
           if (i + kAhead < end && rows_[i + kAhead] != kNone) {
             const float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i + kAhead]));
-            for (int64_t o = 0; o < dim * (1 + Rule::kSlots); o += kLanes) Prefetch(row + o, 0);
+            for (int64_t o = 0; o < dim * (1 + Rule::kSlots); o += kLanes) ctrlab::Prefetch(row + o, 0);
           }
           if (rows_[i] == kNone) continue;
           float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i]));
@@ -107,12 +108,16 @@ class Table::Step {
     EachIndexShard(parallel_for_, batch_.size, visit);
   }
 
-  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before.
+  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before, and its frequency where known.
   template <class Visit>
   void EachKey(int64_t s, const Visit& visit) const {
     for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, ends_[s + 1]); ++k) content_.index.Ask(hashes_[order_[k]]);
     for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
-      if (k + kAhead < ends_[s + 1]) content_.index.Ask(hashes_[order_[k + kAhead]]);
+      if (k + kAhead < ends_[s + 1]) {
+        const int32_t ahead = order_[k + kAhead];
+        content_.index.Ask(hashes_[ahead]);
+        if (rows_[ahead] != kNone) ctrlab::Prefetch(&content_.rows->Frequency(static_cast<uint32_t>(rows_[ahead])), 0);
+      }
       visit(order_[k]);
     }
   }
@@ -223,7 +228,18 @@ Status Table::Update(const MergedBatch& batch, const StepRule& rule, const Paral
     return Problem("The optimizer needs ", kSlotsOf[rule.kind], " slots; the table has ", slots, ": SetSlots comes first.");
   }
   if (batch.size == 0) return Status();
+  if (Status bad = OpenTier(); !bad.ok()) return bad;
   try {
+    if (tier_) {
+      std::vector<int64_t> absent;
+      int64_t rows = 0;  // that may come
+      for (int64_t i = 0; i < batch.size; ++i) {
+        const Ref ref = content_->index.Find(batch.keys[i], HashKey(batch.keys[i]));
+        rows += !IsRow(ref);
+        if (ref == 0) absent.push_back(batch.keys[i]);
+      }
+      if (Status bad = Raise(absent, rows, batch, parallel_for); !bad.ok()) return bad;
+    }
     Step step(*this, batch, rule, parallel_for);
     step.Prepare();
     step.Admit();

@@ -12,7 +12,7 @@ from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-SOURCES = ["bloom", "exchange", "index", "initial_values", "lookup", "merge", "table", "update"]
+SOURCES = ["bloom", "exchange", "index", "initial_values", "lookup", "merge", "table", "tier", "update"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -51,7 +51,7 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
     return ran
 
 
-@pytest.mark.parametrize("what", ["twin", "threads"])
+@pytest.mark.parametrize("what", ["twin", "threads", "tiers"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_engine_is_right_and_clean(program, what, seed):
     ran = check(program, what, seed)
@@ -61,7 +61,7 @@ def test_the_engine_is_right_and_clean(program, what, seed):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3, 40))
 def test_the_engine_is_right_for_long(program, seed):
-    for what in ("twin", "threads"):
+    for what in ("twin", "threads", "tiers"):
         ran = check(program, what, seed)
         assert (ran.returncode, ran.stdout) == (0, "passed\n"), ran.stdout + ran.stderr
 

@@ -1,0 +1,193 @@
+// How rows go up and down between a table's memory and the tier below.
+
+#include "embedding/tier.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <shared_mutex>
+
+#include "embedding/messages.h"
+#include "embedding/table.h"
+
+namespace ctrlab::embedding {
+
+Status Tier::Open(int64_t width) {
+  if (store_) return Status();
+  width_ = width;
+  std::unique_ptr<SegmentStore> store;
+  if (Status bad = options_.open(row_bytes(), &store); !bad.ok()) return bad;
+  store_ = std::move(store);
+  Status status = EraseAll();
+  if (!status.ok()) store_ = nullptr;
+  return status;
+}
+
+Status Tier::EraseAll() {
+  std::vector<int64_t> keys;
+  if (Status bad = ForEach([&](int64_t key, const char*) { keys.push_back(key); }); !bad.ok()) return bad;
+  return keys.empty() ? Status() : store_->Erase(keys.data(), std::ssize(keys));
+}
+
+Status Tier::Clear() {
+  if (!store_) return Status();
+  if (Status bad = EraseAll(); !bad.ok()) return bad;
+  to_erase_.clear();
+  changed.clear();
+  store_ = nullptr;
+  return Status();
+}
+
+Status Tier::Close() {
+  if (rows() > 0) return Problem("Slots can't change while ", rows(), " rows lie in the tier below the memory; set them before rows sink.");
+  store_ = nullptr;
+  return Status();
+}
+
+Status Tier::Erase(const std::vector<int64_t>& keys) {
+  to_erase_.insert(to_erase_.end(), keys.begin(), keys.end());
+  return Settle();
+}
+
+Status Tier::Settle() {
+  if (to_erase_.empty()) return Status();
+  if (Status bad = store_->Erase(to_erase_.data(), std::ssize(to_erase_)); !bad.ok()) return bad;
+  to_erase_.clear();
+  return Status();
+}
+
+Status Table::SetTier(TierOptions options) {
+  if (options.memory_rows < 1) return Problem("A tier's memory_rows must be at least 1; received ", options.memory_rows, ".");
+  std::lock_guard writer(writer_);
+  if (tier_ || content_->rows->taken() > 0) return Problem("A table gets the tier below it once, before it has rows.");
+  std::lock_guard alone(gate_);
+  tier_ = std::make_unique<Tier>(std::move(options));
+  return Status();
+}
+
+Status Table::OpenTier() {
+  if (!tier_) return Status();
+  if (!tier_->open()) {
+    std::lock_guard alone(gate_);
+    return tier_->Open(dim() * (1 + content_->rows->slots()));
+  }
+  return tier_->Settle();
+}
+
+Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for) try {
+  std::vector<int64_t> unknown;
+  {
+    std::shared_lock reader(gate_);
+    if (!tier_ || !tier_->open()) return Status();
+    for (int64_t i = 0; i < count; ++i) {
+      if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) unknown.push_back(keys[i]);
+    }
+  }
+  if (unknown.empty()) return Status();
+  std::sort(unknown.begin(), unknown.end());
+  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  std::lock_guard writer(writer_);
+  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  return Raise(unknown, 0, {}, parallel_for);
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by other rows
+// than those of `kept`.
+Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for) {
+  std::vector<int64_t> raised;
+  std::vector<char> records;
+  Status status = tier_->ForEachOf(keys, parallel_for, [&](int64_t key, const char* record) {
+    if (content_->index.Find(key, HashKey(key)) != 0) return;  // another lookup has brought it up
+    raised.push_back(key);
+    records.insert(records.end(), record, record + tier_->row_bytes());
+  });
+  if (!status.ok()) return status;
+  if (status = Sink(std::max(std::ssize(raised), incoming), kept, parallel_for); !status.ok()) return status;
+  Rows& rows = *content_->rows;
+  rows.Reserve(std::ssize(raised));
+  std::vector<int64_t> entries(Index::kShards);
+  for (const int64_t key : raised) ++entries[Index::ShardOf(HashKey(key))];
+  for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Reserve(s, entries[s]);
+  for (int64_t k = 0; k < std::ssize(raised); ++k) {
+    const char* record = records.data() + k * tier_->row_bytes();
+    const uint32_t row = rows.Take(k);
+    std::memcpy(rows.Row(row), record, tier_->row_bytes() - 8);
+    rows.Frequency(row) = tier_->Frequency(record);
+    const uint32_t changed = tier_->changed.erase(raised[k]);
+    content_->index.Insert(raised[k], HashKey(raised[k]), row + 1, tier_->Step(record) << 1 | changed);
+  }
+  rows.Took(std::ssize(raised));
+  hits_below_.fetch_add(std::ssize(raised), std::memory_order_relaxed);
+  NotePeak();
+  return tier_->Erase(raised);  // only now: a lookup that does not find a key below looks in memory once more
+}
+
+// Makes room in memory for so many rows.
+Status Table::Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for) {
+  struct Victim {
+    uint64_t order;
+    int64_t key;
+    uint32_t row, stamp;
+  };
+  Rows& rows = *content_->rows;
+  const int64_t room = tier_->options().memory_rows;
+  if (rows.taken() + incoming <= room) return Status();
+  std::vector<uint8_t> marked(rows.used());
+  for (int64_t i = 0; i < kept.size; ++i) {
+    if (const Ref ref = content_->index.Find(kept.keys[i], HashKey(kept.keys[i])); IsRow(ref)) marked[ref - 1] = 1;
+  }
+  std::vector<Victim> victims;
+  victims.reserve(rows.taken());
+  for (int64_t s = 0; s < Index::kShards; ++s) {
+    content_->index.ForEach(s, [&](const Entry& entry) {
+      const Ref ref = entry.ref.load(std::memory_order_relaxed);
+      if (!IsRow(ref) || marked[ref - 1]) return;
+      const uint64_t first = tier_->options().cache == Cache::kLfu ? rows.Frequency(ref - 1) : 0;
+      victims.push_back({first << 32 | static_cast<uint32_t>(entry.step()), entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
+    });
+  }
+  const int64_t count = std::min<int64_t>(std::ssize(victims), rows.taken() - std::max<int64_t>(0, room - room / 8 - incoming));
+  std::nth_element(victims.begin(), victims.begin() + (count - 1) * (count > 0), victims.end(),
+                   [](const Victim& a, const Victim& b) { return a.order != b.order ? a.order < b.order : a.key < b.key; });
+  victims.resize(count);
+  if (count == 0) return Status();
+  std::vector<int64_t> keys(count);
+  std::vector<char> records(count * tier_->row_bytes());
+  std::fill(marked.begin(), marked.end(), 0);
+  for (int64_t k = 0; k < count; ++k) {
+    const Victim& one = victims[k];
+    keys[k] = one.key;
+    marked[one.row] = 1;
+    tier_->Write(records.data() + k * tier_->row_bytes(), rows.Row(one.row), rows.Frequency(one.row), one.stamp >> 1);
+  }
+  const Leaving leaving = PrepareToRemove(
+      [&](const Entry& entry) {
+        const Ref ref = entry.ref.load(std::memory_order_relaxed);
+        return IsRow(ref) && marked[ref - 1] != 0;
+      },
+      std::vector<int64_t>(Index::kShards), parallel_for);
+  // The part of them that a disk too full has taken is below and in memory: it goes from below.
+  if (Status bad = tier_->store().Put(keys.data(), records.data(), count); !bad.ok()) {
+    content_->index.Discard();
+    (void)tier_->Erase(keys);
+    return bad;
+  }
+  for (const Victim& one : victims) {
+    if (one.stamp & 1) tier_->changed.insert(one.key);
+  }
+  std::lock_guard alone(gate_);
+  Remove(leaving);
+  return Status();
+}
+
+Status Table::KeysBelow(std::vector<int64_t>* keys) const {
+  std::lock_guard writer(writer_);
+  keys->clear();
+  if (!tier_) return Status();
+  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  return tier_->ForEach([&](int64_t key, const char*) { keys->push_back(key); });
+}
+
+}  // namespace ctrlab::embedding
