@@ -199,7 +199,11 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         Args:
             save: this is what the next `changed` refers to.
             shard: (j, N): of the keys with hash(key) mod N == j only.
+        Raises:
+            CtrlabError: a save of a shard, after which changes of the other keys would be forgotten.
         """
+        if save and shard != WHOLE:
+            raise CtrlabError(f"A save must be of the whole table, for later changes refer to it; received shard {shard}.")
         return self._export("save" if save else "all", shard)
 
     def changed(self) -> TableState:

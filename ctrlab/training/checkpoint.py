@@ -215,7 +215,7 @@ class Checkpoints:
             for path in spare(self.folder, self.folder / save.name, self.keep):
                 path.unlink(missing_ok=True)
         except OSError as error:
-            self._last = None  # nothing can follow what is not there
+            self._last = self._saved = None  # nothing can follow what is not there, and `save_last` has to write it
             raise CheckpointError(
                 f"The checkpoint of step {save.step} could not be written to {self.folder}: {error.strerror}. "
                 "Earlier ones are as they were; free some space or name another folder, and resume."

@@ -171,6 +171,7 @@ class EmbeddingImportOp : public StatusOp {
     const embedding::Status status = table->table().Import(kind_, shard, sizes, std::ssize(names), in, IntraOpPool(context));
     TF_RETURN_IF_ERROR(OfTable(table->name(), status));
     if (table->slot_names.empty()) table->slot_names = names;
+    if (kind_ == embedding::ImportKind::kAll) table->ForgetStep();
     for (int64_t i = 0; i < sizes.rows; ++i) table->SawStep(in.steps[i]);
     for (int64_t i = 0; i < sizes.candidates; ++i) table->SawStep(in.candidate_steps[i]);
     return absl::OkStatus();

@@ -65,10 +65,10 @@ class EmbeddingUpdateOp : public StatusOp {
       TF_RETURN_IF_ERROR(Check(*tables[t], keys[t], counts[t], gradients[t], pool));
     }
     for (size_t t = 0; t < tables.size(); ++t) {
-      tables[t]->SawStep(static_cast<int64_t>(rule.step));
       const embedding::MergedBatch batch = {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(),
                                             gradients[t].flat<float>().data(), keys[t].NumElements()};
       TF_RETURN_IF_ERROR(OfTable(tables[t]->name(), tables[t]->table().Update(batch, rule, pool)));
+      tables[t]->SawStep(static_cast<int64_t>(rule.step));
     }
     return absl::OkStatus();
   }

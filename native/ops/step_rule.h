@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
 
@@ -35,9 +36,11 @@ inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* 
   if (numbers->shape() != TensorShape({6})) {
     return InvalidArgument("`numbers` must be [6]; received ", numbers->shape().DebugString(), ".");
   }
+  const float given = rate->scalar<float>()();
+  if (!std::isfinite(given)) return InvalidArgument("A learning rate must be finite; received ", given, ". Nothing was changed.");
   const auto n = numbers->flat<double>();
   const double t = step->dtype() == tensorflow::DT_INT64 ? step->scalar<int64_t>()() : step->scalar<float>()();
-  *rule = {kind, n(0), n(1), n(2), n(3), n(4), n(5), rate->scalar<float>()(), t};
+  *rule = {kind, n(0), n(1), n(2), n(3), n(4), n(5), given, t};
   return absl::OkStatus();
 }
 

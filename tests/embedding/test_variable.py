@@ -245,6 +245,40 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         same(pair.variable.state(), pair.reference.state())
 
 
+def test_an_earlier_state_brings_back_its_step():
+    """What evicts by the last step must not go by one that was taken back, or refused."""
+    pair = Pair(dim=2, eviction=GlobalStepEviction(10))
+    pair.update([1, 2], np.ones((2, 2)))
+    state = pair.variable.state()
+    pair.optimizer.iterations.assign(1_000)
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([3], tf.int64))
+    pair.optimizer.apply([slices], [pair.variable.proxy])
+    pair.variable.load_state(state)
+    pair.optimizer.iterations.assign(1 << 40)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="A step must be"):
+        pair.optimizer.apply([slices], [pair.variable.proxy])
+    assert pair.variable.evict() == 0
+    same(pair.variable.state(), pair.reference.state())
+
+
+def test_a_save_is_of_the_whole_table():
+    pair = Pair(dim=2)
+    pair.update([1, 2, 3], np.ones((3, 2)))
+    with pytest.raises(CtrlabError, match="must be of the whole table"):
+        pair.variable.state(save=True, shard=(0, 2))
+    same(pair.variable.changed(), pair.reference.changed())
+
+
+@pytest.mark.parametrize("rate", [np.nan, np.inf])
+def test_a_learning_rate_that_is_not_finite_is_refused(rate):
+    pair = Pair(dim=2)
+    pair.update([1], np.ones((1, 2)))
+    pair.optimizer.learning_rate = rate
+    with pytest.raises(tf.errors.InvalidArgumentError, match="A learning rate must be finite"):
+        pair.optimizer.apply([tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))], [pair.variable.proxy])
+    same(pair.variable.state(), pair.reference.state())
+
+
 def test_a_state_without_an_optimizer_meets_it_later():
     """As when a checkpoint is restored before the first step: slots stay; those of another optimizer begin anew."""
     pair = Pair(dim=2, kind="adam_async")

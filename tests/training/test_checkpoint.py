@@ -249,6 +249,18 @@ def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):
         steps(c, 1)
 
 
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_what_a_full_disk_refused_is_saved_at_the_end(tmp_path, monkeypatch, asynchronous):
+    with Checkpoints(tmp_path, *small_run(), asynchronous=asynchronous) as checkpoints:
+        steps(checkpoints, 1)
+        disk_that_fails(monkeypatch)
+        with pytest.raises(CheckpointError):
+            checkpoints.save_last()
+        monkeypatch.undo()
+        checkpoints.save_last()
+    assert sorted(files_in(tmp_path)) == [1]
+
+
 def test_a_full_disk_is_told_beside_another_failure(tmp_path, monkeypatch):
     disk_that_fails(monkeypatch)
     with pytest.raises(BadData) as caught, Checkpoints(tmp_path, *small_run(), every=1) as checkpoints:
