@@ -174,3 +174,29 @@ def test_another_optimizer_is_refused_in_one_sentence(batch):
     model.compile(optimizer="adam", loss=keras.losses.BinaryCrossentropy(from_logits=True))
     with pytest.raises(CtrlabError, match=r"is trained by ctrlab\.training\.TouchedRows"):
         model.fit(tf.data.Dataset.from_tensors(batch(schema("dlrm"))), verbose=0)
+
+
+def test_a_run_goes_on_from_its_checkpoints(batch, tmp_path):
+    """Whole saves and deltas of all tables of a model, those of its linear part included."""
+    chosen = Variable(Options(admission=CounterFilter(2)))
+    batches = [batch(schema("wdl"), seed=seed) for seed in range(6)]
+
+    def made():
+        model = build("wdl", schema("wdl"), "indicator,parsing,lookup", embedding=chosen)
+        return model, training.make_optimizer(model)
+
+    model, optimizer = made()
+    with training.Checkpoints(tmp_path, model, optimizer, every=1, full_every=3) as run:
+        losses = training.train(model, optimizer, batches[:5], on_step=run).losses
+    again, its_optimizer = made()
+    with training.Checkpoints(tmp_path, again, its_optimizer, resume=True) as run:
+        assert run.position == 5 == len(losses)
+    onward = [float(training.train_step(*pair)(*batches[5])) for pair in ((model, optimizer), (again, its_optimizer))]
+    assert onward[0] == pytest.approx(onward[1], rel=1e-6)
+    assert sum(len(variable.state().candidate_keys) for variable in embedding_variables(model)) > 0
+    for mine, theirs in zip(embedding_variables(model), embedding_variables(again)):
+        one, other = mine.state(), theirs.state()
+        assert np.array_equal(np.sort(one.candidate_keys), np.sort(other.candidate_keys))
+        order, its = np.argsort(one.keys), np.argsort(other.keys)
+        assert np.array_equal(one.keys[order], other.keys[its])
+        np.testing.assert_allclose(one.values[order], other.values[its], rtol=1e-6)
