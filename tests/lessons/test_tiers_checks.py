@@ -1,0 +1,153 @@
+"""The checks of the lesson on tiers against right answers and every kind of wrong one."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.checks import tiers as checks
+
+LESSON = "03_embedding/06_tiers"
+
+
+def hits(ids, rows, strategy):
+    memory, counts, found = OrderedDict(), {}, 0
+    for key in ids.tolist():
+        counts[key] = counts.get(key, 0) + 1
+        found += key in memory
+        if key not in memory and len(memory) >= rows:
+            memory.pop(next(iter(memory)) if strategy == "lru" else min(memory, key=counts.get))
+        memory[key] = None
+        memory.move_to_end(key)
+    return found
+
+
+def no_hits(ids, rows, strategy):
+    return 0
+
+
+def always_lru(ids, rows, strategy):
+    return hits(ids, rows, "lru")
+
+
+def always_lfu(ids, rows, strategy):
+    return hits(ids, rows, "lfu")
+
+
+def a_row_more(ids, rows, strategy):
+    return hits(ids, rows + 1, strategy)
+
+
+def rate(ids, rows, strategy):
+    return hits(ids, rows, strategy) / max(len(ids), 1)
+
+
+def first_in_first_out(ids, rows, strategy):
+    if strategy == "lfu":
+        return hits(ids, rows, strategy)
+    memory, found = OrderedDict(), 0
+    for key in ids.tolist():
+        found += key in memory
+        if key not in memory and len(memory) >= rows:
+            memory.popitem(last=False)
+        memory.setdefault(key)
+    return found
+
+
+def forgets_counts(ids, rows, strategy):
+    if strategy == "lru":
+        return hits(ids, rows, strategy)
+    memory, found = OrderedDict(), 0
+    for key in ids.tolist():
+        found += key in memory
+        count = memory.pop(key, 0)
+        if not count and len(memory) >= rows:
+            memory.pop(min(memory, key=memory.get))
+        memory[key] = count + 1
+    return found
+
+
+def in_place(ids, rows, strategy):
+    found = hits(ids, rows, strategy)
+    ids[:] = 0
+    return found
+
+
+def leveled(keys, memtable, fanout, *, whole=True, below=True, distinct=True, leftover=False):
+    buffer, levels, written = [], [], 0
+
+    def put(place, moving):
+        nonlocal written
+        if place == len(levels):
+            levels.append(set())
+        levels[place] |= moving
+        written += len(levels[place]) if whole else len(moving)
+        if below and len(levels[place]) > memtable * fanout ** (place + 1):
+            moving, levels[place] = levels[place], set()
+            put(place + 1, moving)
+
+    for key in keys.tolist():
+        buffer.append(key)
+        if (len(set(buffer)) if distinct else len(buffer)) == memtable:
+            put(0, set(buffer))
+            buffer.clear()
+    return written + (len(set(buffer)) if leftover else 0)
+
+
+def only_what_moves(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, whole=False)
+
+
+def one_level(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, below=False)
+
+
+def not_distinct(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, distinct=False)
+
+
+def what_is_in_memory(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, leftover=True)
+
+
+def wider(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout + 1)
+
+
+def nothing(keys, memtable, fanout):
+    return 0
+
+
+def amplification(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout) / max(len(keys), 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_right_answers_pass(seed):
+    check.run(LESSON, 1, hits, seed)
+    check.run(LESSON, 2, leveled, seed)
+
+
+WRONG_HITS = [no_hits, always_lru, always_lfu, a_row_more, rate, first_in_first_out, forgets_counts, in_place]
+WRONG_WRITES = [only_what_moves, one_level, not_distinct, what_is_in_memory, wider, nothing, amplification]
+
+
+@pytest.mark.parametrize("answer", [*WRONG_HITS, Replay(hits), ByHeart(LESSON, 1, hits)], ids=named)
+def test_wrong_hits_are_refused(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, 1)
+
+
+@pytest.mark.parametrize("answer", [*WRONG_WRITES, Replay(leveled), ByHeart(LESSON, 2, leveled)], ids=named)
+def test_wrong_writes_are_refused(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, 1)
+
+
+def test_zipf_ids_are_as_often_as_said():
+    ids = checks.zipf(np.random.default_rng(1), 100, 20_000)
+    counts = np.bincount(ids, minlength=100)
+    assert counts[0] / counts[9] == pytest.approx(10**1.05, rel=0.2)
