@@ -7,10 +7,22 @@ an index of 16 bytes a key.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from ctrlab.lessons.checks.hash_store import HEAD, Record, packed
+
+
+def killed_store(folder: Path) -> None:
+    """A process puts 1,000 rows of 4 ones into the native store in `folder`, flushes, puts 500 of zeros, and is killed."""
+    script = (
+        "import os, signal, sys; import numpy as np; from ctrlab.embedding.store import Store; store = Store(sys.argv[1], dim=4);"
+        "store.put(np.arange(1000), np.ones((1000, 4))); store.flush(); store.put(np.arange(500), np.zeros((500, 4)));"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script, folder], stderr=subprocess.DEVNULL, check=False)
 
 
 class LogStore:
