@@ -301,6 +301,21 @@ def bench_inputs(
     bench.inputs(name, profile)
 
 
+@bench.command("embedding")
+def bench_embeddings(json_path: JsonOption = None, profile: ProfileOption = None) -> None:
+    """Time an embedding variable's lookup beside a dense table's and beside TensorFlow's hash tables; report its memory.
+
+    - `ctrlab bench embedding --profile full`
+    - `ctrlab bench embedding --json embedding.json`
+    """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
+    from ctrlab.commands import bench
+
+    bench.embedding(profile, json_path)
+
+
 @bench.command("store")
 def bench_stores(
     row_bytes: Annotated[

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ctrlab import data, profiles
+from ctrlab.embedding.bench import BATCH as BATCH_OF_IDS
+from ctrlab.embedding.bench import DIM, bench_embedding
 from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, bench_store
 from ctrlab.errors import choose
 from ctrlab.models import MODELS, build
@@ -141,6 +143,34 @@ def store(row_bytes: list[int], profile: str | None, json_path: Path | None, htm
         samples = {f"{name}, {phase}": last.reads(name, phase) for name in last.stores for phase in ("read", "compacting")}
         title = f"{BATCH:,} random reads of {last.row_bytes} bytes, with and without compaction"
         write_atomically(html, charts.latency(samples, title=title, device=machine().line).to_html(include_plotlyjs="cdn"))
+
+
+def embedding(profile: str | None, json_path: Path | None) -> None:
+    """Times the embedding variable beside a dense table and TensorFlow's hash tables, prints a table, writes the JSON.
+
+    Raises:
+        UnknownName: no such profile. NativeLibraryError: the compiled library is missing. CtrlabError: the JSON can't be written.
+    """
+    if json_path:
+        require_place(json_path)
+    found = bench_embedding(profile)
+    console = Console()
+    for keys, comparison in ((found.keys, found.gather), (found.table_keys, found.tables)):
+        table = Table(title=f"Lookup of {BATCH_OF_IDS:,} ids in {keys:,} keys, rows of {DIM}", caption=machine().line)
+        table.add_column("table", no_wrap=True)
+        for heading in ("ns an id", f"times as fast as {comparison.baseline}", "% of bound"):
+            table.add_column(heading, justify="right")
+        for name, measured in comparison.measurements.items():
+            share = f"{measured.percent_of_bound:.2g}"
+            table.add_row(name, f"{1e9 * measured.median / BATCH_OF_IDS:.3g}", str(comparison.ratio(name)), share)
+        console.print(table)
+    console.print(
+        f"{found.bytes_per_key:.1f} bytes a key, {found.bytes_per_key / found.floor_per_key:.3f} times those of key, value and "
+        f"metadata; {found.peak_per_key:.1f} at most while it grew.",
+        highlight=False,
+    )
+    if json_path:
+        write_atomically(json_path, json.dumps(found.to_json(), indent=1) + "\n")
 
 
 def _ms(seconds: Interval) -> str:
