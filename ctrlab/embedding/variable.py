@@ -49,22 +49,26 @@ class Stats:
 
     Attributes:
         rows, candidates: keys with a row; keys that are counted and have none.
+        rows_below: of the rows, those that sank below the memory.
         bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
-        hits, misses: keys looked up so far that had a row, and that had none.
+        hits, misses: keys looked up so far that had a row in memory, and that had none.
+        hits_below: rows that were read from below the memory.
         removed: keys that went since the last save.
     """
 
     rows: int
     candidates: int
+    rows_below: int
     bytes: int
     peak_bytes: int
     hits: int
     misses: int
+    hits_below: int
     removed: int
 
     @property
     def hit_rate(self) -> float:
-        """Of the keys looked up, the share that had a row; 0 before the first."""
+        """Of the keys looked up, the share that had a row in memory; 0 before the first."""
         return self.hits / max(1, self.hits + self.misses)
 
 
@@ -97,7 +101,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     threads at once.
 
     `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it. In a loaded
-    SavedModel a key without a row reads 0; the process that loads one must have imported `ctrlab.embedding`.
+    SavedModel all rows are in memory and a key without a row reads 0; the process that loads one must have imported
+    `ctrlab.embedding`.
 
     Args:
         name: in messages and checkpoints.
@@ -121,8 +126,6 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             )
         if "/" in name or not name:
             raise CtrlabError(f"The name of an embedding variable must not be empty or contain a slash; received {name!r}.")
-        if options.storage is not None:
-            raise CtrlabError(f"Storage below the memory is not built in yet; embedding variable {name} asks for it.")
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
         self.base = 0
@@ -135,6 +138,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> tf.Tensor:
         initializer, admission = self.options.initializer, self.options.admission
         bloom = admission if isinstance(admission, BloomFilter) else None
+        served = not tf.executing_eagerly()  # in a SavedModel, where each call of a session makes its handle anew
+        storage = None if served else self.options.storage
         return _native.library().ops.ctrlab_embedding_table(
             numbers=tf.constant([initializer.a, initializer.b, bloom.false_positive_rate if bloom else 0.0], tf.float64),
             table_name=self.name,
@@ -144,7 +149,11 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             admission=ADMISSIONS[type(admission).__name__],
             threshold=admission.threshold if admission else 1,
             expected_keys=bloom.expected_keys if bloom else 0,
-            keep=not tf.executing_eagerly(),  # in a SavedModel, where each call of a session makes its handle anew
+            storage_path=storage.path if storage else "",
+            memory_rows=storage.memory_rows if storage else 0,
+            cache=storage.cache if storage else "lfu",
+            compaction=storage.compaction if storage else "async",
+            keep=served,
         )
 
     def lookup(self, keys: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -163,6 +172,16 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
 
     def stats(self) -> Stats:
         return Stats(*_native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle).stats.numpy().tolist())
+
+    def prefetch(self, keys: tf.Tensor) -> None:
+        """Brings the rows of int64 keys up into the memory, for the lookup that comes; for tables with storage below it."""
+        with _one_sentence():
+            _native.library().ops.ctrlab_embedding_prefetch(handle=self.resource_handle, keys=keys)
+
+    def keys_below(self) -> np.ndarray:
+        """int64: the keys whose rows are below the memory."""
+        with _one_sentence():
+            return _native.library().ops.ctrlab_embedding_keys_below(handle=self.resource_handle).numpy()
 
     def set_slots(self, slots: dict[str, float]) -> None:
         """Gives each row an optimizer's slots: {name: initial value}. Slots of these names that are there already are kept."""

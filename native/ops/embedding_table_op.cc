@@ -22,18 +22,23 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
     .Attr("admission: int")
     .Attr("threshold: int")
     .Attr("expected_keys: int")
+    .Attr("storage_path: string")
+    .Attr("memory_rows: int")
+    .Attr("cache: {'lru', 'lfu'}")
+    .Attr("compaction: {'async', 'sync'}")
     .Attr("keep: bool")
     .Input("numbers: double")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A new, empty table. `numbers` are the initializer's a and b and the filter's false-positive rate. It lives as long as its "
-         "handle; with `keep` as long as the kernel, which always answers with the same: so it outlives a session's call.");
+    .Doc("A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
+         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the kernel, which always answers with the same: so it outlives a session's call.");
 
 class EmbeddingTableOp : public StatusOp {
  public:
   explicit EmbeddingTableOp(OpKernelConstruction* context) : StatusOp(context) {
     int64_t initializer, seed, admission;
+    std::string cache, compaction;
     OP_REQUIRES_OK(context, context->GetAttr("table_name", &name_));
     OP_REQUIRES_OK(context, context->GetAttr("dim", &options_.dim));
     OP_REQUIRES_OK(context, context->GetAttr("initializer", &initializer));
@@ -41,7 +46,13 @@ class EmbeddingTableOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("admission", &admission));
     OP_REQUIRES_OK(context, context->GetAttr("threshold", &options_.admission.threshold));
     OP_REQUIRES_OK(context, context->GetAttr("expected_keys", &options_.admission.expected_keys));
+    OP_REQUIRES_OK(context, context->GetAttr("storage_path", &store_.path));
+    OP_REQUIRES_OK(context, context->GetAttr("memory_rows", &memory_rows_));
+    OP_REQUIRES_OK(context, context->GetAttr("cache", &cache));
+    OP_REQUIRES_OK(context, context->GetAttr("compaction", &compaction));
     OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
+    cache_ = cache == "lru" ? embedding::Cache::kLru : embedding::Cache::kLfu;
+    store_.compaction = compaction == "sync" ? embedding::Compaction::kSync : embedding::Compaction::kAsync;
     constexpr int64_t kLast = static_cast<int64_t>(embedding::InitialKind::kTruncatedNormal);
     OP_REQUIRES(context, initializer >= 0 && initializer <= kLast,
                 InvalidArgument("An initializer is named by a number in [0, ", kLast, "]; received ", initializer, "."));
@@ -78,12 +89,24 @@ class EmbeddingTableOp : public StatusOp {
     options.admission.false_positive_rate = numbers.flat<double>()(2);
     std::unique_ptr<Table> table;
     TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
+    if (!store_.path.empty()) {
+      if (memory_rows_ < 1) return InvalidArgument("memory_rows must be at least 1; ", name_, " received ", memory_rows_, ".");
+      const auto open = [store = store_](int64_t row_bytes, std::unique_ptr<embedding::SegmentStore>* opened) {
+        embedding::StoreOptions options = store;
+        options.row_bytes = row_bytes;
+        return embedding::SegmentStore::Open(options, opened);
+      };
+      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({open, memory_rows_, cache_})));
+    }
     made->reset(new TableResource(name_, std::move(table)));
     return absl::OkStatus();
   }
 
   std::string name_;
   embedding::TableOptions options_;
+  embedding::StoreOptions store_;
+  embedding::Cache cache_;
+  int64_t memory_rows_;
   bool keep_;
   std::mutex mutex_;
   TablePtr kept_;
@@ -171,11 +194,12 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
     .Output("slot_names: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Vector(7));
+      c->set_output(0, c->Vector(9));
       c->set_output(1, c->Vector(c->UnknownDim()));
       return absl::OkStatus();
     })
-    .Doc("Rows, candidates, bytes, most bytes ever, hits, misses, keys removed since the last save; and the names of the slots.");
+    .Doc("Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed since the "
+         "last save; and the names of the slots.");
 
 class EmbeddingStatsOp : public StatusOp {
  public:
@@ -186,9 +210,9 @@ class EmbeddingStatsOp : public StatusOp {
     TablePtr table;
     TF_RETURN_IF_ERROR(FindTable(context, &table));
     Tensor* out;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({7}), &out));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
     const embedding::TableStats s = table->table().Stats();
-    const int64_t stats[] = {s.rows, s.candidates, s.bytes, s.peak_bytes, s.hits, s.misses, s.removed};
+    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes, s.peak_bytes, s.hits, s.misses, s.hits_below, s.removed};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
     const std::shared_lock lock(table->slots_mutex);
     Tensor* names;
@@ -198,6 +222,55 @@ class EmbeddingStatsOp : public StatusOp {
   }
 };
 
+REGISTER_OP("Ctrlab>EmbeddingPrefetch")
+    .Input("handle: resource")
+    .Input("keys: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Brings the rows of these keys into the memory.");
+
+class EmbeddingPrefetchOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    const Tensor& keys = context->input(1);
+    return OfTable(table->name(), table->table().Prefetch(keys.flat<int64_t>().data(), keys.NumElements(), IntraOpPool(context)));
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingKeysBelow")
+    .Input("handle: resource")
+    .Output("keys: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(c->UnknownDim()));
+      return absl::OkStatus();
+    })
+    .Doc("The keys whose rows are below the memory.");
+
+class EmbeddingKeysBelowOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    TablePtr table;
+    TF_RETURN_IF_ERROR(FindTable(context, &table));
+    std::vector<int64_t> below;
+    TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().KeysBelow(&below)));
+    Tensor* keys;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({std::ssize(below)}), &keys));
+    std::copy(below.begin(), below.end(), keys->flat<int64_t>().data());
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingPrefetch").Device(DEVICE_CPU), EmbeddingPrefetchOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingKeysBelow").Device(DEVICE_CPU), EmbeddingKeysBelowOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingTable").Device(DEVICE_CPU), EmbeddingTableOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingSetSlots").Device(DEVICE_CPU), EmbeddingSetSlotsOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingEvict").Device(DEVICE_CPU), EmbeddingEvictOp);

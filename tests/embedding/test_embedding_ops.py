@@ -28,6 +28,7 @@ def variable():
 
 def make(ops, numbers=(0.0, 0.1, 0.0), **other):
     facts = dict(table_name="t", dim=2, initializer=2, seed=1, admission=0, threshold=1, expected_keys=0, keep=False)
+    facts |= dict(storage_path="", memory_rows=0, cache="lru", compaction="sync")
     return ops.ctrlab_embedding_table(numbers=tf.constant(numbers, tf.float64), **facts | other)
 
 
