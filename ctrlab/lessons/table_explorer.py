@@ -16,6 +16,8 @@ from ctrlab.profiling import charts
 
 EVERY = "all features"
 MOST_SETTINGS = 40
+# Below the chart: the heading of a widget is drawn over its own second line.
+NOTE = "Rows and bytes against all that could stay; traffic: occurrences in training whose key has a row."
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,7 @@ class TableExplorer:
         settings = self._left.settings.tolist()
         self.setting.options = [(f"{s:,.3g}" if isinstance(s, float) else f"{s:,}", s) for s in settings]
         self.setting.value = settings[len(settings) // 4]
-        note = "rows and bytes against all that could stay; traffic: occurrences in training whose key has a row"
-        return charts.what_if(settings, self._shares, title=view.title, x=view.x, note=note, chosen=self.setting.value)
+        return charts.what_if(settings, self._shares, title=view.title, x=view.x, chosen=self.setting.value)
 
     def _renew(self, _=None) -> None:
         drawn = self._measure()
@@ -125,7 +126,8 @@ class TableExplorer:
         with self.chart.batch_update():
             self.chart.layout.shapes[0].x0 = self.chart.layout.shapes[0].x1 = self.setting.value
         shares = ", ".join(f"<b>{values[place]:.1%}</b> of the {name}" for name, values in self._shares.items())
-        self.answer.value = f"{self.setting.label}: {shares} ({self._left.rows[place]:,} rows, {_size(self._left.bytes[place])})"
+        left = f"{self._left.rows[place]:,} rows, {_size(self._left.bytes[place])}"
+        self.answer.value = f"{self.setting.label}: {shares} ({left})<br>{NOTE}"
 
 
 def _size(size: int) -> str:
