@@ -16,19 +16,29 @@ import killing
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding import CounterFilter, Embedding, GlobalStepEviction, L2Eviction, Options, embedding_variables, lookup
+from ctrlab.embedding import (
+    CounterFilter,
+    Embedding,
+    GlobalStepEviction,
+    L2Eviction,
+    Options,
+    Storage,
+    embedding_variables,
+    lookup,
+)
 from ctrlab.training import Checkpoints, TouchedRows, restore
 
 TABLES = {
-    "item": Options(),
+    "item": Options(),  # in training, with most of its rows on the disk
     "shop": Options(admission=CounterFilter(3), eviction=GlobalStepEviction(10)),
     "user": Options(eviction=L2Eviction(0.15)),
 }
 KEYS, DIM, FULL_EVERY = 2_000, 16, 7
 
 
-def new_run():
-    model = keras.Sequential([Embedding(DIM, {name: name for name in TABLES}, options=TABLES, name="tables")])
+def new_run(storage=None):
+    tables = TABLES | {"item": Options(storage=storage)}
+    model = keras.Sequential([Embedding(DIM, {name: name for name in tables}, options=tables, name="tables")])
     optimizer = TouchedRows("adam_async")
     optimizer.build(model.trainable_variables)
     return model, optimizer
@@ -46,7 +56,7 @@ def become(run, step):
 
 def train(folder, durable):
     """Saves every step; tells through the pipe `durable` which steps are on the disk for sure."""
-    run = new_run()
+    run = new_run(Storage(f"{folder}-storage", memory_rows=KEYS // 2))
     checkpoints = Checkpoints(folder, *run, every=1, full_every=FULL_EVERY, keep=2, resume=True)
     step = checkpoints.position
     os.write(durable, f"{step}\n".encode())

@@ -1,0 +1,168 @@
+"""Embedding variables whose rows sink to a disk: the same answers, bit for bit, as with all of them in memory."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctrlab.embedding import CounterFilter, EmbeddingVariable, GlobalStepEviction, Options, Storage
+from ctrlab.errors import CtrlabError
+from ctrlab.training import TouchedRows
+
+KEYS = st.lists(st.sampled_from([-1, 0, 1, np.iinfo(np.int64).min, np.iinfo(np.int64).max, *range(100, 140)]), max_size=12)
+
+
+class Both:
+    """A variable with storage and one without, trained alike."""
+
+    def __init__(self, path, memory_rows=4, cache="lfu", kind="adagrad", compaction="sync", **options):
+        storage = Storage(str(path), memory_rows, cache, compaction)
+        self.variables = [EmbeddingVariable("items", 3, Options(storage=s, **options)) for s in (storage, None)]
+        self.optimizers = [TouchedRows(kind, 0.1) for _ in self.variables]
+        for variable, optimizer in zip(self.variables, self.optimizers):
+            optimizer.build([variable.proxy])
+
+    def update(self, keys, seed=0):
+        rows = np.random.default_rng(seed).normal(size=(len(keys), 3)).astype("f4")
+        for variable, optimizer in zip(self.variables, self.optimizers):
+            slices = tf.IndexedSlices(tf.constant(rows), tf.constant(keys, tf.int64), tf.constant([0, 3], tf.int64))
+            optimizer.apply([slices], [variable.proxy])
+
+    def check(self, keys=()):
+        for training in (True, False):
+            below, memory = (v.lookup(tf.constant(keys, tf.int64), training=training).numpy() for v in self.variables)
+            np.testing.assert_array_equal(below, memory)
+        same(*(v.state() for v in self.variables))
+
+
+def same(state, expected):
+    for keys, names in (
+        ("keys", ("keys", "values", "frequencies", "steps")),
+        ("candidate_keys", ("candidate_keys", "candidate_counts", "candidate_steps")),
+    ):
+        orders = [np.argsort(getattr(s, keys)) for s in (state, expected)]
+        for name in names:
+            found, wanted = (getattr(s, name)[order] for s, order in zip((state, expected), orders))
+            np.testing.assert_array_equal(found, wanted, name)
+    orders = [np.argsort(s.keys) for s in (state, expected)]
+    for name, slot in expected.slots.items():
+        np.testing.assert_array_equal(state.slots[name][orders[0]], slot[orders[1]], name)
+    np.testing.assert_array_equal(np.sort(state.removed), np.sort(expected.removed))
+
+
+@pytest.mark.parametrize("cache", ["lru", "lfu"])
+@given(steps=st.lists(st.tuples(st.sampled_from(["update", "lookup", "changed", "save", "evict", "reload"]), KEYS), max_size=14))
+@settings(max_examples=15, deadline=None)
+def test_the_same_answers_as_in_memory(cache, steps, tmp_path_factory):
+    options = {"admission": CounterFilter(2), "eviction": GlobalStepEviction(3)}
+    both = Both(tmp_path_factory.mktemp("store"), cache=cache, **options)
+    for number, (what, keys) in enumerate(steps):
+        if what == "update" and keys:
+            both.update(keys, number)
+        elif what == "evict":
+            assert both.variables[0].evict() == both.variables[1].evict()
+        elif what in ("changed", "save"):
+            same(*(v.changed() if what == "changed" else v.state(save=True) for v in both.variables))
+        elif what == "reload":
+            for variable in both.variables:
+                variable.load_state(variable.state())
+        both.check(keys)
+
+
+def test_rows_sink_and_come_back(tmp_path):
+    both = Both(tmp_path, memory_rows=100)
+    for start in range(0, 1_000, 50):
+        both.update(list(range(start, start + 50)), start)
+    variable = both.variables[0]
+    stats = variable.stats()
+    assert stats.rows == 1_000 and 850 <= stats.rows_below <= 950
+    below = variable.keys_below()
+    assert len(below) == stats.rows_below and not set(below) & set(range(950, 1_000)), "rows of the last step sank"
+    variable.prefetch(tf.constant([0, 1, 2], tf.int64))
+    assert not {0, 1, 2} & set(variable.keys_below())
+    read = variable.stats().hits_below
+    variable.lookup(tf.constant([0, 1, 2], tf.int64))
+    assert variable.stats().hits_below == read, "what was fetched before is read again"
+    both.check(list(range(0, 1_000, 7)))
+
+
+def test_readers_see_whole_rows_while_rows_sink(tmp_path):
+    variable = EmbeddingVariable("items", 8, Options(storage=Storage(str(tmp_path), 200)))
+    optimizer, problems, done = TouchedRows("sgd", 1.0), [], threading.Event()
+    optimizer.build([variable.proxy])
+    base = variable.lookup(tf.range(2_000, dtype=tf.int64), training=True).numpy()
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        while not done.is_set():
+            keys = rng.integers(0, 2_000, 300)
+            moved = base[keys] - variable.lookup(tf.constant(keys), training=True).numpy()
+            if np.ptp(np.round(moved, 3), axis=1).max() > 0:
+                problems.append(keys)
+
+    threads = [threading.Thread(target=read, args=[s]) for s in range(2)]
+    for thread in threads:
+        thread.start()
+    rng = np.random.default_rng(9)
+    came = np.zeros(2_000, int)
+    for _ in range(60):
+        keys = rng.integers(0, 2_000, 150)
+        np.add.at(came, keys, 1)
+        optimizer.apply([tf.IndexedSlices(tf.ones([150, 8]), tf.constant(keys), tf.constant([0, 8], tf.int64))], [variable.proxy])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    np.testing.assert_allclose(
+        base - variable.lookup(tf.range(2_000, dtype=tf.int64), training=True), came[:, None] + 0 * base, atol=1e-4
+    )
+
+
+def test_a_saved_graph_names_no_folder(tmp_path):
+    class Model(tf.Module):
+        def __init__(self):
+            self.variable = EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path / "store"), 4)))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def __call__(self, keys):
+            return self.variable.lookup(keys)
+
+    model, optimizer = Model(), TouchedRows("adagrad")
+    keys = tf.range(20, dtype=tf.int64)
+    for half in tf.split(keys, 2):
+        optimizer.apply([tf.IndexedSlices(tf.ones([10, 3]), half, tf.constant([0, 3], tf.int64))], [model.variable.proxy])
+    assert model.variable.stats().rows_below > 0
+    expected = model(keys).numpy()
+    assert np.abs(expected).min() > 0
+    tf.saved_model.save(model, str(tmp_path / "saved"))
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    np.testing.assert_array_equal(loaded(keys), expected)
+    assert str(tmp_path / "store").encode() not in (tmp_path / "saved" / "saved_model.pb").read_bytes()
+
+
+def test_two_variables_in_one_folder(tmp_path):
+    first, second = (Both(tmp_path) for _ in range(2))
+    first.update([1, 2, 3])
+    with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*another|in use|lock"):
+        second.update([1, 2, 3])
+    first.update([4, 5, 6, 7, 8, 9])
+    first.check([1, 2, 3, 4])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises((CtrlabError, tf.errors.OpError), match="items"):
+        Both(tmp_path / "store").update([1])
+
+
+def test_a_path_that_is_a_file(tmp_path):
+    (tmp_path / "store").write_text("mine")
+    both = Both(tmp_path / "store")
+    with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*store"):
+        both.update([1])
+    assert (tmp_path / "store").read_text() == "mine" and both.variables[0].rows() == 0
