@@ -10,8 +10,8 @@
 
 namespace ctrlab::embedding {
 
-// Calls visit(shard); `keys` of all of them together say how dear that is. What a visit throws must not leave the pool's thread: a
-// std::bad_alloc of any is thrown here, when all are done.
+// Calls visit(shard); `keys` of all of them together say how dear that is. What a visit throws must not leave the pool's thread:
+// a std::bad_alloc of any is thrown here, when all are done.
 template <class Visit>
 void EachIndexShard(const ParallelFor& parallel_for, int64_t keys, const Visit& visit) {
   constexpr int64_t kCyclesPerKey = 200;

@@ -1,9 +1,9 @@
-// Where a key's row is: shards of buckets, a cache line each, of four entries. A key's bucket comes from its hash; where that is full, the
-// next one that is not (round the end of the shard).
+// Where a key's row is: shards of buckets, a cache line each, of four entries. A key's bucket comes from its hash; where that is
+// full, the next one that is not (round the end of the shard).
 //
-// Readers take no lock. One writer a shard inserts beside them: an entry is there once its `ref` is, which is written last. A shard grows
-// by 1.45 into a new array, which readers find from then on; the old one stays until Reclaim, when no reader can be in it.
-// The shards' sizes are staggered, so that not all grow at once and memory goes up evenly.
+// Readers take no lock. One writer a shard inserts beside them: an entry is there once its `ref` is, which is written last. A
+// shard grows by 1.45 into a new array, which readers find from then on; the old one stays until Reclaim, when no reader can be
+// in it. The shards' sizes are staggered, so that not all grow at once and memory goes up evenly.
 
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace ctrlab::embedding {
 
-// What an entry says of its key: 0: the entry is empty; below kCandidate: the key has row `ref - 1`; else it came `ref - kCandidate` times.
+// What an entry says of its key: 0: the entry is empty; below kCandidate: the key has row `ref - 1`; else it came `ref -
+// kCandidate` times.
 using Ref = uint32_t;
 constexpr Ref kCandidate = Ref{1} << 31;
 constexpr int64_t kMostCount = kCandidate - 1;
@@ -95,7 +96,8 @@ class Index {
     }
   }
 
-  // A shard without some of its entries, with room for `keys`, made beside readers, who find it from Publish on. Throws std::bad_alloc.
+  // A shard without some of its entries, with room for `keys`, made beside readers, who find it from Publish on. Throws
+  // std::bad_alloc.
   template <class Keep>
   void Sift(int64_t shard, int64_t keys, const Keep& keep);
   void Publish(int64_t shard);  // nothing where none was made

@@ -1,5 +1,5 @@
-// The lookup of many columns: block of rows by block, column by column. A key's way through memory is two steps, its bucket and its
-// row, each of which is asked for some keys before it is used, so that several are on their way at once.
+// The lookup of many columns: block of rows by block, column by column. A key's way through memory is two steps, its bucket and
+// its row, each of which is asked for some keys before it is used, so that several are on their way at once.
 
 #include "embedding/lookup.h"
 
@@ -37,8 +37,8 @@ class TableReader {
 
   int64_t dim() const { return dim_; }
 
-  // Calls use(i, row) for each key in turn; row is null where the key has none. Four keys are in work at a time: one whose bucket is asked
-  // for, one whose bucket is read, one that has to be looked for further, one whose row is used.
+  // Calls use(i, row) for each key in turn; row is null where the key has none. Four keys are in work at a time: one whose bucket
+  // is asked for, one whose bucket is read, one that has to be looked for further, one whose row is used.
   template <class Use>
   void ForEach(const int64_t* keys, int64_t n, const Use& use) const {
     const Bucket* homes[kRing];
@@ -175,7 +175,8 @@ void Pool(const TableReader& table, const LookupColumn& column, int64_t begin, i
   }
 }
 
-// The tables' gates, each once, in the order of their addresses: lookups of the same tables in another order don't wait in a ring.
+// The tables' gates, each once, in the order of their addresses: lookups of the same tables in another order don't wait in a
+// ring.
 class Passage {
  public:
   Passage(Table* const* tables, int64_t count) : tables_(tables, tables + count) {

@@ -14,8 +14,8 @@
 
 namespace ctrlab::embedding {
 
-// tables[t] -> out[m], uninitialised; every number of it belongs to one column. A table may stand in several places. Each table is
-// read at one moment: all before an Update or all after it.
+// tables[t] -> out[m], uninitialised; every number of it belongs to one column. A table may stand in several places. Each table
+// is read at one moment: all before an Update or all after it.
 Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for);
 
 }  // namespace ctrlab::embedding

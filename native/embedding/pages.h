@@ -1,5 +1,5 @@
-// A piece of memory full of zeros. A large one is laid out for huge pages: a table's places are random, and each small page costs a
-// walk through the page table.
+// A piece of memory full of zeros. A large one is laid out for huge pages: a table's places are random, and each small page costs
+// a walk through the page table.
 
 #pragma once
 
@@ -19,8 +19,8 @@ class Pages {
  public:
   Pages() = default;
 
-  // Memory is only taken where it is written to. The first `small` bytes stay in small pages, so that a table of a few rows takes little.
-  // Throws std::bad_alloc.
+  // Memory is only taken where it is written to. The first `small` bytes stay in small pages, so that a table of a few rows takes
+  // little. Throws std::bad_alloc.
   explicit Pages(int64_t bytes, int64_t small = 0) {
     if (bytes <= 0) return;
     const bool huge = bytes >= kHugePage;

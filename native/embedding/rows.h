@@ -1,5 +1,5 @@
-// Rows of [value D | slot 1 D | slot 2 D] floats, and of each how often its key came. They lie in chunks that never move, so readers
-// take no lock: a row's number says where it is, and a chunk is there before any row in it has an entry in the index.
+// Rows of [value D | slot 1 D | slot 2 D] floats, and of each how often its key came. They lie in chunks that never move, so
+// readers take no lock: a row's number says where it is, and a chunk is there before any row in it has an entry in the index.
 
 #pragma once
 
@@ -43,7 +43,8 @@ class Rows {
   // For writers.
   uint32_t& Frequency(uint32_t row) const { return chunks_.load(std::memory_order_relaxed)[row >> bits_].frequencies[row & Mask()]; }
 
-  // Room for `more` rows: Take(0) to Take(more - 1) name them, in any order, on any thread; Took makes them taken. Throws std::bad_alloc.
+  // Room for `more` rows: Take(0) to Take(more - 1) name them, in any order, on any thread; Took makes them taken. Throws
+  // std::bad_alloc.
   void Reserve(int64_t more) {
     const int64_t chunks = (used_ + more + Mask()) >> bits_;
     if (chunks > room_) Widen(std::max(chunks, 2 * room_));

@@ -64,12 +64,13 @@ class Table {
   // The keys whose rows are below.
   Status KeysBelow(std::vector<int64_t>* keys) const;
 
-  // Gives each row `count` slots (0 to 2) beside its value; new ones begin at initial[s]. With the count it has already, rows stay
-  // as they are and only rows to come begin at `initial`. With another, old slots go; refused while rows are below the memory.
+  // Gives each row `count` slots (0 to 2) beside its value; new ones begin at initial[s]. With the count it has already, rows
+  // stay as they are and only rows to come begin at `initial`. With another, old slots go; refused while rows are below the
+  // memory.
   Status SetSlots(int64_t count, const float* initial);
 
-  // One step at rule.step (t: whole, in [1, 2^31)) of an optimizer with slots() slots: counts, admits, makes rows, changes values and
-  // slots. The same bits on any number of threads. With clip_norm: the norm over the keys that have a row, once admitted.
+  // One step at rule.step (t: whole, in [1, 2^31)) of an optimizer with slots() slots: counts, admits, makes rows, changes values
+  // and slots. The same bits on any number of threads. With clip_norm: the norm over the keys that have a row, once admitted.
   Status Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for);
 
   // Rows and candidates with step - last step > steps_to_live go. `removed` (may be null): how many rows. Lookups run meanwhile.
@@ -79,15 +80,16 @@ class Table {
   Status EvictNorms(double threshold, const ParallelFor& parallel_for, int64_t* removed);
 
   // Writes what `extent` says of `shard`'s keys to the arrays that make_room gives, all from one moment; lookups run meanwhile.
-  // `kSave` and `kChanges` clear the marks of the whole table: use them with Shard{0, 1}. If make_room has a problem, nothing changes.
+  // `kSave` and `kChanges` clear the marks of the whole table: use them with Shard{0, 1}. If make_room has a problem, nothing
+  // changes.
   Status Export(Extent extent, Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for);
 
-  // Takes what comes of `shard`'s keys. `slots` in `in`: either all of the table's or none (then they begin at their initial values);
-  // a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused: keys twice
-  // (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31), steps outside
-  // [0, 2^31), a filter of another size.
-  // kMore, kChanges: slot_count must be slots() or 0. A state too large for the memory above a tier comes in parts, each of which
-  // sinks before the next: kAll, then kMore. What was imported counts as unchanged; imported tombstones are not kept.
+  // Takes what comes of `shard`'s keys. `slots` in `in`: either all of the table's or none (then they begin at their initial
+  // values); a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused:
+  // keys twice (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31), steps outside
+  // [0, 2^31), a filter of another size. kMore, kChanges: slot_count must be slots() or 0. A state too large for the memory above
+  // a tier comes in parts, each of which sinks before the next: kAll, then kMore. What was imported counts as unchanged; imported
+  // tombstones are not kept.
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
 
