@@ -352,3 +352,12 @@ def test_counts_of_the_statistics():
     assert (stats.rows, stats.candidates, stats.hits, stats.misses) == (1, 1, 2, 1)
     assert stats.hit_rate == pytest.approx(2 / 3) and variable.rows() == 1
     assert stats.bytes > 0
+
+
+def test_training_under_a_distribution_strategy_is_refused():
+    variable, optimizer = EmbeddingVariable("items", 2), TouchedRows("sgd")
+    optimizer.build([variable.proxy])
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="under a distribution strategy"):
+        optimizer.apply([slices], [variable.proxy])
+    assert variable.rows() == 0
