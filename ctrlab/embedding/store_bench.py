@@ -101,7 +101,12 @@ def program() -> tuple[Path, tuple[str, ...]]:
         raise CtrlabError("The bench of the store is compiled from a checkout; ctrlab is installed without one.")
     native = root / "native"
     units = [path for path in sorted((native / "embedding").glob("*.cc")) if path.stem in UNITS]
-    read = [native / "bench" / "store_bench.cc", native / "bench" / "disk_speed.h", *units, *(native / "embedding").glob("*.h")]
+    read = [
+        native / "bench" / "store_bench.cc",
+        *sorted((native / "bench").glob("*.h")),
+        *units,
+        *(native / "embedding").glob("*.h"),
+    ]
     peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
     made = cache_folder() / f"store_bench_{version}"

@@ -56,7 +56,6 @@ PARTS = (
     Part(
         "03_embedding",
         "Embeddings that fit: storage, admission, collisions",
-        ("Tier its storage from memory to disk",),
     ),
     Part(
         "04_serving",

@@ -29,7 +29,8 @@ inline DiskSpeed MeasureDisk(const std::string& path, double seconds) {
   struct stat about {};
   fstat(fd, &about);
   const int64_t blocks = about.st_size / kBlock;
-  const std::unique_ptr<char, decltype(&std::free)> buffer(static_cast<char*>(std::aligned_alloc(kBlock, kDepth * kBlock)), &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> buffer(static_cast<char*>(std::aligned_alloc(kBlock, kDepth * kBlock)),
+      &std::free);
   std::mt19937_64 random(3);
   auto rate = [&](int depth) {
     aio_context_t context = 0;

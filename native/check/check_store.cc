@@ -9,133 +9,14 @@
 //         together    readers, writers and snapshots beside compaction
 //         odd         folders and files that are not as they should be
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <map>
-#include <optional>
-#include <random>
-#include <string>
-#include <thread>
-
-#include "embedding/segment_format.h"
-#include "embedding/segment_store.h"
-#include "embedding/store_index.h"
+#include "check_store.h"
+#include "check_store_faults.h"
 
 namespace {
 
 using namespace ctrlab;
 using namespace ctrlab::embedding;
-namespace fs = std::filesystem;
-
-constexpr int64_t kRowBytes = 20;
-using Row = std::array<char, kRowBytes>;
-using Model = std::map<int64_t, Row>;
-std::mt19937_64 rng;
-
-[[noreturn]] void Fail(const std::string& sentence) {
-  std::fprintf(stderr, "%s\n", sentence.c_str());
-  std::_Exit(1);
-}
-
-void Require(bool right, const std::string& rule) {
-  if (!right) Fail(rule);
-}
-
-void Good(const Status& status) {
-  if (!status.ok()) Fail("Refused: " + status.problem());
-}
-
-// One sentence that holds what it should.
-void Refused(const Status& status, const std::string& part) {
-  if (status.ok()) Fail("Not refused: " + part);
-  if (status.problem().find(part) == std::string::npos) Fail("\"" + part + "\" is not in: " + status.problem());
-  if (status.problem().back() != '.' || status.problem().find('\n') != std::string::npos) Fail("No sentence: " + status.problem());
-}
-
-const ParallelFor kTwoThreads{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) {
-                                std::thread other([&] { if (n / 2 > 0) body(context, 0, n / 2); });
-                                body(context, n / 2, n);
-                                other.join();
-                              }};
-
-const ParallelFor kAlone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-
-int64_t Below(int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); }
-
-// Few keys, so that they are overwritten often; the extremes among them.
-int64_t RandomKey() {
-  switch (Below(40)) {
-    case 0: return -1;
-    case 1: return std::numeric_limits<int64_t>::min();
-    case 2: return std::numeric_limits<int64_t>::max();
-    case 3: return -2;
-    default: return Below(300) * 0x1234567;
-  }
-}
-
-Row RandomRow(uint64_t number) {
-  Row row;
-  for (char& c : row) c = static_cast<char>(number = number * 6364136223846793005 + 1442695040888963407, number >> 56);
-  return row;
-}
-
-StoreOptions Options(const std::string& folder) {
-  StoreOptions options;
-  options.path = folder;
-  options.row_bytes = kRowBytes;
-  options.segment_bytes = 6000;
-  options.write_buffer = 4096;
-  options.compaction = Compaction::kSync;
-  return options;
-}
-
-std::unique_ptr<SegmentStore> Opened(const StoreOptions& options) {
-  std::unique_ptr<SegmentStore> store;
-  Good(SegmentStore::Open(options, &store));
-  return store;
-}
-
-// The whole store, by a snapshot.
-Model Content(SegmentStore& store) {
-  std::unique_ptr<StoreSnapshot> snapshot;
-  Good(store.Snapshot(&snapshot));
-  Model content;
-  int64_t keys[37], count;
-  Row rows[37];
-  do {
-    Good(snapshot->Next(37, keys, rows, &count));
-    for (int64_t i = 0; i < count; ++i) Require(content.emplace(keys[i], rows[i]).second, "A snapshot holds each key once.");
-  } while (count > 0);
-  Require(std::ssize(content) == snapshot->size(), "A snapshot's size is the number of its rows.");
-  return content;
-}
-
-void SameByGet(SegmentStore& store, const Model& model) {
-  std::vector<int64_t> keys;
-  for (int i = 0; i < 200; ++i) keys.push_back(RandomKey());
-  for (const auto& [key, row] : model) keys.push_back(key);
-  std::vector<Row> rows(keys.size(), Row{});
-  std::vector<uint8_t> found(keys.size());
-  Good(store.Get(keys.data(), std::ssize(keys), rows.data(), found.data(), kTwoThreads));
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const auto expected = model.find(keys[i]);
-    Require(found[i] == (expected != model.end()), "Get finds what is there: key " + std::to_string(keys[i]));
-    Require(rows[i] == (found[i] ? expected->second : Row{}), "Get gives the last row: key " + std::to_string(keys[i]));
-  }
-}
+using namespace ctrlab::check::store;
 
 void CheckRandom(const std::string& folder) {
   for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
@@ -257,109 +138,6 @@ void CheckKill(const std::string& folder) {
   }
 }
 
-std::string Bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void Write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-// Opens a folder whose one file holds `bytes`: refused with a sentence, or every row that it gives is one that was put, and
-// none is missing without a warning.
-void OpenDamaged(const std::string& folder, const std::string& name, const std::string& bytes, const Model& model, const std::string& what) {
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  Write(folder + "/" + name, bytes);
-  std::unique_ptr<SegmentStore> store;
-  Status status = SegmentStore::Open(Options(folder), &store);
-  if (!status.ok()) return Refused(status, folder);
-  bool told = !store->Warnings().empty();
-  for (const auto& [key, row] : model) {
-    Row got;
-    uint8_t found;
-    status = store->Get(&key, 1, &got, &found, kAlone);
-    if (!status.ok()) Refused(status, name + " at byte"), told = true;
-    if (!found && !told) Fail("A row is gone without a word: " + what);
-    if (found && got != row) Fail("A row is wrong: " + what);
-  }
-}
-
-void CheckDamage(const std::string& folder) {
-  for (const bool sealed : {false, true}) {
-    const std::string made = folder + "/made", broken = folder + "/broken";
-    fs::remove_all(made);
-    Model model;
-    auto store = Opened(Options(made));
-    for (int64_t key = 0; key < 12; ++key) {
-      const Row row = RandomRow(rng());
-      Good(store->Put(&key, &row, 1));
-      model[key] = row;
-      if (key % 5 == 4) Good(store->Flush());
-    }
-    Good(store->Flush());
-    if (sealed) store.reset();
-    const std::string name = "0000000001.seg", bytes = Bytes(made + "/" + name);
-    Require(!bytes.empty(), "The segment is there.");
-    OpenDamaged(broken, name, bytes, model, "an undamaged file");
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      std::string wrong = bytes;
-      wrong[i] = static_cast<char>(wrong[i] ^ 1 << Below(8));
-      OpenDamaged(broken, name, wrong, model, "a bit at byte " + std::to_string(i) + " of " + std::to_string(bytes.size()));
-    }
-    const Model none;  // an unsealed file that is shorter is one whose end was never written
-    for (size_t cut = 0; cut < bytes.size(); ++cut) {
-      OpenDamaged(broken, name, bytes.substr(0, cut), sealed ? model : none, "cut to " + std::to_string(cut));
-    }
-  }
-}
-
-void LimitFiles(rlim_t bytes) {
-  rlimit limit;
-  getrlimit(RLIMIT_FSIZE, &limit);
-  limit.rlim_cur = bytes;
-  Require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "A file's size can be limited.");
-}
-
-// A limit on the size of files stands for a full disk: both refuse a write and both may go away.
-void CheckFull(const std::string& folder) {
-  signal(SIGXFSZ, SIG_IGN);
-  for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
-    fs::remove_all(folder);
-    StoreOptions options = Options(folder);
-    options.segment_bytes = 30'000;
-    options.compaction = compaction;
-    auto store = Opened(options);
-    Model model;
-    int refused = 0;
-    for (int step = 0; step < 4000; ++step) {
-      if (step % 100 == 50) LimitFiles(static_cast<rlim_t>(Below(4) * 5000));
-      if (step % 100 == 0) LimitFiles(RLIM_INFINITY);
-      const int64_t key = RandomKey();
-      const Row row = RandomRow(rng());
-      const bool put = Below(20) > 0;
-      const Status status = put ? store->Put(&key, &row, 1) : store->Flush();
-      if (!status.ok()) Refused(status, folder), ++refused;
-      Row got;
-      uint8_t found;
-      Good(store->Get(&key, 1, &got, &found, kTwoThreads));
-      const auto before = model.find(key);
-      const bool taken = put && found && got == row;  // what was refused may still have been taken
-      Require(taken || !put || !status.ok(), "Get gives what Put took.");
-      Require(taken || (found ? before != model.end() && got == before->second : before == model.end()), "A refused Put changes nothing.");
-      if (taken) model[key] = row;
-    }
-    LimitFiles(RLIM_INFINITY);
-    Require(refused > 100, "The disk was full now and then: " + std::to_string(refused));
-    SameByGet(*store, model);
-    Good(store->Flush());
-    store.reset();
-    store = Opened(options);
-    Require(Content(*store) == model, "Nothing is lost on a full disk.");
-  }
-}
-
 void CheckTogether(const std::string& folder) {
   for (const bool direct : {false, true}) {
     fs::remove_all(folder);
@@ -432,68 +210,12 @@ void CheckTogether(const std::string& folder) {
   }
 }
 
-void CheckOdd(const std::string& folder) {
-  fs::remove_all(folder);
-  const int64_t key = 7;
-  const Row row = RandomRow(1);
-  StoreOptions options = Options(folder + "/store");
-  auto store = Opened(options);
-  Good(store->Put(&key, &row, 1));
-  std::unique_ptr<SegmentStore> second;
-  Refused(SegmentStore::Open(options, &second), "another one has that in " + options.path);
-  store.reset();
-
-  auto with = [&](auto change) {
-    StoreOptions changed = options;
-    change(&changed);
-    return SegmentStore::Open(changed, &second);
-  };
-  Refused(with([](StoreOptions* o) { o->row_bytes = 24; }), "has rows of 20 bytes, 24 were asked for");
-  Refused(with([](StoreOptions* o) { o->row_bytes = 0; }), "row_bytes must be in");
-  Refused(with([](StoreOptions* o) { o->segment_bytes = 10; }), "segment_bytes must be in");
-  Refused(with([](StoreOptions* o) { o->write_buffer = 0; }), "write_buffer must be in");
-  Write(folder + "/file", "");
-  Refused(with([&](StoreOptions* o) { o->path = folder + "/file"; }), "Can't make the store's folder");
-  Refused(with([&](StoreOptions* o) { o->path = folder + "/file/below"; }), "Can't make the store's folder");
-
-  const std::string path = options.path + "/0000000002.seg";
-  Write(path, std::string(5000, 'x'));
-  Refused(SegmentStore::Open(options, &second), path + " is not one");
-  SegmentHeader newer;
-  newer.version = 2, newer.row_bytes = kRowBytes, newer.number = 2, newer.crc = newer.Crc();
-  Write(path, std::string(reinterpret_cast<char*>(&newer), sizeof newer));
-  Refused(SegmentStore::Open(options, &second), "a newer ctrlab wrote it");
-  fs::remove(path);
-  fs::copy(options.path + "/0000000001.seg", path);
-  Refused(SegmentStore::Open(options, &second), "A segment's name must be its number");
-  fs::remove(path);
-
-  store = Opened(options);
-  SameByGet(*store, {{key, row}});
-  Good(store->Put(&key, &row, 1));
-  fs::remove_all(options.path);
-  Good(store->Put(&key, &row, 1));
-  Refused(store->Flush(), "no longer in its folder");
-  SameByGet(*store, {{key, row}});
-
-  const auto portable = [](const std::string& text) {
-    uint32_t crc = ~0u;
-    for (const char c : text) crc = crc32c::PortableByte(crc, static_cast<uint8_t>(c));
-    return ~crc;
-  };
-  Require(Crc32c("123456789", 9) == 0xe3069283 && portable("123456789") == 0xe3069283, "CRC-32C of its test string.");
-  for (int i = 0; i < 1000; ++i) {
-    const uint64_t word = rng();
-    const auto crc = static_cast<uint32_t>(rng());
-    Require(crc32c::Word(crc, word) == crc32c::PortableWord(crc, word), "CRC-32C of words, by the machine and by tables.");
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const std::map<std::string, void (*)(const std::string&)> checks = {{"random", CheckRandom},     {"kill", CheckKill}, {"damage", CheckDamage},
+  const std::map<std::string, void (*)(const std::string&)> checks = {{"random", CheckRandom},     {"kill", CheckKill},
+      {"damage", CheckDamage},
                                                                       {"full", CheckFull},         {"odd", CheckOdd},
                                                                       {"together", CheckTogether}};
   const auto check = checks.find(argv[1]);

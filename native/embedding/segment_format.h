@@ -2,12 +2,14 @@
 // holds. All numbers are little-endian; checksums are CRC-32C. ctrlab/embedding/segments.py reads the same in NumPy.
 //
 //   segment   header, records, and once it is full: index, footer
-//   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the 60 before
+//   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the
+//                        60 bytes before it
 //   record    24 bytes   u32 crc of the rest of the record, u32 kind, u64 sequence number, i64 key; then the row's bytes
 //   index     16 bytes a record: i64 key, u64 sequence number * 4 + kind
 //   footer    32 bytes   "ctrlend\0", u64 records, u32 crc of the index, zeros, u32 crc of the 28 before
 //
-// Kinds: 0, a row; 1, a tombstone: the key has no row; 2, a commit: all before it in this file was on the disk when it was written.
+// Kinds: 0, a row; 1, a tombstone: the key has no row; 2, a commit: all before it in this file was on the disk when it
+// was written.
 // Tombstones and commits carry a row of zeros, so that record i lies at 64 + i * (24 + row bytes).
 // Of several records of a key, in whatever files, the one with the highest sequence number counts. Compaction copies records as
 // they are, so the same one may be there twice.

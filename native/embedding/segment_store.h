@@ -76,7 +76,8 @@ class SegmentStore {
 
   // rows: [count] x row_bytes. Of a key that comes twice the last row stays.
   virtual Status Put(const int64_t* keys, const void* rows, int64_t count) = 0;
-  // found[i]: 1 where keys[i] has a row, else 0 and row i is left as it is. A damaged row is an error, after all others were read.
+  // found[i]: 1 where keys[i] has a row, else 0, and row i is left as it is. A damaged row is an error, after all others
+  // were read.
   virtual Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) = 0;
   virtual Status Erase(const int64_t* keys, int64_t count) = 0;
   // When it returns well, all before it outlives the process and the machine's power.
