@@ -240,7 +240,10 @@ class Table::Incoming {
     const uint64_t hash = HashKey(key);
     const uint32_t stamp = static_cast<uint32_t>(step) << 1;
     Entry* entry = index.FindEntry(key, hash);
-    if (!entry) return index.Insert(key, hash, ref, stamp);
+    if (!entry) {
+      index.Insert(key, hash, ref, stamp);
+      return;
+    }
     entry->stamp = stamp;
     entry->ref.store(ref, std::memory_order_release);
   }

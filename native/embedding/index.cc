@@ -54,20 +54,20 @@ void Index::Reclaim() {
   for (One& one : shards_) one.old.clear();
 }
 
-void Index::Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp) {
+Entry* Index::Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp) {
   One& one = shards_[ShardOf(hash)];
-  one.held->Insert(key, hash, ref, stamp);
   ++one.used;
+  return one.held->Insert(key, hash, ref, stamp);
 }
 
-void Index::Buckets::Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp) {
+Entry* Index::Buckets::Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp) {
   for (uint32_t b = Home(hash);; b = b + 1 == count ? 0 : b + 1) {
     for (Entry& entry : data[b].entries) {
       if (entry.ref.load(std::memory_order_relaxed) != 0) continue;
       entry.key.store(key, std::memory_order_relaxed);
       entry.stamp = stamp;
       entry.ref.store(ref, std::memory_order_release);
-      return;
+      return &entry;
     }
   }
 }

@@ -82,8 +82,8 @@ class Index {
   // Room for `more` keys in a shard. Throws std::bad_alloc.
   void Reserve(int64_t shard, int64_t more);
 
-  // Adds a key that is not there, where there is room for it.
-  void Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
+  // Adds a key that is not there, where there is room for it. Its entry stays where it is until the shard grows or is sifted.
+  Entry* Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
 
   // Calls visit(entry) for a shard's entries.
   template <class Visit>
@@ -124,7 +124,7 @@ class Index {
   struct Buckets {
     explicit Buckets(uint32_t count) : pages(int64_t{64} * count), data(pages.data<Bucket>()), count(count) {}
     uint32_t Home(uint64_t hash) const { return static_cast<uint32_t>(((hash << kShardBits) >> 32) * count >> 32); }
-    void Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
+    Entry* Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
     int64_t bytes() const { return RoundUp(int64_t{64} * count, 4096); }
 
     Pages pages;

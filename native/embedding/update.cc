@@ -1,11 +1,12 @@
-// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and given rows;
-// then, alone, values and slots change.
+// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and given rows
+// that nobody sees yet; then, alone, those are published and values and slots change.
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "embedding/each_shard.h"
@@ -25,7 +26,12 @@ constexpr int kSlotsOf[] = {0, 1, 2, 2};
 class Table::Step {
  public:
   Step(Table& table, const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for)
-      : table_(table), content_(*table.content_), batch_(batch), rule_(rule), parallel_for_(parallel_for), step_(static_cast<int64_t>(rule.step)) {}
+      : table_(table),
+        content_(*table.content_),
+        batch_(batch),
+        rule_(rule),
+        parallel_for_(parallel_for),
+        step_(static_cast<int64_t>(rule.step)) {}
 
   // Throws std::bad_alloc; before the first count then, but for a Bloom filter's.
   void Prepare() {
@@ -35,13 +41,17 @@ class Table::Step {
     int64_t most = 0;
     for (const int64_t n : unknown) most += n;
     content_.rows->Reserve(most);
+    if (rule_.clip_norm > 0) squares_.resize(Pieces());
     if (most == 0) return;
     std::vector<int64_t> entries(Index::kShards);
-    EachShard([&](int64_t s) { Decide(s, &entries[s]); });
+    EachShard([&](int64_t s) {
+      Decide(s, &entries[s]);
+      new_[s].reserve(made_[s]);
+    });
     EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
   }
 
-  // Counts, admits, makes rows; readers see a row from when it is whole.
+  // Counts, admits, makes rows, for which there are only entries without a row until Apply.
   void Admit() {
     int64_t first = 0;
     std::vector<int64_t> firsts(Index::kShards);
@@ -55,20 +65,22 @@ class Table::Step {
   }
 
   // The norm's share of what all keys that have a row are multiplied by.
-  float Scale() const {
+  float Scale() {
     if (!(rule_.clip_norm > 0)) return 1;
-    const int64_t dim = table_.dim(), piece = RowsOfPiece(dim), pieces = (batch_.size + piece - 1) / piece;
-    std::vector<double> squares(pieces);
-    parallel_for_(pieces, kPiece / 8, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) squares[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
+    const int64_t piece = RowsOfPiece(table_.dim());
+    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
     });
     double sum = 0;
-    for (const double s : squares) sum += s;
+    for (const double s : squares_) sum += s;
     return ClipScale(rule_, sum);
   }
 
-  // Changes values and slots.
+  // Publishes the new rows, changes values and slots.
   void Apply(float scale) const {
+    for (const auto& of_shard : new_) {
+      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);
+    }
     const int64_t dim = table_.dim();
     WithRule(rule_, [&](const auto& update) {
       using Rule = std::decay_t<decltype(update)>;
@@ -93,6 +105,7 @@ class Table::Step {
     order_.resize(batch_.size);
     rows_.assign(batch_.size, kNone);
     made_.assign(Index::kShards, 0);
+    new_.resize(Index::kShards);
     ends_.assign(Index::kShards + 1, 0);
     for (int64_t i = 0; i < batch_.size; ++i) {
       hashes_[i] = HashKey(batch_.keys[i]);
@@ -169,20 +182,27 @@ class Table::Step {
         return;
       }
       const int64_t count = CountOf(i, entry ? entry->ref.load(std::memory_order_relaxed) : 0);
-      Ref ref = kCandidate + static_cast<Ref>(count);
-      if (Admitted(count)) {
-        const uint32_t row = content_.rows->Take(next++);
-        rows_[i] = row;
-        content_.rows->Frequency(row) = static_cast<uint32_t>(count);
-        table_.FillNew(key, *content_.rows, row);
-        ref = row + 1;
-      } else if (content_.filter.bytes()) {
-        return;
+      const bool admitted = Admitted(count);
+      if (!admitted && content_.filter.bytes()) return;
+      const Ref ref = kCandidate + static_cast<Ref>(std::min(count, kMostCount));
+      if (entry) {
+        entry->stamp = stamp;
+        entry->ref.store(ref, std::memory_order_release);
+      } else {
+        entry = content_.index.Insert(key, hashes_[i], ref, stamp);
       }
-      if (!entry) return content_.index.Insert(key, hashes_[i], ref, stamp);
-      entry->stamp = stamp;
-      entry->ref.store(ref, std::memory_order_release);
+      if (!admitted) return;
+      const uint32_t row = content_.rows->Take(next++);
+      rows_[i] = row;
+      content_.rows->Frequency(row) = static_cast<uint32_t>(count);
+      table_.FillNew(key, *content_.rows, row);
+      new_[s].push_back({entry, row});
     });
+  }
+
+  int64_t Pieces() const {
+    const int64_t piece = RowsOfPiece(table_.dim());
+    return (batch_.size + piece - 1) / piece;
   }
 
   // Of the gradient's rows [begin, end), those whose key has a row; runs of them as the kernel of dense tables adds them.
@@ -208,6 +228,8 @@ class Table::Step {
   std::vector<int64_t> ends_;   // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
   std::vector<int64_t> rows_;   // where the key's row is
   std::vector<int64_t> made_;   // rows that a shard makes
+  std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
+  std::vector<double> squares_;
 };
 
 Status Table::Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for) {
