@@ -1,8 +1,11 @@
 // The engine of embedding variables against a twin of std::map, and by several threads at once:
 //
 //   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; whatever both hold must be the same
-//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half of one
+//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half of
+//                                 one, nor seen before its first step
 //   check_engine tiers <seed>     the same on a table with a tier below
+//   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, in few reads
+//   check_engine closing <seed>   prefetches while the tier opens and closes
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
 // "passed" and exit code 0, or what is wrong and 1.
@@ -37,6 +40,15 @@ void Compare(uint64_t seed) {
     pair.Same(copy);
     pair.Same(pair);
   }
+}
+
+// One step of SGD on these keys, which takes 1 from each row.
+Status Step(Table* table, const std::vector<int64_t>& keys, int64_t step, const Pool& pool) {
+  const std::vector<int64_t> counts(keys.size(), 1);
+  const Floats gradient(keys.size() * table->dim(), 1.0f);
+  StepRule rule{};
+  rule.kind = kSgd, rule.learning_rate = 1, rule.step = static_cast<double>(step);
+  return table->Update({keys.data(), counts.data(), gradient.data(), std::ssize(keys)}, rule, pool.parallel_for);
 }
 
 // Every row is the same number D times at any moment: it begins at kBegin, which only training reads, and each step takes 1 from
@@ -89,11 +101,7 @@ void Threads(uint64_t seed, int64_t memory_rows) {
     for (int64_t& key : keys) key = Uniform(-span, span);
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    const std::vector<int64_t> counts(keys.size(), 1);
-    const Floats gradient(keys.size() * kDim, 1.0f);
-    StepRule rule{};
-    rule.kind = kSgd, rule.learning_rate = 1, rule.step = static_cast<double>(step);
-    Must(table->Update({keys.data(), counts.data(), gradient.data(), std::ssize(keys)}, rule, pools[step % 3].parallel_for));
+    Must(Step(table.get(), keys, step, pools[step % 3]));
     if (step % 20 == 0) Must(table->EvictSteps(step, 10, pools[step % 3].parallel_for, nullptr));
     if (step % 50 == 0) {
       Saved saved;
@@ -103,6 +111,66 @@ void Threads(uint64_t seed, int64_t memory_rows) {
   }
   done = true;
   a.join(), b.join(), c.join();
+}
+
+void Memory(uint64_t seed) {
+  constexpr int64_t kDim = 4, kKeys = 3000, kMemoryRows = 64;
+  TableOptions options;
+  options.dim = kDim;
+  std::unique_ptr<Table> table;
+  Must(Table::Make(options, &table));
+  std::atomic<int> reads = 0;
+  Must(table->SetTier(TierOf(kMemoryRows, static_cast<Cache>(seed % 2), nullptr, &reads)));
+  for (int64_t step = 1; step <= kKeys / 50; ++step) {
+    std::vector<int64_t> keys(50);
+    for (int64_t i = 0; i < 50; ++i) keys[i] = (step - 1) * 50 + i;
+    Must(Step(table.get(), keys, step, pools[0]));
+  }
+  rng.seed(seed);
+  std::vector<int64_t> keys(2 * kKeys);  // half of them have no row
+  for (int64_t i = 0; i < std::ssize(keys); ++i) keys[i] = i - kKeys;
+  std::shuffle(keys.begin(), keys.end(), rng);
+  const LookupColumn column{keys.data(), nullptr, 0, 0, 0, kRows};
+  const LookupTable shape{0, kDim};
+  const int64_t width = kDim;
+  Floats out(keys.size() * kDim);
+  float* to = out.data();
+  Table* tables = table.get();
+  for (const auto& pool : pools) {
+    reads = 0;
+    Must(ctrlab::embedding::Lookup({&column, 1, &shape, 1, &width, std::ssize(keys)}, &tables, false, &to, pool.parallel_for));
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (out[i] != (keys[i / kDim] < 0 ? 0 : -1)) Wrong("another row looked up", keys[i / kDim]);
+    }
+    if (reads > 4) Wrong("more reads than one for what comes up and one for the rest, 4096 keys each", reads);
+    const TableStats stats = table->Stats();
+    if (stats.rows - stats.rows_below > kMemoryRows) Wrong("more rows in memory than asked for", stats.rows - stats.rows_below);
+  }
+}
+
+// SetSlots closes a tier that holds nothing; the next update opens it again.
+void Closing(uint64_t seed) {
+  TableOptions options;
+  options.dim = 4;
+  std::unique_ptr<Table> table;
+  Must(Table::Make(options, &table));
+  Must(table->SetTier(TierOf(1000, Cache::kLru)));
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      const int64_t absent = -1 - t - static_cast<int64_t>(seed);
+      while (!done) Must(table->Prefetch(&absent, 1, pools[0].parallel_for));
+    });
+  }
+  const float initial[] = {0, 0};
+  for (int64_t step = 1; step <= 2000; ++step) {
+    Must(Step(table.get(), {step % 100}, step, pools[0]));
+    Must(table->SetSlots(1, initial));
+    Must(table->SetSlots(0, initial));
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Bloom(uint64_t seed) {
@@ -132,6 +200,8 @@ int main(int argc, char** argv) {
   if (std::strcmp(argv[1], "twin") == 0) Compare(seed);
   else if (std::strcmp(argv[1], "threads") == 0) Threads(seed, 0);
   else if (std::strcmp(argv[1], "tiers") == 0) Threads(seed, 400);
+  else if (std::strcmp(argv[1], "memory") == 0) Memory(seed);
+  else if (std::strcmp(argv[1], "closing") == 0) Closing(seed);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

@@ -43,10 +43,11 @@ inline int64_t KeyOf(uint64_t hash) {
   return static_cast<int64_t>(undo(hash, 30) - kGolden);
 }
 
-// A tier's store that is a std::map, and refuses every so often to write.
+// A tier's store that is a std::map, refuses every so often to write, and counts its reads.
 class MapStore final : public SegmentStore {
  public:
-  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in) : row_bytes_(row_bytes), refuse_in_(refuse_in) {}
+  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, std::atomic<int>* reads)
+      : row_bytes_(row_bytes), refuse_in_(refuse_in), reads_(reads) {}
 
   Status Put(const int64_t* keys, const void* rows, int64_t count) override {
     std::lock_guard lock(mutex_);
@@ -59,6 +60,7 @@ class MapStore final : public SegmentStore {
   }
   Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor&) override {
     std::lock_guard lock(mutex_);
+    if (reads_) ++*reads_;
     for (int64_t i = 0; i < count; ++i) {
       const auto one = rows_.find(keys[i]);
       found[i] = one != rows_.end();
@@ -116,11 +118,13 @@ class MapStore final : public SegmentStore {
   Content rows_;
   const int64_t row_bytes_;
   std::atomic<int>* refuse_in_;
+  std::atomic<int>* reads_;
 };
 
-inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr) {
+inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr,
+                          std::atomic<int>* reads = nullptr) {
   return {[=](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
-            *store = std::make_unique<MapStore>(row_bytes, refuse_in);
+            *store = std::make_unique<MapStore>(row_bytes, refuse_in, reads);
             return Status();
           },
           memory_rows, cache};

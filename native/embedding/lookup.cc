@@ -4,36 +4,48 @@
 #include "embedding/lookup.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
-#include <mutex>
+#include <iterator>
 #include <new>
+#include <shared_mutex>
 #include <vector>
 
+#include "embedding/messages.h"
 #include "kernels/simd.h"
 
 namespace ctrlab::embedding {
 
-// The first problem of any thread.
-class Problems {
- public:
-  void Note(Status status) {
-    if (status.ok()) return;
-    std::lock_guard lock(mutex_);
-    if (first_.ok()) first_ = std::move(status);
-  }
-  Status first() const { return first_; }
-
- private:
-  std::mutex mutex_;
-  Status first_;
-};
-
 // What lookups see of a table, between the gate's lock and unlock.
 class TableReader {
  public:
-  TableReader(Table* table, bool training, Problems* problems) : table_(table), index_(&table->content_->index), rows_(table->content_->rows.get()), dim_(rows_->dim()), training_(training), problems_(problems) {}
+  TableReader(Table* table, bool training)
+      : table_(table),
+        index_(&table->content_->index),
+        rows_(table->content_->rows.get()),
+        dim_(rows_->dim()),
+        training_(training) {}
 
   static Gate& GateOf(Table* table) { return table->gate_; }
+
+  static bool HasTier(Table* table) {
+    std::shared_lock reader(table->gate_);
+    return table->HasRowsBelow();
+  }
+
+  bool has_tier() const { return table_->HasRowsBelow(); }
+
+  // Reads those of these keys that are below: rows that sank since Prefetch, or for which the memory has no room.
+  Status ReadBelow(const std::vector<int64_t>& keys, const ParallelFor& parallel_for) {
+    const std::vector<int64_t> absent = table_->Absent(keys.data(), std::ssize(keys));
+    Status status = table_->tier_->ForEachOf(absent, parallel_for, [&](int64_t key, const char* record) {
+      below_.push_back(key);
+      below_values_.resize(below_values_.size() + dim_);
+      std::memcpy(below_values_.data() + below_values_.size() - dim_, record, dim_ * sizeof(float));
+    });
+    table_->hits_below_.fetch_add(std::ssize(below_), std::memory_order_relaxed);
+    return status;
+  }
 
   int64_t dim() const { return dim_; }
 
@@ -81,7 +93,7 @@ class TableReader {
 
   // What a key without a row in memory reads.
   void FillUnknown(int64_t key, float* out) const {
-    if (table_->tier_ && table_->tier_->open() && ReadBelow(key, out)) return;
+    if (has_tier() && WasBelow(key, out)) return;
     if (training_) {
       table_->initial_.Fill(key, out);
     } else {
@@ -100,18 +112,12 @@ class TableReader {
     return row;
   }
 
-  // A row that sank since Prefetch, or stays below because memory's rows find no room there.
-  bool ReadBelow(int64_t key, float* out) const {
-    std::vector<char> record(table_->tier_->row_bytes());
-    uint8_t found = 0;
-    const ParallelFor alone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-    problems_->Note(table_->tier_->store().Get(&key, 1, record.data(), &found, alone));
-    if (found) {
-      std::memcpy(out, record.data(), dim_ * sizeof(float));
-      table_->hits_below_.fetch_add(1, std::memory_order_relaxed);
+  bool WasBelow(int64_t key, float* out) const {
+    if (const auto at = std::lower_bound(below_.begin(), below_.end(), key); at != below_.end() && *at == key) {
+      std::copy_n(below_values_.data() + (at - below_.begin()) * dim_, dim_, out);
       return true;
     }
-    const Ref ref = index_->Find(key, HashKey(key));  // it may have come up in between
+    const Ref ref = index_->Find(key, HashKey(key));  // it may have come up before ReadBelow came to it
     if (IsRow(ref)) std::copy_n(rows_->Row(ref - 1), dim_, out);
     return IsRow(ref);
   }
@@ -121,7 +127,8 @@ class TableReader {
   const Rows* rows_;
   int64_t dim_;
   bool training_;
-  Problems* problems_;
+  std::vector<int64_t> below_;  // ascending
+  std::vector<float> below_values_;
 };
 
 namespace {
@@ -192,20 +199,35 @@ class Passage {
   std::vector<Table*> tables_;
 };
 
-}  // namespace
-
-Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for) {
-  int64_t ids = 0;
+// All keys that a lookup has for a table.
+std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
+  std::vector<int64_t> keys;
   for (int64_t c = 0; c < input.column_count; ++c) {
     const LookupColumn& column = input.columns[c];
-    // What finds no room in memory is read where it is.
-    (void)tables[column.table]->Prefetch(column.ids, First(column, input.rows), parallel_for);
-    ids += First(column, input.rows);
+    if (column.table == table) keys.insert(keys.end(), column.ids, column.ids + First(column, input.rows));
   }
-  Problems problems;
+  return keys;
+}
+
+}  // namespace
+
+Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for) try {
+  int64_t ids = 0;
+  for (int64_t c = 0; c < input.column_count; ++c) ids += First(input.columns[c], input.rows);
+  std::vector<std::vector<int64_t>> keys(input.table_count);  // of tables above a tier
+  for (int64_t t = 0; t < input.table_count; ++t) {
+    if (!TableReader::HasTier(tables[t])) continue;
+    keys[t] = KeysFor(input, t);
+    (void)tables[t]->Prefetch(keys[t].data(), std::ssize(keys[t]), parallel_for);
+  }
   const Passage passage(tables, input.table_count);
   std::vector<TableReader> readers;
-  for (int64_t t = 0; t < input.table_count; ++t) readers.emplace_back(tables[t], training, &problems);
+  for (int64_t t = 0; t < input.table_count; ++t) {
+    TableReader& reader = readers.emplace_back(tables[t], training);
+    if (!reader.has_tier()) continue;
+    if (keys[t].empty()) keys[t] = KeysFor(input, t);
+    if (Status bad = reader.ReadBelow(keys[t], parallel_for); !bad.ok()) return bad;
+  }
   parallel_for(input.rows, 50 * ids / std::max<int64_t>(1, input.rows) + 10, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kBlockRows) {
       const int64_t end = std::min(last, begin + kBlockRows);
@@ -221,7 +243,9 @@ Status Lookup(const LookupInput& input, Table* const* tables, bool training, flo
       }
     }
   });
-  return problems.first();
+  return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 }  // namespace ctrlab::embedding

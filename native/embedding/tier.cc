@@ -74,27 +74,38 @@ Status Table::OpenTier() {
   return tier_->Settle();
 }
 
+// Those of these keys that the memory has nothing of, ascending, each once.
+std::vector<int64_t> Table::Absent(const int64_t* keys, int64_t count) const {
+  constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
+  std::vector<int64_t> absent;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) content_->index.Ask(HashKey(keys[i + kAhead]));
+    if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) absent.push_back(keys[i]);
+  }
+  std::sort(absent.begin(), absent.end());
+  absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
+  return absent;
+}
+
 Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for) try {
-  std::vector<int64_t> unknown;
+  std::vector<int64_t> absent;
   {
     std::shared_lock reader(gate_);
-    if (!tier_ || !tier_->open()) return Status();
-    for (int64_t i = 0; i < count; ++i) {
-      if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) unknown.push_back(keys[i]);
-    }
+    if (!HasRowsBelow()) return Status();
+    absent = Absent(keys, count);
   }
-  if (unknown.empty()) return Status();
-  std::sort(unknown.begin(), unknown.end());
-  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  if (absent.empty()) return Status();
   std::lock_guard writer(writer_);
+  if (!HasRowsBelow()) return Status();
   if (Status bad = tier_->Settle(); !bad.ok()) return bad;
-  return Raise(unknown, 0, {}, parallel_for);
+  if (const int64_t most = tier_->options().memory_rows; std::ssize(absent) > most) absent.resize(most);
+  return Raise(absent, 0, {}, parallel_for);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
 
-// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by other rows
-// than those of `kept`.
+// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by other
+// rows than those of `kept`.
 Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for) {
   std::vector<int64_t> raised;
   std::vector<char> records;

@@ -90,6 +90,16 @@ def test_rows_sink_and_come_back(tmp_path):
     both.check(list(range(0, 1_000, 7)))
 
 
+def test_a_lookup_leaves_no_more_rows_in_memory_than_asked_for(tmp_path):
+    both = Both(tmp_path, memory_rows=64)
+    keys = list(range(5_000))
+    for start in range(0, 5_000, 1_000):
+        both.update(keys[start : start + 1_000], start)
+    both.check(keys)
+    stats = both.variables[0].stats()
+    assert stats.rows - stats.rows_below <= 64
+
+
 def test_readers_see_whole_rows_while_rows_sink(tmp_path):
     variable = EmbeddingVariable("items", 8, Options(storage=Storage(str(tmp_path), 200)))
     optimizer, problems, done = TouchedRows("sgd", 1.0), [], threading.Event()
