@@ -96,7 +96,10 @@ class CounterFilter:
 
 @dataclass(frozen=True)
 class BloomFilter(CounterFilter):
-    """The same, counted in a counting Bloom filter: a few bytes for every key expected, however many come; never too low a count.
+    """The same, counted in a counting Bloom filter: a few bytes for every key expected, however many come; never a row too late.
+
+    Its counts are never too low, but that they stop at 255, 65,535 or 2^32 - 1, the least of these that holds the threshold. The
+    frequency that a row begins with is that count or how often its key came in the batch, whichever is more.
 
     DeepRec: CBFFilter(filter_freq, max_element_size, false_positive_probability), not usable with tiers there.
 

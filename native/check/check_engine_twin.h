@@ -198,13 +198,15 @@ class Pair {
 
   void Update(int64_t step) {
     std::map<int64_t, int64_t> batch;
-    for (int64_t k = Uniform(0, 400); k > 0; --k) ++batch[test_.keys[Uniform(0, std::min<int64_t>(std::ssize(test_.keys), 10 * step))]];
+    for (int64_t k = Uniform(0, 400); k > 0; --k) batch[AnyOf(10 * step)] += Uniform(0, 60) ? 1 : 300;
     std::vector<int64_t> keys, counts, with_row;
     Floats gradient = RandomFloats(std::ssize(batch) * test_.dim), dense[3], applied;
     for (const auto& [key, count] : batch) {
       Twin& one = twin_.try_emplace(key).first->second;
       one.frequency += count, one.step = step, one.changed = true;
-      if (!one.row && test_.admission == AdmissionKind::kBloom) one.frequency = std::min<int64_t>(255, filter_[key] += count);
+      if (!one.row && test_.admission == AdmissionKind::kBloom) {
+        one.frequency = std::max<int64_t>(std::min<int64_t>(255, filter_[key] += count), count);
+      }
       if (!one.row && one.frequency >= test_.threshold) one.row = NewRow(key);
       if (one.row) {
         with_row.push_back(key);
@@ -329,8 +331,7 @@ class Pair {
   void Reshard(int64_t count) {
     Pair parts(test_);
     for (int64_t j = 0; j < count; ++j) {
-      Saved saved = Save(Extent::kAll, {static_cast<uint64_t>(j), static_cast<uint64_t>(count)});
-      if (j > 0) saved.filter.assign(saved.filter.size(), 0);
+      const Saved saved = Save(Extent::kAll, {static_cast<uint64_t>(j), static_cast<uint64_t>(count)});
       parts.Import(j == 0 ? ImportKind::kAll : ImportKind::kMore, saved);
     }
     Same(parts);
@@ -353,11 +354,11 @@ class Pair {
 
   // Whether another table holds what the twin does.
   void Same(const Pair& other) {
-    Save(Extent::kAll);
+    const Saved saved = Save(Extent::kAll);
     Pair same(test_);
     same.table_.swap(const_cast<Pair&>(other).table_);
     same.twin_ = twin_, same.exact_ = exact_;
-    same.Save(Extent::kAll);
+    if (same.Save(Extent::kAll).filter != saved.filter) Wrong("another filter", 0);
     same.table_.swap(const_cast<Pair&>(other).table_);
     int64_t rows = 0, entries = 0;
     for (const auto& one : twin_) rows += one.second.row.has_value(), entries += HasEntry(one.second);
@@ -399,7 +400,9 @@ class Pair {
     return training ? NewRow(key)[0] : Floats(test_.dim);
   }
 
-  int64_t RandomKey() const { return test_.keys[Uniform(0, std::ssize(test_.keys))]; }
+  int64_t AnyOf(int64_t first) const { return test_.keys[Uniform(0, std::min<int64_t>(std::ssize(test_.keys), first))]; }
+
+  int64_t RandomKey() const { return AnyOf(std::ssize(test_.keys)); }
 
   void SameRow(const char* what, int64_t key, const Floats& expected, const float* received) const {
     for (int64_t o = 0; o < test_.dim; ++o) {

@@ -14,7 +14,8 @@ namespace {
 
 template <class Counter>
 Counter Sum(Counter a, int64_t b) {
-  return static_cast<Counter>(std::min<int64_t>(std::numeric_limits<Counter>::max(), int64_t{a} + std::min<int64_t>(b, uint32_t{0} - 1)));
+  constexpr int64_t most = std::numeric_limits<Counter>::max();
+  return static_cast<Counter>(std::min(most, int64_t{a} + std::min(b, most)));
 }
 
 }  // namespace
@@ -63,12 +64,12 @@ int64_t BloomFilter::Count(int64_t key) const {
   });
 }
 
-void BloomFilter::AddAll(const uint8_t* other) {
+void BloomFilter::TakeLarger(const uint8_t* other) {
   WithWidth([&]<class Counter>(Counter* counters) {
     for (int64_t i = 0; i < counters_; ++i) {
-      Counter added;
-      std::memcpy(&added, other + i * width_, sizeof added);
-      counters[i] = Sum(counters[i], added);
+      Counter counter;
+      std::memcpy(&counter, other + i * width_, sizeof counter);
+      counters[i] = std::max(counters[i], counter);
     }
   });
 }

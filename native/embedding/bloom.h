@@ -1,10 +1,10 @@
-// A counting Bloom filter: how often a key came, never too low, for a few bytes a key expected.
+// A counting Bloom filter: how often a key came, for a few bytes a key expected; never too low, up to where its counters stop.
 //
 //   n keys expected, rate p:  m = ceil(-n ln p / (ln 2)^2) counters, k = max(1, round(m / n ln 2)) of them a key
 //   counter i of a key        ((h + i (Mix(h) | 1)) high 64 bits of the product with m), h = HashKey(key)
 //   count                     the least of its counters, which stop at the most that their 1, 2 or 4 bytes hold
 //
-// A counter is as wide as the threshold asks for.
+// A counter is as wide as the threshold asks for, so that no key reaches it too late.
 
 #pragma once
 
@@ -17,8 +17,8 @@ namespace ctrlab::embedding {
 
 class BloomFilter {
  public:
-  BloomFilter() = default;                             // no counters
-  explicit BloomFilter(const Admission& admission);    // throws std::bad_alloc
+  BloomFilter() = default;                           // no counters
+  explicit BloomFilter(const Admission& admission);  // throws std::bad_alloc
 
   int64_t bytes() const { return counters_ * width_; }
   uint8_t* data() const { return pages_.data<uint8_t>(); }
@@ -27,8 +27,8 @@ class BloomFilter {
   void Add(int64_t key, int64_t count);
   int64_t Count(int64_t key) const;  // when no thread adds
 
-  // Adds another filter of the same size, counter by counter.
-  void AddAll(const uint8_t* other);
+  // Each counter becomes at least that of another filter of the same size.
+  void TakeLarger(const uint8_t* other);
 
  private:
   template <class Run>

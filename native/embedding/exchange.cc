@@ -324,7 +324,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     std::lock_guard alone(gate_);
     Remove(leaving);
     incoming.Put(*content_);
-    if (kind == ImportKind::kMore) content_->filter.AddAll(in.filter);
+    if (kind == ImportKind::kMore) content_->filter.TakeLarger(in.filter);
     else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
   }
   SinkImported(parallel_for);

@@ -40,8 +40,8 @@ enum class Extent : int64_t {
 
 enum class ImportKind : int64_t {
   kAll = 0,      // the table holds what comes, and nothing else
-  kMore = 1,     // what comes is added: another shard's part of the same moment. Counters of Bloom filters are added up
-  kChanges = 2,  // a delta, on what it refers to: removed keys go first, rows and candidates that come take the place of those there
+  kMore = 1,     // what comes is added: another shard's part of the same moment. Of a Bloom filter's counters the larger stay
+  kChanges = 2,  // a delta, on what it refers to: removed keys go first, rows and candidates that come replace those there
 };
 
 }  // namespace ctrlab::embedding

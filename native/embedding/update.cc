@@ -194,7 +194,8 @@ class Table::Step {
       if (!admitted) return;
       const uint32_t row = content_.rows->Take(next++);
       rows_[i] = row;
-      content_.rows->Frequency(row) = static_cast<uint32_t>(count);
+      // A Bloom filter's counter may have stopped below what this batch alone brings.
+      content_.rows->Frequency(row) = static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, std::max(count, batch_.counts[i])));
       table_.FillNew(key, *content_.rows, row);
       new_[s].push_back({entry, row});
     });
