@@ -38,6 +38,8 @@ ROWS = {"keys": np.int64, "values": np.float32, "frequencies": np.int64, "steps"
 CANDIDATES = {"candidate_keys": np.int64, "candidate_counts": np.int64, "candidate_steps": np.int64}
 OTHERS = {"filter": np.uint8, "removed": np.int64}
 FIELDS = ROWS | CANDIDATES | OTHERS
+RANGES = (("frequencies", 0, 1 << 32), ("steps", 0, 1 << 31), ("candidate_counts", 1, 1 << 31), ("candidate_steps", 0, 1 << 31))
+"""(array, least, one past the most) that a table takes."""
 
 
 def apply_delta(state: TableState, delta: TableState) -> TableState:
@@ -99,6 +101,13 @@ def require_fits(state: TableState, table: TableState, where: str) -> None:
         raise CtrlabError(f"{where} has the slots {there} in the checkpoint and {here} in the model.")
     if (there := len(state.filter)) != (here := len(table.filter)):
         raise CtrlabError(f"{where} has a filter of {there} bytes in the checkpoint and of {here} in the model.")
+    keys = np.sort(np.concatenate([state.keys, state.candidate_keys]))
+    if (again := np.flatnonzero(keys[1:] == keys[:-1])).size:
+        raise CtrlabError(f"{where} holds each key once; the checkpoint has {keys[again[0]]} twice.")
+    for name, least, most in RANGES:
+        numbers = getattr(state, name)
+        if (odd := np.flatnonzero((numbers < least) | (numbers >= most))).size:
+            raise CtrlabError(f"{where} has {name} in [{least}, {most}); the checkpoint has {numbers[odd[0]]} at {odd[0]}.")
 
 
 def _overlay(old: TableState, new: TableState) -> TableState:

@@ -73,6 +73,9 @@ class Embedding(Tables):
     and pass through one copy in memory each way. `tf.saved_model.save`, `model.export` and
     `tf.train.Checkpoint` write them as tensors.
 
+    What Keras copies by `get_weights` and `set_weights`, as `EarlyStopping(restore_best_weights=True)` does, are variables; rows
+    are none and stay as they are. `ctrlab.training.Checkpoints` and `restore` go back to an earlier state of all.
+
     Args:
         dim: D.
         columns: {column: table}; columns that name the same table share it. None: one column, whose table has the layer's name.

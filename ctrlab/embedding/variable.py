@@ -9,6 +9,7 @@ the table instead of it, and any other Keras optimizer is refused.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,8 +125,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
                 f"An embedding variable lives in one process and can't be mirrored; received a distribution strategy for {name}: "
                 "make the model outside of its scope."
             )
-        if "/" in name or not name:
-            raise CtrlabError(f"The name of an embedding variable must not be empty or contain a slash; received {name!r}.")
+        if "/" in name or not name.strip("."):
+            raise CtrlabError(f"The name of an embedding variable must not be empty, dots or contain a slash; received {name!r}.")
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
         self.base = 0
@@ -149,7 +150,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             admission=ADMISSIONS[type(admission).__name__],
             threshold=admission.threshold if admission else 1,
             expected_keys=bloom.expected_keys if bloom else 0,
-            storage_path=storage.path if storage else "",
+            storage_path=os.path.join(storage.path, self.name) if storage else "",  # tables that share options don't share it
             memory_rows=storage.memory_rows if storage else 0,
             cache=storage.cache if storage else "lfu",
             compaction=storage.compaction if storage else "async",

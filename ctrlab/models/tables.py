@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 import keras
@@ -166,11 +165,10 @@ class _Reads:
 
 
 def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
-    """An embedding variable of a model: its seed is the options' and the model's, its place on a disk a folder of its own."""
+    """An embedding variable of a model: its seed is the options' and the model's."""
     # A model has 1,000 seeds, and whoever gives a seed of their own gives a small number: so far apart, they don't meet.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
-    storage = options.storage and dataclasses.replace(options.storage, path=os.path.join(options.storage.path, name))
-    return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer, storage=storage))
+    return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
 
 
 class Wide(keras.layers.Layer):

@@ -214,8 +214,10 @@ class Checkpoints:
             write_durably(self.folder / POINTER, [json.dumps({"file": save.name, "step": save.step}).encode()])
             for path in spare(self.folder, self.folder / save.name, self.keep):
                 path.unlink(missing_ok=True)
-        except OSError as error:
+        except BaseException as error:
             self._last = self._saved = None  # nothing can follow what is not there, and `save_last` has to write it
+            if not isinstance(error, OSError):
+                raise
             raise CheckpointError(
                 f"The checkpoint of step {save.step} could not be written to {self.folder}: {error.strerror}. "
                 "Earlier ones are as they were; free some space or name another folder, and resume."

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.embedding import CounterFilter, EmbeddingVariable, GlobalStepEviction, Options, Storage
+from ctrlab.embedding import CounterFilter, Embedding, EmbeddingVariable, GlobalStepEviction, Options, Storage
 from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows
 
@@ -176,3 +176,18 @@ def test_a_path_that_is_a_file(tmp_path):
     with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*store"):
         both.update([1])
     assert (tmp_path / "store").read_text() == "mine" and both.variables[0].rows() == 0
+
+
+def test_tables_of_a_layer_that_share_options_have_folders_of_their_own(tmp_path):
+    layer = Embedding(3, {"item": "items", "user": "users"}, "rows", Options(storage=Storage(str(tmp_path), 4)))
+    optimizer = TouchedRows("adagrad", 0.1)
+    optimizer.build(layer.trainable_variables)
+    for start in (0, 10):
+        with tf.GradientTape() as tape:
+            found = layer(
+                {"item": tf.range(start, start + 10, dtype=tf.int64), "user": tf.range(10, dtype=tf.int64) % 5}, training=True
+            )
+            loss = tf.add_n([tf.reduce_sum(rows) for rows in found.values()])
+        optimizer.apply(tape.gradient(loss, [v.value for v in layer.trainable_variables]), layer.trainable_variables)
+    assert [table.rows() for table in layer.tables.values()] == [20, 5]
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["items", "users"]

@@ -107,9 +107,19 @@ def keeps_the_tombstones(state, delta):
     return apply_delta(state, delta) | {"removed": delta["removed"]}
 
 
+def one_by_one(state, delta):
+    table = dict(zip(state["keys"].tolist(), state["values"]))
+    for key in delta["removed"].tolist():
+        table.pop(key, None)
+    table |= dict(zip(delta["keys"].tolist(), delta["values"]))
+    values = np.array(list(table.values()), np.float32).reshape(-1, state["values"].shape[1])
+    return {"keys": np.array(list(table), np.int64), "values": values}
+
+
 @pytest.mark.parametrize(
     "answer, says",
     [
+        (one_by_one, "no loop over keys"),
         (does_nothing, "Each key"),
         (only_puts_in, "is there once"),
         (only_removes, "Each key"),

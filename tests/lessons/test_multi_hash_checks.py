@@ -71,6 +71,10 @@ def one_hot(ids, tables):
     return tf.one_hot(ids % m, m) @ tables[0] + tf.one_hot(ids // m % q, q) @ tables[1]
 
 
+def in_numpy(ids, tables):
+    return quotient_remainder(ids, tables).numpy()
+
+
 def zeros(ids, tables):
     return 0.0 * quotient_remainder(ids, tables)
 
@@ -122,6 +126,7 @@ def stacked_rows(ids, tables):
 
 
 FIRST = [
+    in_numpy,
     not_modulo_the_second,
     two_remainders,
     multiplied,

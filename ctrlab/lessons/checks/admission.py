@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.checks.click_data import interpreted
+from ctrlab.lessons.interpreter import require_no_loop
 
 FULL = 255
 MOST_STEPS = 200  # of the interpreter, lines and calls
@@ -110,11 +110,7 @@ def check_bloom(answer: Callable, rng: np.random.Generator) -> None:
         step = "an id has come no more often than its least counter says; read them after the whole batch was added"
         require_close(received, wanted, case=case, next_step=step, rtol=0)
     places = rng.integers(0, 1 << 16, (MANY, 3))
-    steps = interpreted(answer, np.zeros(1 << 16, np.uint8), places, np.ones(MANY, np.int64))
-    if steps > MOST_STEPS:
-        rule = "Budget: no loop over ids, so NumPy does the work and not the interpreter."
-        received = f"{steps:,} lines and calls for {MANY:,} ids"
-        raise CheckFailed(rule, expected=f"at most {MOST_STEPS:,}", received=received, next_step="use whole arrays")
+    require_no_loop(answer, np.zeros(1 << 16, np.uint8), places, np.ones(MANY, np.int64), of="ids", many=MANY, most=MOST_STEPS)
 
 
 CHECKS = {1: check_counter, 2: check_bloom}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.interpreter import peak_of, require_no_loop
 
 MANY, SETTINGS = 50_000, 400
 BUDGET_BYTES = 4_000_000  # a few arrays of MANY numbers; a table of MANY times SETTINGS would be 20 MB even in bits of one byte
@@ -42,7 +42,9 @@ def check_what_if(answer: Callable, rng: np.random.Generator) -> None:
         require_close(rows, wanted_rows, case=f"rows of {case}", next_step=step, rtol=0)
         step = "the occurrences of the keys that are in, over the occurrences of all keys; nothing came: 0"
         require_close(traffic, wanted_traffic, case=f"traffic of {case}", next_step=step, rtol=1e-9)
-    spent = peak_of(answer, rng.zipf(1.4, MANY).clip(max=1 << 30), np.arange(1, SETTINGS + 1))
+    many = rng.zipf(1.4, MANY).clip(max=1 << 30), np.arange(1, SETTINGS + 1)
+    require_no_loop(answer, *many, of="thresholds", many=SETTINGS, most=SETTINGS // 2)
+    spent = peak_of(answer, *many)
     if spent > BUDGET_BYTES:
         raise CheckFailed(
             "Budget: one sort, and no table of keys times thresholds.",
@@ -50,16 +52,6 @@ def check_what_if(answer: Callable, rng: np.random.Generator) -> None:
             received=f"{spent:,} bytes for {MANY:,} keys and {SETTINGS} thresholds",
             next_step="sort the frequencies, sum them from the end, and find each threshold's place with np.searchsorted",
         )
-
-
-def peak_of(function: Callable, *inputs) -> int:
-    """The most bytes that `function` held at once."""
-    tracemalloc.start()
-    try:
-        function(*inputs)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def shortest_life(last_step: np.ndarray, frequency: np.ndarray, now: int, keep: float) -> int:

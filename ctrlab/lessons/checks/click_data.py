@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.interpreter import require_no_loop
 
 TOLERANCE = 1e-6
 MOST_OPS = 100
@@ -55,28 +55,7 @@ def check_zipf_exponent(answer: Callable, rng: np.random.Generator) -> None:
             continue
         if not abs(received - expected) <= TOLERANCE * max(1.0, abs(expected)):
             raise CheckFailed(rule, expected=expected, received=received, index=f"least={least}", next_step=step)
-    steps = interpreted(answer, rng.integers(10, 1_000, MANY), 10)
-    if steps > MOST_STEPS:
-        rule = "Budget: no loop over ids, so NumPy does the work and not the interpreter."
-        received = f"{steps:,} lines and calls for {MANY:,} ids"
-        raise CheckFailed(rule, expected=f"at most {MOST_STEPS:,}", received=received, next_step="use whole arrays")
-
-
-def interpreted(function: Callable, *inputs) -> int:
-    """How many lines and calls of Python one call of `function` runs through."""
-    steps, before = 0, sys.gettrace()
-
-    def count(frame, event, argument):
-        nonlocal steps
-        steps += 1
-        return count
-
-    sys.settrace(count)
-    try:
-        function(*inputs)
-    finally:
-        sys.settrace(before)
-    return steps
+    require_no_loop(answer, rng.integers(10, 1_000, MANY), 10, of="ids", many=MANY, most=MOST_STEPS)
 
 
 def lists(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]]]]:

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.interpreter import require_no_loop
 
 DIM = 3
+MANY = 3_000
+MOST_STEPS = 300  # of the interpreter, lines and calls; NumPy's own included
 ENDS = [-(2**63), -1, 0, 2**63 - 1]
 Arrays = dict[str, np.ndarray]
 
@@ -19,6 +22,8 @@ def check_apply(answer: Callable, rng: np.random.Generator) -> None:
     for case, state, deltas in _lives(rng):
         found = _arrays(call(answer, state, deltas[0], case=case), ("keys", "values"), case)
         _require_rows(found, _applied(state, deltas[0]), case, "drop every key that the delta names, then put in its rows")
+    state, delta = rows(rng, np.arange(MANY)), rows(rng, np.arange(MANY // 2, 2 * MANY)) | {"removed": np.arange(0, MANY, 7)}
+    require_no_loop(answer, state, delta, of="keys", many=MANY, most=MOST_STEPS)
 
 
 def check_merge(answer: Callable, rng: np.random.Generator) -> None:

@@ -36,6 +36,13 @@ def check_parts(answer: Callable, rng: np.random.Generator, parts: Callable[[boo
         with tf.GradientTape() as tape:
             tape.watch(tables)
             received = call(answer, tf.constant(ids, tf.int64), tables, case=case)
+        if not tf.is_tensor(received):
+            raise CheckFailed(
+                f"The answer is a tensor, so that its gradient finds the tables; here {case}.",
+                expected="tf.Tensor",
+                received=type(received).__name__,
+                next_step="read rows with tf.gather: no NumPy, no .numpy()",
+            )
         expected = multihash.reference(made, tables, ids).astype(np.float32)
         require_close(received, expected, case=f"{case}; tables of {' and '.join(map(str, made.rows))} rows", next_step=step)
         for k, (gradient, keys) in enumerate(zip(tape.gradient(received, tables), multihash.reference_keys(made, ids))):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.checks.click_data import interpreted
+from ctrlab.lessons.interpreter import interpreted, peak_of
 
 MANY = 6_000
 MOST_STEPS = 2_000  # of the interpreter, lines and calls
@@ -99,12 +98,7 @@ def enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
     """One sort: no table of pairs, and no loop over rows."""
     labels, scores = rng.integers(0, 2, MANY).astype(np.float32), rng.normal(size=MANY).astype(np.float32)
     steps = interpreted(answer, labels, scores)
-    tracemalloc.start()
-    try:
-        answer(labels, scores)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(answer, labels, scores)
     rule = "Budget: one sort, no table of pairs, no loop over rows."
     for what, spent, most in (("bytes", peak, MOST_BYTES * MANY), ("lines and calls of Python", steps, MOST_STEPS)):
         if spent > most:

@@ -1,0 +1,56 @@
+"""Budgets of plain Python: what an answer that should leave the work to NumPy costs the interpreter, and the memory it takes."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+
+from ctrlab.lessons.check import CheckFailed
+
+
+def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) -> None:
+    """Refuses an answer that goes through its inputs one by one.
+
+    Args:
+        inputs: what it is called with.
+        of: what there are `many` of in them: "keys".
+        most: of the interpreter, lines and calls.
+    Raises:
+        CheckFailed: it took more.
+    """
+    steps = interpreted(function, *inputs)
+    if steps > most:
+        raise CheckFailed(
+            f"Budget: no loop over {of}, so NumPy does the work and not the interpreter.",
+            expected=f"at most {most:,}",
+            received=f"{steps:,} lines and calls for {many:,} {of}",
+            next_step="use whole arrays",
+        )
+
+
+def interpreted(function: Callable, *inputs) -> int:
+    """How many lines and calls of Python one call of `function` runs through."""
+    steps, before = 0, sys.gettrace()
+
+    def count(frame, event, argument):
+        nonlocal steps
+        steps += 1
+        return count
+
+    sys.settrace(count)
+    try:
+        function(*inputs)
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+def peak_of(function: Callable, *inputs) -> int:
+    """The most bytes that one call of `function` held at once."""
+    tracemalloc.start()
+    try:
+        function(*inputs)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
