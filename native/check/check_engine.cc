@@ -25,14 +25,24 @@ void Compare(uint64_t seed) {
     const Case test = RandomCase(round);
     Pair pair(test), copy(test);
     int64_t step = 0;
+    for (int call = 0; call < 10; ++call) {
+      if (call % 3 == 2) pair.EvictSteps(step, 1);
+      else pair.Update(++step);
+    }
+    pair.Same(pair);
     copy.Import(ImportKind::kAll, pair.Save(Extent::kSave));
     for (int call = 0; call < 60; ++call) {
-      const int64_t what = Uniform(0, 20);
+      const int64_t what = Uniform(0, 22);
       if (what < 13) pair.Update(++step);
       else if (what == 13) pair.EvictSteps(step, Uniform(1, 8));
       else if (what == 14) pair.EvictNorms(test.spread * std::sqrt(static_cast<double>(test.dim)));
       else if (what == 15) pair.Reshard(Uniform(1, 5));
       else if (what == 16) pair.Refuse();
+      else if (what == 17) pair.Same(pair);
+      else if (what == 18) {
+        copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
+        pair.Reload();
+      }
       else copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
       pair.Lookup();
     }

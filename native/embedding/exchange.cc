@@ -106,8 +106,6 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
   std::vector<int64_t> removed;
   if (extent == Extent::kChanges) {
     std::copy_if(removed_.begin(), removed_.end(), std::back_inserter(removed), [&](int64_t key) { return shard.Has(key); });
-    std::sort(removed.begin(), removed.end());
-    removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
   }
   StateOut out;
   const StateSizes sizes{row_begins.back() + rows_below, candidate_begins.back(), content_->filter.bytes(), std::ssize(removed)};
@@ -149,6 +147,7 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
   std::copy(removed.begin(), removed.end(), out.removed);
   if (extent == Extent::kAll) return Status();
   EachIndexShard(parallel_for, rows.taken(), [&](int64_t s) { index.ForEach(s, [](Entry& entry) { entry.stamp &= ~uint32_t{1}; }); });
+  has_base_ = true;
   removed_.clear();
   if (tier_) tier_->changed.clear();
   return Status();
@@ -289,10 +288,9 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     NotePeak(fresh->bytes());
     {
       std::lock_guard alone(gate_);
-      if (tier_) {
-        if (Status bad = tier_->Clear(); !bad.ok()) return bad;
-      }
+      if (tier_) tier_->Clear();
       content_ = std::move(fresh);
+      has_base_ = true;
       removed_.clear();
     }
     SinkImported(parallel_for);
@@ -326,6 +324,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     incoming.Put(*content_);
     if (kind == ImportKind::kMore) content_->filter.TakeLarger(in.filter);
     else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
+    has_base_ = true;
   }
   SinkImported(parallel_for);
   return Status();
@@ -345,7 +344,8 @@ Status Table::RaiseImported(const StateSizes& sizes, const StateIn& in, const Pa
   return Raise(keys, 0, {keys.data(), nullptr, nullptr, std::ssize(keys)}, parallel_for);
 }
 
-// Makes the rows that came in fit the memory. Where the tier refuses they stay there, and the next update says so.
+// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, the next update tries again
+// and returns the problem.
 void Table::SinkImported(const ParallelFor& parallel_for) {
   if (tier_ && OpenTier().ok()) (void)Sink(0, {}, parallel_for);
 }

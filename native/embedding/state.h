@@ -34,7 +34,7 @@ using MakeRoom = std::function<Status(const StateSizes& sizes, StateOut* out)>;
 
 enum class Extent : int64_t {
   kAll = 0,      // every row and candidate; the marks stay, no key is "removed"
-  kChanges = 1,  // what changed since the last `kSave` or `kChanges`; clears the marks
+  kChanges = 1,  // what changed since the last `kSave` or `kChanges`, or an Import in place of everything; clears the marks
   kSave = 2,     // everything, as the base that later changes refer to: clears the marks
 };
 

@@ -120,12 +120,9 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
       return goes(entry.step(), IsRow(ref) ? content_->rows->Row(ref - 1) : nullptr);
     };
     const Leaving leaving = PrepareToRemove(old, std::vector<int64_t>(Index::kShards), parallel_for);
-    int64_t keys = std::ssize(below), rows = std::ssize(below);
-    for (int64_t s = 0; s < Index::kShards; ++s) {
-      keys += std::ssize(leaving.keys[s]);
-      rows += std::ssize(leaving.rows[s]);
-    }
-    removed_.reserve(removed_.size() + keys);
+    int64_t rows = std::ssize(below);
+    for (const auto& of_shard : leaving.rows) rows += std::ssize(of_shard);
+    std::vector<int64_t> tombstones = Tombstones(below, leaving);
     NotePeak();
     std::lock_guard alone(gate_);
     if (!below.empty()) {
@@ -135,8 +132,7 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
       }
     }
     for (const int64_t key : below) tier_->changed.erase(key);
-    removed_.insert(removed_.end(), below.begin(), below.end());
-    for (const auto& of_shard : leaving.keys) removed_.insert(removed_.end(), of_shard.begin(), of_shard.end());
+    removed_.swap(tombstones);
     if (removed) *removed = rows;
     Remove(leaving);
   } catch (const std::bad_alloc&) {
@@ -144,6 +140,19 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
     return OutOfMemory();
   }
   return Status();
+}
+
+// Those there will be when these are gone, too.
+std::vector<int64_t> Table::Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const {
+  std::vector<int64_t> keys = removed_;
+  if (!has_base_) return keys;
+  keys.insert(keys.end(), below.begin(), below.end());
+  for (const auto& of_shard : leaving.keys) keys.insert(keys.end(), of_shard.begin(), of_shard.end());
+  const auto more = keys.begin() + std::ssize(removed_);
+  std::sort(more, keys.end());
+  std::inplace_merge(keys.begin(), more, keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
 }
 
 // Makes the shards of the index anew that lose a key, with room for so many more.

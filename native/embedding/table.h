@@ -45,7 +45,7 @@ struct TableStats {
   int64_t peak_bytes = 0;            // the most since the table was made
   int64_t hits = 0, misses = 0;      // keys looked up that had a row in memory, and that had none
   int64_t hits_below = 0;            // rows that were read from below; a hit in memory, too, where that brought them up first
-  int64_t removed = 0;           // tombstones that the next kChanges will hold
+  int64_t removed = 0;               // tombstones that the next kChanges will hold
 };
 
 class Table {
@@ -135,6 +135,7 @@ class Table {
   Status OpenTier();
   Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);
   void SinkImported(const ParallelFor& parallel_for);
+  std::vector<int64_t> Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const;
   void NotePeak(int64_t more = 0);
 
   const TableOptions options_;
@@ -145,7 +146,8 @@ class Table {
   std::unique_ptr<Content> content_;
   std::unique_ptr<Tier> tier_;  // null: there is none
   float slot_initial_[2] = {0, 0};
-  std::vector<int64_t> removed_;  // tombstones
+  bool has_base_ = false;         // there was a kSave, a kChanges or an Import, so that somebody may have what goes
+  std::vector<int64_t> removed_;  // tombstones, ascending, each once
   int64_t peak_bytes_ = 0;
   std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
 };

@@ -29,13 +29,10 @@ Status Tier::EraseAll() {
   return keys.empty() ? Status() : store_->Erase(keys.data(), std::ssize(keys));
 }
 
-Status Tier::Clear() {
-  if (!store_) return Status();
-  if (Status bad = EraseAll(); !bad.ok()) return bad;
+void Tier::Clear() {
   to_erase_.clear();
   changed.clear();
   store_ = nullptr;
-  return Status();
 }
 
 Status Tier::Close() {

@@ -45,8 +45,8 @@ class Tier {
 
   // Open, empty, for rows of `width` floats; nothing where it is.
   Status Open(int64_t width);
-  // Forgets all rows; then not open.
-  Status Clear();
+  // Forgets all rows, which the store is rid of when it is opened again; not open till then.
+  void Clear();
   // Back to not open; refused while rows are below.
   Status Close();
   bool open() const { return store_ != nullptr; }

@@ -65,6 +65,7 @@ def test_eviction_by_step_takes_rows_and_candidates_that_are_older():
     table = make(admission=CounterFilter(2), eviction=GlobalStepEviction(2))
     update(table, [1, 1, 9], [1, 1, 1], step=1)
     update(table, [2, 2, 8], [1, 1, 1], step=2)
+    table.changed()
     assert table.evict(3) == 0, "two steps ago is not more than two"
     assert table.evict(4) == 1
     assert set(table.rows) == {2} and set(table.candidates) == {8}

@@ -93,7 +93,7 @@ def test_any_sequence_of_calls_is_the_references(calls, kind, clip, admission, e
         else:
             state = pair.variable.state()
             pair.variable.load_state(state)
-            pair.reference.touched, pair.reference.removed = set(), set()
+            pair.reference.touched, pair.reference.removed, pair.reference.has_base = set(), set(), True
         pair.check([*ENDS, 5, 100])
 
 
