@@ -146,7 +146,8 @@ class Storage:
     """A tier below the memory: rows beyond `memory_rows` sink to an append-only hash store on a disk.
 
     Args:
-        path: a folder for the stores of all variables with this option; each has a folder of its name in it.
+        path: a folder for the stores of all variables with this option; each has a folder of its name in it. What one left there
+            is erased; any other store there is refused.
         memory_rows: of each variable.
         cache: whose rows sink first: "lru", the longest unused, or "lfu", the least often used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.

@@ -280,6 +280,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
   }
   const Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
+  if (Status bad = CheckRoom(kind == ImportKind::kAll ? sizes.rows - content_->rows->taken() : sizes.rows); !bad.ok()) return bad;
   if (kind == ImportKind::kAll) {
     auto fresh = std::make_unique<Content>(dim(), std::max(slots, slot_count), options_.admission);
     incoming.Reserve(*fresh);

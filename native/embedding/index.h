@@ -25,6 +25,7 @@ using Ref = uint32_t;
 constexpr Ref kCandidate = Ref{1} << 31;
 constexpr int64_t kMostCount = kCandidate - 1;
 constexpr Ref kElsewhere = kCandidate;  // in no entry
+constexpr int64_t kMostRows = kCandidate - 1;
 
 inline bool IsRow(Ref ref) { return ref - 1 < kCandidate - 1; }
 

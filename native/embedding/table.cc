@@ -142,6 +142,14 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
   return Status();
 }
 
+// Whether so many more rows can be named.
+Status Table::CheckRoom(int64_t more) const {
+  const int64_t rows = content_->rows->taken();
+  if (rows + more <= kMostRows) return Status();
+  return Problem("A table holds below 2^31 rows in memory; it has ", rows, " and should take ", more, " more: evict some, or give it ",
+                 "storage.");
+}
+
 // Those there will be when these are gone, too.
 std::vector<int64_t> Table::Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const {
   std::vector<int64_t> keys = removed_;

@@ -135,6 +135,7 @@ class Table {
   Status OpenTier();
   Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);
   void SinkImported(const ParallelFor& parallel_for);
+  Status CheckRoom(int64_t more) const;
   std::vector<int64_t> Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const;
   void NotePeak(int64_t more = 0);
 

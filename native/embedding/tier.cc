@@ -54,7 +54,9 @@ Status Tier::Settle() {
 }
 
 Status Table::SetTier(TierOptions options) {
-  if (options.memory_rows < 1) return Problem("A tier's memory_rows must be at least 1; received ", options.memory_rows, ".");
+  if (options.memory_rows < 1 || options.memory_rows > kMostRows) {
+    return Problem("A tier's memory_rows must be in [1, 2^31); received ", options.memory_rows, ".");
+  }
   std::lock_guard writer(writer_);
   if (tier_ || content_->rows->taken() > 0) return Problem("A table gets the tier below it once, before it has rows.");
   std::lock_guard alone(gate_);

@@ -9,7 +9,7 @@
 // What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step]. A table
 // above a faster memory (HBM) would take this class's place, and the table that of the store.
 //
-// The store is no save: opened, it is emptied. Checkpoints hold the rows of both tiers.
+// The store is no save: opened, it is emptied, if a tier has made it. Checkpoints hold the rows of both tiers.
 
 #pragma once
 
@@ -36,6 +36,9 @@ struct TierOptions {
   int64_t memory_rows = 0;
   Cache cache = Cache::kLfu;
 };
+
+// The store of a tier, with a file that marks it as one, whose rows may be erased. Refuses one with rows that has no mark.
+Status OpenTierStore(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);
 
 class Tier {
  public:

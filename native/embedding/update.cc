@@ -34,21 +34,23 @@ class Table::Step {
         step_(static_cast<int64_t>(rule.step)) {}
 
   // Throws std::bad_alloc; before the first count then, but for a Bloom filter's.
-  void Prepare() {
+  Status Prepare() {
     Sort();
     std::vector<int64_t> unknown(Index::kShards);
     EachShard([&](int64_t s) { unknown[s] = Look(s); });
     int64_t most = 0;
     for (const int64_t n : unknown) most += n;
+    if (Status bad = table_.CheckRoom(most); !bad.ok()) return bad;
     content_.rows->Reserve(most);
     if (rule_.clip_norm > 0) squares_.resize(Pieces());
-    if (most == 0) return;
+    if (most == 0) return Status();
     std::vector<int64_t> entries(Index::kShards);
     EachShard([&](int64_t s) {
       Decide(s, &entries[s]);
       new_[s].reserve(made_[s]);
     });
     EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
+    return Status();
   }
 
   // Counts, admits, makes rows, for which there are only entries without a row until Apply.
@@ -264,7 +266,7 @@ Status Table::Update(const MergedBatch& batch, const StepRule& rule, const Paral
       if (Status bad = Raise(absent, rows, batch, parallel_for); !bad.ok()) return bad;
     }
     Step step(*this, batch, rule, parallel_for);
-    step.Prepare();
+    if (Status bad = step.Prepare(); !bad.ok()) return bad;
     step.Admit();
     const float scale = step.Scale();
     std::lock_guard alone(gate_);

@@ -32,7 +32,8 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc("A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
-         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the kernel, which always answers with the same: so it outlives a session's call.");
+         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the "
+         "kernel, which always answers with the same: so it outlives a session's call.");
 
 class EmbeddingTableOp : public StatusOp {
  public:
@@ -58,6 +59,9 @@ class EmbeddingTableOp : public StatusOp {
                 InvalidArgument("An initializer is named by a number in [0, ", kLast, "]; received ", initializer, "."));
     options_.initializer.kind = static_cast<embedding::InitialKind>(initializer);
     options_.initializer.seed = seed;
+    constexpr int64_t kLastAdmission = static_cast<int64_t>(embedding::AdmissionKind::kBloom);
+    OP_REQUIRES(context, admission >= 0 && admission <= kLastAdmission,
+                InvalidArgument("Admission is named by a number in [0, ", kLastAdmission, "]; received ", admission, "."));
     options_.admission.kind = static_cast<embedding::AdmissionKind>(admission);
   }
 
@@ -90,11 +94,10 @@ class EmbeddingTableOp : public StatusOp {
     std::unique_ptr<Table> table;
     TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
     if (!store_.path.empty()) {
-      if (memory_rows_ < 1) return InvalidArgument("memory_rows must be at least 1; ", name_, " received ", memory_rows_, ".");
       const auto open = [store = store_](int64_t row_bytes, std::unique_ptr<embedding::SegmentStore>* opened) {
         embedding::StoreOptions options = store;
         options.row_bytes = row_bytes;
-        return embedding::SegmentStore::Open(options, opened);
+        return embedding::OpenTierStore(options, opened);
       };
       TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({open, memory_rows_, cache_})));
     }

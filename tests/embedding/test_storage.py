@@ -1,5 +1,6 @@
 """Embedding variables whose rows sink to a disk: the same answers, bit for bit, as with all of them in memory."""
 
+import gc
 import os
 import threading
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab.embedding import CounterFilter, Embedding, EmbeddingVariable, GlobalStepEviction, Options, Storage
+from ctrlab.embedding.store import Store
 from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows
 
@@ -191,3 +193,24 @@ def test_tables_of_a_layer_that_share_options_have_folders_of_their_own(tmp_path
         optimizer.apply(tape.gradient(loss, [v.value for v in layer.trainable_variables]), layer.trainable_variables)
     assert [table.rows() for table in layer.tables.values()] == [20, 5]
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["items", "users"]
+
+
+def test_a_store_of_somebody_elses_is_not_erased(tmp_path):
+    rows = np.arange(64, dtype=np.uint8).reshape(2, 32)  # as wide as a row of 3 numbers, a slot, frequency and step
+    with Store(tmp_path / "items", 32, np.uint8) as store:
+        store.put([1, 2], rows)
+    with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*holds 2 rows that no embedding variable put there"):
+        Both(tmp_path).update([1])
+    with Store(tmp_path / "items", 32, np.uint8) as store:
+        np.testing.assert_array_equal(store.get([1, 2])[0], rows)
+
+
+def test_a_folder_that_another_run_has_left(tmp_path):
+    for _ in range(2):
+        both = Both(tmp_path)
+        for start in range(0, 40, 10):
+            both.update(list(range(start, start + 10)), start)
+        both.check(list(range(40)))
+        assert both.variables[0].stats().rows_below > 0
+        del both
+        gc.collect()
