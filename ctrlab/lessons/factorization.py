@@ -66,7 +66,7 @@ class FactorizationMachine:
         return {column: table.state() for column, table in self.tables.items()}
 
     def evict(self) -> int:
-        """Applies each table's eviction at this step; how many keys went."""
+        """Applies each table's eviction at this step; how many rows went."""
         return sum(table.evict(self.steps) for table in self.tables.values())
 
     def _rows(self, ids, training: bool) -> np.ndarray:

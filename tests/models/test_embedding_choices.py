@@ -139,7 +139,7 @@ def test_bad_choices_are_refused_in_one_sentence():
         build("wdl", BAGS, embedding={"d": "multihash"})
     with pytest.raises(CtrlabError, match=r"table 'item' got .*Hashed"):
         build("din", "amazon_reviews", embedding={"item": "multihash", "history_items": "hashed"})
-    with pytest.raises(CtrlabError, match=r"must be one of hashed, multihash or .*; received 5"):
+    with pytest.raises(CtrlabError, match=r"must be one of hashed, multihash, variable or .*; received 5"):
         build("wdl", BAGS, embedding=5)
     with pytest.raises(CtrlabError, match="column 'a' has raw ids"):
         build("wdl", BAGS.with_raw_ids(["a"]))

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.data import schema as schema_of
-from ctrlab.models import blocks, build, interest
+from ctrlab.models import blocks, build, interest, tables
 from ctrlab.models.dien import AuxiliaryNet
 from ctrlab.models.mmoe import Experts
 from ctrlab.models.wdl import WIDE_BUCKETS
@@ -32,7 +32,7 @@ def test_experts_are_towers_side_by_side():
 
 def test_wide_ids_fold_and_unknown_stays_unknown():
     ids = tf.constant([0, WIDE_BUCKETS - 1, WIDE_BUCKETS, -1, 5 * WIDE_BUCKETS + 3], tf.int64)
-    np.testing.assert_array_equal(blocks.fold(ids, WIDE_BUCKETS), [0, WIDE_BUCKETS - 1, 0, -1, 3])
+    np.testing.assert_array_equal(tables.fold(ids, WIDE_BUCKETS), [0, WIDE_BUCKETS - 1, 0, -1, 3])
 
 
 @pytest.mark.parametrize("fused", [False, True])
