@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
+CPP    := $(filter %.cc %.h %.cu %.cuh,$(NATIVE))
 SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -33,6 +34,7 @@ test-long: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 test-python: setup
 	$(BIN)/pytest -q -n 2 --dist loadfile

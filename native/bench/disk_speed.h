@@ -26,11 +26,11 @@ inline DiskSpeed MeasureDisk(const std::string& path, double seconds) {
   constexpr int kDepth = 128;
   constexpr int64_t kBlock = 4096;
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  struct stat about {};
+  struct stat about{};
   fstat(fd, &about);
   const int64_t blocks = about.st_size / kBlock;
   const std::unique_ptr<char, decltype(&std::free)> buffer(static_cast<char*>(std::aligned_alloc(kBlock, kDepth * kBlock)),
-      &std::free);
+                                                           &std::free);
   std::mt19937_64 random(3);
   auto rate = [&](int depth) {
     aio_context_t context = 0;

@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
   } else {
     const gru_forward::primitive_desc f({training, one_way, x_d, none, any_x, any_h, bias_d, out_d, none}, cpu);
     const gru_backward::primitive_desc b(
-        {backward, one_way, x_d, none, any_x, any_h, bias_d, out_d, none, x_d, none, file_x, file_h, bias_d, out_d, none}, cpu, f);
+        {backward, one_way, x_d, none, any_x, any_h, bias_d, out_d, none, x_d, none, file_x, file_h, bias_d, out_d, none}, cpu,
+        f);
     run(f, b, gru_forward(f), gru_backward(b));
   }
   return 0;

@@ -64,8 +64,8 @@ class Peer {
   virtual std::string Facts() = 0;
 };
 
-inline const ParallelFor kAlone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t),
-    void* c) { body(c, 0, n); }};
+inline const ParallelFor kAlone{nullptr,
+                                [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
 
 class Ours final : public Peer {
  public:
@@ -82,8 +82,9 @@ class Ours final : public Peer {
     Check(store_->Get(keys.data(), std::ssize(keys), rows->data(), found_.data(), kAlone));
     if (std::find(found_.begin(), found_.end(), 0) != found_.end()) Stop("ctrlab lost a key.");
   }
-  void Put(const std::vector<int64_t>& keys, const std::string& rows) override { Check(store_->Put(keys.data(), rows.data(),
-      std::ssize(keys))); }
+  void Put(const std::vector<int64_t>& keys, const std::string& rows) override {
+    Check(store_->Put(keys.data(), rows.data(), std::ssize(keys)));
+  }
   void Finish() override {
     Check(store_->Flush());
     while (store_->Stats().compacting) usleep(1000);
@@ -92,9 +93,10 @@ class Ours final : public Peer {
   std::string Facts() override {
     const StoreStats stats = store_->Stats();
     char text[300];
-    std::snprintf(text, sizeof text, "\"write_amplification\": %.4f, \"compactions\": %ld, \"index_bytes\": %ld, \"disk_bytes\": %ld, \"live\": %ld",
+    std::snprintf(text, sizeof text,
+                  "\"write_amplification\": %.4f, \"compactions\": %ld, \"index_bytes\": %ld, \"disk_bytes\": %ld, \"live\": %ld",
                   stats.write_amplification(), long(stats.compactions), long(stats.index_bytes), long(stats.disk_bytes),
-                      long(stats.live));
+                  long(stats.live));
     return text;
   }
   int64_t index_bytes() { return store_->Stats().index_bytes; }
@@ -166,7 +168,8 @@ class RocksDb final : public Peer {
   }
   bool Busy() {
     return Number("rocksdb.num-running-compactions") + Number("rocksdb.num-running-flushes") +
-        Number("rocksdb.compaction-pending") > 0;
+               Number("rocksdb.compaction-pending") >
+           0;
   }
   void Check(const rocksdb::Status& status) {
     if (!status.ok()) Stop("RocksDB: " + status.ToString());

@@ -61,8 +61,8 @@ void Product(bool add, int64_t m, int64_t n, int64_t k, bool transposed) {
   for (int64_t i = 0; i < m * n; ++i) {
     if (std::abs(c[i] - expected[i]) <= 1e-6 * (size[i] + std::abs(expected[i]))) continue;
     wrong = true;
-    std::fprintf(stderr, "c[%ld, %ld] of [%ld, %ld] x [%ld, %ld] is %g, not %g\n", long(i / n), long(i % n), long(m), long(k), long(k),
-                 long(n), c[i], expected[i]);
+    std::fprintf(stderr, "c[%ld, %ld] of [%ld, %ld] x [%ld, %ld] is %g, not %g\n", long(i / n), long(i % n), long(m), long(k),
+                 long(k), long(n), c[i], expected[i]);
     return;
   }
 }

@@ -15,9 +15,19 @@
 
 int main(int argc, char** argv) {
   using namespace ctrlab::check;
-  return Main(argc, argv, {
-      attention::entries, auxiliary::entries, batch_norm::entries, experts::entries, gru::entries,
-      indicator::entries, interaction::entries, lookup::entries, optimizer_step::entries, parsing::entries,
-      pointwise::entries, snapshot::entries,
-  });
+  return Main(argc, argv,
+              {
+                  attention::entries,
+                  auxiliary::entries,
+                  batch_norm::entries,
+                  experts::entries,
+                  gru::entries,
+                  indicator::entries,
+                  interaction::entries,
+                  lookup::entries,
+                  optimizer_step::entries,
+                  parsing::entries,
+                  pointwise::entries,
+                  snapshot::entries,
+              });
 }

@@ -96,8 +96,8 @@ inline float Largest(const Floats& values, float least = 1e-6f) {
 }
 
 // Rounding grows with the largest terms of a sum, so what is near 0 is held to the size of its tensor, or to `least`.
-inline void CompareTensor(const std::string& rule, const std::string& name, const Floats& expected, const float* received, int64_t width,
-                          float least = 1e-6f) {
+inline void CompareTensor(const std::string& rule, const std::string& name, const Floats& expected, const float* received,
+                          int64_t width, float least = 1e-6f) {
   Compare(rule, name, expected, Floats(expected.size(), Largest(expected, least)), received, width);
 }
 
@@ -121,8 +121,8 @@ inline void PoolOf(const std::string& name, const Buffers& buffers, const Floats
   const auto scores = Exactly(score_values), weights = Exactly(Nans(N)), attended = Exactly(Nans(outputs));
   ctrlab_attention_pool(&buffers.input, scores.get(), weights.get(), attended.get(), &pool.parallel_for);
   CompareTensor("weights[n] must be exp(score) over the sum of the row's.", name, expected_weights, weights.get(), 0);
-  CompareTensor("attended[b, c] must be the row's sum of weight * key, 0 where the row has no event.", name, expected, attended.get(),
-                buffers.input.width);
+  CompareTensor("attended[b, c] must be the row's sum of weight * key, 0 where the row has no event.", name, expected,
+                attended.get(), buffers.input.width);
   check::Untouched(name, score_values, scores.get());
 }
 
@@ -139,7 +139,8 @@ struct Gradients {
   }
 };
 
-inline void Gradient(const std::string& name, const Buffers& buffers, const Floats& d_weights, const Floats& d_attended, const Pool& pool) {
+inline void Gradient(const std::string& name, const Buffers& buffers, const Floats& d_weights, const Floats& d_attended,
+                     const Pool& pool) {
   const int64_t N = buffers.events;
   Floats scores(N), kept(N * Kept(buffers.layers.data(), std::ssize(buffers.layers))), weights(N), attended(d_attended.size());
   scalar::AttentionScores(buffers.input, scores.data(), kept.data());
@@ -158,13 +159,16 @@ inline void Gradient(const std::string& name, const Buffers& buffers, const Floa
   }
   for (size_t i = 0; i < buffers.values.size(); ++i) {
     const float* e = expected.parts[i].get();
-    const std::string what = i == 0 ? "query" : i == 1 ? "keys" : "layer " + std::to_string((i - 2) / 2) + (i % 2 ? "'s bias" : "'s kernel");
+    const std::string what = i == 0   ? "query"
+                             : i == 1 ? "keys"
+                                      : "layer " + std::to_string((i - 2) / 2) + (i % 2 ? "'s bias" : "'s kernel");
     const Floats values(e, e + buffers.values[i].size());
     CompareTensor("The gradient of " + what + " must be that of the definition.", name, values, received.parts[i].get(), 0,
                   0.1f * largest);
     const Floats bits(first.parts[i].get(), first.parts[i].get() + values.size());
     if (!bits.empty() && std::memcmp(bits.data(), received.parts[i].get(), bits.size() * sizeof(float)) != 0) {
-      Fail("A gradient must have the same bits however the work is cut.", name, "\"the same\"", "\"other bits, in " + what + "\"", "[]");
+      Fail("A gradient must have the same bits however the work is cut.", name, "\"the same\"", "\"other bits, in " + what + "\"",
+           "[]");
     }
   }
 }

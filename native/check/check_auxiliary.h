@@ -60,8 +60,8 @@ inline void Check(const std::string&) {
         layers.push_back({inputs[3 + 2 * l].get(), inputs[4 + 2 * l].get(), in, test.units[l]});
         gradients.push_back({outputs[3 + 2 * l].get(), outputs[4 + 2 * l].get()});
       }
-      const AuxiliaryInput input{inputs[0].get(), inputs[1].get(), inputs[2].get(), splits.get(), rows, test.hidden, test.width,
-                                 layers.data(), std::ssize(layers)};
+      const AuxiliaryInput input{inputs[0].get(), inputs[1].get(), inputs[2].get(), splits.get(),      rows,
+                                 test.hidden,     test.width,      layers.data(),   std::ssize(layers)};
       const AuxiliaryGradient out{outputs[0].get(), outputs[1].get(), outputs[2].get(), gradients.data()};
       std::vector<Floats> found = {Nans(1)};
       kernel(input, found[0].data(), out);
@@ -71,7 +71,8 @@ inline void Check(const std::string&) {
       }
       return found;
     };
-    const auto expected = run(test.name, [](const auto& input, float* loss, const auto& out) { scalar::Auxiliary(input, loss, out); });
+    const auto expected =
+        run(test.name, [](const auto& input, float* loss, const auto& out) { scalar::Auxiliary(input, loss, out); });
     std::vector<Floats> first;
     for (const Pool& pool : pools) {
       const std::string name = test.name + ", " + pool.name;
@@ -86,7 +87,8 @@ inline void Check(const std::string&) {
         Compare(rule, name, expected[i], Floats(expected[i].size(), most), received[i].data(), 0);
       }
       if (first.empty()) first = received;
-      if (first != received) Fail("The bits must be the same however the work is cut.", name, "\"the same\"", "\"other bits\"", "[]");
+      if (first != received)
+        Fail("The bits must be the same however the work is cut.", name, "\"the same\"", "\"other bits\"", "[]");
     }
   }
 }

@@ -14,7 +14,7 @@ namespace ctrlab::check::batch_norm {
 struct Case {
   std::string name;
   int64_t rows, columns;
-  float offset = 0;      // added to each product
+  float offset = 0;       // added to each product
   bool constant = false;  // each column holds one number
 };
 
@@ -54,7 +54,8 @@ inline void Forward(const std::string& name, const Buffers& buffers, const Pool&
   const int64_t count = buffers.rows * buffers.columns, n = buffers.columns;
   const BatchNormInput input = buffers.Input();
   Floats out(count), mean(n), variance(n), new_mean(n), new_variance(n);
-  BatchNormMoving moving{buffers.moving_mean.data(), buffers.moving_variance.data(), new_mean.data(), new_variance.data(), kMomentum};
+  BatchNormMoving moving{buffers.moving_mean.data(), buffers.moving_variance.data(), new_mean.data(), new_variance.data(),
+                         kMomentum};
   scalar::BatchNorm(input, moving, out.data(), mean.data(), variance.data());
   // A sum's rounding grows with its absolute terms: the activations are not negative, so their mean bounds all.
   Floats size(count), mean_size(n), variance_size(n), new_size(n);
@@ -76,9 +77,11 @@ inline void Forward(const std::string& name, const Buffers& buffers, const Pool&
   moving.new_mean = got_new_mean.get();
   moving.new_variance = got_new_variance.get();
   ctrlab_batch_norm(&exact, &moving, got.get(), got_mean.get(), got_variance.get(), &pool.parallel_for);
-  Compare("mean[c] must be the mean over b of a[b, c] = max(product[b, c] + bias[c], 0).", name, mean, mean_size, got_mean.get(), 0);
+  Compare("mean[c] must be the mean over b of a[b, c] = max(product[b, c] + bias[c], 0).", name, mean, mean_size, got_mean.get(),
+          0);
   Compare("variance[c] must be the mean over b of (a[b, c] - mean[c])^2.", name, variance, variance_size, got_variance.get(), 0);
-  Compare("out[b, c] must be scale[c] * (a[b, c] - mean[c]) / sqrt(variance[c] + epsilon) + shift[c].", name, out, size, got.get(), n);
+  Compare("out[b, c] must be scale[c] * (a[b, c] - mean[c]) / sqrt(variance[c] + epsilon) + shift[c].", name, out, size,
+          got.get(), n);
   const std::string rule = " must be momentum * moving + (1 - momentum) * the batch's, or moving where there are no rows.";
   Compare("new_mean[c]" + rule, name, new_mean, new_size, got_new_mean.get(), 0);
   Compare("new_variance[c]" + rule, name, new_variance, new_size, got_new_variance.get(), 0);
@@ -89,8 +92,8 @@ inline void Backward(const std::string& name, const Buffers& buffers, const Pool
   const int64_t count = buffers.rows * buffers.columns, n = buffers.columns;
   const BatchNormInput input = buffers.Input();
   Floats out(count), mean(n), variance(n), unused(2 * n);
-  scalar::BatchNorm(input, {buffers.moving_mean.data(), buffers.moving_variance.data(), unused.data(), &unused[n], kMomentum}, out.data(),
-                    mean.data(), variance.data());
+  scalar::BatchNorm(input, {buffers.moving_mean.data(), buffers.moving_variance.data(), unused.data(), &unused[n], kMomentum},
+                    out.data(), mean.data(), variance.data());
   Floats d_product(count), d_bias(n), d_scale(n), d_shift(n), size(count), bias_size(n), scale_size(n), shift_size(n);
   const float of_sum = OfSum(buffers.rows);
   scalar::BatchNormGradients(input, mean.data(), variance.data(), buffers.d_out.data(),
@@ -120,7 +123,8 @@ inline void Backward(const std::string& name, const Buffers& buffers, const Pool
   Compare("d_shift[c] must be the sum over b of d_out[b, c].", name, d_shift, shift_size, got_shift.get(), 0);
   Compare("d_scale[c] must be the sum over b of d_out[b, c] * (a[b, c] - mean[c]) / sqrt(variance[c] + epsilon).", name, d_scale,
           scale_size, got_scale.get(), 0);
-  Compare("d_product must be the gradient through statistics and ReLU, 0 where a[b, c] is 0.", name, d_product, size, got.get(), n);
+  Compare("d_product must be the gradient through statistics and ReLU, 0 where a[b, c] is 0.", name, d_product, size, got.get(),
+          n);
   Compare("d_bias[c] must be the sum over b of d_product[b, c].", name, d_bias, bias_size, got_bias.get(), 0);
   Untouched(name, buffers.product, product.get());
 }

@@ -42,8 +42,7 @@ void Compare(uint64_t seed) {
       else if (what == 18) {
         copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
         pair.Reload();
-      }
-      else copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
+      } else copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
       pair.Lookup();
     }
     copy.Import(ImportKind::kChanges, pair.Save(Extent::kChanges));
@@ -101,7 +100,8 @@ void Threads(uint64_t seed, int64_t memory_rows) {
       for (size_t i = 0; i < saved.values.size(); ++i) {
         if (saved.values[i] != saved.values[i / kDim * kDim]) Wrong("a saved row that is half of one", saved.keys[i / kDim]);
       }
-      if (const TableStats stats = table->Stats(); stats.bytes > stats.peak_bytes) Wrong("a peak below what is held", stats.bytes);
+      if (const TableStats stats = table->Stats(); stats.bytes > stats.peak_bytes)
+        Wrong("a peak below what is held", stats.bytes);
     }
   });
   rng.seed(seed);

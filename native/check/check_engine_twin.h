@@ -139,11 +139,20 @@ struct Saved {
   MakeRoom Room(int64_t dim, int64_t slot_count) {
     return [=, this](const StateSizes& sizes, StateOut* out) {
       keys.resize(sizes.rows), frequencies.resize(sizes.rows), steps.resize(sizes.rows), values.resize(sizes.rows * dim);
-      candidate_keys.resize(sizes.candidates), candidate_counts.resize(sizes.candidates), candidate_steps.resize(sizes.candidates);
+      candidate_keys.resize(sizes.candidates), candidate_counts.resize(sizes.candidates),
+          candidate_steps.resize(sizes.candidates);
       removed.resize(sizes.removed), filter.resize(sizes.filter_bytes);
       for (int64_t s = 0; s < slot_count; ++s) slots[s].resize(sizes.rows * dim);
-      *out = {keys.data(), values.data(), {slots[0].data(), slots[1].data()}, frequencies.data(), steps.data(), candidate_keys.data(),
-              candidate_counts.data(), candidate_steps.data(), filter.data(), removed.data()};
+      *out = {keys.data(),
+              values.data(),
+              {slots[0].data(), slots[1].data()},
+              frequencies.data(),
+              steps.data(),
+              candidate_keys.data(),
+              candidate_counts.data(),
+              candidate_steps.data(),
+              filter.data(),
+              removed.data()};
       return Status();
     };
   }
@@ -151,8 +160,16 @@ struct Saved {
   StateSizes Sizes() const { return {std::ssize(keys), std::ssize(candidate_keys), std::ssize(filter), std::ssize(removed)}; }
 
   StateIn In() const {
-    return {keys.data(), values.data(), {slots[0].data(), slots[1].data()}, frequencies.data(), steps.data(), candidate_keys.data(),
-            candidate_counts.data(), candidate_steps.data(), filter.data(), removed.data()};
+    return {keys.data(),
+            values.data(),
+            {slots[0].data(), slots[1].data()},
+            frequencies.data(),
+            steps.data(),
+            candidate_keys.data(),
+            candidate_counts.data(),
+            candidate_steps.data(),
+            filter.data(),
+            removed.data()};
   }
 };
 
@@ -162,24 +179,37 @@ struct Case {
   int64_t threshold;
   StepKind kind;
   double clip_norm;
-  double spread;  // of the initial values
+  double spread;        // of the initial values
   int64_t memory_rows;  // 0: there is no tier below
   std::vector<int64_t> keys;
 };
 
 inline Case RandomCase(int round) {
   const int64_t dims[] = {1, 4, 15, 16, 17, 40};
-  Case test{dims[Uniform(0, 6)], static_cast<AdmissionKind>(round % 3), Uniform(1, 6), static_cast<StepKind>(round / 3 % 4),
-            round % 2 ? 0.5 : 0.0, 0.1, round / 2 % 2 * Uniform(1, 300), {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
+  Case test{dims[Uniform(0, 6)],
+            static_cast<AdmissionKind>(round % 3),
+            Uniform(1, 6),
+            static_cast<StepKind>(round / 3 % 4),
+            round % 2 ? 0.5 : 0.0,
+            0.1,
+            round / 2 % 2 * Uniform(1, 300),
+            {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
   if (test.admission == AdmissionKind::kAll) test.threshold = 1;
   const int64_t count = Uniform(1, 1500);
   const uint64_t bucket = rng();
   for (int64_t k = 0; k < count; ++k) {
     switch (Uniform(0, 4)) {
-      case 0: test.keys.push_back(Uniform(-50, 50)); break;
-      case 1: test.keys.push_back(static_cast<int64_t>(rng())); break;
-      case 2: test.keys.push_back(KeyOf((bucket & ~uint64_t{0xffff}) + rng() % 64)); break;  // in one bucket, all of them
-      default: test.keys.push_back(Uniform(0, 1000) << 40);
+      case 0:
+        test.keys.push_back(Uniform(-50, 50));
+        break;
+      case 1:
+        test.keys.push_back(static_cast<int64_t>(rng()));
+        break;
+      case 2:
+        test.keys.push_back(KeyOf((bucket & ~uint64_t{0xffff}) + rng() % 64));
+        break;  // in one bucket, all of them
+      default:
+        test.keys.push_back(Uniform(0, 1000) << 40);
     }
   }
   return test;
@@ -211,7 +241,8 @@ class Pair {
       if (one.row) {
         with_row.push_back(key);
         for (int s = 0; s < 3; ++s) dense[s].insert(dense[s].end(), (*one.row)[s].begin(), (*one.row)[s].end());
-        applied.insert(applied.end(), gradient.begin() + std::ssize(keys) * test_.dim, gradient.begin() + (std::ssize(keys) + 1) * test_.dim);
+        applied.insert(applied.end(), gradient.begin() + std::ssize(keys) * test_.dim,
+                       gradient.begin() + (std::ssize(keys) + 1) * test_.dim);
       }
       keys.push_back(key), counts.push_back(count);
     }
@@ -226,11 +257,13 @@ class Pair {
     refuse_in_ = 0;
     if (test_.memory_rows && std::ssize(keys) < test_.memory_rows) {
       const TableStats stats = table_->Stats();
-      if (stats.rows - stats.rows_below > test_.memory_rows) Wrong("more rows in memory than asked for", stats.rows - stats.rows_below);
+      if (stats.rows - stats.rows_below > test_.memory_rows)
+        Wrong("more rows in memory than asked for", stats.rows - stats.rows_below);
     }
     std::vector<int64_t> ids(with_row.size());
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
-    const StepVariable variable{dense[0].data(), {dense[1].data(), dense[2].data()}, ids.data(), applied.data(), std::ssize(ids), test_.dim};
+    const StepVariable variable{dense[0].data(), {dense[1].data(), dense[2].data()}, ids.data(), applied.data(), std::ssize(ids),
+                                test_.dim};
     ctrlab_optimizer_step(&rule, &variable, 1, &pools[0].parallel_for);
     // The norm of a gradient some of whose rows are left out is summed in other pieces.
     exact_ = exact_ && (test_.clip_norm == 0 || with_row.size() == keys.size());
@@ -241,7 +274,8 @@ class Pair {
 
   void EvictSteps(int64_t step, int64_t steps_to_live) {
     Must(table_->EvictSteps(step, steps_to_live, pools[step % 3].parallel_for, nullptr));
-    std::erase_if(twin_, [&](const auto& one) { return Goes(one, step - one.second.step > steps_to_live && HasEntry(one.second)); });
+    std::erase_if(twin_,
+                  [&](const auto& one) { return Goes(one, step - one.second.step > steps_to_live && HasEntry(one.second)); });
   }
 
   void EvictNorms(double threshold) {
@@ -266,8 +300,10 @@ class Pair {
     }
     const auto exactly = std::unique_ptr<int64_t[]>(new int64_t[ids.size()]);
     std::copy(ids.begin(), ids.end(), exactly.get());
-    const LookupColumn columns[] = {{exactly.get(), splits.data(), 0, 0, 0, kSum}, {exactly.get(), splits.data(), 1, 0, dim, kMean},
-                                    {single.data(), nullptr, 0, 0, 2 * dim, kSum}, {exactly.get(), splits.data(), 0, 1, 0, kRows}};
+    const LookupColumn columns[] = {{exactly.get(), splits.data(), 0, 0, 0, kSum},
+                                    {exactly.get(), splits.data(), 1, 0, dim, kMean},
+                                    {single.data(), nullptr, 0, 0, 2 * dim, kSum},
+                                    {exactly.get(), splits.data(), 0, 1, 0, kRows}};
     const LookupTable tables[] = {{0, dim}, {0, dim}};
     const int64_t widths[] = {3 * dim, dim};
     const LookupInput input{columns, 4, tables, 2, widths, rows};
@@ -303,17 +339,22 @@ class Pair {
       if ((delta && !one.changed) || !shard.Has(key) || !HasEntry(one)) continue;
       ++(one.row ? rows : candidates);
     }
-    if (rows != std::ssize(saved.keys) || candidates != std::ssize(saved.candidate_keys)) Wrong("another number of keys saved", rows);
+    if (rows != std::ssize(saved.keys) || candidates != std::ssize(saved.candidate_keys))
+      Wrong("another number of keys saved", rows);
     for (size_t i = 0; i < saved.keys.size(); ++i) {
       const auto found = twin_.find(saved.keys[i]);
-      if (found == twin_.end() || !found->second.row || (delta && !found->second.changed)) Wrong("a row saved that should not", saved.keys[i]);
-      if (saved.frequencies[i] != found->second.frequency || saved.steps[i] != found->second.step) Wrong("another frequency or step", saved.keys[i]);
+      if (found == twin_.end() || !found->second.row || (delta && !found->second.changed))
+        Wrong("a row saved that should not", saved.keys[i]);
+      if (saved.frequencies[i] != found->second.frequency || saved.steps[i] != found->second.step)
+        Wrong("another frequency or step", saved.keys[i]);
       SameRow("a saved value", saved.keys[i], (*found->second.row)[0], &saved.values[i * test_.dim]);
-      for (int64_t s = 0; s < Slots(); ++s) SameRow("a saved slot", saved.keys[i], (*found->second.row)[1 + s], &saved.slots[s][i * test_.dim]);
+      for (int64_t s = 0; s < Slots(); ++s)
+        SameRow("a saved slot", saved.keys[i], (*found->second.row)[1 + s], &saved.slots[s][i * test_.dim]);
     }
     for (size_t i = 0; i < saved.candidate_keys.size(); ++i) {
       const Twin& one = twin_.at(saved.candidate_keys[i]);
-      if (one.row || one.frequency != saved.candidate_counts[i] || one.step != saved.candidate_steps[i]) Wrong("another candidate", saved.candidate_keys[i]);
+      if (one.row || one.frequency != saved.candidate_counts[i] || one.step != saved.candidate_steps[i])
+        Wrong("another candidate", saved.candidate_keys[i]);
     }
     if (delta && saved.removed != std::vector<int64_t>(removed_.begin(), removed_.end())) Wrong("other tombstones", 0);
     if (extent != Extent::kAll) {
@@ -342,7 +383,8 @@ class Pair {
   void Reload() {
     const Saved saved = Save(Extent::kAll);
     refuse_in_ = static_cast<int>(Uniform(1, 6));
-    const Status status = table_->Import(ImportKind::kAll, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for);
+    const Status status =
+        table_->Import(ImportKind::kAll, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for);
     refuse_in_ = 0;
     Save(Extent::kAll);
     if (!status.ok()) return;
@@ -355,14 +397,16 @@ class Pair {
     const StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0, 0, 0, 0.1, 1};
     const int64_t keys[] = {3, 3}, counts[] = {1, 1};
     const Floats gradient(2 * test_.dim);
-    if (table_->Update({keys, counts, gradient.data(), 2}, rule, pools[0].parallel_for).ok()) Wrong("a key twice in an update", 3);
+    if (table_->Update({keys, counts, gradient.data(), 2}, rule, pools[0].parallel_for).ok())
+      Wrong("a key twice in an update", 3);
     const MakeRoom none = [](const StateSizes&, StateOut*) { return Status("no room"); };
     if (table_->Export(Extent::kChanges, {}, none, pools[0].parallel_for).problem() != "no room") Wrong("a save without room", 0);
     Saved twice;
     StateOut room;
     Must(twice.Room(test_.dim, Slots())({2, 0, table_->filter_bytes(), 0}, &room));
     twice.keys = {5, 5};
-    if (table_->Import(ImportKind::kMore, {}, twice.Sizes(), Slots(), twice.In(), pools[2].parallel_for).ok()) Wrong("a key twice in a state", 5);
+    if (table_->Import(ImportKind::kMore, {}, twice.Sizes(), Slots(), twice.In(), pools[2].parallel_for).ok())
+      Wrong("a key twice in a state", 5);
   }
 
   // Whether another table holds what the twin does.

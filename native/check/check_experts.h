@@ -117,8 +117,8 @@ struct TowersChecker {
     ctrlab_experts(&input, Pointers(out).data(), &pool.parallel_for);
     const std::string name = test.name + ", " + pool.name;
     for (size_t l = 0; l < hidden.size(); ++l) {
-      Compare("hidden[l][e, b] must be relu of layer l's input times kernels[l][e], plus biases[l][e].", name + ", layer " + std::to_string(l),
-              hidden[l], magnitude[l], out[l].get(), test.sizes[l + 1]);
+      Compare("hidden[l][e, b] must be relu of layer l's input times kernels[l][e], plus biases[l][e].",
+              name + ", layer " + std::to_string(l), hidden[l], magnitude[l], out[l].get(), test.sizes[l + 1]);
     }
     Unchanged(name);
   }
@@ -141,13 +141,14 @@ struct TowersChecker {
     ctrlab_experts_gradient(&input, Pointers(hidden_copies).data(), d_out_copy.get(), scratch.get(), got_x.get(),
                             Pointers(got_kernels).data(), Pointers(got_biases).data(), &pool.parallel_for);
     const std::string name = test.name + ", " + pool.name;
-    Compare("d_x must be the sum over the experts of d_sums[0] times the kernel transposed.", name, d_x, most_x, got_x.get(), test.sizes[0]);
+    Compare("d_x must be the sum over the experts of d_sums[0] times the kernel transposed.", name, d_x, most_x, got_x.get(),
+            test.sizes[0]);
     for (size_t l = 0; l < kernels.size(); ++l) {
       const std::string where = name + ", layer " + std::to_string(l);
       Compare("d_kernels[l][e] must be the layer's input transposed times d_sums[l][e].", where, d_kernels[l], most_kernels[l],
               got_kernels[l].get(), test.sizes[l + 1]);
-      Compare("d_biases[l][e] must be the sum of d_sums[l][e] over the rows.", where, d_biases[l], most_biases[l], got_biases[l].get(),
-              test.sizes[l + 1]);
+      Compare("d_biases[l][e] must be the sum of d_sums[l][e] over the rows.", where, d_biases[l], most_biases[l],
+              got_biases[l].get(), test.sizes[l + 1]);
     }
     Unchanged(name);
   }
@@ -195,7 +196,8 @@ inline void CheckMixture(const Case& test, const Pool& pool, bool gradient) {
     scalar::MixtureGradient(input, gates.data(), Absolute(d_out).data(), most_said.data(), ignored.data());
     const auto got_said = Exactly(Nans(std::ssize(said))), got_logits = Exactly(Nans(std::ssize(logits)));
     ctrlab_mixture_gradient(&input, gates_copy.get(), d_out_copy.get(), got_said.get(), got_logits.get(), &pool.parallel_for);
-    Compare("d_experts[e, b] must be the sum over the tasks of gates[b, k, e] * d_out[k, b].", name, d_said, most_said, got_said.get(), H);
+    Compare("d_experts[e, b] must be the sum over the tasks of gates[b, k, e] * d_out[k, b].", name, d_said, most_said,
+            got_said.get(), H);
     Compare("d_logits must be the softmax's gradient of d_gates[b, k, e] = experts[e, b] . d_out[k, b].", name, d_logits,
             LogitTerms(said, gates, d_out, test), got_logits.get(), K * E);
   }

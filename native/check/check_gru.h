@@ -54,11 +54,20 @@ struct Buffers {
     const int64_t C = test.inputs, H = test.hidden;
     for (int64_t n : test.lengths) splits.push_back(splits.back() + n);
     const int64_t N = splits.back();
-    for (int64_t size : {N * C, (C + H) * 2 * H, 2 * H, (C + H) * H, H, test.attended ? N : 0}) values.push_back(RandomFloats(size));
+    for (int64_t size : {N * C, (C + H) * 2 * H, 2 * H, (C + H) * H, H, test.attended ? N : 0})
+      values.push_back(RandomFloats(size));
     for (float& a : values[5]) a = 1 / (1 + std::exp(-a));
     for (const Floats& each : values) copies.push_back(Exactly(each));
-    input = {copies[0].get(), splits.data(), copies[1].get(), copies[2].get(), copies[3].get(), copies[4].get(),
-             test.attended ? copies[5].get() : nullptr, std::ssize(test.lengths), C, H};
+    input = {copies[0].get(),
+             splits.data(),
+             copies[1].get(),
+             copies[2].get(),
+             copies[3].get(),
+             copies[4].get(),
+             test.attended ? copies[5].get() : nullptr,
+             std::ssize(test.lengths),
+             C,
+             H};
   }
 
   void Unchanged(const std::string& name) const {
@@ -67,7 +76,8 @@ struct Buffers {
 };
 
 // Rounding errors of a whole history add up, so each number is held against the greatest of its tensor.
-inline void CompareAll(const std::string& rule, const std::string& name, const Floats& expected, const float* received, int64_t width) {
+inline void CompareAll(const std::string& rule, const std::string& name, const Floats& expected, const float* received,
+                       int64_t width) {
   float most = 1e-3f;
   for (float value : expected) most = std::max(most, std::abs(value));
   Compare(rule, name, expected, Floats(expected.size(), most), received, width);
@@ -90,8 +100,10 @@ inline void CheckForward(const std::string& name, const Buffers& buffers, const 
   const auto gates = Exactly(Nans(std::ssize(expected.gates)));
   ctrlab_gru(&buffers.input, outputs.get(), last.get(), gates.get(), &pool.parallel_for);
   CompareAll("gates[p] must be r, u (before the attention) and c of position p.", name, expected.gates, gates.get(), 3 * H);
-  CompareAll("outputs[p] must be u' h + (1 - u') c with the row's state h before position p.", name, expected.outputs, outputs.get(), H);
-  CompareAll("last[b] must be the state after row b's last position, zeros for a row without any.", name, expected.last, last.get(), H);
+  CompareAll("outputs[p] must be u' h + (1 - u') c with the row's state h before position p.", name, expected.outputs,
+             outputs.get(), H);
+  CompareAll("last[b] must be the state after row b's last position, zeros for a row without any.", name, expected.last,
+             last.get(), H);
 }
 
 inline void CheckGradient(const std::string& name, const Buffers& buffers, const Pool& pool) {
@@ -121,8 +133,9 @@ inline void CheckGradient(const std::string& name, const Buffers& buffers, const
   const char* names[] = {"x", "gates_kernel", "gates_bias", "candidate_kernel", "candidate_bias", "attention"};
   const int64_t widths[] = {C, 2 * H, 0, H, 0, 0};
   for (size_t i = 0; i < expected.size(); ++i) {
-    CompareAll(std::string("gradient.") + names[i] + " must be the derivative of the sum of d_outputs * outputs and d_last * last.",
-               name, expected[i], received[i].get(), widths[i]);
+    CompareAll(
+        std::string("gradient.") + names[i] + " must be the derivative of the sum of d_outputs * outputs and d_last * last.",
+        name, expected[i], received[i].get(), widths[i]);
   }
   for (size_t i = 0; i < copies.size(); ++i) Untouched(name, *given[i], copies[i].get());
 }

@@ -43,7 +43,9 @@ inline std::vector<Case> Cases() {
       {"one output", 1, {RandomColumn(9, n, true, false)}},
       {"64 outputs", 64, {RandomColumn(33, n, true, false)}},
       {"a number of outputs that no vector divides", 67, {RandomColumn(9, n, true, false)}},
-      {"several columns", 5, {RandomColumn(9, n, true, false), RandomColumn(9, 3, false, false), RandomColumn(9, 7, true, false)}},
+      {"several columns",
+       5,
+       {RandomColumn(9, n, true, false), RandomColumn(9, 3, false, false), RandomColumn(9, 7, true, false)}},
       {"weights", 5, {RandomColumn(9, n, true, true), RandomColumn(9, 3, false, true)}},
       {"the same id several times in a row", 3, {{n, {{i, i, i}, {i, 0, i}}}}},
       {"rows without any id", 3, {{n, {{}, {i}, {}, {}}}}},
@@ -127,7 +129,8 @@ struct Checker {
     return columns;
   }
 
-  static void Forward(const std::string& name, const IndicatorInput& input, const Floats& values, const float* kernel, const Pool& pool) {
+  static void Forward(const std::string& name, const IndicatorInput& input, const Floats& values, const float* kernel,
+                      const Pool& pool) {
     Floats expected(input.rows * input.outputs), magnitude(expected.size());
     scalar::Indicator(input, values.data(), expected.data());
     std::vector<Floats> keep;
@@ -135,8 +138,8 @@ struct Checker {
     scalar::Indicator({columns.data(), input.column_count, input.rows, input.outputs}, Absolute(values).data(), magnitude.data());
     const auto out = Exactly(Nans(std::ssize(expected)));
     ctrlab_indicator(&input, kernel, out.get(), &pool.parallel_for);
-    Compare("out[b, o] must be the sum of weight * kernel[offset + id, o] over the known ids of row b.", name, expected, magnitude,
-            out.get(), input.outputs);
+    Compare("out[b, o] must be the sum of weight * kernel[offset + id, o] over the known ids of row b.", name, expected,
+            magnitude, out.get(), input.outputs);
   }
 
   static void Gradient(const std::string& name, const IndicatorInput& input, const Buffers& buffers, const Floats& values,
@@ -145,15 +148,17 @@ struct Checker {
     scalar::IndicatorGradient(input, values.data(), expected.data());
     std::vector<Floats> keep;
     const auto columns = AbsoluteColumns(input, keep);
-    scalar::IndicatorGradient({columns.data(), input.column_count, input.rows, input.outputs}, Absolute(values).data(), magnitude.data());
+    scalar::IndicatorGradient({columns.data(), input.column_count, input.rows, input.outputs}, Absolute(values).data(),
+                              magnitude.data());
     const auto d_kernel = Exactly(Nans(std::ssize(expected)));
     ctrlab_indicator_gradient(&input, d_out, d_kernel.get(), &pool.parallel_for);
-    Compare("d_kernel[offset + id, o] must be the sum of weight * d_out[b, o] over the rows b that hold id, 0 where none does.", name,
-            expected, magnitude, d_kernel.get(), input.outputs);
+    Compare("d_kernel[offset + id, o] must be the sum of weight * d_out[b, o] over the rows b that hold id, 0 where none does.",
+            name, expected, magnitude, d_kernel.get(), input.outputs);
   }
 
-  static void WeightsGradient(const std::string& name, const IndicatorInput& input, const Buffers& buffers, const Floats& kernel_values,
-                              const float* kernel, const Floats& d_out_values, const float* d_out, const Pool& pool) {
+  static void WeightsGradient(const std::string& name, const IndicatorInput& input, const Buffers& buffers,
+                              const Floats& kernel_values, const float* kernel, const Floats& d_out_values, const float* d_out,
+                              const Pool& pool) {
     std::vector<Floats> expected, magnitude;
     std::vector<std::unique_ptr<float[]>> received;
     std::vector<float*> expected_at, magnitude_at, received_at;

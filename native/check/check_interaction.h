@@ -123,11 +123,12 @@ struct Checker {
     Floats expected(fields.size()), magnitude(fields.size());
     scalar::FactorizationMachineGradient(input, d_out.data(), expected.data());
     scalar::FactorizationMachineGradient({nullptr, high.data(), test.rows, test.fields, test.dim}, g.data(), magnitude.data());
-    for (size_t k = 0; k < magnitude.size(); ++k) magnitude[k] += high[k] * g[k / (test.fields * test.dim) * test.dim + k % test.dim];
+    for (size_t k = 0; k < magnitude.size(); ++k)
+      magnitude[k] += high[k] * g[k / (test.fields * test.dim) * test.dim + k % test.dim];
     const auto d_fields = Exactly(Nans(std::ssize(expected)));
     ctrlab_factorization_machine_gradient(&input, d_out_copy.get(), d_fields.get(), &pool.parallel_for);
-    Compare("d_fields[b, f * D + d] must be d_out[b, d] times the sum of the other fields' values in dimension d.", name, expected,
-            magnitude, d_fields.get(), test.fields * test.dim);
+    Compare("d_fields[b, f * D + d] must be d_out[b, d] times the sum of the other fields' values in dimension d.", name,
+            expected, magnitude, d_fields.get(), test.fields * test.dim);
   }
 };
 

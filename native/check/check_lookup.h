@@ -54,19 +54,29 @@ inline std::vector<Case> Cases() {
       {"a row for each id", {{n, 16}}, {{0, kRows, 0, history}}},
       {"a dimension of one", {{n, 1}}, {{0, kMean, 0, history}}},
       {"a dimension that no vector divides", {{n, 67}}, {{0, kMean, 0, history}, {0, kRows, 1, history}}},
-      {"two columns of one table side by side", {{n, 18}}, {{0, kSum, 0, history}, {0, kMean, 0, RandomBags(9, n, false), false}}},
+      {"two columns of one table side by side",
+       {{n, 18}},
+       {{0, kSum, 0, history}, {0, kMean, 0, RandomBags(9, n, false), false}}},
       {"two tables of other dimensions", {{n, 3}, {7, 17}}, {{1, kSum, 0, RandomBags(9, 7, true)}, {0, kMean, 0, history}}},
-      {"histories side by side, and a bag", {{n, 18}, {7, 18}}, {{0, kRows, 1, history}, {1, kRows, 1, Alike(history, 7)}, {0, kMean, 0, history}}},
+      {"histories side by side, and a bag",
+       {{n, 18}, {7, 18}},
+       {{0, kRows, 1, history}, {1, kRows, 1, Alike(history, 7)}, {0, kMean, 0, history}}},
       {"the same id several times in a row", {{n, 3}}, {{0, kMean, 0, {{i, i, i}, {i, 0, i}}}}},
       {"rows without any id", {{n, 3}}, {{0, kMean, 0, {{}, {i}, {}, {}}}}},
       {"no id in the whole batch", {{n, 3}}, {{0, kSum, 0, {{}, {}, {}}}, {0, kRows, 1, {{}, {}, {}}}}},
-      {"unknown ids (-1), which count for nothing", {{n, 18}}, {{0, kMean, 0, {{-1}, {i, -1}, {-1, -1, 0}}}, {0, kRows, 1, {{-1}, {i, -1}, {0}}}}},
+      {"unknown ids (-1), which count for nothing",
+       {{n, 18}},
+       {{0, kMean, 0, {{-1}, {i, -1}, {-1, -1, 0}}}, {0, kRows, 1, {{-1}, {i, -1}, {0}}}}},
       {"unknown ids only", {{n, 3}}, {{0, kMean, 0, {{-1}, {-1}}, false}}},
-      {"the first and the last id", {{n, 3}, {64, 2}}, {{0, kSum, 0, {{0, n - 1}, {n - 1}, {0}}}, {1, kSum, 0, {{63}, {0}, {63}}, false}}},
+      {"the first and the last id",
+       {{n, 3}, {64, 2}},
+       {{0, kSum, 0, {{0, n - 1}, {n - 1}, {0}}}, {1, kSum, 0, {{63}, {0}, {63}}, false}}},
       {"a batch of no rows", {{n, 3}}, {{0, kSum, 0, {}}}},
       {"a table of one row", {{1, 3}}, {{0, kMean, 0, {{0}, {}, {0, 0}}}}},
       {"a table that no column reads", {{n, 3}, {5, 4}}, {{0, kMean, 0, history}}},
-      {"many ids of one table", {{9000, 18}, {40, 18}}, {{0, kRows, 1, many}, {1, kRows, 1, Alike(many, 40)}, {0, kMean, 0, many}}},
+      {"many ids of one table",
+       {{9000, 18}, {40, 18}},
+       {{0, kRows, 1, many}, {1, kRows, 1, Alike(many, 40)}, {0, kMean, 0, many}}},
   };
 }
 
@@ -181,8 +191,8 @@ inline void Merge(const std::string& name, const Case& test, const Buffers& buff
            Quoted(merged.of[t].ids[u]), "[" + std::to_string(u) + "]");
     }
     Compare("A merged row must be the sum of weight * d_out over all places of its id.", where,
-            Floats(expected.of[t].rows, expected.of[t].rows + numbers), Floats(magnitude.of[t].rows, magnitude.of[t].rows + numbers),
-            merged.of[t].rows, test.tables[t].dim);
+            Floats(expected.of[t].rows, expected.of[t].rows + numbers),
+            Floats(magnitude.of[t].rows, magnitude.of[t].rows + numbers), merged.of[t].rows, test.tables[t].dim);
   }
   for (size_t m = 0; m < d_out.values.size(); ++m) Untouched(name, d_out.values[m], d_out.in[m]);
 }

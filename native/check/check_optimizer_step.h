@@ -56,14 +56,14 @@ struct Buffers {
     for (const Floats& array : values) own.push_back(Exactly(array));
     ids.reset(new int64_t[v.ids.size()]);
     std::copy(v.ids.begin(), v.ids.end(), ids.get());
-    step = {own[0].get(), {own[1].get(), own[2].get()}, v.sparse ? ids.get() : nullptr, own[3].get(),
-            v.sparse ? std::ssize(v.ids) : v.rows, v.dim};
+    step = {own[0].get(), {own[1].get(), own[2].get()},          v.sparse ? ids.get() : nullptr,
+            own[3].get(), v.sparse ? std::ssize(v.ids) : v.rows, v.dim};
   }
 };
 
 // Errors are measured by what went into a number: the weights and what a step can add to them.
-inline void CompareStep(const std::string& name, const StepRule& rule, const Variable& v, const Floats& before, const Floats& expected,
-                        const float* received) {
+inline void CompareStep(const std::string& name, const StepRule& rule, const Variable& v, const Floats& before,
+                        const Floats& expected, const float* received) {
   Floats magnitude(before.size());
   for (size_t k = 0; k < before.size(); ++k) magnitude[k] = std::abs(before[k]) + std::abs(expected[k]) + rule.learning_rate;
   Compare("Weights and slots must change by the rule.", name, expected, magnitude, received, v.dim);
@@ -71,7 +71,8 @@ inline void CompareStep(const std::string& name, const StepRule& rule, const Var
     if (std::binary_search(v.ids.begin(), v.ids.end(), r)) continue;
     for (int64_t k = r * v.dim; k < (r + 1) * v.dim; ++k) {
       if (received[k] == before[k]) continue;
-      Fail("A row that no id names must keep its bits.", name, Quoted(before[k]), Quoted(received[k]), "[" + std::to_string(r) + "]");
+      Fail("A row that no id names must keep its bits.", name, Quoted(before[k]), Quoted(received[k]),
+           "[" + std::to_string(r) + "]");
     }
   }
 }
@@ -82,7 +83,8 @@ inline void Run(const std::string& name, const Case& test, const StepRule& rule,
   std::vector<StepVariable> expected_steps, received_steps;
   for (const Variable& v : test.variables) {
     const int64_t numbers = v.rows * v.dim, given = (v.sparse ? std::ssize(v.ids) : v.rows) * v.dim;
-    values.push_back({RandomFloats(numbers), Absolute(RandomFloats(numbers)), Absolute(RandomFloats(numbers)), RandomFloats(given)});
+    values.push_back(
+        {RandomFloats(numbers), Absolute(RandomFloats(numbers)), Absolute(RandomFloats(numbers)), RandomFloats(given)});
     for (float& a : values.back()[1]) a += 1;  // an accumulator near 0 would make every rounding of it large
     expected_steps.push_back(expected.emplace_back(v, values.back()).step);
     received_steps.push_back(received.emplace_back(v, values.back()).step);
@@ -93,8 +95,8 @@ inline void Run(const std::string& name, const Case& test, const StepRule& rule,
     for (int array = 0; array < 3; ++array) {
       const Floats& before = values[i][array];
       const float* wanted = expected[i].own[array].get();
-      CompareStep(name + ", variable " + std::to_string(i), rule, test.variables[i], before, Floats(wanted, wanted + before.size()),
-                  received[i].own[array].get());
+      CompareStep(name + ", variable " + std::to_string(i), rule, test.variables[i], before,
+                  Floats(wanted, wanted + before.size()), received[i].own[array].get());
     }
     Untouched(name, values[i][3], received[i].own[3].get());
   }

@@ -69,7 +69,14 @@ inline std::vector<Column> IdColumns() {
       {"lists in text", Words(9, "ab;c;", 60), {}, ";"},
       {"lists of long words", Words(9, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz;", 900), {}, ";"},
       {"a separator of two bytes", Words(9, "ab:", 40), {}, "::"},
-      {"a separator that is no letter", {"a\x02" "b", "\x02", "\x02\x02" "c"}, {}, "\x02"},
+      {"a separator that is no letter",
+       {"a\x02"
+        "b",
+        "\x02",
+        "\x02\x02"
+        "c"},
+       {},
+       "\x02"},
       {"bytes past 127", {"\xc3\xa9\xff\xc3", "\xff\xff", "a\xff"}, {}, "\xff"},
       {"texts without any part", {"", ";", ";;;;;;;;;", ";;;;;;;;;;;;;;;;;"}, {}, ";"},
       {"separators at both ends", {";a;", ";;a;;b;;", "a;"}, {}, ";"},
@@ -80,8 +87,22 @@ inline std::vector<Column> IdColumns() {
       {"lists of values", Words(9, "ab;", 20), {2, 0, 3, 4}, "", Encoding::kHash, 1000, 0, {}, {}, true},
       {"the last of lists of values", Words(9, "ab;", 20), {2, 0, 3, 4}, "", Encoding::kHash, 1000, 2, {}, {}, true},
       {"no values in any list", {}, {0, 0, 0}, "", Encoding::kHash, 1000, 2, {}, {}, true},
-      {"words of a vocabulary", {"tea", "night", "", "teas", "te", "tea"}, {}, "", Encoding::kVocabulary, 4, 0, {"tea", "night", "", "tea"}},
-      {"lists of a vocabulary", {"tea;night", "dinner;tea", "", "lunch;tea;tea"}, {}, ";", Encoding::kVocabulary, 2, 2, {"tea", "night"}},
+      {"words of a vocabulary",
+       {"tea", "night", "", "teas", "te", "tea"},
+       {},
+       "",
+       Encoding::kVocabulary,
+       4,
+       0,
+       {"tea", "night", "", "tea"}},
+      {"lists of a vocabulary",
+       {"tea;night", "dinner;tea", "", "lunch;tea;tea"},
+       {},
+       ";",
+       Encoding::kVocabulary,
+       2,
+       2,
+       {"tea", "night"}},
       {"numbers of 16 to 65 digits", {}, {}, ""},
       {"integers", {}, {}, "", Encoding::kIdentity, 10, 0, {}, {0, 9, 5}},
       {"lists of integers", {}, {1, 0, 2}, "", Encoding::kIdentity, 10, 1, {}, {0, 9, 5}, true},
@@ -118,7 +139,10 @@ inline std::vector<Column> NumberColumns() {
       {"signs and spaces in the wrong place", {"1", "- 1"}, {}, ";"},
       {"a separator of two bytes", {"1::2", "::3::", ""}, {}, "::"},
       {"a separator that a number could hold", {"1e5e2", "e", "7"}, {}, "e"},
-      {"numbers of 17 to 20 digits", {"12345678901234567;1234567890123456789", "9999999999999999999;.1234567890123456789"}, {}, ";"},
+      {"numbers of 17 to 20 digits",
+       {"12345678901234567;1234567890123456789", "9999999999999999999;.1234567890123456789"},
+       {},
+       ";"},
       {"a batch of no rows", {}, {}, ";"},
       {"one number a row", {}, {}, "", {}, 0, 0, {}, {3, -7, 0}},
       {"lists of numbers", {}, {2, 0, 1, 3}, "", {}, 0, 0, {}, {3, -7, 0, 1, 2, 4}, true},
@@ -152,16 +176,19 @@ struct IdBuffers {
   bool is_list() const { return source.splits || source.separator.size > 0; }
 };
 
-inline void Equal(const std::string& rule, const std::string& test, const std::vector<int64_t>& expected, const int64_t* received) {
+inline void Equal(const std::string& rule, const std::string& test, const std::vector<int64_t>& expected,
+                  const int64_t* received) {
   for (int64_t i = 0; i < std::ssize(expected); ++i) {
     if (received[i] == expected[i]) continue;
-    Fail(rule, test, "\"" + std::to_string(expected[i]) + "\"", "\"" + std::to_string(received[i]) + "\"", "[" + std::to_string(i) + "]");
+    Fail(rule, test, "\"" + std::to_string(expected[i]) + "\"", "\"" + std::to_string(received[i]) + "\"",
+         "[" + std::to_string(i) + "]");
   }
 }
 
 inline void SameFault(const std::string& test, const Fault& expected, const Fault& received) {
   auto words = [](const Fault& f) {
-    return f.column < 0 ? std::string("\"none\"") : "\"column " + std::to_string(f.column) + ", row " + std::to_string(f.row) + "\"";
+    return f.column < 0 ? std::string("\"none\"")
+                        : "\"column " + std::to_string(f.column) + ", row " + std::to_string(f.row) + "\"";
   };
   if (expected.column != received.column || expected.row != received.row) {
     Fail("The fault must be the first bad cell, column by column, or -1, -1 where all are good.", test, words(expected),
@@ -195,7 +222,8 @@ inline void CheckIds(const std::string& kernel) {
         continue;
       }
       std::copy(ends[1].begin(), ends[1].end(), splits.get());
-      const auto ids_before = Copy(std::vector<int64_t>(expected[0].size(), -7)), ids = Copy(std::vector<int64_t>(expected[1].size(), -7));
+      const auto ids_before = Copy(std::vector<int64_t>(expected[0].size(), -7)),
+                 ids = Copy(std::vector<int64_t>(expected[1].size(), -7));
       int64_t* const all_ids[] = {ids_before.get(), ids.get()};
       Fault found = {-7, -7};
       ctrlab_parse_ids(&input, all_splits, all_ids, &found, &pool.parallel_for);
@@ -235,8 +263,8 @@ inline void CheckNumbers(const std::string&) {
                                 ? out[k] == expected[k]
                                 : std::abs(out[k] - expected[k]) <= 1e-6f * std::abs(expected[k]);
           if (same) continue;
-          Fail("out[b, c] must be the number, or the mean of the parts that are not empty, transformed.", name, Quoted(expected[k]),
-               Quoted(out[k]), "[" + std::to_string(k / 2) + ", " + std::to_string(k % 2) + "]");
+          Fail("out[b, c] must be the number, or the mean of the parts that are not empty, transformed.", name,
+               Quoted(expected[k]), Quoted(out[k]), "[" + std::to_string(k / 2) + ", " + std::to_string(k % 2) + "]");
         }
       }
     }

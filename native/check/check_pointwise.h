@@ -19,9 +19,14 @@ struct Case {
 
 inline std::vector<Case> Cases() {
   return {
-      {"a whole tile of columns", 33, 64},    {"one column", 9, 1},          {"columns that no vector divides", 40, 67},
-      {"several tiles", 70, 150},             {"many rows", 300, 20},        {"a batch of one row", 1, 18},
-      {"a batch of no rows", 0, 18},          {"numbers far out", 9, 18, 1e6},
+      {"a whole tile of columns", 33, 64},
+      {"one column", 9, 1},
+      {"columns that no vector divides", 40, 67},
+      {"several tiles", 70, 150},
+      {"many rows", 300, 20},
+      {"a batch of one row", 1, 18},
+      {"a batch of no rows", 0, 18},
+      {"numbers far out", 9, 18, 1e6},
   };
 }
 
@@ -55,13 +60,17 @@ inline void One(const std::string& kernel, const Case& test, int32_t kind, const
     shift_size[k % n] += std::abs(d_out[k]) * (1 + (sloped ? std::abs(slope[k % n]) : 0));
     slope_size[k % n] += std::abs(d_out[k]) * (std::abs(x[k]) + std::abs(shift[k % n]));
   }
-  const auto exact_x = Exactly(x), exact_out = Exactly(out), got = Exactly(d_out), got_shift = Exactly(Nans(n)), got_slope = Exactly(Nans(n));
+  const auto exact_x = Exactly(x), exact_out = Exactly(out), got = Exactly(d_out), got_shift = Exactly(Nans(n)),
+             got_slope = Exactly(Nans(n));
   input.x = sloped ? exact_x.get() : nullptr;
   const PointwiseGradient gradient{got.get(), got_shift.get(), sloped ? got_slope.get() : nullptr};
   ctrlab_pointwise_gradient(&input, sloped ? nullptr : exact_out.get(), got.get(), &gradient, &pool.parallel_for);
   Compare("d_x[b, c] must be d_out[b, c] times the function's derivative.", name, d_x, size, got.get(), n);
-  Compare("d_shift[c] must be the sum over b of d_out times the derivative by shift.", name, d_shift, shift_size, got_shift.get(), 0);
-  if (sloped) Compare("d_slope[c] must be the sum over b of d_out times the derivative by slope.", name, d_slope, slope_size, got_slope.get(), 0);
+  Compare("d_shift[c] must be the sum over b of d_out times the derivative by shift.", name, d_shift, shift_size, got_shift.get(),
+          0);
+  if (sloped)
+    Compare("d_slope[c] must be the sum over b of d_out times the derivative by slope.", name, d_slope, slope_size,
+            got_slope.get(), 0);
   Untouched(name, x, exact_x.get());
   Untouched(name, out, exact_out.get());
 }

@@ -10,6 +10,7 @@
 //         odd         folders and files that are not as they should be
 
 #include "check_store.h"
+
 #include "check_store_faults.h"
 
 namespace {
@@ -214,10 +215,9 @@ void CheckTogether(const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const std::map<std::string, void (*)(const std::string&)> checks = {{"random", CheckRandom},     {"kill", CheckKill},
-      {"damage", CheckDamage},
-                                                                      {"full", CheckFull},         {"odd", CheckOdd},
-                                                                      {"together", CheckTogether}};
+  const std::map<std::string, void (*)(const std::string&)> checks = {{"random", CheckRandom}, {"kill", CheckKill},
+                                                                      {"damage", CheckDamage}, {"full", CheckFull},
+                                                                      {"odd", CheckOdd},       {"together", CheckTogether}};
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;
   rng.seed(std::strtoull(argv[3], nullptr, 10));

@@ -54,30 +54,37 @@ inline void Good(const Status& status) {
 inline void Refused(const Status& status, const std::string& part) {
   if (status.ok()) Fail("Not refused: " + part);
   if (status.problem().find(part) == std::string::npos) Fail("\"" + part + "\" is not in: " + status.problem());
-  if (status.problem().back() != '.' || status.problem().find('\n') != std::string::npos) Fail("No sentence: " +
-      status.problem());
+  if (status.problem().back() != '.' || status.problem().find('\n') != std::string::npos)
+    Fail("No sentence: " + status.problem());
 }
 
-inline const ParallelFor kTwoThreads{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t),
-    void* context) {
-                                std::thread other([&] { if (n / 2 > 0) body(context, 0, n / 2); });
-                                body(context, n / 2, n);
-                                other.join();
-                              }};
+inline const ParallelFor kTwoThreads{nullptr,
+                                     [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) {
+                                       std::thread other([&] {
+                                         if (n / 2 > 0) body(context, 0, n / 2);
+                                       });
+                                       body(context, n / 2, n);
+                                       other.join();
+                                     }};
 
-inline const ParallelFor kAlone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t),
-    void* c) { body(c, 0, n); }};
+inline const ParallelFor kAlone{nullptr,
+                                [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
 
 inline int64_t Below(int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); }
 
 // Few keys, so that they are overwritten often; the extremes among them.
 inline int64_t RandomKey() {
   switch (Below(40)) {
-    case 0: return -1;
-    case 1: return std::numeric_limits<int64_t>::min();
-    case 2: return std::numeric_limits<int64_t>::max();
-    case 3: return -2;
-    default: return Below(300) * 0x1234567;
+    case 0:
+      return -1;
+    case 1:
+      return std::numeric_limits<int64_t>::min();
+    case 2:
+      return std::numeric_limits<int64_t>::max();
+    case 3:
+      return -2;
+    default:
+      return Below(300) * 0x1234567;
   }
 }
 

@@ -18,7 +18,7 @@ inline void Write(const std::string& path, const std::string& bytes) {
 // Opens a folder whose one file holds `bytes`: refused with a sentence, or every row that it gives is one that was put, and
 // none is missing without a warning.
 inline void OpenDamaged(const std::string& folder, const std::string& name, const std::string& bytes, const Model& model,
-    const std::string& what) {
+                        const std::string& what) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   Write(folder + "/" + name, bytes);
@@ -98,7 +98,7 @@ inline void CheckFull(const std::string& folder) {
       const bool taken = put && found && got == row;  // what was refused may still have been taken
       Require(taken || !put || !status.ok(), "Get gives what Put took.");
       Require(taken || (found ? before != model.end() && got == before->second : before == model.end()),
-          "A refused Put changes nothing.");
+              "A refused Put changes nothing.");
       if (taken) model[key] = row;
     }
     LimitFiles(RLIM_INFINITY);

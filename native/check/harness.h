@@ -40,7 +40,10 @@ using Body = void (*)(void*, int64_t, int64_t);
 inline const Pool pools[] = {
     {"the work in one piece", {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) { body(c, 0, n); }}},
     {"the work unit by unit, the last first",
-     {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) { while (n-- > 0) body(c, n, n + 1); }}},
+     {nullptr,
+      [](void*, int64_t n, int64_t, Body body, void* c) {
+        while (n-- > 0) body(c, n, n + 1);
+      }}},
     {"the work halved between two threads",
      {nullptr,
       [](void*, int64_t n, int64_t, Body body, void* c) {
@@ -79,10 +82,10 @@ inline std::string Quoted(double value) {
   return text;
 }
 
-[[noreturn]] inline void Fail(const std::string& rule, const std::string& test, const std::string& expected, const std::string& received,
-                       const std::string& index) {
-  std::printf("{\"rule\": \"%s\", \"case\": \"%s\", \"expected\": %s, \"received\": %s, \"index\": %s}\n", rule.c_str(), test.c_str(),
-              expected.c_str(), received.c_str(), index.c_str());
+[[noreturn]] inline void Fail(const std::string& rule, const std::string& test, const std::string& expected,
+                              const std::string& received, const std::string& index) {
+  std::printf("{\"rule\": \"%s\", \"case\": \"%s\", \"expected\": %s, \"received\": %s, \"index\": %s}\n", rule.c_str(),
+              test.c_str(), expected.c_str(), received.c_str(), index.c_str());
   std::fflush(stdout);
   std::_Exit(1);
 }
@@ -92,8 +95,8 @@ constexpr float kTolerance = 1e-5f;
 // How many tolerances a float sum of so many terms, one after the other, may be off: each addition rounds to 2^-24 of the sum.
 inline float OfSum(int64_t terms) { return std::max(1.0f, static_cast<float>(terms) * 0x1p-24f / kTolerance); }
 
-inline void Compare(const std::string& rule, const std::string& test, const Floats& expected, const Floats& magnitude, const float* received,
-             int64_t width) {
+inline void Compare(const std::string& rule, const std::string& test, const Floats& expected, const Floats& magnitude,
+                    const float* received, int64_t width) {
   for (int64_t k = 0; k < std::ssize(expected); ++k) {
     if (std::abs(received[k] - expected[k]) <= kTolerance * magnitude[k]) continue;
     std::string index = "[" + std::to_string(width ? k / width : k) + (width ? ", " + std::to_string(k % width) : "") + "]";

@@ -9,9 +9,9 @@
 namespace ctrlab {
 
 struct Attention {
-  const float* query;      // [B, C]
-  const float* keys;       // [N, C]
-  const int64_t* splits;   // [B + 1]
+  const float* query;       // [B, C]
+  const float* keys;        // [N, C]
+  const int64_t* splits;    // [B + 1]
   const float* kernels[3];  // [4C, U], [U, S], [S, 1]
   const float* biases[3];
   int64_t rows, width, units, second;  // B, C, U, S
@@ -113,11 +113,11 @@ __global__ void Backward(Attention a, const float* kept, const float* weights, c
                          AttentionSums d) {
   const int64_t C = a.width, U = a.units, S = a.second;
   CTRLAB_SHARED(shared);
-  float* matrix = shared;              // [C, U], the row's first layer
-  float* second = matrix + C * U;      // [U, S]
-  float* base = second + U * S;        // [U], not used backward
-  float* events = base + U;            // [C, U]: sum over the row's events of key x d1
-  float* sum_events = events + C * U;  // [C, U], over the block's rows
+  float* matrix = shared;                   // [C, U], the row's first layer
+  float* second = matrix + C * U;           // [U, S]
+  float* base = second + U * S;             // [U], not used backward
+  float* events = base + U;                 // [C, U]: sum over the row's events of key x d1
+  float* sum_events = events + C * U;       // [C, U], over the block's rows
   float* sum_query = sum_events + C * U;    // [C, U]: query x d1
   float* sum_product = sum_query + C * U;   // [C, U]: query * key x d1
   float* sum_second = sum_product + C * U;  // [U, S]
@@ -235,7 +235,8 @@ int64_t Blocks(const Attention& a, int64_t most) { return a.rows < most ? a.rows
 using namespace ctrlab;
 
 // scores [N] and kept [N, U + S] are room to work in, kept is for the gradient; weights [N], attended [B, C].
-CTRLAB_EXPORT int ctrlab_cuda_attention(const Attention* a, float* scores, float* kept, float* weights, float* attended, void* stream) {
+CTRLAB_EXPORT int ctrlab_cuda_attention(const Attention* a, float* scores, float* kept, float* weights, float* attended,
+                                        void* stream) {
   const int64_t C = a->width, U = a->units, S = a->second;
   const size_t shared = (C * U + U * S + U + kEvents * (C + U + S)) * sizeof(float);
   return Launch(Forward, Blocks(*a, 1056), kThreads, shared, stream, *a, scores, kept, weights, attended);

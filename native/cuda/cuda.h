@@ -24,7 +24,8 @@ template <class... Parameters, class... Arguments>
 int Launch(void (*kernel)(Parameters...), dim3 blocks, int threads, size_t shared_bytes, void* stream, Arguments... arguments) {
   if (blocks.x == 0 || blocks.y == 0) return cudaSuccess;
   if (shared_bytes > (48 << 10)) {  // past the default, a kernel must ask
-    cudaError_t refused = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    cudaError_t refused =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     if (refused) return refused;
   }
   kernel<<<blocks, threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);

@@ -9,8 +9,8 @@
 namespace ctrlab {
 namespace {
 
-constexpr int kRows = 8;         // of a block
-constexpr int kPositions = 32;   // of one round of the weights' gradient
+constexpr int kRows = 8;        // of a block
+constexpr int kPositions = 32;  // of one round of the weights' gradient
 constexpr int kSumThreads = 256;
 
 // The rows of a block: where each begins, how long it is, and the longest of them.
@@ -50,11 +50,11 @@ __device__ inline void Product(float (&sums)[kRows], const float* vectors, const
 __global__ void Forward(GruInput input, float* outputs, float* last, float* gates) {
   const int64_t C = input.inputs, H = input.hidden, J = C + H;
   CTRLAB_SHARED(shared);
-  float* gates_kernel = shared;                     // [J, 2H]
+  float* gates_kernel = shared;                        // [J, 2H]
   float* candidate_kernel = gates_kernel + J * 2 * H;  // [J, H]
-  float* xh = candidate_kernel + J * H;             // [J, rows]: x, then the state
-  float* xrh = xh + J * kRows;                      // [J, rows]: x, then the state behind the reset gate
-  float* update = xrh + J * kRows;                  // [H, rows]
+  float* xh = candidate_kernel + J * H;                // [J, rows]: x, then the state
+  float* xrh = xh + J * kRows;                         // [J, rows]: x, then the state behind the reset gate
+  float* update = xrh + J * kRows;                     // [H, rows]
   Copy(gates_kernel, input.gates_kernel, J * 2 * H);
   Copy(candidate_kernel, input.candidate_kernel, J * H);
   for (int64_t i = threadIdx.x; i < H * kRows; i += blockDim.x) xh[C * kRows + i] = 0;
@@ -189,10 +189,10 @@ __global__ void SumOfPositions(GruInput input, int64_t positions, const int* fir
                                const float* d_gates, GruGradient gradient) {
   const int64_t C = input.inputs, H = input.hidden, J = C + H;
   CTRLAB_SHARED(shared);
-  float* sums = shared;                       // [J + 1, 3H]; the last row is the biases'
-  float* xh = sums + (J + 1) * 3 * H;         // [positions, J]
-  float* rh = xh + kPositions * J;            // [positions, H]
-  float* d = rh + kPositions * H;             // [positions, 3H]
+  float* sums = shared;                // [J + 1, 3H]; the last row is the biases'
+  float* xh = sums + (J + 1) * 3 * H;  // [positions, J]
+  float* rh = xh + kPositions * J;     // [positions, H]
+  float* d = rh + kPositions * H;      // [positions, 3H]
   for (int64_t i = threadIdx.x; i < (J + 1) * 3 * H; i += blockDim.x) sums[i] = 0;
   for (int64_t begin = blockIdx.x * int64_t{kPositions}; begin < positions; begin += int64_t{gridDim.x} * kPositions) {
     const int count = static_cast<int>(positions - begin < kPositions ? positions - begin : kPositions);

@@ -15,10 +15,10 @@ constexpr int kFree = -1, kTaken = -2;
 
 // What a merge writes, per table; in device memory.
 struct MergingTable {
-  int* places;    // [V], -1 everywhere before and after
-  int* count;     // how many ids are merged
-  int64_t* ids;   // [the table's ids in all columns, at most V]
-  float* rows;    // the same number of rows of D
+  int* places;   // [V], -1 everywhere before and after
+  int* count;    // how many ids are merged
+  int64_t* ids;  // [the table's ids in all columns, at most V]
+  float* rows;   // the same number of rows of D
 };
 
 __device__ inline int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? column.splits[b] : b; }

@@ -76,5 +76,6 @@ CTRLAB_EXPORT int ctrlab_cuda_optimizer_step(const StepRule* rule, const StepVar
     if (int failed = Fill(squared_norms, 0, count * sizeof(float), stream)) return failed;
     if (int failed = Launch(SquaredNorms, grid, kThreads, 0, stream, variables, counts, squared_norms)) return failed;
   }
-  return Launch(Step, grid, kThreads, 0, stream, *rule, variables, counts, static_cast<const float*>(clips ? squared_norms : nullptr));
+  return Launch(Step, grid, kThreads, 0, stream, *rule, variables, counts,
+                static_cast<const float*>(clips ? squared_norms : nullptr));
 }

@@ -19,13 +19,13 @@ namespace {
 constexpr double kRecordsPerLive = 1.5;
 constexpr int64_t kDeadRecords = 10'000'000;
 constexpr int64_t kAtOnce = int64_t{256} << 10;  // bytes read from the segment; more at once would keep readers waiting
-constexpr int64_t kUnderLock = 256;            // records copied without letting readers in between
+constexpr int64_t kUnderLock = 256;              // records copied without letting readers in between
 
 }  // namespace
 
 bool Store::TooMuchGarbage() const {
   return static_cast<double>(total_) > kRecordsPerLive * static_cast<double>(index_.size()) ||
-      total_ - index_.size() > kDeadRecords;
+         total_ - index_.size() > kDeadRecords;
 }
 
 // A tombstone is needed while another segment may hold an older record of its key, unless a newer row made it garbage.
@@ -169,8 +169,8 @@ Status Store::ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_
     const ssize_t n = pread(segment.fd, to + (at - begin), (end - at + kBlock - 1) / kBlock * kBlock, at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("Can't read " + segment.path);
-    if (at + n < end && (n == 0 || n % kBlock != 0)) return Status(segment.path + " ends at byte " + std::to_string(at + n) +
-        ", before its records do.");
+    if (at + n < end && (n == 0 || n % kBlock != 0))
+      return Status(segment.path + " ends at byte " + std::to_string(at + n) + ", before its records do.");
     at += n;
   }
   return Status();
@@ -182,8 +182,8 @@ Status Store::Remove(uint32_t slot) {
     auto lock = state_.Read();
     segment = (*segments_)[slot];
   }
-  if (unlink(segment->path.c_str()) != 0 && errno != ENOENT) return SystemError("Can't remove the compacted segment " +
-      segment->path);
+  if (unlink(segment->path.c_str()) != 0 && errno != ENOENT)
+    return SystemError("Can't remove the compacted segment " + segment->path);
   if (Status status = SyncFolder(options_.path); !status.ok()) return status;
   auto lock = state_.Write();
   Publish([&](SegmentTable* table) { (*table)[slot] = nullptr; });

@@ -46,7 +46,8 @@ class Below {
   Below(const Tier* tier, Extent extent, Shard shard, const ParallelFor& parallel_for)
       : tier_(tier && tier->open() ? tier : nullptr), extent_(extent), shard_(shard), parallel_for_(parallel_for) {
     if (!tier_ || extent != Extent::kChanges) return;
-    std::copy_if(tier_->changed.begin(), tier_->changed.end(), std::back_inserter(changed_), [&](int64_t key) { return shard.Has(key); });
+    std::copy_if(tier_->changed.begin(), tier_->changed.end(), std::back_inserter(changed_),
+                 [&](int64_t key) { return shard.Has(key); });
     std::sort(changed_.begin(), changed_.end());
   }
 
@@ -146,7 +147,8 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
   if (sizes.filter_bytes) std::memcpy(out.filter, content_->filter.data(), sizes.filter_bytes);
   std::copy(removed.begin(), removed.end(), out.removed);
   if (extent == Extent::kAll) return Status();
-  EachIndexShard(parallel_for, rows.taken(), [&](int64_t s) { index.ForEach(s, [](Entry& entry) { entry.stamp &= ~uint32_t{1}; }); });
+  EachIndexShard(parallel_for, rows.taken(),
+                 [&](int64_t s) { index.ForEach(s, [](Entry& entry) { entry.stamp &= ~uint32_t{1}; }); });
   has_base_ = true;
   removed_.clear();
   if (tier_) tier_->changed.clear();
@@ -158,7 +160,8 @@ Status Table::Export(Extent extent, Shard shard, const MakeRoom& make_room, cons
 // What comes, by the shard of the index that it goes to.
 class Table::Incoming {
  public:
-  Incoming(const Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in, const ParallelFor& parallel_for)
+  Incoming(const Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in,
+           const ParallelFor& parallel_for)
       : table_(table), in_(in), slots_(slots), parallel_for_(parallel_for), rows_(Index::kShards), candidates_(Index::kShards) {
     for (int64_t i = 0; i < sizes.rows; ++i) {
       if (shard.Has(in.keys[i])) rows_[Index::ShardOf(HashKey(in.keys[i]))].push_back(i);

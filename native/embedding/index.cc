@@ -6,7 +6,8 @@ namespace ctrlab::embedding {
 namespace {
 
 constexpr double kGrowth = 1.45;
-constexpr double kFull = 0.72 * 4;  // entries a bucket when a shard grows: then 1 key in 9 is not in its first bucket; after, 1 in 40
+constexpr double kFull =
+    0.72 * 4;  // entries a bucket when a shard grows: then 1 key in 9 is not in its first bucket; after, 1 in 40
 
 }  // namespace
 

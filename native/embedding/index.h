@@ -113,7 +113,8 @@ class Index {
  private:
   static const Entry* EntryIn(const Bucket& bucket, int64_t key) {
     unsigned equal = 0;  // no branch for each: which of the four it is can't be foreseen
-    for (unsigned e = 0; e < 4; ++e) equal |= static_cast<unsigned>(bucket.entries[e].key.load(std::memory_order_relaxed) == key) << e;
+    for (unsigned e = 0; e < 4; ++e)
+      equal |= static_cast<unsigned>(bucket.entries[e].key.load(std::memory_order_relaxed) == key) << e;
     if (!equal) return nullptr;
     // An entry that is being written may have looked like 0; its key is there when its ref is.
     const Entry& entry = bucket.entries[std::countr_zero(equal)];

@@ -32,10 +32,13 @@ void InitialValues::Fill(int64_t key, float* out) const {
   const uint64_t stream = Mix(static_cast<uint64_t>(key) + start_);
   const double a = initializer_.a, b = initializer_.b;
   switch (initializer_.kind) {
-    case InitialKind::kConstant: std::fill_n(out, dim_, static_cast<float>(a)); return;
+    case InitialKind::kConstant:
+      std::fill_n(out, dim_, static_cast<float>(a));
+      return;
     case InitialKind::kUniform: {
       const double width = static_cast<float>(b - a);
-      return FillWith(stream, out, dim_, [=](uint64_t bits) { return static_cast<float>(a + width * (static_cast<double>(bits >> 40) * 0x1p-24)); });
+      return FillWith(stream, out, dim_,
+                      [=](uint64_t bits) { return static_cast<float>(a + width * (static_cast<double>(bits >> 40) * 0x1p-24)); });
     }
     case InitialKind::kNormal:
       return FillWith(stream, out, dim_, [=](uint64_t bits) {
@@ -53,7 +56,8 @@ void InitialValues::Fill(int64_t key, float* out) const {
 }  // namespace ctrlab::embedding
 
 // For Python's tests: out[n, D].
-CTRLAB_EXPORT void ctrlab_initial_values(int64_t kind, double a, double b, uint64_t seed, const int64_t* keys, int64_t n, int64_t dim, float* out) {
+CTRLAB_EXPORT void ctrlab_initial_values(int64_t kind, double a, double b, uint64_t seed, const int64_t* keys, int64_t n,
+                                         int64_t dim, float* out) {
   using namespace ctrlab::embedding;
   const InitialValues values({static_cast<InitialKind>(kind), a, b, seed}, dim);
   for (int64_t i = 0; i < n; ++i) values.Fill(keys[i], out + i * dim);

@@ -18,7 +18,8 @@ namespace ctrlab::embedding {
 
 class InitialValues {
  public:
-  InitialValues(const Initializer& initializer, int64_t dim) : initializer_(initializer), dim_(dim), start_(Mix(initializer.seed + kGolden)) {}
+  InitialValues(const Initializer& initializer, int64_t dim)
+      : initializer_(initializer), dim_(dim), start_(Mix(initializer.seed + kGolden)) {}
 
   // out[0 : D], the same bits wherever it is called from.
   void Fill(int64_t key, float* out) const;

@@ -211,7 +211,8 @@ std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
 
 }  // namespace
 
-Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for) try {
+Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out,
+              const ParallelFor& parallel_for) try {
   int64_t ids = 0;
   for (int64_t c = 0; c < input.column_count; ++c) ids += First(input.columns[c], input.rows);
   std::vector<std::vector<int64_t>> keys(input.table_count);  // of tables above a tier

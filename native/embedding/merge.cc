@@ -24,7 +24,7 @@ int64_t Ids(const LookupColumn& column, int64_t rows) { return column.splits ? c
 
 struct Hit {
   int64_t key;
-  int32_t row;     // of the output
+  int32_t row;  // of the output
   int32_t column;
 };
 
@@ -124,7 +124,8 @@ struct KeyMerge::Work {
     block.ends.assign(block.bins + 1, 0);
     for (int64_t i = block.begin; i < block.end; ++i) ++block.ends[(HashKey(column.ids[i]) & mask) + 1];
     for (int64_t n = 0; n < block.bins; ++n) block.ends[n + 1] += block.ends[n];
-    int64_t row = OneRowEach(column) ? 0 : std::upper_bound(column.splits, column.splits + input.rows + 1, block.begin) - column.splits - 1;
+    int64_t row =
+        OneRowEach(column) ? 0 : std::upper_bound(column.splits, column.splits + input.rows + 1, block.begin) - column.splits - 1;
     for (int64_t i = block.begin; i < block.end; ++i) {
       if (OneRowEach(column)) {
         row = i;
@@ -191,7 +192,8 @@ struct KeyMerge::Work {
   std::vector<std::vector<Different>> keys;  // of each table
 };
 
-KeyMerge::KeyMerge(const LookupInput& input, const ParallelFor& parallel_for) : work_(std::make_unique<Work>(input, parallel_for)) {}
+KeyMerge::KeyMerge(const LookupInput& input, const ParallelFor& parallel_for)
+    : work_(std::make_unique<Work>(input, parallel_for)) {}
 KeyMerge::~KeyMerge() = default;
 
 int64_t KeyMerge::count(int64_t table) const { return std::ssize(work_->keys[table]); }

@@ -20,7 +20,7 @@ namespace ctrlab::embedding {
 struct MergedKeys {
   int64_t* keys;    // [count(t)], ascending, each once
   int64_t* counts;  // [count(t)], how often each came
-  float* rows;      // [count(t), D], the sum of what its places in the outputs were given; null: only keys and counts are asked for
+  float* rows;  // [count(t), D], the sum of what its places in the outputs were given; null: only keys and counts are asked for
 };
 
 class KeyMerge {

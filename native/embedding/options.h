@@ -25,7 +25,7 @@ enum class AdmissionKind : int64_t { kAll = 0, kCounter = 1, kBloom = 2 };
 struct Admission {
   AdmissionKind kind = AdmissionKind::kAll;
   int64_t threshold = 1;
-  int64_t expected_keys = 0;      // bloom: different keys that it is made for
+  int64_t expected_keys = 0;       // bloom: different keys that it is made for
   double false_positive_rate = 0;  // bloom: of keys that never came, the share whose count is not 0 when that many have come
 };
 

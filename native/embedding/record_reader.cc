@@ -12,7 +12,7 @@ namespace ctrlab::embedding {
 
 namespace {
 
-constexpr int64_t kDepth = 128;         // reads in flight
+constexpr int64_t kDepth = 128;            // reads in flight
 constexpr int64_t kRunBytes = 4 * kBlock;  // the longest that records which lie together are read as one
 constexpr int64_t kCyclesOfRead = 20'000;
 
@@ -104,8 +104,7 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
     const int64_t offset = RecordOffset(wanted[i].record, row_bytes_);
     const int64_t begin = offset / kBlock * kBlock, end = (offset + record_bytes + kBlock - 1) / kBlock * kBlock;
     if (!runs.empty() && wanted[i].segment == wanted[runs.back().first].segment &&
-        begin <= runs.back().offset + runs.back().bytes &&
-        end - runs.back().offset <= std::max(kRunBytes, runs.back().bytes)) {
+        begin <= runs.back().offset + runs.back().bytes && end - runs.back().offset <= std::max(kRunBytes, runs.back().bytes)) {
       runs.back().last = i + 1;
       runs.back().bytes = std::max(runs.back().bytes, end - runs.back().offset);
     } else {
@@ -125,8 +124,8 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
   };
   auto read_alone = [&](const Run& run, char* bytes) {
     const ssize_t n = pread(wanted[run.first].segment->fd, bytes, run.bytes, run.offset);
-    if (n < 0) return output->Fail(SystemError("Can't read " +
-        wanted[run.first].segment->Place(wanted[run.first].record, row_bytes_)));
+    if (n < 0)
+      return output->Fail(SystemError("Can't read " + wanted[run.first].segment->Place(wanted[run.first].record, row_bytes_)));
     deliver(run, bytes, n);
   };
   reads_ += std::ssize(runs);
@@ -189,9 +188,8 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
 Status RecordReader::Read(std::vector<WantedRecord>* wanted, char* rows, uint8_t* found, const ParallelFor& parallel_for) {
   std::sort(wanted->begin(), wanted->end(), WantedRecord::Before);
   Output output{rows, found, {}, {}};
-  parallel_for(std::ssize(*wanted), kCyclesOfRead, [&](int64_t begin, int64_t end) {
-    ReadRuns(wanted->data() + begin, end - begin, &output);
-  });
+  parallel_for(std::ssize(*wanted), kCyclesOfRead,
+               [&](int64_t begin, int64_t end) { ReadRuns(wanted->data() + begin, end - begin, &output); });
   return output.status;
 }
 

@@ -17,7 +17,10 @@ namespace ctrlab::embedding {
 class Rows {
  public:
   Rows(int64_t dim, int64_t slots)
-      : dim_(dim), slots_(slots), width_(dim * (1 + slots)), bits_(std::bit_width(static_cast<uint64_t>(kChunkBytes / (4 * width_) - 1))) {}
+      : dim_(dim),
+        slots_(slots),
+        width_(dim * (1 + slots)),
+        bits_(std::bit_width(static_cast<uint64_t>(kChunkBytes / (4 * width_) - 1))) {}
 
   // The same rows under the same numbers, with other slots, all of them at `initial`. Throws std::bad_alloc.
   Rows(const Rows& from, int64_t slots, const float* initial) : Rows(from.dim_, slots) {
@@ -41,7 +44,9 @@ class Rows {
   }
 
   // For writers.
-  uint32_t& Frequency(uint32_t row) const { return chunks_.load(std::memory_order_relaxed)[row >> bits_].frequencies[row & Mask()]; }
+  uint32_t& Frequency(uint32_t row) const {
+    return chunks_.load(std::memory_order_relaxed)[row >> bits_].frequencies[row & Mask()];
+  }
 
   // Room for `more` rows: Take(0) to Take(more - 1) name them, in any order, on any thread; Took makes them taken. Throws
   // std::bad_alloc.
@@ -76,7 +81,9 @@ class Rows {
   int64_t used() const { return used_; }  // rows that were ever taken: their numbers are below this
 
   int64_t bytes() const {
-    auto touched = [&](int64_t row_bytes) { return RoundUp(used_ * row_bytes, used_ * row_bytes < kHugePage ? 4096 : kHugePage); };
+    auto touched = [&](int64_t row_bytes) {
+      return RoundUp(used_ * row_bytes, used_ * row_bytes < kHugePage ? 4096 : kHugePage);
+    };
     return touched(width_ * 4) + touched(4) + static_cast<int64_t>(free_.capacity()) * 4;
   }
 

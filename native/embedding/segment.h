@@ -77,14 +77,14 @@ struct Segment {
   const uint64_t number;
   const int fd;
   KeyFilter filter;
-  int64_t records = 0;             // all of them: rows, tombstones, commits
+  int64_t records = 0;  // all of them: rows, tombstones, commits
   int64_t commits = 0;
   int64_t live = 0;                // rows that the store's index points to
   uint64_t lowest = ~uint64_t{0};  // the lowest sequence number
   std::vector<Tombstone> tombstones;
   int64_t droppable = 0;                 // compaction's own: tombstones that could go, when
   uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
-  std::vector<IndexEntry> entries;  // of an unsealed one: what its index will be
+  std::vector<IndexEntry> entries;       // of an unsealed one: what its index will be
   bool sealed = false;
   bool damaged = false;  // not to be compacted: the copy of a record would be lost
 };

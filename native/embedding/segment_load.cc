@@ -27,21 +27,21 @@ Status CheckHeader(const File& file, uint64_t number, bool* torn) {
   char bytes[sizeof header] = {};
   *torn = false;
   if (Status status = ReadFully(file.fd, file.path, bytes, std::min<int64_t>(sizeof bytes, file.bytes), 0); !status.ok())
-      return status;
+    return status;
   std::memcpy(&header, bytes, sizeof header);
-  if (file.bytes < static_cast<int64_t>(sizeof header) || std::all_of(bytes, bytes + sizeof bytes,
-      [](char c) { return c == 0; })) {
+  if (file.bytes < static_cast<int64_t>(sizeof header) ||
+      std::all_of(bytes, bytes + sizeof bytes, [](char c) { return c == 0; })) {
     *torn = true;
     return Status();
   }
-  if (!header.Ours()) return Status("A store's folder must hold its own segments only; " + file.path +
-      " is not one; move it away.");
+  if (!header.Ours())
+    return Status("A store's folder must hold its own segments only; " + file.path + " is not one; move it away.");
   if (header.version > kSegmentVersion) {
     return Status("Segments up to version " + std::to_string(kSegmentVersion) + " can be read; " + file.path + " has version " +
                   std::to_string(header.version) + ": a newer ctrlab wrote it.");
   }
-  if (header.crc != header.Crc()) return Status("The header of " + file.path +
-      " at byte 0 is damaged; restore the file from a copy.");
+  if (header.crc != header.Crc())
+    return Status("The header of " + file.path + " at byte 0 is damaged; restore the file from a copy.");
   if (header.row_bytes != static_cast<uint64_t>(file.row_bytes)) {
     return Status("The store's rows must have the size they were written with; " + file.path + " has rows of " +
                   std::to_string(header.row_bytes) + " bytes, " + std::to_string(file.row_bytes) + " were asked for.");
@@ -146,11 +146,10 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
     const std::string place = path + " at byte " + std::to_string(RecordOffset(good, row_bytes));
     if (scan.committed_after >= 0) {
       return Status("A committed record must be as it was written; that in " + place +
-          " has another checksum; restore the file from a copy.");
+                    " has another checksum; restore the file from a copy.");
     }
     loaded->warning = path + " was never sealed (its process was killed), or its end was cut off or damaged; the " +
-        std::to_string(good) +
-                      " whole records at its start are kept";
+                      std::to_string(good) + " whole records at its start are kept";
     if (scan.tail) {
       const int64_t lost = file.bytes - RecordOffset(good, row_bytes);
       loaded->dropped_records = (lost + RecordBytes(row_bytes) - 1) / RecordBytes(row_bytes);

@@ -15,7 +15,7 @@ namespace ctrlab::embedding {
 
 namespace {
 
-constexpr int64_t kUnderLock = 256;   // keys written without letting readers in between: some 50 us
+constexpr int64_t kUnderLock = 256;     // keys written without letting readers in between: some 50 us
 constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
 constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
 
@@ -23,8 +23,7 @@ Status CheckOptions(const StoreOptions& options) {
   auto in = [](const char* name, int64_t value, int64_t low, int64_t high) {
     if (value >= low && value <= high) return Status();
     return Status(std::string("A store's ") + name + " must be in [" + std::to_string(low) + ", " + std::to_string(high) +
-        "]; received " +
-                  std::to_string(value) + ".");
+                  "]; received " + std::to_string(value) + ".");
   };
   if (Status status = in("row_bytes", options.row_bytes, 1, int64_t{1} << 20); !status.ok()) return status;
   if (Status status = in("write_buffer", options.write_buffer, kBlock, int64_t{1} << 30); !status.ok()) return status;
@@ -39,9 +38,9 @@ Status Lock(const std::string& path, int* fd) {
   *fd = open((path + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (*fd < 0) return SystemError("Can't open the store in " + path);
   if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return Status();
-  Status status = errno == EWOULDBLOCK ? Status("One process at a time may use a store; another one has that in " + path +
-      " open.")
-                                       : SystemError("Can't lock the store in " + path);
+  Status status = errno == EWOULDBLOCK
+                      ? Status("One process at a time may use a store; another one has that in " + path + " open.")
+                      : SystemError("Can't lock the store in " + path);
   close(*fd);
   return status;
 }
@@ -61,8 +60,8 @@ Status SegmentStore::Open(const StoreOptions& options, std::unique_ptr<SegmentSt
 Store::Store(const StoreOptions& options, int lock_fd)
     : options_(options),
       record_bytes_(RecordBytes(options.row_bytes)),
-      records_per_segment_(std::clamp<int64_t>((options.segment_bytes - RecordOffset(0, options.row_bytes)) / record_bytes_, 1,
-          1 << 30)),
+      records_per_segment_(
+          std::clamp<int64_t>((options.segment_bytes - RecordOffset(0, options.row_bytes)) / record_bytes_, 1, 1 << 30)),
       lock_fd_(lock_fd),
       reader_(std::make_shared<RecordReader>(options.row_bytes, options.direct)),
       copies_{Appender(options.row_bytes, options.write_buffer)},
@@ -162,7 +161,7 @@ Status Store::MakeRoom(Tail* tail) {
       number = next_number_++;
     }
     if (Status status = tail->appender.Create(options_.path, number, records_per_segment_, options_.direct); !status.ok())
-        return status;
+      return status;
     auto lock = state_.Write();
     Publish([&](SegmentTable* table) {
       const auto free = std::find(table->begin(), table->end(), nullptr);

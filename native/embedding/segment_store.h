@@ -30,8 +30,8 @@ enum class Compaction : int64_t {
 };
 
 struct StoreOptions {
-  std::string path;           // a folder, made where there is none
-  int64_t row_bytes = 0;      // of every row
+  std::string path;       // a folder, made where there is none
+  int64_t row_bytes = 0;  // of every row
   int64_t segment_bytes = int64_t{128} << 20;
   int64_t write_buffer = int64_t{1} << 20;
   Compaction compaction = Compaction::kAsync;

@@ -11,8 +11,8 @@ using namespace ctrlab::embedding;
 
 namespace {
 
-constexpr ParallelFor kAlone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t),
-    void* c) { body(c, 0, n); }};
+constexpr ParallelFor kAlone{nullptr,
+                             [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
 
 SegmentStore& StoreOf(void* store) { return *static_cast<SegmentStore*>(store); }
 
@@ -34,8 +34,7 @@ int Guarded(StoreProblem* problem, const Call& call) {
 }  // namespace
 
 int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer, int64_t compaction,
-    int64_t direct,
-                      void** store, StoreProblem* problem) {
+                      int64_t direct, void** store, StoreProblem* problem) {
   return Guarded(problem, [&] {
     const StoreOptions options{path, row_bytes, segment_bytes, write_buffer, static_cast<Compaction>(compaction), direct != 0};
     std::unique_ptr<SegmentStore> opened;

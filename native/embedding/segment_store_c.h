@@ -12,16 +12,14 @@ struct StoreProblem {
 
 struct StoreNumbers {
   int64_t live, total, segments, disk_bytes, index_bytes, user_bytes, compaction_bytes, compactions, reads, dropped_records,
-      pending_bytes,
-      compacting;
+      pending_bytes, compacting;
 };
 
 }  // namespace ctrlab::embedding
 
 // `store` and `snapshot` are handles to be given to the other calls; each is closed once, and null may be closed.
 CTRLAB_EXPORT int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer,
-    int64_t compaction,
-                                    int64_t direct, void** store, ctrlab::embedding::StoreProblem* problem);
+                                    int64_t compaction, int64_t direct, void** store, ctrlab::embedding::StoreProblem* problem);
 CTRLAB_EXPORT void ctrlab_store_close(void* store);
 CTRLAB_EXPORT int ctrlab_store_put(void* store, const int64_t* keys, const void* rows, int64_t count,
                                    ctrlab::embedding::StoreProblem* problem);

@@ -15,16 +15,16 @@ struct StateSizes {
 
 template <class Float, class Int, class Byte>
 struct StateArrays {
-  Int* keys = nullptr;                               // [n]
-  Float* values = nullptr;                           // [n, D]
-  Float* slots[2] = {nullptr, nullptr};              // each [n, D]
-  Int* frequencies = nullptr;                        // [n], 1 and more
-  Int* steps = nullptr;                              // [n], in [0, 2^31)
-  Int* candidate_keys = nullptr;                     // [m]
-  Int* candidate_counts = nullptr;                   // [m]
-  Int* candidate_steps = nullptr;                    // [m]
-  Byte* filter = nullptr;                            // [bytes]: a Bloom filter's counters, little-endian, as they lie in memory
-  Int* removed = nullptr;                            // [r], ascending
+  Int* keys = nullptr;                   // [n]
+  Float* values = nullptr;               // [n, D]
+  Float* slots[2] = {nullptr, nullptr};  // each [n, D]
+  Int* frequencies = nullptr;            // [n], 1 and more
+  Int* steps = nullptr;                  // [n], in [0, 2^31)
+  Int* candidate_keys = nullptr;         // [m]
+  Int* candidate_counts = nullptr;       // [m]
+  Int* candidate_steps = nullptr;        // [m]
+  Byte* filter = nullptr;                // [bytes]: a Bloom filter's counters, little-endian, as they lie in memory
+  Int* removed = nullptr;                // [r], ascending
 };
 using StateOut = StateArrays<float, int64_t, uint8_t>;
 using StateIn = StateArrays<const float, const int64_t, const uint8_t>;

@@ -39,8 +39,8 @@ class Rows final : public StoreSnapshot {
       wanted[i].place = i;
     }
     std::vector<uint8_t> found(*count);
-    const ParallelFor alone{nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t),
-        void* c) { body(c, 0, n); }};
+    const ParallelFor alone{nullptr,
+                            [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
     Status status = reader_->Read(&wanted, static_cast<char*>(rows), found.data(), alone);
     if (status.ok()) next_ += *count;
     return status;

@@ -14,7 +14,8 @@ namespace {
 Status Check(const TableOptions& options) {
   const Initializer& initial = options.initializer;
   const Admission& admission = options.admission;
-  if (options.dim < 1 || options.dim >= 1 << 16) return Problem("A table's dim must be in [1, 2^16); received ", options.dim, ".");
+  if (options.dim < 1 || options.dim >= 1 << 16)
+    return Problem("A table's dim must be in [1, 2^16); received ", options.dim, ".");
   if (!std::isfinite(initial.a) || !std::isfinite(initial.b)) {
     return Problem("An initializer's numbers must be finite; received ", initial.a, " and ", initial.b, ".");
   }
@@ -146,8 +147,8 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
 Status Table::CheckRoom(int64_t more) const {
   const int64_t rows = content_->rows->taken();
   if (rows + more <= kMostRows) return Status();
-  return Problem("A table holds below 2^31 rows in memory; it has ", rows, " and should take ", more, " more: evict some, or give it ",
-                 "storage.");
+  return Problem("A table holds below 2^31 rows in memory; it has ", rows, " and should take ", more,
+                 " more: evict some, or give it ", "storage.");
 }
 
 // Those there will be when these are gone, too.

@@ -103,7 +103,8 @@ class Table {
   // All that an Import replaces.
   struct Content {
     Content(int64_t dim, int64_t slots, const Admission& admission)
-        : rows(std::make_unique<Rows>(dim, slots)), filter(admission.kind == AdmissionKind::kBloom ? BloomFilter(admission) : BloomFilter()) {}
+        : rows(std::make_unique<Rows>(dim, slots)),
+          filter(admission.kind == AdmissionKind::kBloom ? BloomFilter(admission) : BloomFilter()) {}
 
     int64_t bytes() const { return index.bytes() + rows->bytes() + filter.bytes(); }
 

@@ -36,7 +36,8 @@ void Tier::Clear() {
 }
 
 Status Tier::Close() {
-  if (rows() > 0) return Problem("Slots can't change while ", rows(), " rows lie in the tier below the memory; set them before rows sink.");
+  if (rows() > 0)
+    return Problem("Slots can't change while ", rows(), " rows lie in the tier below the memory; set them before rows sink.");
   store_ = nullptr;
   return Status();
 }
@@ -105,7 +106,8 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
 
 // Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by other
 // rows than those of `kept`.
-Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for) {
+Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept,
+                    const ParallelFor& parallel_for) {
   std::vector<int64_t> raised;
   std::vector<char> records;
   Status status = tier_->ForEachOf(keys, parallel_for, [&](int64_t key, const char* record) {
@@ -155,7 +157,8 @@ Status Table::Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor&
       const Ref ref = entry.ref.load(std::memory_order_relaxed);
       if (!IsRow(ref) || marked[ref - 1]) return;
       const uint64_t first = tier_->options().cache == Cache::kLfu ? rows.Frequency(ref - 1) : 0;
-      victims.push_back({first << 32 | static_cast<uint32_t>(entry.step()), entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
+      victims.push_back(
+          {first << 32 | static_cast<uint32_t>(entry.step()), entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
     });
   }
   const int64_t count = std::min<int64_t>(std::ssize(victims), rows.taken() - std::max<int64_t>(0, room - room / 8 - incoming));

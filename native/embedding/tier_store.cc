@@ -15,7 +15,8 @@ Status OpenTierStore(const StoreOptions& options, std::unique_ptr<SegmentStore>*
   if (Status bad = SegmentStore::Open(options, &opened); !bad.ok()) return bad;
   if (std::error_code error; !std::filesystem::exists(mark, error)) {
     if (const int64_t rows = opened->Stats().live; rows > 0) {
-      return Problem("The store in ", options.path, " holds ", rows, " rows that no embedding variable put there, which using it as ",
+      return Problem("The store in ", options.path, " holds ", rows,
+                     " rows that no embedding variable put there, which using it as ",
                      "storage would erase: name another folder.");
     }
     std::ofstream file(mark);

@@ -17,8 +17,8 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr int64_t kAhead = 16;       // keys between the one whose memory is asked for and the one in work
-constexpr int64_t kNone = -1;        // no row
+constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
+constexpr int64_t kNone = -1;   // no row
 constexpr int kSlotsOf[] = {0, 1, 2, 2};
 
 }  // namespace
@@ -197,7 +197,8 @@ class Table::Step {
       const uint32_t row = content_.rows->Take(next++);
       rows_[i] = row;
       // A Bloom filter's counter may have stopped below what this batch alone brings.
-      content_.rows->Frequency(row) = static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, std::max(count, batch_.counts[i])));
+      content_.rows->Frequency(row) =
+          static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, std::max(count, batch_.counts[i])));
       table_.FillNew(key, *content_.rows, row);
       new_[s].push_back({entry, row});
     });
@@ -227,10 +228,10 @@ class Table::Step {
   const ParallelFor& parallel_for_;
   const int64_t step_;
   std::vector<uint64_t> hashes_;
-  std::vector<int32_t> order_;  // the keys' places, shard by shard
-  std::vector<int64_t> ends_;   // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
-  std::vector<int64_t> rows_;   // where the key's row is
-  std::vector<int64_t> made_;   // rows that a shard makes
+  std::vector<int32_t> order_;                                 // the keys' places, shard by shard
+  std::vector<int64_t> ends_;                                  // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
+  std::vector<int64_t> rows_;                                  // where the key's row is
+  std::vector<int64_t> made_;                                  // rows that a shard makes
   std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
   std::vector<double> squares_;
 };
@@ -242,10 +243,12 @@ Status Table::Update(const MergedBatch& batch, const StepRule& rule, const Paral
   if (batch.size >= int64_t{1} << 31) return Problem("An update's keys must number below 2^31; received ", batch.size, ".");
   for (int64_t i = 0; i < batch.size; ++i) {
     if (i > 0 && batch.keys[i - 1] >= batch.keys[i]) {
-      return Problem("An update's keys must ascend, each once; received ", batch.keys[i], " after ", batch.keys[i - 1], " at ", i, ".");
+      return Problem("An update's keys must ascend, each once; received ", batch.keys[i], " after ", batch.keys[i - 1], " at ", i,
+                     ".");
     }
     if (batch.counts[i] < 1) {
-      return Problem("An update's counts must be at least 1; received ", batch.counts[i], " for key ", batch.keys[i], " at ", i, ".");
+      return Problem("An update's counts must be at least 1; received ", batch.counts[i], " for key ", batch.keys[i], " at ", i,
+                     ".");
     }
   }
   std::lock_guard writer(writer_);

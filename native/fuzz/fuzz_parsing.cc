@@ -77,7 +77,8 @@ void RunIds(const Case& test, const std::vector<StringView>& texts) {
   const int64_t rows = std::ssize(texts);
   for (const bool list : {true, false}) {
     const StringView separator = {test.separator.data(), list ? std::ssize(test.separator) : 0};
-    const IdSource source = {texts.data(), nullptr, nullptr, separator, list ? test.max_length : 0, test.encoding, test.buckets, views};
+    const IdSource source = {texts.data(),  nullptr,      nullptr, separator, list ? test.max_length : 0,
+                             test.encoding, test.buckets, views};
     const IdInput input = {&source, 1, rows};
     std::vector<int64_t> expected, ends = {0};
     Fault fault = {-1, -1}, found;
@@ -99,8 +100,8 @@ void RunIds(const Case& test, const std::vector<StringView>& texts) {
 
 void RunNumbers(const Case& test, const std::vector<StringView>& texts) {
   const int64_t rows = std::ssize(texts);
-  const NumberSource source = {
-      texts.data(), nullptr, nullptr, {test.separator.data(), std::ssize(test.separator)}, Transform::kNone, 0, 1};
+  const NumberSource source = {texts.data(),     nullptr, nullptr, {test.separator.data(), std::ssize(test.separator)},
+                               Transform::kNone, 0,       1};
   const NumberInput input = {&source, 1, rows};
   const std::unique_ptr<float[]> out(new float[rows]);
   Fault fault = {-1, -1}, found;
@@ -118,7 +119,8 @@ void RunNumbers(const Case& test, const std::vector<StringView>& texts) {
       // In a buffer of exactly its size, as ParseFloat was not told that more may be read.
       const std::unique_ptr<char[]> alone(new char[part.size()]);
       std::copy(part.begin(), part.end(), alone.get());
-      if (ParseFloat(alone.get(), std::ssize(part), &one) != scalar::Number(part, &other)) Differ("whether ParseFloat takes a part");
+      if (ParseFloat(alone.get(), std::ssize(part), &one) != scalar::Number(part, &other))
+        Differ("whether ParseFloat takes a part");
       if (scalar::Number(part, &other) && !SameBits(one, other)) Differ("ParseFloat");
     }
   }
@@ -139,9 +141,9 @@ void Run(const std::string& input) {
   RunNumbers(test, texts);
 }
 
-const char* const kPieces[] = {";",   ";;",   "|",        "\x02", "e",   "\n",   " ",    "\t",         ".",     "-",      "+",
-                               "0",   "1",    "9",        "0x",   "p",   "p-14", "inf",  "infinity",   "nan",   "nan(1)", "1e39",
-                               "e-4", "e+38", "16777217", "0.1",  "tea", "night", "\xff", "9007199254", "e9999", "ab",     "0000000000",
+const char* const kPieces[] = {";", ";;", "|", "\x02", "e", "\n", " ", "\t", ".", "-", "+", "0", "1", "9", "0x", "p", "p-14",
+                               "inf", "infinity", "nan", "nan(1)", "1e39", "e-4", "e+38", "16777217", "0.1", "tea", "night",
+                               "\xff", "9007199254", "e9999", "ab", "0000000000",
                                // These stand nearer to the middle between two floats than a double can tell.
                                "0.8755911290645599", "0.8975231945514679", "0.8572079837322235"};
 
@@ -153,11 +155,21 @@ std::string Mutant(const std::vector<std::string>& corpus) {
   for (size_t times = 1 + Below(4); times > 0; --times) {
     const size_t at = Below(text.size() + 1), rest = text.size() - at;
     switch (Below(6)) {
-      case 0: text.insert(at, kPieces[Below(std::size(kPieces))]); break;
-      case 1: text.insert(at, 1, static_cast<char>(Below(256))); break;
-      case 2: text.erase(at, 1 + Below(4)); break;
-      case 3: if (rest > 0) text[at] = static_cast<char>(text[at] ^ (1 << Below(8))); break;
-      case 4: text.insert(Below(text.size() + 1), text.substr(at, 1 + Below(20))); break;
+      case 0:
+        text.insert(at, kPieces[Below(std::size(kPieces))]);
+        break;
+      case 1:
+        text.insert(at, 1, static_cast<char>(Below(256)));
+        break;
+      case 2:
+        text.erase(at, 1 + Below(4));
+        break;
+      case 3:
+        if (rest > 0) text[at] = static_cast<char>(text[at] ^ (1 << Below(8)));
+        break;
+      case 4:
+        text.insert(Below(text.size() + 1), text.substr(at, 1 + Below(20)));
+        break;
       case 5: {
         const std::string& other = corpus[Below(corpus.size())];
         text = text.substr(0, at) + other.substr(Below(other.size() + 1));
@@ -186,7 +198,8 @@ int main(int argc, char** argv) {
   const uint64_t most = std::strtoull(argv[2], nullptr, 10);
   const auto stop = std::chrono::steady_clock::now() + std::chrono::seconds(std::strtoll(argv[3], nullptr, 10));
   __sanitizer_set_death_callback(Show);
-  std::vector<std::string> corpus = {"", std::string(3, '\0') + "1;2.5;-3e4\n0x1p3; inf", std::string(3, '\x0e') + "tea;night\nsoup"};
+  std::vector<std::string> corpus = {"", std::string(3, '\0') + "1;2.5;-3e4\n0x1p3; inf",
+                                     std::string(3, '\x0e') + "tea;night\nsoup"};
   uint64_t runs = 0;
   for (; runs < most; ++runs) {
     if (runs % 1024 == 0 && std::chrono::steady_clock::now() > stop) break;
@@ -195,6 +208,7 @@ int main(int argc, char** argv) {
     Run(current);
     if (reached_count > before) corpus.push_back(current);
   }
-  std::printf("%llu inputs, %zu kept, %zu steps from branch to branch\n", static_cast<unsigned long long>(runs), corpus.size(), reached_count);
+  std::printf("%llu inputs, %zu kept, %zu steps from branch to branch\n", static_cast<unsigned long long>(runs), corpus.size(),
+              reached_count);
   return 0;
 }

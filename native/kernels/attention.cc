@@ -69,7 +69,7 @@ using KeyGradients = Products<R, V, RowKernelAcross>;
 
 // What the gradient of a row's own kernel, d = keys^T d_sums [C, wide], is added to.
 struct KernelGradient {
-  const float *q, *cross;     // [C], Wp [C, wide]
+  const float *q, *cross;       // [C], Wp [C, wide]
   float *d_q, *keys, *d_cross;  // [C], and of Wk - Wd and Wp [C, wide]
   int64_t wide;
 };
@@ -119,7 +119,7 @@ void ScoreBlock(const AttentionInput& input, const FirstLayer& first, const Sigm
       const RowKernel kernel{first.keys.data(), first.cross.data(), input.query + (from + i) * C, first.wide};
       gemm::ForTiles(events, first.wide, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
         const Strided keys{input.keys + (n + event) * C, C, 1};
-        gemm::kTiles<Sums>[vectors - 1][count - 1](C, keys, kernel, column, of_queries + i * first.wide,
+        gemm::kTiles<Sums>[vectors - 1][count - 1](C, keys, kernel, column, of_queries + i* first.wide,
                                                    stack.At(kept, N, 0, n + event), first.wide);
       });
     }
@@ -149,7 +149,10 @@ struct BlockGradient {
   float *query, *keys, *cross, *bias, *above;
 
   BlockGradient(float* at, const FirstLayer& first)
-      : query(at), keys(at + first.in * first.wide), cross(keys + first.in * first.wide), bias(cross + first.in * first.wide),
+      : query(at),
+        keys(at + first.in * first.wide),
+        cross(keys + first.in * first.wide),
+        bias(cross + first.in * first.wide),
         above(bias + first.wide) {}
   static int64_t Floats(const FirstLayer& first, const SigmoidStack& stack) {
     return (3 * first.in + 1) * first.wide + stack.gradient_floats();
@@ -165,9 +168,7 @@ class Backward {
     PadTransposed(first.cross.data(), first.in, first.out, first.wide, across_.data());
   }
 
-  int64_t scratch_floats() const {
-    return stack_.scratch_floats() + kTile * (3 * first_.tall + first_.wide) + first_.tall;
-  }
+  int64_t scratch_floats() const { return stack_.scratch_floats() + kTile * (3 * first_.tall + first_.wide) + first_.tall; }
 
   // `d_scores` [N] and `d_sums` [N, wide] are scratch of all blocks.
   void Block(int64_t begin, int64_t end, const float* weights, const float* kept, const float* d_weights, const float* d_attended,
@@ -232,7 +233,7 @@ class Backward {
       const int64_t m = std::min(kTile, to - n);
       gemm::ForTiles(m, tall, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
         const Strided d{d_sums + (n + event) * wide, wide, 1};
-        gemm::kTiles<KeyGradients>[vectors - 1][count - 1](first_.out, d, kernel, column, zeros, d_keys + event * tall, tall);
+        gemm::kTiles<KeyGradients>[vectors - 1][count - 1](first_.out, d, kernel, column, zeros, d_keys + event* tall, tall);
       });
       for (int64_t i = 0; i < m; ++i) {
         AddScaled(d_keys + i * tall, weights[n + i], d_attended, C);
@@ -247,7 +248,7 @@ class Backward {
     const KernelGradient gradient{q, first_.cross.data(), d_q, sums.keys, sums.cross, wide};
     gemm::ForTiles(C, wide, [&](int64_t c, int64_t count, int64_t column, int64_t vectors) {
       const Strided keys{input_.keys + from * C + c, 1, C};
-      gemm::kTiles<KernelGradients>[vectors - 1][count - 1](to - from, keys, d_sums + from * wide, c, column, gradient);
+      gemm::kTiles<KernelGradients>[vectors - 1][count - 1](to - from, keys, d_sums + from* wide, c, column, gradient);
     });
   }
 

@@ -14,11 +14,11 @@
 namespace ctrlab {
 
 struct AttentionInput {
-  const float* query;       // [B, C]
-  const float* keys;        // [N, C]
-  const int64_t* splits;    // [B + 1]
-  int64_t rows, width;      // B, C
-  const DenseLayer* layers; // the first takes 4 C numbers, the last gives 1
+  const float* query;        // [B, C]
+  const float* keys;         // [N, C]
+  const int64_t* splits;     // [B + 1]
+  int64_t rows, width;       // B, C
+  const DenseLayer* layers;  // the first takes 4 C numbers, the last gives 1
   int64_t layer_count;
 };
 
@@ -29,7 +29,8 @@ struct AttentionGradient {
 };
 
 using AttentionScoresFn = void (*)(const AttentionInput* input, float* scores, float* kept, const ParallelFor*);
-using AttentionPoolFn = void (*)(const AttentionInput* input, const float* scores, float* weights, float* attended, const ParallelFor*);
+using AttentionPoolFn = void (*)(const AttentionInput* input, const float* scores, float* weights, float* attended,
+                                 const ParallelFor*);
 using AttentionGradientFn = void (*)(const AttentionInput* input, const float* weights, const float* kept, const float* d_weights,
                                      const float* d_attended, const AttentionGradient* gradient, const ParallelFor*);
 
@@ -40,8 +41,8 @@ CTRLAB_EXPORT void ctrlab_attention_scores(const ctrlab::AttentionInput* input, 
                                            const ctrlab::ParallelFor* parallel_for);
 
 // scores [N] -> weights [N], attended [B, C], uninitialised. Of the input it reads keys and splits alone.
-CTRLAB_EXPORT void ctrlab_attention_pool(const ctrlab::AttentionInput* input, const float* scores, float* weights, float* attended,
-                                         const ctrlab::ParallelFor* parallel_for);
+CTRLAB_EXPORT void ctrlab_attention_pool(const ctrlab::AttentionInput* input, const float* scores, float* weights,
+                                         float* attended, const ctrlab::ParallelFor* parallel_for);
 
 // d_weights [N], d_attended [B, C] -> the gradient of everything, uninitialised. The same bits on any number of threads.
 CTRLAB_EXPORT void ctrlab_attention_gradient(const ctrlab::AttentionInput* input, const float* weights, const float* kept,

@@ -16,9 +16,18 @@ class Pass {
   static constexpr int64_t kTile = SigmoidStack::kTile / 2;  // positions; each has two logits
 
   Pass(const AuxiliaryInput& input, const AuxiliaryGradient& out)
-      : input_(input), out_(out), stack_(input.layers, input.layer_count), H_(input.hidden), C_(input.width),
-        out_floats_(input.layers[0].out), wide_(Padded(out_floats_)), tall_h_(Padded(H_)), tall_c_(Padded(C_)),
-        kernel_((H_ + C_) * wide_), h_across_(out_floats_ * tall_h_), e_across_(out_floats_ * tall_c_) {
+      : input_(input),
+        out_(out),
+        stack_(input.layers, input.layer_count),
+        H_(input.hidden),
+        C_(input.width),
+        out_floats_(input.layers[0].out),
+        wide_(Padded(out_floats_)),
+        tall_h_(Padded(H_)),
+        tall_c_(Padded(C_)),
+        kernel_((H_ + C_) * wide_),
+        h_across_(out_floats_ * tall_h_),
+        e_across_(out_floats_ * tall_c_) {
     const float* kernel = input.layers[0].kernel;
     Pad(kernel, H_ + C_, out_floats_, kernel_.data());
     PadTransposed(kernel, H_, out_floats_, out_floats_, h_across_.data());
@@ -123,8 +132,8 @@ class Pass {
   const AuxiliaryGradient& out_;
   SigmoidStack stack_;
   int64_t H_, C_, out_floats_, wide_, tall_h_, tall_c_, positions_ = 0;
-  std::vector<float> kernel_;                // [H + C, wide]
-  std::vector<float> h_across_, e_across_;   // its two parts, transposed: [units, tall]
+  std::vector<float> kernel_;               // [H + C, wide]
+  std::vector<float> h_across_, e_across_;  // its two parts, transposed: [units, tall]
 };
 
 }  // namespace
@@ -132,7 +141,8 @@ class Pass {
 
 using namespace ctrlab;
 
-void ctrlab_auxiliary(const AuxiliaryInput* input, float* loss, const AuxiliaryGradient* gradient, const ParallelFor* parallel_for) {
+void ctrlab_auxiliary(const AuxiliaryInput* input, float* loss, const AuxiliaryGradient* gradient,
+                      const ParallelFor* parallel_for) {
   const Pass pass(*input, *gradient);
   const std::vector<int64_t> blocks = RowBlocks(input->splits, input->rows, 0);
   const int64_t count = std::ssize(blocks) - 1, floats = pass.sum_floats(), scratch_floats = pass.scratch_floats();

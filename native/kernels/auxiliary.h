@@ -13,12 +13,12 @@
 namespace ctrlab {
 
 struct AuxiliaryInput {
-  const float* interests;    // [N, H]
-  const float* clicked;      // [N, C]
-  const float* skipped;      // [N, C]
-  const int64_t* splits;     // [B + 1]
+  const float* interests;       // [N, H]
+  const float* clicked;         // [N, C]
+  const float* skipped;         // [N, C]
+  const int64_t* splits;        // [B + 1]
   int64_t rows, hidden, width;  // B, H, C
-  const DenseLayer* layers;  // the first takes H + C numbers, the last gives 1
+  const DenseLayer* layers;     // the first takes H + C numbers, the last gives 1
   int64_t layer_count;
 };
 

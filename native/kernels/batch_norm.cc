@@ -20,8 +20,8 @@ inline Vec InverseDeviation(const Vec& variance, float epsilon) {
 }
 
 template <int V, bool kWhole>
-void Forward(const ColumnTile<V, kWhole>& tile, const BatchNormInput& input, const BatchNormMoving& moving, float* out, float* mean,
-             float* variance) {
+void Forward(const ColumnTile<V, kWhole>& tile, const BatchNormInput& input, const BatchNormMoving& moving, float* out,
+             float* mean, float* variance) {
   const int64_t B = input.rows, n = input.columns;
   const float share = B ? 1.0f / B : 0.0f, old = B ? moving.momentum : 1.0f;
   Vec bias[V] = {}, center[V] = {}, factor[V] = {}, shift[V] = {};

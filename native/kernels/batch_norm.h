@@ -13,22 +13,22 @@
 namespace ctrlab {
 
 struct BatchNormInput {
-  const float* product;                      // [B, n]
-  const float *bias, *scale, *shift;         // [n]
-  int64_t rows, columns;                     // B, n
+  const float* product;               // [B, n]
+  const float *bias, *scale, *shift;  // [n]
+  int64_t rows, columns;              // B, n
   float epsilon;
 };
 
 // moving' = momentum * moving + (1 - momentum) * the batch's
 struct BatchNormMoving {
-  const float *mean, *variance;              // [n], before
-  float *new_mean, *new_variance;            // [n], after
+  const float *mean, *variance;    // [n], before
+  float *new_mean, *new_variance;  // [n], after
   float momentum;
 };
 
 struct BatchNormGradient {
-  float* d_product;                          // [B, n]; may be d_out's own buffer
-  float *d_bias, *d_scale, *d_shift;         // [n]
+  float* d_product;                   // [B, n]; may be d_out's own buffer
+  float *d_bias, *d_scale, *d_shift;  // [n]
 };
 
 using BatchNormFn = void (*)(const BatchNormInput* input, const BatchNormMoving* moving, float* out, float* mean, float* variance,

@@ -80,10 +80,17 @@ void ForEachTile(int64_t rows, int64_t columns, int64_t cycles, const ParallelFo
     for (int64_t first = begin * kWide; first < std::min(end * kWide, columns); first += kWide) {
       const int64_t count = std::min(kWide, columns - first);
       switch ((count + kLanes - 1) / kLanes) {
-        case 1: tile(first, count, std::integral_constant<int, 1>()); break;
-        case 2: tile(first, count, std::integral_constant<int, 2>()); break;
-        case 3: tile(first, count, std::integral_constant<int, 3>()); break;
-        default: tile(first, count, std::integral_constant<int, kTileVectors>());
+        case 1:
+          tile(first, count, std::integral_constant<int, 1>());
+          break;
+        case 2:
+          tile(first, count, std::integral_constant<int, 2>());
+          break;
+        case 3:
+          tile(first, count, std::integral_constant<int, 3>());
+          break;
+        default:
+          tile(first, count, std::integral_constant<int, kTileVectors>());
       }
     }
   });

@@ -119,7 +119,7 @@ void ctrlab_experts(const ctrlab::ExpertsInput* input, float* const* hidden, con
   using namespace ctrlab;
   const ExpertsInput& in = *input;
   const int64_t block = BlockOf(in.rows), blocks = (in.rows + block - 1) / block;
-  (*parallel_for)(blocks, block * FlopsOfRow(in) / kLanes, [&](int64_t begin, int64_t end) {
+  (*parallel_for)(blocks, block* FlopsOfRow(in) / kLanes, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * block; row < std::min(in.rows, end * block); row += block) {
       const int64_t rows = std::min(block, in.rows - row);
       for (int64_t e = 0; e < in.experts; ++e) {
@@ -142,21 +142,21 @@ void ctrlab_experts_gradient(const ctrlab::ExpertsInput* input, const float* con
   const Scratch scratch(in, floats);
   const std::vector<KernelBlock> kernel_blocks = KernelBlocks(in);
   const int64_t block = BlockOf(in.rows), blocks = (in.rows + block - 1) / block, pieces = std::ssize(kernel_blocks);
-  (*parallel_for)(pieces, kBlock * in.sizes[1], [&](int64_t begin, int64_t end) {
+  (*parallel_for)(pieces, kBlock* in.sizes[1], [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto [l, e, row, rows] = kernel_blocks[i];
       const int64_t k = in.sizes[l], n = in.sizes[l + 1], wide = Padded(k);
       TransposeRows(in.kernels[l] + (e * k + row) * n, rows, n, scratch.transposed[l] + e * n * wide + row, wide);
     }
   });
-  (*parallel_for)(blocks, block * FlopsOfRow(in) / kLanes, [&](int64_t begin, int64_t end) {
+  (*parallel_for)(blocks, block* FlopsOfRow(in) / kLanes, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * block; row < std::min(in.rows, end * block); row += block) {
       const int64_t rows = std::min(block, in.rows - row), wide = Padded(in.sizes[0]);
       DescendBlock(in, hidden, d_out, scratch, row, rows);
       for (int64_t r = row; r < row + rows; ++r) std::copy_n(scratch.d_x + r * wide, in.sizes[0], d_x + r * in.sizes[0]);
     }
   });
-  (*parallel_for)(pieces, in.rows * FlopsOfRow(in) / kLanes / pieces, [&](int64_t begin, int64_t end) {
+  (*parallel_for)(pieces, in.rows* FlopsOfRow(in) / kLanes / pieces, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto [l, e, row, rows] = kernel_blocks[i];
       const int64_t k = in.sizes[l], n = in.sizes[l + 1];

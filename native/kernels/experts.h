@@ -25,8 +25,8 @@ struct ExpertsInput {
 };
 
 struct MixtureInput {
-  const float* experts;  // [E, B, H]
-  const float* logits;   // [B, K * E]
+  const float* experts;                      // [E, B, H]
+  const float* logits;                       // [B, K * E]
   int64_t rows, expert_count, tasks, width;  // B, E, K, H
 };
 
@@ -49,7 +49,8 @@ inline int64_t ExpertsScratch(const ExpertsInput& input) {
 }  // namespace ctrlab
 
 // hidden: L of [E, B, sizes[l + 1]], uninitialised, as every output here is; the last is the result.
-CTRLAB_EXPORT void ctrlab_experts(const ctrlab::ExpertsInput* input, float* const* hidden, const ctrlab::ParallelFor* parallel_for);
+CTRLAB_EXPORT void ctrlab_experts(const ctrlab::ExpertsInput* input, float* const* hidden,
+                                  const ctrlab::ParallelFor* parallel_for);
 
 // d_out [E, B, sizes[L]] -> d_x [B, sizes[0]] and the gradients of kernels and biases, shaped like them. Each sum runs in one
 // order: the same bits on any number of threads.

@@ -27,7 +27,8 @@ inline uint64_t UpTo16(const char* p, uint64_t n) {
     return Mix(std::rotr(last, 37) * factor + first, (std::rotr(first, 25) + last) * factor, factor);
   }
   if (n >= 4) return Mix(n + (LoadHalf(p) << 3), LoadHalf(p + n - 4), factor);
-  const uint32_t first = static_cast<uint8_t>(p[0]), middle = static_cast<uint8_t>(p[n / 2]), last = static_cast<uint8_t>(p[n - 1]);
+  const uint32_t first = static_cast<uint8_t>(p[0]), middle = static_cast<uint8_t>(p[n / 2]),
+                 last = static_cast<uint8_t>(p[n - 1]);
   return Fold((first + (middle << 8)) * k2 ^ (n + (last << 2)) * k0) * k2;
 }
 

@@ -107,10 +107,11 @@ CTRLAB_INLINE inline void ForTiles(int64_t m, int64_t n, const Body& body) {
 }  // namespace gemm
 
 // c[m, n] = a[m, k] b[k, n], or += where `add`; n a multiple of kLanes. Each sum runs in the order of p.
-inline void Gemm(bool add, int64_t m, int64_t n, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c, int64_t ldc) {
+inline void Gemm(bool add, int64_t m, int64_t n, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c,
+                 int64_t ldc) {
   gemm::ForTiles(m, n, [&](int64_t row, int64_t rows, int64_t column, int64_t wide) {
     const Strided part{a.data + row * a.row, a.row, a.step};
-    gemm::kTiles<gemm::Tile>[wide - 1][rows - 1](add, k, part, b + column, ldb, c + row * ldc + column, ldc);
+    gemm::kTiles<gemm::Tile>[wide - 1][rows - 1](add, k, part, b + column, ldb, c + row* ldc + column, ldc);
   });
 }
 

@@ -27,10 +27,10 @@ struct Forward {
 
   void Block(const GruBlocks& blocks, int64_t i, float* scratch) const {
     const GruLanes lanes(input, blocks, i);
-    float* x = scratch;       // [C][L], then h [H][L] right after it: [x, h] is one matrix
+    float* x = scratch;  // [C][L], then h [H][L] right after it: [x, h] is one matrix
     float* h = x + C * L;
-    float* rh = h + H * L;    // [H][L]
-    float* g = rh + H * L;    // [3H][L]: r, u, c
+    float* rh = h + H * L;  // [H][L]
+    float* g = rh + H * L;  // [3H][L]: r, u, c
     float* zeros = g + 3 * H * L;
     float* nowhere = zeros + std::max(C, 3 * H);
     std::fill_n(h, H * L, 0.0f);

@@ -12,17 +12,18 @@ constexpr int64_t L = kBlockRows;
 
 // Where a group keeps its numbers. A number of a lane matrix is at [k * L + lane].
 struct Scratch {
-  float *h, *rh;         // [H][L]: the state before the position, and r times it
-  float *g, *d_g;        // [3H][L]: r, u, c; the gradients of what goes into sigmoid and tanh
-  float *d_x_h;          // [C + H][L]: of x, and of the state
-  float *d_h;            // [H][L]: of the state before, what is known of it
-  float *joined[2];      // [L][K]: rows of [x, h, 1, 0...], and of [x, r * h, 1, 0...]
-  float *d_kernels[2];   // [2H][K] and [H][K]: the transposed gradients of a kernel and its bias
+  float *h, *rh;        // [H][L]: the state before the position, and r times it
+  float *g, *d_g;       // [3H][L]: r, u, c; the gradients of what goes into sigmoid and tanh
+  float* d_x_h;         // [C + H][L]: of x, and of the state
+  float* d_h;           // [H][L]: of the state before, what is known of it
+  float* joined[2];     // [L][K]: rows of [x, h, 1, 0...], and of [x, r * h, 1, 0...]
+  float* d_kernels[2];  // [2H][K] and [H][K]: the transposed gradients of a kernel and its bias
   float *zeros, *nowhere;
 
   Scratch(float* at, int64_t C, int64_t H) {
     const int64_t K = Width(C, H), most = std::max(C, 3 * H);
-    float** const pieces[] = {&h, &rh, &g, &d_g, &d_x_h, &d_h, &joined[0], &joined[1], &d_kernels[0], &d_kernels[1], &zeros, &nowhere};
+    float** const pieces[] = {&h,     &rh,     &g, &d_g, &d_x_h, &d_h, &joined[0], &joined[1], &d_kernels[0], &d_kernels[1],
+                              &zeros, &nowhere};
     const int64_t sizes[] = {H * L, H * L, 3 * H * L, 3 * H * L, (C + H) * L, H * L, L * K, L * K, 2 * H * K, H * K, most, most};
     for (size_t i = 0; i < std::size(sizes); ++i) {
       *pieces[i] = at;
@@ -64,7 +65,9 @@ struct Backward {
         for (int64_t j = 0; j < H; ++j) d_h[j * L + l] = d_last[lanes.row[l] * H + j];
       }
       Load(lanes, t, live, s);
-      GruAhead ahead(lanes, live, {{gradient.x, C, t}, {d_outputs, H, t - 1}, {gates, 3 * H, t - 1}, {outputs, H, t - 2}, {input.x, C, t - 1}});
+      GruAhead ahead(
+          lanes, live,
+          {{gradient.x, C, t}, {d_outputs, H, t - 1}, {gates, 3 * H, t - 1}, {outputs, H, t - 2}, {input.x, C, t - 1}});
       Gates(lanes, t, live, s);
       of_candidate.Times(false, s.d_g + 2 * H * L, s.d_x_h, ahead);
       Reset(s);
@@ -160,8 +163,8 @@ void ctrlab_gru_gradient(const GruInput* input, const float* outputs, const floa
                          const float* d_last, const GruGradient* gradient, const ParallelFor* parallel_for) {
   const GruBlocks blocks(*input);
   const int64_t C = input->inputs, H = input->hidden;
-  const Backward backward{.input = *input, .outputs = outputs, .gates = gates, .d_outputs = d_outputs, .d_last = d_last,
-                          .gradient = *gradient};
+  const Backward backward{
+      .input = *input, .outputs = outputs, .gates = gates, .d_outputs = d_outputs, .d_last = d_last, .gradient = *gradient};
   const GruScratch memory(blocks.groups(), Scratch::Floats(C, H));
   std::vector<Scratch> groups;
   for (int64_t group = 0; group < blocks.groups(); ++group) groups.emplace_back(memory.of(group), C, H);

@@ -61,8 +61,7 @@ void SumRest(const IndicatorInput& input, const float* kernel, int64_t b, int64_
     for (int64_t c = 0; c < input.column_count; ++c) {
       const IdColumn& column = input.columns[c];
       const float* rows = kernel + column.offset * input.outputs + o;
-      ForEachId(column, b, b + 1,
-                [&](int64_t, int64_t, int64_t id, float weight) { sum += weight * rows[id * input.outputs]; });
+      ForEachId(column, b, b + 1, [&](int64_t, int64_t, int64_t id, float weight) { sum += weight * rows[id * input.outputs]; });
     }
     out[b * input.outputs + o] = sum;
   }
@@ -119,7 +118,8 @@ void ctrlab_indicator(const IndicatorInput* input, const float* kernel, float* o
   });
 }
 
-void ctrlab_indicator_gradient(const IndicatorInput* input, const float* d_out, float* d_kernel, const ParallelFor* parallel_for) {
+void ctrlab_indicator_gradient(const IndicatorInput* input, const float* d_out, float* d_kernel,
+                               const ParallelFor* parallel_for) {
   const int shift = BinShift(input->outputs);
   std::vector<std::unique_ptr<BinnedHits>> sorted;
   struct Block {

@@ -12,11 +12,11 @@
 namespace ctrlab {
 
 struct IdColumn {
-  const int64_t* ids;      // [n], each in [-1, size)
-  const int64_t* splits;   // [B + 1]: row b has ids[splits[b]] to ids[splits[b + 1] - 1]; null: row b has ids[b] alone
-  const float* weights;    // [n]; null: every weight is 1
-  int64_t offset;          // the kernel row of this column's id 0
-  int64_t size;            // how many kernel rows are this column's
+  const int64_t* ids;     // [n], each in [-1, size)
+  const int64_t* splits;  // [B + 1]: row b has ids[splits[b]] to ids[splits[b + 1] - 1]; null: row b has ids[b] alone
+  const float* weights;   // [n]; null: every weight is 1
+  int64_t offset;         // the kernel row of this column's id 0
+  int64_t size;           // how many kernel rows are this column's
 };
 
 struct IndicatorInput {
@@ -42,6 +42,5 @@ CTRLAB_EXPORT void ctrlab_indicator_gradient(const ctrlab::IndicatorInput* input
                                              const ctrlab::ParallelFor* parallel_for);
 
 // d_weights[c] [n_c], uninitialised; 0 where the id is -1.
-CTRLAB_EXPORT void ctrlab_indicator_weights_gradient(const ctrlab::IndicatorInput* input, const float* kernel,
-                                                     const float* d_out, float* const* d_weights,
-                                                     const ctrlab::ParallelFor* parallel_for);
+CTRLAB_EXPORT void ctrlab_indicator_weights_gradient(const ctrlab::IndicatorInput* input, const float* kernel, const float* d_out,
+                                                     float* const* d_weights, const ctrlab::ParallelFor* parallel_for);

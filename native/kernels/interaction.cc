@@ -109,7 +109,8 @@ struct RowGradient {
         const float* below = g + PairCount(j) + i;
         gemm::Unrolled<Rows>([&](int r) CTRLAB_INLINE { sums[r] += below[r] * u; });
       }
-      gemm::Unrolled<Rows>([&](int r) CTRLAB_INLINE { StorePart((i + r ? d_from_one + (i + r) * row.dim : d_first) + d, sums[r], tile); });
+      gemm::Unrolled<Rows>(
+          [&](int r) CTRLAB_INLINE { StorePart((i + r ? d_from_one + (i + r) * row.dim : d_first) + d, sums[r], tile); });
     }
   }
 

@@ -17,8 +17,8 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kBlockRows = 512;    // rows of the output that a column fills before the next: its table's pages stay known
-constexpr int64_t kAhead = 16;         // ids between the row that is asked for and the row that is used
+constexpr int64_t kBlockRows = 512;     // rows of the output that a column fills before the next: its table's pages stay known
+constexpr int64_t kAhead = 16;          // ids between the row that is asked for and the row that is used
 constexpr int64_t kHitsPerBin = 16384;  // their merged rows fit a core's own cache; to sort fewer costs more than it gains
 constexpr int64_t kMostBins = 64;
 
@@ -304,9 +304,9 @@ class Merge {
   std::vector<std::unique_ptr<BinnedHits>> sorted_;
   std::vector<Block> blocks_;
   std::vector<Bin> bins_;
-  std::unique_ptr<uint64_t[]> bits_;   // the ids that came, 64 a word
-  std::unique_ptr<uint64_t[]> used_;   // the words of `bits_` that are not 0, 64 a word
-  std::unique_ptr<int32_t[]> below_;   // for each word that is not 0, the bits set in the words before it in its bin
+  std::unique_ptr<uint64_t[]> bits_;  // the ids that came, 64 a word
+  std::unique_ptr<uint64_t[]> used_;  // the words of `bits_` that are not 0, 64 a word
+  std::unique_ptr<int32_t[]> below_;  // for each word that is not 0, the bits set in the words before it in its bin
 };
 
 }  // namespace
@@ -336,6 +336,7 @@ void ctrlab_lookup(const LookupInput* input, const float* const* tables, float* 
   });
 }
 
-void ctrlab_lookup_merge(const LookupInput* input, const float* const* d_out, MergedRows* merged, const ParallelFor* parallel_for) {
+void ctrlab_lookup_merge(const LookupInput* input, const float* const* d_out, MergedRows* merged,
+                         const ParallelFor* parallel_for) {
   Merge(*input, d_out, merged).Run(*parallel_for);
 }

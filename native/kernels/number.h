@@ -23,7 +23,8 @@ inline std::string_view Strip(std::string_view text) {
 inline char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 inline bool StartsWith(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() && std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) { return a == Lower(b); });
+  return text.size() >= lower.size() &&
+         std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) { return a == Lower(b); });
 }
 
 // nan or nan(word), where the word says which of the many NaNs is meant.
@@ -79,7 +80,8 @@ inline bool ParseAnyFloat(const char* p, int64_t n, float* value) {
     const bool hex = StartsWith(text, "0x");
     if (hex) text.remove_prefix(2);
     // The library's hexadecimals begin with a minus or infinity, too, and one reads p+-4.
-    if (hex && (StartsWith(text, "-") || text.find("+-") != text.npos || StartsWith(text, "inf") || StartsWith(text, "nan"))) return false;
+    if (hex && (StartsWith(text, "-") || text.find("+-") != text.npos || StartsWith(text, "inf") || StartsWith(text, "nan")))
+      return false;
     const auto format = hex ? std::chars_format::hex : std::chars_format::general;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, format);
     if (error == std::errc::invalid_argument || end != text.data() + text.size()) return false;
@@ -90,8 +92,8 @@ inline bool ParseAnyFloat(const char* p, int64_t n, float* value) {
 }
 
 // 10^k, exact in a double.
-inline constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
-                                          1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+inline constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                          1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
 
 // What eight digits, a byte each, the first of them lowest, are together.
 inline int64_t EightDigits(uint64_t digits) {

@@ -81,10 +81,14 @@ struct AdamAsync {
 template <class Run>
 void WithRule(const StepRule& rule, const Run& run) {
   switch (rule.kind) {
-    case kSgd: return run(Sgd(rule));
-    case kAdagrad: return run(Adagrad(rule));
-    case kFtrl: return run(Ftrl(rule));
-    case kAdamAsync: return run(AdamAsync(rule));
+    case kSgd:
+      return run(Sgd(rule));
+    case kAdagrad:
+      return run(Adagrad(rule));
+    case kFtrl:
+      return run(Ftrl(rule));
+    case kAdamAsync:
+      return run(AdamAsync(rule));
   }
 }
 

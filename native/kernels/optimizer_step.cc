@@ -12,7 +12,7 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kAhead = 8;      // rows between the one that is asked for and the one that is changed
+constexpr int64_t kAhead = 8;  // rows between the one that is asked for and the one that is changed
 
 struct Piece {
   const StepVariable* variable;

@@ -124,7 +124,8 @@ class Encoder {
 };
 
 template <Encoding encoding>
-void EncodeRows(const IdSource& column, int64_t c, int64_t begin, int64_t end, const int64_t* splits, int64_t* ids, FirstFault& fault) {
+void EncodeRows(const IdSource& column, int64_t c, int64_t begin, int64_t end, const int64_t* splits, int64_t* ids,
+                FirstFault& fault) {
   const Encoder<encoding> encoder(column);
   for (int64_t b = begin; b < end; ++b) {
     if (!encoder.Row(b, splits, ids)) return fault.Report(c, b);
@@ -165,7 +166,8 @@ void ctrlab_id_splits(const IdInput* input, int64_t* const* splits, const Parall
       const IdSource& column = input->columns[c];
       if (!splits[c]) continue;
       for (int64_t b = begin; b < end; ++b) {
-        const int64_t length = column.splits ? column.splits[b + 1] - column.splits[b] : CountParts(column.texts[b], column.separator);
+        const int64_t length =
+            column.splits ? column.splits[b + 1] - column.splits[b] : CountParts(column.texts[b], column.separator);
         splits[c][b + 1] = KeptOf(column, length);
       }
     }

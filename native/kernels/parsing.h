@@ -19,14 +19,14 @@ enum class Encoding : int32_t {
 };
 
 struct IdSource {
-  const StringView* texts;    // [B], or with splits [N]; null where integers are given
-  const int64_t* integers;    // the same, of a column of kIdentity that came as numbers
-  const int64_t* splits;      // [B + 1]: row b has values splits[b] to splits[b + 1] - 1; null: row b has value b
-  StringView separator;       // a value is a list in one text, cut here; size 0: a value is a value
-  int64_t max_length;         // of a list, only the last this many count; 0: all
+  const StringView* texts;  // [B], or with splits [N]; null where integers are given
+  const int64_t* integers;  // the same, of a column of kIdentity that came as numbers
+  const int64_t* splits;    // [B + 1]: row b has values splits[b] to splits[b + 1] - 1; null: row b has value b
+  StringView separator;     // a value is a list in one text, cut here; size 0: a value is a value
+  int64_t max_length;       // of a list, only the last this many count; 0: all
   Encoding encoding;
   int64_t buckets;
-  const StringView* words;    // [buckets] of kVocabulary, the first of equal words counts
+  const StringView* words;  // [buckets] of kVocabulary, the first of equal words counts
 };
 
 struct IdInput {
@@ -69,14 +69,16 @@ struct Fault {
 };
 
 using IdSplitsFn = void (*)(const IdInput* input, int64_t* const* splits, const ParallelFor* parallel_for);
-using ParseIdsFn = void (*)(const IdInput* input, const int64_t* const* splits, int64_t* const* ids, Fault* fault, const ParallelFor*);
+using ParseIdsFn = void (*)(const IdInput* input, const int64_t* const* splits, int64_t* const* ids, Fault* fault,
+                            const ParallelFor*);
 using ParseNumbersFn = void (*)(const NumberInput* input, float* out, Fault* fault, const ParallelFor*);
 using SequenceLengthFn = void (*)(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths, const ParallelFor*);
 
 }  // namespace ctrlab
 
 // splits[c] [B + 1] of the ids that column c will have; null for columns of one value a row.
-CTRLAB_EXPORT void ctrlab_id_splits(const ctrlab::IdInput* input, int64_t* const* splits, const ctrlab::ParallelFor* parallel_for);
+CTRLAB_EXPORT void ctrlab_id_splits(const ctrlab::IdInput* input, int64_t* const* splits,
+                                    const ctrlab::ParallelFor* parallel_for);
 
 // ids[c], [B] or [splits[c][B]], uninitialised, in the order of rows and of their values.
 CTRLAB_EXPORT void ctrlab_parse_ids(const ctrlab::IdInput* input, const int64_t* const* splits, int64_t* const* ids,

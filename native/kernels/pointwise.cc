@@ -69,9 +69,12 @@ void Backward(const Tile& tile, const PointwiseInput& input, const float* out, c
 template <class Body>
 void OfKind(int32_t kind, const Body& body) {
   switch (kind) {
-    case kPrelu: return body(std::integral_constant<int, kPrelu>());
-    case kAffine: return body(std::integral_constant<int, kAffine>());
-    default: return body(std::integral_constant<int, kRelu>());
+    case kPrelu:
+      return body(std::integral_constant<int, kPrelu>());
+    case kAffine:
+      return body(std::integral_constant<int, kAffine>());
+    default:
+      return body(std::integral_constant<int, kRelu>());
   }
 }
 
@@ -82,13 +85,12 @@ using namespace ctrlab;
 
 void ctrlab_pointwise(const PointwiseInput* input, float* out, const ParallelFor* parallel_for) {
   OfKind(input->kind, [&](auto kind) {
-    ForEachTile(input->rows, input->columns, 12, *parallel_for,
-                [&](const auto& tile) { Forward<kind()>(tile, *input, out); });
+    ForEachTile(input->rows, input->columns, 12, *parallel_for, [&](const auto& tile) { Forward<kind()>(tile, *input, out); });
   });
 }
 
-void ctrlab_pointwise_gradient(const PointwiseInput* input, const float* out, const float* d_out, const PointwiseGradient* gradient,
-                               const ParallelFor* parallel_for) {
+void ctrlab_pointwise_gradient(const PointwiseInput* input, const float* out, const float* d_out,
+                               const PointwiseGradient* gradient, const ParallelFor* parallel_for) {
   OfKind(input->kind, [&](auto kind) {
     ForEachTile(input->rows, input->columns, 20, *parallel_for,
                 [&](const auto& tile) { Backward<kind()>(tile, *input, out, d_out, *gradient); });

@@ -11,9 +11,12 @@ namespace ctrlab::scalar {
 inline double PointwiseAt(const PointwiseInput& input, int64_t b, int64_t c) {
   const double x = input.x[b * input.columns + c], p = x + input.shift[c];
   switch (input.kind) {
-    case kPrelu: return p > 0 ? p : input.slope[c] * p;
-    case kAffine: return input.slope[c] * x + input.shift[c];
-    default: return std::max(p, 0.0);
+    case kPrelu:
+      return p > 0 ? p : input.slope[c] * p;
+    case kAffine:
+      return input.slope[c] * x + input.shift[c];
+    default:
+      return std::max(p, 0.0);
   }
 }
 

@@ -2,18 +2,18 @@
 
 #include <cstring>
 
-#include "gru.h"
-#include "batch_norm.h"
 #include "attention.h"
 #include "auxiliary.h"
-#include "pointwise.h"
+#include "batch_norm.h"
 #include "experts.h"
+#include "gru.h"
 #include "indicator.h"
-#include "snapshot.h"
 #include "interaction.h"
-#include "parsing.h"
 #include "lookup.h"
 #include "optimizer_step.h"
+#include "parsing.h"
+#include "pointwise.h"
+#include "snapshot.h"
 
 namespace ctrlab {
 namespace {

@@ -83,8 +83,8 @@ class SigmoidStack {
 
   // The same positions back: d_scores [m] -> d_first [m, KeptOf(first layer)], the gradient of the first layer's sums; that of
   // the layers above is added to `gradient`.
-  void Backward(const float* kept, int64_t positions, int64_t n, int64_t m, const float* d_scores, float* d_first, float* gradient,
-                float* scratch) const {
+  void Backward(const float* kept, int64_t positions, int64_t n, int64_t m, const float* d_scores, float* d_first,
+                float* gradient, float* scratch) const {
     const int64_t last = kept_layers_ - 1, wide = KeptOf(layers_[last]);
     auto d_of = [&](int64_t l) { return l == 0 ? d_first : scratch + kTile * packed_[l].kept_at; };
     if (layers_.size() == 1) {
@@ -102,7 +102,8 @@ class SigmoidStack {
       }
       d_top[wide] += d_scores[i];
     }
-    for (int64_t l = last; l > 0; --l) BackwardLayer(kept, positions, l, n, m, d_of(l), d_of(l - 1), gradient + packed_[l].gradient_at);
+    for (int64_t l = last; l > 0; --l)
+      BackwardLayer(kept, positions, l, n, m, d_of(l), d_of(l - 1), gradient + packed_[l].gradient_at);
   }
 
   // A sum of blocks' gradients, laid out as Backward does, -> the gradients of all layers but the first.
@@ -158,7 +159,8 @@ class SigmoidStack {
 // out[0:n] of each block added up in the blocks' order, into the first one's: the same bits on any number of threads.
 inline void AddBlocks(float* blocks, int64_t count, int64_t n, const ParallelFor& parallel_for) {
   parallel_for(n / kLanes, 2 * count, [&](int64_t begin, int64_t end) {
-    for (int64_t k = 1; k < count; ++k) AddVectors(blocks + begin * kLanes, blocks + k * n + begin * kLanes, (end - begin) * kLanes);
+    for (int64_t k = 1; k < count; ++k)
+      AddVectors(blocks + begin * kLanes, blocks + k * n + begin * kLanes, (end - begin) * kLanes);
   });
 }
 

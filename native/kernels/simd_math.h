@@ -22,7 +22,7 @@ inline Vec Exp(Vec x) {
   const Vec shifted = x * 1.44269504f + 12582912.0f;
   const Vec n = shifted - 12582912.0f;
   const Vec r = x - n * 0.693359375f + n * 2.12194440e-4f;  // ln 2 in two parts, the first one exact when multiplied by n
-  Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;  // the minimax polynomial of Cephes's expf
+  Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;          // the minimax polynomial of Cephes's expf
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
@@ -46,7 +46,7 @@ inline Vec Tanh(const Vec& x) {
 
 // log(1 + e^x), the cross-entropy of a logit -x that should be large.
 inline Vec Softplus(const Vec& x) {
-  const Vec e = Exp(x < 0.0f ? x : -x);  // in (0, 1]
+  const Vec e = Exp(x < 0.0f ? x : -x);          // in (0, 1]
   const Vec s = e / (2.0f + e), square = s * s;  // log(1 + e) = 2 artanh(s), and s <= 1/3
   Vec p = square * (2.0f / 15) + 2.0f / 13;
   p = p * square + 2.0f / 11;

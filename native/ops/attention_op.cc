@@ -6,8 +6,8 @@
 #include "kernels/attention.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/op.h"
 #include "ops/mlp.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
 
 namespace ctrlab {
@@ -86,8 +86,8 @@ absl::Status Read(OpKernelContext* context, Batch* batch) {
   TF_RETURN_IF_ERROR(context->input_list("biases", &biases));
   if (query->dims() != 2 || keys->dims() != 2 || query->dim_size(1) != keys->dim_size(1) || keys->dim_size(1) < 1 ||
       keys->dim_size(1) > kMostNumbers) {
-    return InvalidArgument("The query must be [B, C] and the keys [N, C] with one C in [1, 2^31); received ", query->shape().DebugString(),
-                           " and ", keys->shape().DebugString(), ".");
+    return InvalidArgument("The query must be [B, C] and the keys [N, C] with one C in [1, 2^31); received ",
+                           query->shape().DebugString(), " and ", keys->shape().DebugString(), ".");
   }
   const int64_t rows = query->dim_size(0), width = query->dim_size(1);
   batch->events = keys->dim_size(0);
@@ -97,11 +97,13 @@ absl::Status Read(OpKernelContext* context, Batch* batch) {
   }
   TF_RETURN_IF_ERROR(ReadLayers(kernels, biases, 4 * width, &batch->layers));
   batch->input = {query->flat<float>().data(), keys->flat<float>().data(), splits->flat<int64_t>().data(), rows, width,
-                  batch->layers.data(), std::ssize(batch->layers)};
+                  batch->layers.data(),        std::ssize(batch->layers)};
   return absl::OkStatus();
 }
 
-TensorShape KeptShape(const Batch& batch) { return TensorShape({batch.events, Kept(batch.layers.data(), std::ssize(batch.layers))}); }
+TensorShape KeptShape(const Batch& batch) {
+  return TensorShape({batch.events, Kept(batch.layers.data(), std::ssize(batch.layers))});
+}
 
 class AttentionBase : public StatusOp {
  public:

@@ -5,8 +5,8 @@
 #include "kernels/auxiliary.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/op.h"
 #include "ops/mlp.h"
+#include "ops/op.h"
 #include "ops/parallel_for.h"
 
 namespace ctrlab {
@@ -62,9 +62,15 @@ class AuxiliaryOp : public StatusOp {
     std::vector<DenseLayer> layers;
     const int64_t hidden = interests->dim_size(1), width = clicked->dim_size(1);
     TF_RETURN_IF_ERROR(ReadLayers(kernels, biases, hidden + width, &layers));
-    const AuxiliaryInput input{interests->flat<float>().data(), clicked->flat<float>().data(), skipped->flat<float>().data(),
-                               splits->flat<int64_t>().data(), splits->NumElements() - 1, hidden, width,
-                               layers.data(), std::ssize(layers)};
+    const AuxiliaryInput input{interests->flat<float>().data(),
+                               clicked->flat<float>().data(),
+                               skipped->flat<float>().data(),
+                               splits->flat<int64_t>().data(),
+                               splits->NumElements() - 1,
+                               hidden,
+                               width,
+                               layers.data(),
+                               std::ssize(layers)};
     Tensor *loss, *d_interests, *d_clicked, *d_skipped;
     TF_RETURN_IF_ERROR(context->allocate_output("loss", TensorShape({}), &loss));
     TF_RETURN_IF_ERROR(context->allocate_output("d_interests", interests->shape(), &d_interests));

@@ -1,10 +1,9 @@
 // Ctrlab>BatchNorm and its gradient: every input is checked here, then one kernel is called through the table.
 
-#include "kernels/batch_norm.h"
-
 #include <cmath>
 #include <initializer_list>
 
+#include "kernels/batch_norm.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

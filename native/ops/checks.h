@@ -25,7 +25,8 @@ inline absl::Status CheckSplits(std::string_view what, const tensorflow::Tensor&
   if (s(0) != 0) return InvalidArgument("The splits of ", what, " must start at 0; received ", s(0), ".");
   for (int64_t b = 0; b < last; ++b) {
     if (s(b + 1) < s(b)) {
-      return InvalidArgument("The splits of ", what, " must not go down; received ", s(b + 1), " after ", s(b), " in row ", b, ".");
+      return InvalidArgument("The splits of ", what, " must not go down; received ", s(b + 1), " after ", s(b), " in row ", b,
+                             ".");
     }
   }
   if (s(last) != count) {
@@ -47,7 +48,8 @@ inline absl::Status CheckIds(std::string_view what, const int64_t* ids, const in
   } else {
     row = i;
   }
-  return InvalidArgument("The ids of ", what, " must be -1 (unknown) or in [0, ", size, "); received ", ids[i], " in row ", row, ".");
+  return InvalidArgument("The ids of ", what, " must be -1 (unknown) or in [0, ", size, "); received ", ids[i], " in row ", row,
+                         ".");
 }
 
 // `what` names the tensor: "d_out". The sizes are no TensorShape: making one of sizes whose product overflows ends the process.

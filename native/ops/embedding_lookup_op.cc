@@ -41,8 +41,10 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .Output("out: M * float")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
-    .Doc("Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The proxies "
-         "are not read: they are what gradients flow to.");
+    .Doc(
+        "Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The "
+        "proxies "
+        "are not read: they are what gradients flow to.");
 
 REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("T: int >= 1")
@@ -59,8 +61,10 @@ REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Output("counts: T * int64")
     .Output("merged_rows: T * float")
     .SetShapeFn(GradientShape)
-    .Doc("The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the sums "
-         "of their gradients.");
+    .Doc(
+        "The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the "
+        "sums "
+        "of their gradients.");
 
 REGISTER_OP("Ctrlab>EmbeddingSpread")
     .Input("merged_keys: int64")

@@ -15,13 +15,26 @@ using embedding::StateSizes;
 using tensorflow::tstring;
 
 // The tensors of a state, as ops take and give them: n rows of D numbers, S slots, m candidates, r removed keys.
-enum Part { kKeys, kValues, kSlots, kFrequencies, kSteps, kCandidateKeys, kCandidateCounts, kCandidateSteps, kFilter, kRemoved, kNames };
+enum Part {
+  kKeys,
+  kValues,
+  kSlots,
+  kFrequencies,
+  kSteps,
+  kCandidateKeys,
+  kCandidateCounts,
+  kCandidateSteps,
+  kFilter,
+  kRemoved,
+  kNames
+};
 
 absl::Status ReadShard(OpKernelContext* context, embedding::Shard* shard) {
   const int64_t* numbers;
   TF_RETURN_IF_ERROR(ReadNumbers(context, "shard", 2, &numbers));
   if (numbers[1] < 1 || numbers[0] < 0 || numbers[0] >= numbers[1]) {
-    return InvalidArgument("A shard is one of a number of shards, counted from 0; received ", numbers[0], " of ", numbers[1], ".");
+    return InvalidArgument("A shard is one of a number of shards, counted from 0; received ", numbers[0], " of ", numbers[1],
+                           ".");
   }
   *shard = {static_cast<uint64_t>(numbers[0]), static_cast<uint64_t>(numbers[1])};
   return absl::OkStatus();
@@ -45,11 +58,15 @@ REGISTER_OP("Ctrlab>EmbeddingExport")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       for (int k = 0; k < c->num_outputs(); ++k) {
-        c->set_output(k, k == kSlots ? c->UnknownShapeOfRank(3) : k == kValues ? c->UnknownShapeOfRank(2) : c->Vector(c->UnknownDim()));
+        c->set_output(k, k == kSlots    ? c->UnknownShapeOfRank(3)
+                         : k == kValues ? c->UnknownShapeOfRank(2)
+                                        : c->Vector(c->UnknownDim()));
       }
       return absl::OkStatus();
     })
-    .Doc("Everything a table holds of a shard's keys, at one moment: all of it; what changed since the last save; or all, as a save.");
+    .Doc(
+        "Everything a table holds of a shard's keys, at one moment: all of it; what changed since the last save; or all, as a "
+        "save.");
 
 class EmbeddingExportOp : public StatusOp {
  public:
@@ -152,7 +169,8 @@ class EmbeddingImportOp : public StatusOp {
     const std::lock_guard lock(table->slots_mutex);
     if (!names.empty() && !table->slot_names.empty() && names != table->slot_names) {
       return InvalidArgument("Embedding variable ", table->name(), " has an optimizer with the slots [",
-                             absl::StrJoin(table->slot_names, ", "), "]; the state is of one with [", absl::StrJoin(names, ", "), "].");
+                             absl::StrJoin(table->slot_names, ", "), "]; the state is of one with [", absl::StrJoin(names, ", "),
+                             "].");
     }
     const StateSizes sizes = {part(kKeys).NumElements(), part(kCandidateKeys).NumElements(), part(kFilter).NumElements(),
                               part(kRemoved).NumElements()};
@@ -179,7 +197,8 @@ class EmbeddingImportOp : public StatusOp {
 
   template <class PartOf>
   static absl::Status CheckShapes(const std::string& name, int64_t dim, const PartOf& part) {
-    const int64_t rows = part(kKeys).NumElements(), candidates = part(kCandidateKeys).NumElements(), slots = part(kNames).NumElements();
+    const int64_t rows = part(kKeys).NumElements(), candidates = part(kCandidateKeys).NumElements(),
+                  slots = part(kNames).NumElements();
     const auto check = [&](Part which, const char* what, std::initializer_list<int64_t> sizes) {
       return CheckShape(absl::StrCat("The ", what, " of embedding variable ", name), part(which), sizes);
     };

@@ -31,9 +31,10 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
-         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the "
-         "kernel, which always answers with the same: so it outlives a session's call.");
+    .Doc(
+        "A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
+        "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the "
+        "kernel, which always answers with the same: so it outlives a session's call.");
 
 class EmbeddingTableOp : public StatusOp {
  public:
@@ -128,8 +129,9 @@ class EmbeddingSetSlotsOp : public StatusOp {
   explicit EmbeddingSetSlotsOp(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("slot_names", &names_));
     OP_REQUIRES_OK(context, context->GetAttr("initial", &initial_));
-    OP_REQUIRES(context, names_.size() == initial_.size(),
-                InvalidArgument("Each slot has a name and an initial value; received ", names_.size(), " and ", initial_.size(), "."));
+    OP_REQUIRES(
+        context, names_.size() == initial_.size(),
+        InvalidArgument("Each slot has a name and an initial value; received ", names_.size(), " and ", initial_.size(), "."));
   }
 
  private:
@@ -156,8 +158,10 @@ REGISTER_OP("Ctrlab>EmbeddingEvict")
     .Output("removed: int64")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("Removes what no step has touched for more than `limit` steps, or rows whose norm is below it; how many rows went. A step "
-         "below 0 means the last one.");
+    .Doc(
+        "Removes what no step has touched for more than `limit` steps, or rows whose norm is below it; how many rows went. A "
+        "step "
+        "below 0 means the last one.");
 
 class EmbeddingEvictOp : public StatusOp {
  public:
@@ -201,8 +205,10 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
       c->set_output(1, c->Vector(c->UnknownDim()));
       return absl::OkStatus();
     })
-    .Doc("Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed since the "
-         "last save; and the names of the slots.");
+    .Doc(
+        "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed "
+        "since the "
+        "last save; and the names of the slots.");
 
 class EmbeddingStatsOp : public StatusOp {
  public:
@@ -215,7 +221,8 @@ class EmbeddingStatsOp : public StatusOp {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
     const embedding::TableStats s = table->table().Stats();
-    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes, s.peak_bytes, s.hits, s.misses, s.hits_below, s.removed};
+    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
+                             s.hits, s.misses,     s.hits_below, s.removed};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
     const std::shared_lock lock(table->slots_mutex);
     Tensor* names;

@@ -35,16 +35,19 @@ REGISTER_OP("Ctrlab>EmbeddingUpdate")
     .Input("numbers: double")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Counts keys, makes rows for those that have come often enough, steps all that have a row. Keys ascend, each once. `numbers` "
-         "are beta1, beta2, epsilon, l1, l2, clip_norm.");
+    .Doc(
+        "Counts keys, makes rows for those that have come often enough, steps all that have a row. Keys ascend, each once. "
+        "`numbers` "
+        "are beta1, beta2, epsilon, l1, l2, clip_norm.");
 
 class EmbeddingUpdateOp : public StatusOp {
  public:
   explicit EmbeddingUpdateOp(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, ReadKind(context, &kind_));
     OP_REQUIRES_OK(context, context->GetAttr("slot_names", &slot_names_));
-    OP_REQUIRES(context, std::ssize(slot_names_) == kSlotsOf[kind_],
-                InvalidArgument("Kind ", kStepKinds[kind_], " has ", kSlotsOf[kind_], " slots; received ", slot_names_.size(), "."));
+    OP_REQUIRES(
+        context, std::ssize(slot_names_) == kSlotsOf[kind_],
+        InvalidArgument("Kind ", kStepKinds[kind_], " has ", kSlotsOf[kind_], " slots; received ", slot_names_.size(), "."));
   }
 
  private:
@@ -113,8 +116,8 @@ class EmbeddingUpdateOp : public StatusOp {
     });
     const int64_t first = std::find(bad.begin(), bad.end(), 1) - bad.begin();
     if (first == n) return absl::OkStatus();
-    return InvalidArgument("Gradients must be finite; embedding variable ", table.name(), " received nan or inf for key ", key[first],
-                           ". Nothing was changed.");
+    return InvalidArgument("Gradients must be finite; embedding variable ", table.name(), " received nan or inf for key ",
+                           key[first], ". Nothing was changed.");
   }
 
   StepKind kind_;

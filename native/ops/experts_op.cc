@@ -1,9 +1,8 @@
 // Ctrlab>Experts, Ctrlab>Mixture and their gradients: inputs are checked here, then one kernel is called.
 
-#include "kernels/experts.h"
-
 #include <vector>
 
+#include "kernels/experts.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"
@@ -107,7 +106,7 @@ struct Towers {
     }
     sizes.push_back(x.dim_size(1));
     for (int l = 0; l < kernel_tensors.size(); ++l) TF_RETURN_IF_ERROR(ReadLayer(l, kernel_tensors[l], bias_tensors[l]));
-    input = {x.flat<float>().data(), kernels.data(), biases.data(), sizes.data(), std::ssize(kernels),
+    input = {x.flat<float>().data(),        kernels.data(), biases.data(), sizes.data(), std::ssize(kernels),
              kernel_tensors[0].dim_size(0), x.dim_size(0)};
     return absl::OkStatus();
   }
@@ -119,12 +118,12 @@ struct Towers {
     const TensorShape& shape = kernel.shape();
     if (shape.dims() != 3 || shape.dim_size(0) == 0 || shape.dim_size(1) != sizes[l] ||
         (l > 0 && shape.dim_size(0) != kernel_tensors[0].dim_size(0))) {
-      return InvalidArgument("The kernel of layer ", l, " must be [E, ", sizes[l], ", out], with the same E >= 1 in each layer; received ",
-                             shape.DebugString(), ".");
+      return InvalidArgument("The kernel of layer ", l, " must be [E, ", sizes[l],
+                             ", out], with the same E >= 1 in each layer; received ", shape.DebugString(), ".");
     }
     if (shape.dim_size(2) == 0 || shape.dim_size(2) % kOutputsMultiple != 0) {
-      return InvalidArgument("The outputs of layer ", l, " must be a multiple of ", kOutputsMultiple, "; received ", shape.dim_size(2),
-                             ".");
+      return InvalidArgument("The outputs of layer ", l, " must be a multiple of ", kOutputsMultiple, "; received ",
+                             shape.dim_size(2), ".");
     }
     TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The bias of layer ", l), bias, {shape.dim_size(0), 1, shape.dim_size(2)}));
     sizes.push_back(shape.dim_size(2));
@@ -217,7 +216,9 @@ absl::Status ReadMixture(const Tensor& experts, const Tensor& gates, int64_t tas
 
 class MixtureOp : public StatusOp {
  public:
-  explicit MixtureOp(OpKernelConstruction* context) : StatusOp(context) { OP_REQUIRES_OK(context, context->GetAttr("tasks", &tasks_)); }
+  explicit MixtureOp(OpKernelConstruction* context) : StatusOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("tasks", &tasks_));
+  }
 
   absl::Status Run(OpKernelContext* context) override {
     MixtureInput input;
@@ -250,8 +251,8 @@ class MixtureGradientOp : public StatusOp {
     TF_RETURN_IF_ERROR(context->allocate_output("d_experts", experts.shape(), &d_experts));
     TF_RETURN_IF_ERROR(context->allocate_output("d_logits", gates.shape(), &d_logits));
     const ParallelFor pool = IntraOpPool(context);
-    gradient_.get()(&input, input.logits, d_out.flat<float>().data(), d_experts->flat<float>().data(), d_logits->flat<float>().data(),
-                    &pool);
+    gradient_.get()(&input, input.logits, d_out.flat<float>().data(), d_experts->flat<float>().data(),
+                    d_logits->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
 

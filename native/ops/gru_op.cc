@@ -1,6 +1,5 @@
 // Ctrlab>Gru and its gradient: every input is checked here, then one kernel is called through the table.
 
-
 #include "kernels/gru.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
@@ -80,7 +79,8 @@ struct Batch {
       return InvalidArgument("x must be [positions, inputs] with at least one input; received ", x.shape().DebugString(), ".");
     }
     if (bias.dims() != 1 || bias.dim_size(0) < 1) {
-      return InvalidArgument("The candidate's bias must be [hidden] with at least one number; received ", bias.shape().DebugString(), ".");
+      return InvalidArgument("The candidate's bias must be [hidden] with at least one number; received ",
+                             bias.shape().DebugString(), ".");
     }
     const int64_t C = x.dim_size(1), H = bias.dim_size(0);
     positions = x.dim_size(0);

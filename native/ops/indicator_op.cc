@@ -140,8 +140,8 @@ class IndicatorBase : public StatusOp {
   static absl::Status ReadColumn(int c, const Tensor& ids, const Tensor& splits, const Tensor* weights, int64_t* rows,
                                  IdColumn* column) {
     if (!TensorShapeUtils::IsVector(ids.shape()) || !TensorShapeUtils::IsVector(splits.shape())) {
-      return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(), " and ",
-                             splits.shape().DebugString(), ".");
+      return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(),
+                             " and ", splits.shape().DebugString(), ".");
     }
     if (weights && weights->shape() != ids.shape()) {
       return InvalidArgument("The weights of column ", c, " must have the shape of its ids, ", ids.shape().DebugString(),
@@ -154,9 +154,11 @@ class IndicatorBase : public StatusOp {
     const int64_t here = ragged ? splits.NumElements() - 1 : count;
     if (*rows < 0) *rows = here;
     if (here != *rows) {
-      return InvalidArgument("All columns must have the same rows; received ", here, " in column ", c, " and ", *rows, " in column 0.");
+      return InvalidArgument("All columns must have the same rows; received ", here, " in column ", c, " and ", *rows,
+                             " in column 0.");
     }
-    if (here > std::numeric_limits<int32_t>::max()) return InvalidArgument("A batch must have less than 2^31 rows; received ", here, ".");
+    if (here > std::numeric_limits<int32_t>::max())
+      return InvalidArgument("A batch must have less than 2^31 rows; received ", here, ".");
     column->ids = ids.flat<int64_t>().data();
     column->splits = ragged ? splits.flat<int64_t>().data() : nullptr;
     column->weights = weights ? weights->flat<float>().data() : nullptr;

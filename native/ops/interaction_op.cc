@@ -70,7 +70,8 @@ REGISTER_OP("Ctrlab>DotInteraction")
     .Input("fields: float")
     .Output("out: float")
     .SetShapeFn(DotInteractionShape)
-    .Doc("The bottom vector (U = 1) or nothing (U = 0), then the dots of all pairs of vectors: [B, D], [B, F * D] -> [B, D + P].");
+    .Doc(
+        "The bottom vector (U = 1) or nothing (U = 0), then the dots of all pairs of vectors: [B, D], [B, F * D] -> [B, D + P].");
 
 REGISTER_OP("Ctrlab>DotInteractionGradient")
     .Attr("dim: int >= 1")
@@ -88,7 +89,8 @@ absl::Status Read(OpKernelContext* context, int64_t dim, int bottoms, Interactio
   const Tensor& fields = context->input(bottoms);
   const TensorShape& shape = fields.shape();
   if (!TensorShapeUtils::IsMatrix(shape) || shape.dim_size(1) == 0 || shape.dim_size(1) % dim != 0) {
-    return InvalidArgument("The fields must be [B, F * D] with F at least 1 and D = ", dim, "; received ", shape.DebugString(), ".");
+    return InvalidArgument("The fields must be [B, F * D] with F at least 1 and D = ", dim, "; received ", shape.DebugString(),
+                           ".");
   }
   if (shape.dim_size(1) / dim > kMostVectors) {
     return InvalidArgument("A row must have at most ", kMostVectors, " vectors; received ", shape.dim_size(1) / dim, ".");
@@ -118,9 +120,7 @@ class InteractionBase : public StatusOp {
  protected:
   virtual absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) = 0;
 
-  int64_t DotWidth(const InteractionInput& input) const {
-    return bottoms_ * dim_ + PairCount(input.field_count + bottoms_);
-  }
+  int64_t DotWidth(const InteractionInput& input) const { return bottoms_ * dim_ + PairCount(input.field_count + bottoms_); }
 
   int64_t dim_ = 0;
   int bottoms_ = 0;

@@ -50,8 +50,8 @@ struct Plan {
                              here[2], " for ", count, " columns.");
     }
     if (std::ssize(rows) != table_count || std::ssize(dims) != table_count) {
-      return InvalidArgument("Each of ", table_count, " tables has a number of rows and a dimension; received ", rows.size(), " and ",
-                             dims.size(), ".");
+      return InvalidArgument("Each of ", table_count, " tables has a number of rows and a dimension; received ", rows.size(),
+                             " and ", dims.size(), ".");
     }
     for (size_t t = 0; t < rows.size(); ++t) {
       if (rows[t] < 1 || rows[t] > kMost || dims[t] < 1 || dims[t] > kMost) {
@@ -163,8 +163,8 @@ class LookupBase : public StatusOp {
 
   absl::Status ReadColumn(int64_t c, const Tensor& ids, const Tensor& splits, LookupColumn* column) const {
     if (!TensorShapeUtils::IsVector(ids.shape()) || !TensorShapeUtils::IsVector(splits.shape())) {
-      return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(), " and ",
-                             splits.shape().DebugString(), ".");
+      return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(),
+                             " and ", splits.shape().DebugString(), ".");
     }
     const std::string what = absl::StrCat("column ", c);
     const int64_t count = ids.NumElements();
@@ -184,15 +184,15 @@ class LookupBase : public StatusOp {
   // Where each id has a row of its own, columns side by side must be cut into rows alike.
   static absl::Status CheckSideBySide(const LookupColumn& one, int64_t at, const LookupColumn& other, int64_t c, int64_t rows) {
     if ((one.combiner == kRows) != (other.combiner == kRows)) {
-      return InvalidArgument("The columns of an output must all be pooled, or all keep a row for each id; columns ", at, " and ", c,
-                             " of output ", one.output, " differ.");
+      return InvalidArgument("The columns of an output must all be pooled, or all keep a row for each id; columns ", at, " and ",
+                             c, " of output ", one.output, " differ.");
     }
     if (one.combiner != kRows || one.splits == other.splits) return absl::OkStatus();
     for (int64_t b = 0; b < rows; ++b) {
       const int64_t here = one.splits ? one.splits[b + 1] : b + 1, there = other.splits ? other.splits[b + 1] : b + 1;
       if (here == there) continue;
-      return InvalidArgument("Lists that run side by side must be of equal length; columns ", at, " and ", c, " differ in row ", b,
-                             ".");
+      return InvalidArgument("Lists that run side by side must be of equal length; columns ", at, " and ", c, " differ in row ",
+                             b, ".");
     }
     return absl::OkStatus();
   }

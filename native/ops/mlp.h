@@ -16,7 +16,8 @@ inline absl::Status ReadLayers(const tensorflow::OpInputList& kernels, const ten
   for (int l = 0; l < kernels.size(); ++l) {
     const tensorflow::Tensor &kernel = kernels[l], &bias = biases[l];
     if (kernel.dims() != 2 || kernel.dim_size(0) != in || kernel.dim_size(1) < 1) {
-      return InvalidArgument("The kernel of layer ", l, " must be [", in, ", units]; received ", kernel.shape().DebugString(), ".");
+      return InvalidArgument("The kernel of layer ", l, " must be [", in, ", units]; received ", kernel.shape().DebugString(),
+                             ".");
     }
     const int64_t out = kernel.dim_size(1);
     if (bias.dims() != 1 || bias.dim_size(0) != out) {

@@ -35,7 +35,8 @@ class StatusOp : public OpKernel {
     try {
       OP_REQUIRES_OK(context, Run(context));
     } catch (const std::bad_alloc&) {
-      context->SetStatus(absl::ResourceExhaustedError(absl::StrCat("Out of memory for the scratch space of ", type_string(), ".")));
+      context->SetStatus(
+          absl::ResourceExhaustedError(absl::StrCat("Out of memory for the scratch space of ", type_string(), ".")));
     }
   }
 

@@ -1,5 +1,7 @@
 // Ctrlab>OptimizerStep: every input is checked here, then one kernel changes all variables of a model and their slots.
 
+#include "ops/op.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -7,7 +9,6 @@
 #include "kernels/optimizer_step.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
-#include "ops/op.h"
 #include "ops/parallel_for.h"
 #include "ops/step_rule.h"
 #include "ops/variables.h"
@@ -29,8 +30,9 @@ REGISTER_OP("Ctrlab>OptimizerStep")
     .Input("numbers: double")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("A step on N variables. The first S have sparse gradients, of the rows `ids`, ascending, each once. `slots` are those of "
-         "the first variable, then of the second; `numbers` are beta1, beta2, epsilon, l1, l2, clip_norm.");
+    .Doc(
+        "A step on N variables. The first S have sparse gradients, of the rows `ids`, ascending, each once. `slots` are those of "
+        "the first variable, then of the second; `numbers` are beta1, beta2, epsilon, l1, l2, clip_norm.");
 
 class OptimizerStepOp : public StatusOp {
  public:
@@ -42,7 +44,8 @@ class OptimizerStepOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("P", &slots));
     slots_ = kSlotsOf[kind_];
     OP_REQUIRES(context, slots == slots_ * count_,
-                InvalidArgument("Kind ", kStepKinds[kind_], " has ", slots_, " slots a variable; received ", slots, " for ", count_, " variables."));
+                InvalidArgument("Kind ", kStepKinds[kind_], " has ", slots_, " slots a variable; received ", slots, " for ",
+                                count_, " variables."));
     OP_REQUIRES(context, sparse_ <= count_,
                 InvalidArgument("No more variables can be sparse than there are; received ", sparse_, " of ", count_, "."));
   }
@@ -102,8 +105,8 @@ class OptimizerStepOp : public StatusOp {
     int64_t last = -1;
     for (int64_t k = 0; k < id.size(); last = id(k), ++k) {
       if (id(k) > last && id(k) < shape.dim_size(0)) continue;
-      return InvalidArgument("The ids of variable ", i, " must be in [0, ", shape.dim_size(0), "), ascending, each once; received ",
-                             id(k), " after ", last, " at ", k, ".");
+      return InvalidArgument("The ids of variable ", i, " must be in [0, ", shape.dim_size(0),
+                             "), ascending, each once; received ", id(k), " after ", last, " at ", k, ".");
     }
     return absl::OkStatus();
   }

@@ -69,7 +69,9 @@ REGISTER_OP("Ctrlab>ParseIds")
     .Output("ids: C * int64")
     .Output("lists: L * int64")
     .SetShapeFn(ParseIdsShape)
-    .Doc("Raw id columns to ids. `splits` are those of ragged columns, `lists` the splits of all list columns, `words` the vocabularies.");
+    .Doc(
+        "Raw id columns to ids. `splits` are those of ragged columns, `lists` the splits of all list columns, `words` the "
+        "vocabularies.");
 
 REGISTER_OP("Ctrlab>ParseNumbers")
     .Attr("T: list({string, float}) >= 1")
@@ -113,7 +115,8 @@ std::string WrongPart(StringView text, StringView separator, const Wrong& wrong)
 
 // `columns`, known from the attributes, with this batch's values; those that are no text lie where `numbers` points.
 template <class Source, class T>
-std::vector<Source> OfBatch(std::vector<Source> columns, const T* Source::*numbers, const RawColumns& raw, const RawBatch& batch) {
+std::vector<Source> OfBatch(std::vector<Source> columns, const T* Source::* numbers, const RawColumns& raw,
+                            const RawBatch& batch) {
   for (size_t c = 0; c < columns.size(); ++c) {
     columns[c].texts = batch.texts[c];
     columns[c].splits = batch.splits[c];
@@ -139,15 +142,16 @@ class ParseIdsOp : public StatusOp {
     OP_REQUIRES(context, static_cast<size_t>(columns) == count && lists == raw_.lists(),
                 InvalidArgument("There must be one output of ids a column and one of splits a list; received ", columns, " and ",
                                 lists, " for ", count, " columns."));
-    OP_REQUIRES(context, max_lengths.size() == count && encodings.size() == count && buckets.size() == count,
-                InvalidArgument("There must be one length, encoding and number of buckets a column; received ", max_lengths.size(),
-                                ", ", encodings.size(), " and ", buckets.size(), " for ", count, " columns."));
+    OP_REQUIRES(
+        context, max_lengths.size() == count && encodings.size() == count && buckets.size() == count,
+        InvalidArgument("There must be one length, encoding and number of buckets a column; received ", max_lengths.size(), ", ",
+                        encodings.size(), " and ", buckets.size(), " for ", count, " columns."));
     for (const std::string& word : words_) views_.push_back({word.data(), std::ssize(word)});
     int64_t word = 0;
     for (size_t c = 0; c < count; ++c) {
       OP_REQUIRES(context, buckets[c] >= 1 && max_lengths[c] >= 0,
-                  InvalidArgument("Column ", raw_.name(c), " must have at least one bucket and no negative length; received ", buckets[c],
-                                  " and ", max_lengths[c], "."));
+                  InvalidArgument("Column ", raw_.name(c), " must have at least one bucket and no negative length; received ",
+                                  buckets[c], " and ", max_lengths[c], "."));
       IdSource column = {};
       column.separator = raw_.separator(c);
       column.max_length = max_lengths[c];
@@ -157,8 +161,8 @@ class ParseIdsOp : public StatusOp {
                                                        : Encoding::kIdentity;
       if (column.encoding == Encoding::kVocabulary) {
         OP_REQUIRES(context, buckets[c] <= std::ssize(words_) - word,
-                    InvalidArgument("Column ", raw_.name(c), " must have a word a bucket; received ", std::ssize(words_) - word, " for ",
-                                    buckets[c], "."));
+                    InvalidArgument("Column ", raw_.name(c), " must have a word a bucket; received ", std::ssize(words_) - word,
+                                    " for ", buckets[c], "."));
         column.words = views_.data() + word;
         word += buckets[c];
       }
@@ -202,9 +206,7 @@ class ParseIdsOp : public StatusOp {
 
   absl::Status Explain(const IdSource& column, const Fault& fault, const int64_t* splits, const int64_t* ids) const {
     int64_t ignored;
-    auto wrong = [&](const char* p, int64_t n) {
-      return !ParseInt(p, n, &ignored) || ignored < 0 || ignored >= column.buckets;
-    };
+    auto wrong = [&](const char* p, int64_t n) { return !ParseInt(p, n, &ignored) || ignored < 0 || ignored >= column.buckets; };
     std::string received;
     const int64_t b = fault.row;
     int64_t i = column.splits ? column.splits[b] : b;
@@ -216,8 +218,8 @@ class ParseIdsOp : public StatusOp {
       while (i + 1 < end && column.integers[i] >= 0 && column.integers[i] < column.buckets) ++i;
       received = absl::StrCat(column.integers[i]);
     }
-    return InvalidArgument("Ids of column ", raw_.name(fault.column), " must be whole numbers in [0, ", column.buckets, "); received ",
-                           received, " in row ", b, ".");
+    return InvalidArgument("Ids of column ", raw_.name(fault.column), " must be whole numbers in [0, ", column.buckets,
+                           "); received ", received, " in row ", b, ".");
   }
 
   RawColumns raw_;
@@ -239,8 +241,8 @@ class ParseNumbersOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("widths", &widths));
     const size_t count = raw_.columns();
     OP_REQUIRES(context, transforms.size() == count && lows.size() == count && widths.size() == count,
-                InvalidArgument("There must be one transform, low and width a column; received ", transforms.size(), ", ", lows.size(),
-                                " and ", widths.size(), " for ", count, " columns."));
+                InvalidArgument("There must be one transform, low and width a column; received ", transforms.size(), ", ",
+                                lows.size(), " and ", widths.size(), " for ", count, " columns."));
     for (size_t c = 0; c < count; ++c) {
       const bool text = raw_.is_text(c), joined = raw_.separator(c).size > 0;
       OP_REQUIRES(context, text == joined,
@@ -289,16 +291,17 @@ class SequenceLengthOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     const Tensor &indices = context->input(0), &shape = context->input(1);
     OP_REQUIRES(context, TensorShapeUtils::IsMatrix(indices.shape()) && indices.dim_size(1) == 2 && shape.NumElements() == 2,
-                InvalidArgument("A sparse matrix has indices [N, 2] and a shape of 2; received ", indices.shape().DebugString(), " and ",
-                                shape.shape().DebugString(), "."));
+                InvalidArgument("A sparse matrix has indices [N, 2] and a shape of 2; received ", indices.shape().DebugString(),
+                                " and ", shape.shape().DebugString(), "."));
     const int64_t rows = shape.flat<int64_t>()(0), columns = shape.flat<int64_t>()(1), count = indices.dim_size(0);
     OP_REQUIRES(context, rows >= 0 && columns >= 0,
                 InvalidArgument("A sparse matrix must have no negative size; received [", rows, ", ", columns, "]."));
     const int64_t* at = indices.flat<int64_t>().data();
     for (int64_t k = 0; k < count; ++k) {
       const int64_t row = at[2 * k], column = at[2 * k + 1];
-      OP_REQUIRES(context, row >= 0 && row < rows && column >= 0 && column < columns,
-                  InvalidArgument("Indices must lie in [", rows, ", ", columns, "]; received [", row, ", ", column, "] at ", k, "."));
+      OP_REQUIRES(
+          context, row >= 0 && row < rows && column >= 0 && column < columns,
+          InvalidArgument("Indices must lie in [", rows, ", ", columns, "]; received [", row, ", ", column, "] at ", k, "."));
     }
     Tensor* lengths;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rows}), &lengths));

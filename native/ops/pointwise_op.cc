@@ -1,9 +1,8 @@
 // Ctrlab>Pointwise and its gradient: every input is checked here, then one kernel is called through the table.
 
-#include "kernels/pointwise.h"
-
 #include <string>
 
+#include "kernels/pointwise.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

@@ -69,8 +69,9 @@ class RawColumns {
       lists_ += !is_single(c);
       ragged -= layouts_[c] == kRagged;
     }
-    OP_REQUIRES(context, ragged == 0, InvalidArgument("There must be splits for each ragged column and no others; received ", ragged,
-                                                      " more than that."));
+    OP_REQUIRES(
+        context, ragged == 0,
+        InvalidArgument("There must be splits for each ragged column and no others; received ", ragged, " more than that."));
   }
 
   size_t columns() const { return types_.size(); }
@@ -102,8 +103,8 @@ class RawColumns {
       }
       if (c == 0) batch->rows = rows;
       if (rows != batch->rows) {
-        return InvalidArgument("All columns must have the same rows; received ", rows, " in column ", names_[c], " and ", batch->rows,
-                               " in column ", names_[0], ".");
+        return InvalidArgument("All columns must have the same rows; received ", rows, " in column ", names_[c], " and ",
+                               batch->rows, " in column ", names_[0], ".");
       }
     }
     batch->views = std::make_unique_for_overwrite<StringView[]>(texts);

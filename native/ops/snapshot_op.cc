@@ -26,7 +26,9 @@ REGISTER_OP("Ctrlab>Snapshot")
 
 class SnapshotOp : public StatusOp {
  public:
-  explicit SnapshotOp(OpKernelConstruction* context) : StatusOp(context) { OP_REQUIRES_OK(context, context->GetAttr("N", &count_)); }
+  explicit SnapshotOp(OpKernelConstruction* context) : StatusOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("N", &count_));
+  }
 
  private:
   absl::Status Run(OpKernelContext* context) override {
@@ -64,10 +66,12 @@ class SnapshotOp : public StatusOp {
 
   static absl::Status Check(int i, const Tensor& source, const Tensor& target) {
     if (!source.IsInitialized() || !target.IsInitialized()) {
-      return InvalidArgument("Both variables must have a value; ", source.IsInitialized() ? "target " : "source ", i, " has none.");
+      return InvalidArgument("Both variables must have a value; ", source.IsInitialized() ? "target " : "source ", i,
+                             " has none.");
     }
     if (!tensorflow::DataTypeCanUseMemcpy(source.dtype())) {
-      return InvalidArgument("Only plain numbers can be copied; source ", i, " is ", tensorflow::DataTypeString(source.dtype()), ".");
+      return InvalidArgument("Only plain numbers can be copied; source ", i, " is ", tensorflow::DataTypeString(source.dtype()),
+                             ".");
     }
     if (source.dtype() != target.dtype() || source.shape() != target.shape()) {
       return InvalidArgument("A target must have its source's type and shape, ", source.DebugString(0), "; target ", i, " is ",

@@ -41,7 +41,8 @@ class LockedVariables {
     TF_RETURN_IF_ERROR(context->input_list(list, &handles));
     for (int i = 0; i < handles.size(); ++i) {
       if (handles[i].NumElements() != 1) {
-        return InvalidArgument("The handle of ", what, " ", i, " must be a scalar; received ", handles[i].shape().DebugString(), ".");
+        return InvalidArgument("The handle of ", what, " ", i, " must be a scalar; received ", handles[i].shape().DebugString(),
+                               ".");
       }
       names_.push_back(absl::StrCat(what, " ", i));
       TF_RETURN_IF_ERROR(LookupResource(context, handles[i].flat<tensorflow::ResourceHandle>()(0), &variables_.emplace_back()));

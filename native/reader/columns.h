@@ -29,9 +29,9 @@ struct ColumnSpec {
   std::string name;
   Kind kind = Kind::kFloat;  // of the values, or of the lists' entries
   Form form = kOne;
-  std::string fallback;      // for what is missing, and for empty text; of lists for those without entries
-  std::string separator;     // between the entries of a list in text
-  bool required = false;     // nothing may be missing
+  std::string fallback;   // for what is missing, and for empty text; of lists for those without entries
+  std::string separator;  // between the entries of a list in text
+  bool required = false;  // nothing may be missing
 };
 
 struct Column {

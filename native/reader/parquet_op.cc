@@ -17,23 +17,23 @@
 namespace ctrlab::parquet {
 namespace {
 
+using tensorflow::DataType;
+using tensorflow::DataTypeVector;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
 using tensorflow::data::DatasetBase;
 using tensorflow::data::DatasetContext;
 using tensorflow::data::DatasetIterator;
 using tensorflow::data::DatasetOpKernel;
-using tensorflow::DataType;
-using tensorflow::DataTypeVector;
 using tensorflow::data::IteratorBase;
 using tensorflow::data::IteratorContext;
 using tensorflow::data::IteratorStateReader;
 using tensorflow::data::IteratorStateWriter;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::PartialTensorShape;
 using tensorflow::data::SerializationContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::tstring;
 
 REGISTER_OP("Ctrlab>ParquetDataset")
     .Attr("N: int >= 0")
@@ -293,8 +293,13 @@ class ParquetDatasetOp : public DatasetOpKernel {
       const std::string &kind = options_.kinds[c], &form = options_.forms[c];
       columns->push_back({
           .name = options_.columns[c],
-          .kind = kind == "float" ? Kind::kFloat : kind == "int32" ? Kind::kInt32 : kind == "int64" ? Kind::kInt64 : Kind::kText,
-          .form = form == "one" ? ColumnSpec::kOne : form == "list" ? ColumnSpec::kList : ColumnSpec::kJoined,
+          .kind = kind == "float"   ? Kind::kFloat
+                  : kind == "int32" ? Kind::kInt32
+                  : kind == "int64" ? Kind::kInt64
+                                    : Kind::kText,
+          .form = form == "one"    ? ColumnSpec::kOne
+                  : form == "list" ? ColumnSpec::kList
+                                   : ColumnSpec::kJoined,
           .fallback = options_.fallbacks[c],
           .separator = options_.separators[c],
           .required = options_.required[c],

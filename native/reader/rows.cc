@@ -196,7 +196,7 @@ Status Window::Take(const int64_t* rows, int64_t count, std::vector<Run>* runs) 
   runs->clear();
   GiveFree();
   for (int64_t i = 0; i < count;) {
-    ARROW_ASSIGN_OR_RAISE(Held * const found, Find(rows[i]));
+    ARROW_ASSIGN_OR_RAISE(Held* const found, Find(rows[i]));
     Held& held = *found;
     while (!held.decoded) {  // and all before it, for they are wanted, too, and lie before it in the file
       Held& next = window_[decoded_];

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "reader/columns.h"
 #include "arrow/record_batch.h"
 #include "parquet/arrow/reader.h"
+#include "reader/columns.h"
 
 namespace ctrlab::parquet {
 
