@@ -11,7 +11,6 @@
 // "passed" and exit code 0, or what is wrong and 1.
 
 #include <atomic>
-#include <cinttypes>
 #include <cstring>
 
 #include "check_engine_twin.h"

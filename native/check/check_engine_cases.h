@@ -1,0 +1,213 @@
+// What a check of the engine is made of: keys, some of which fall into one bucket; a tier that may refuse to write; the arrays of a
+// saved state; and random tables.
+
+#pragma once
+
+#include <atomic>
+#include <cinttypes>
+#include <map>
+#include <mutex>
+
+#include "embedding/table.h"
+#include "harness.h"
+
+namespace ctrlab::check::engine {
+
+using namespace ctrlab::embedding;
+
+[[noreturn]] inline void Wrong(const std::string& what, int64_t key) {
+  std::printf("%s, key %" PRId64 "\n", what.c_str(), key);
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+inline void Must(const Status& status) {
+  if (!status.ok()) Wrong(status.problem(), 0);
+}
+
+// A key whose hash is this one: the steps of Mix, undone.
+inline int64_t KeyOf(uint64_t hash) {
+  auto undo = [](uint64_t x, int shift) { return x ^ (x >> shift) ^ (x >> (2 * shift)); };
+  auto inverse = [](uint64_t odd) {
+    uint64_t x = odd;
+    for (int i = 0; i < 6; ++i) x *= 2 - odd * x;
+    return x;
+  };
+  hash = undo(hash, 31) * inverse(0x94d049bb133111eb);
+  hash = undo(hash, 27) * inverse(0xbf58476d1ce4e5b9);
+  return static_cast<int64_t>(undo(hash, 30) - kGolden);
+}
+
+// A tier's store that is a std::map, refuses every so often to write, and counts its reads.
+class MapStore final : public SegmentStore {
+ public:
+  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, std::atomic<int>* reads)
+      : row_bytes_(row_bytes), refuse_in_(refuse_in), reads_(reads) {}
+
+  Status Put(const int64_t* keys, const void* rows, int64_t count) override {
+    std::lock_guard lock(mutex_);
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == count / 2 && Refused()) return Status("the disk is full");
+      const char* row = static_cast<const char*>(rows) + i * row_bytes_;
+      rows_[keys[i]].assign(row, row + row_bytes_);
+    }
+    return Status();
+  }
+  Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor&) override {
+    std::lock_guard lock(mutex_);
+    if (reads_) ++*reads_;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto one = rows_.find(keys[i]);
+      found[i] = one != rows_.end();
+      if (found[i]) std::memcpy(static_cast<char*>(rows) + i * row_bytes_, one->second.data(), row_bytes_);
+    }
+    return Status();
+  }
+  Status Erase(const int64_t* keys, int64_t count) override {
+    std::lock_guard lock(mutex_);
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == count / 2 && Refused()) return Status("the disk is full");
+      rows_.erase(keys[i]);
+    }
+    return Status();
+  }
+  Status Flush() override { return Status(); }
+  Status Compact() override { return Status(); }
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override {
+    std::lock_guard lock(mutex_);
+    *snapshot = std::make_unique<Copy>(rows_, row_bytes_);
+    return Status();
+  }
+  StoreStats Stats() override {
+    std::lock_guard lock(mutex_);
+    StoreStats stats;
+    stats.live = std::ssize(rows_);
+    return stats;
+  }
+  std::vector<std::string> Warnings() override { return {}; }
+
+ private:
+  using Content = std::map<int64_t, std::vector<char>>;
+
+  class Copy final : public StoreSnapshot {
+   public:
+    Copy(const Content& rows, int64_t row_bytes) : rows_(rows), next_(rows_.begin()), row_bytes_(row_bytes) {}
+    int64_t size() const override { return std::ssize(rows_); }
+    Status Next(int64_t limit, int64_t* keys, void* rows, int64_t* count) override {
+      for (*count = 0; *count < limit && next_ != rows_.end(); ++next_) {
+        keys[*count] = next_->first;
+        std::memcpy(static_cast<char*>(rows) + (*count)++ * row_bytes_, next_->second.data(), row_bytes_);
+      }
+      return Status();
+    }
+
+   private:
+    const Content rows_;
+    Content::const_iterator next_;
+    const int64_t row_bytes_;
+  };
+
+  bool Refused() { return refuse_in_ && --*refuse_in_ == 0; }
+
+  std::mutex mutex_;
+  Content rows_;
+  const int64_t row_bytes_;
+  std::atomic<int>* refuse_in_;
+  std::atomic<int>* reads_;
+};
+
+inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr,
+                          std::atomic<int>* reads = nullptr) {
+  return {[=](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
+            *store = std::make_unique<MapStore>(row_bytes, refuse_in, reads);
+            return Status();
+          },
+          memory_rows, cache};
+}
+
+// The arrays of a state.
+struct Saved {
+  std::vector<int64_t> keys, frequencies, steps, candidate_keys, candidate_counts, candidate_steps, removed;
+  Floats values, slots[2];
+  std::vector<uint8_t> filter;
+
+  MakeRoom Room(int64_t dim, int64_t slot_count) {
+    return [=, this](const StateSizes& sizes, StateOut* out) {
+      keys.resize(sizes.rows), frequencies.resize(sizes.rows), steps.resize(sizes.rows), values.resize(sizes.rows * dim);
+      candidate_keys.resize(sizes.candidates), candidate_counts.resize(sizes.candidates),
+          candidate_steps.resize(sizes.candidates);
+      removed.resize(sizes.removed), filter.resize(sizes.filter_bytes);
+      for (int64_t s = 0; s < slot_count; ++s) slots[s].resize(sizes.rows * dim);
+      *out = {keys.data(),
+              values.data(),
+              {slots[0].data(), slots[1].data()},
+              frequencies.data(),
+              steps.data(),
+              candidate_keys.data(),
+              candidate_counts.data(),
+              candidate_steps.data(),
+              filter.data(),
+              removed.data()};
+      return Status();
+    };
+  }
+
+  StateSizes Sizes() const { return {std::ssize(keys), std::ssize(candidate_keys), std::ssize(filter), std::ssize(removed)}; }
+
+  StateIn In() const {
+    return {keys.data(),
+            values.data(),
+            {slots[0].data(), slots[1].data()},
+            frequencies.data(),
+            steps.data(),
+            candidate_keys.data(),
+            candidate_counts.data(),
+            candidate_steps.data(),
+            filter.data(),
+            removed.data()};
+  }
+};
+
+struct Case {
+  int64_t dim;
+  AdmissionKind admission;
+  int64_t threshold;
+  StepKind kind;
+  double clip_norm;
+  double spread;        // of the initial values
+  int64_t memory_rows;  // 0: there is no tier below
+  std::vector<int64_t> keys;
+};
+
+inline Case RandomCase(int round) {
+  const int64_t dims[] = {1, 4, 15, 16, 17, 40};
+  Case test{dims[Uniform(0, 6)],
+            static_cast<AdmissionKind>(round % 3),
+            Uniform(1, 6),
+            static_cast<StepKind>(round / 3 % 4),
+            round % 2 ? 0.5 : 0.0,
+            0.1,
+            round / 2 % 2 * Uniform(1, 300),
+            {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}};
+  if (test.admission == AdmissionKind::kAll) test.threshold = 1;
+  const int64_t count = Uniform(1, 1500);
+  const uint64_t bucket = rng();
+  for (int64_t k = 0; k < count; ++k) {
+    switch (Uniform(0, 4)) {
+      case 0:
+        test.keys.push_back(Uniform(-50, 50));
+        break;
+      case 1:
+        test.keys.push_back(static_cast<int64_t>(rng()));
+        break;
+      case 2:
+        test.keys.push_back(KeyOf((bucket & ~uint64_t{0xffff}) + rng() % 64));
+        break;  // in one bucket, all of them
+      default:
+        test.keys.push_back(Uniform(0, 1000) << 40);
+    }
+  }
+  return test;
+}
+
+}  // namespace ctrlab::check::engine
