@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
+# The environment knows each module by its file, so one that became a package is found only after another installation.
+PACKAGES := $(shell find ctrlab -name __init__.py)
 CPP    := $(filter %.cc %.h %.cu %.cuh,$(NATIVE))
 SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
 
@@ -52,7 +54,7 @@ $(VENV)/.locked: requirements.lock
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	touch $@
 
-$(VENV)/.built: $(VENV)/.locked pyproject.toml $(NATIVE)
+$(VENV)/.built: $(VENV)/.locked pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 

@@ -1,0 +1,5 @@
+"""`python -m ctrlab.cli` is `ctrlab`."""
+
+from ctrlab.cli import main
+
+main()

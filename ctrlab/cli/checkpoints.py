@@ -1,0 +1,41 @@
+"""`ctrlab checkpoints`: merge and reshard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctrlab.cli.app import make_app
+
+app = make_app("Put the files of a training's checkpoints together, or cut them into shards.")
+
+
+@app.command("merge")
+def checkpoints_merge(
+    folder: Annotated[Path, typer.Argument(help="A folder of checkpoints; its last whole one is taken.", file_okay=False)],
+    out: Annotated[Path, typer.Argument(help="The folder for the one file.", file_okay=False)],
+) -> None:
+    """Merge a full save and the deltas that follow it into one full save, which any run can resume from.
+
+    - `ctrlab checkpoints merge run merged`
+    """
+    from ctrlab.commands import checkpoints
+
+    checkpoints.merge(folder, out)
+
+
+@app.command("reshard")
+def checkpoints_reshard(
+    files: Annotated[list[Path], typer.Argument(help="One full save, or all shards of one.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The folder for the shards.", file_okay=False)],
+    shards: Annotated[int, typer.Option(min=1, help="Into how many.")],
+) -> None:
+    """Cut embedding tables by their keys into another number of shards, a file each; everything else is in each of them.
+
+    - `ctrlab checkpoints reshard run/step-000001000.safetensors --shards 4 --out four`
+    """
+    from ctrlab.commands import checkpoints
+
+    checkpoints.reshard(files, out, shards)
