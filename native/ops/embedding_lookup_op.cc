@@ -6,24 +6,10 @@
 #include "embedding/lookup.h"
 #include "embedding/merge.h"
 #include "ops/embedding_table.h"
-#include "ops/lookup_columns.h"
+#include "ops/lookup_base.h"
 
 namespace ctrlab {
 namespace {
-
-absl::Status GradientShape(InferenceContext* c) {
-  Plan plan;
-  TF_RETURN_IF_ERROR(plan.Read(c, Ids::kAnyKey));
-  std::vector<ShapeHandle> keys, rows;
-  for (const LookupTable& table : plan.tables) {
-    const DimensionHandle unique = c->UnknownDim();
-    keys.push_back(c->Vector(unique));
-    rows.push_back(c->Matrix(unique, table.dim));
-  }
-  TF_RETURN_IF_ERROR(c->set_output("merged_keys", keys));
-  TF_RETURN_IF_ERROR(c->set_output("counts", keys));
-  return c->set_output("merged_rows", rows);
-}
 
 REGISTER_OP("Ctrlab>EmbeddingLookup")
     .Attr("T: int >= 1")
@@ -43,8 +29,7 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
     .Doc(
         "Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The "
-        "proxies "
-        "are not read: they are what gradients flow to.");
+        "proxies are not read: they are what gradients flow to.");
 
 REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("T: int >= 1")
@@ -60,11 +45,10 @@ REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Output("merged_keys: T * int64")
     .Output("counts: T * int64")
     .Output("merged_rows: T * float")
-    .SetShapeFn(GradientShape)
+    .SetShapeFn([](InferenceContext* c) { return MergedShape(c, Ids::kAnyKey, {"merged_keys", "counts"}); })
     .Doc(
         "The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the "
-        "sums "
-        "of their gradients.");
+        "sums of their gradients.");
 
 REGISTER_OP("Ctrlab>EmbeddingSpread")
     .Input("merged_keys: int64")
@@ -96,14 +80,8 @@ class EmbeddingLookupOp : public LookupBase {
     TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return plan_.tables[t].dim; }, &found));
     std::vector<embedding::Table*> tables;
     for (const TablePtr& table : found) tables.push_back(&table->table());
-    OpOutputList outputs;
-    TF_RETURN_IF_ERROR(context->output_list("out", &outputs));
     std::vector<float*> out;
-    for (int m = 0; m < outputs.size(); ++m) {
-      Tensor* tensor;
-      TF_RETURN_IF_ERROR(outputs.allocate(m, TensorShape({batch.output_rows[m], plan_.widths[m]}), &tensor));
-      out.push_back(tensor->flat<float>().data());
-    }
+    TF_RETURN_IF_ERROR(Outputs(context, batch, &out));
     const embedding::Status status = embedding::Lookup(batch.input, tables.data(), training_, out.data(), IntraOpPool(context));
     return status.ok() ? absl::OkStatus() : InvalidArgument(status.problem());
   }
@@ -119,13 +97,8 @@ class EmbeddingLookupGradientOp : public LookupBase {
   absl::Status Run(OpKernelContext* context) override {
     Batch batch;
     TF_RETURN_IF_ERROR(Read(context, &batch));
-    OpInputList gradients;
-    TF_RETURN_IF_ERROR(context->input_list("d_out", &gradients));
     std::vector<const float*> d_out;
-    for (int m = 0; m < gradients.size(); ++m) {
-      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("d_out ", m), gradients[m], {batch.output_rows[m], plan_.widths[m]}));
-      d_out.push_back(gradients[m].flat<float>().data());
-    }
+    TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
     const ParallelFor pool = IntraOpPool(context);
     const embedding::KeyMerge merge(batch.input, pool);
     OpOutputList keys, counts, rows;

@@ -68,9 +68,9 @@ REGISTER_OP("Ctrlab>EmbeddingExport")
         "Everything a table holds of a shard's keys, at one moment: all of it; what changed since the last save; or all, as a "
         "save.");
 
-class EmbeddingExportOp : public StatusOp {
+class EmbeddingExportOp : public TableOp {
  public:
-  explicit EmbeddingExportOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit EmbeddingExportOp(OpKernelConstruction* context) : TableOp(context) {
     std::string extent;
     OP_REQUIRES_OK(context, context->GetAttr("extent", &extent));
     extent_ = extent == "all"       ? embedding::Extent::kAll
@@ -79,23 +79,21 @@ class EmbeddingExportOp : public StatusOp {
   }
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     embedding::Shard shard;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
     TF_RETURN_IF_ERROR(ReadShard(context, &shard));
-    const std::shared_lock lock(table->slots_mutex);
+    const std::shared_lock lock(table.slots_mutex);
     absl::Status room;
     const auto make_room = [&](const StateSizes& sizes, embedding::StateOut* out) {
-      room = Allocate(context, table->table().dim(), std::ssize(table->slot_names), sizes, out);
+      room = Allocate(context, table.table().dim(), std::ssize(table.slot_names), sizes, out);
       return room.ok() ? embedding::Status() : embedding::Status("there is no memory for its state.");
     };
-    const embedding::Status status = table->table().Export(extent_, shard, make_room, IntraOpPool(context));
+    const embedding::Status status = table.table().Export(extent_, shard, make_room, IntraOpPool(context));
     TF_RETURN_IF_ERROR(room);
-    TF_RETURN_IF_ERROR(OfTable(table->name(), status));
+    TF_RETURN_IF_ERROR(OfTable(table.name(), status));
     Tensor* names;
-    TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({std::ssize(table->slot_names)}), &names));
-    std::copy(table->slot_names.begin(), table->slot_names.end(), names->flat<tstring>().data());
+    TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({std::ssize(table.slot_names)}), &names));
+    std::copy(table.slot_names.begin(), table.slot_names.end(), names->flat<tstring>().data());
     return absl::OkStatus();
   }
 
@@ -145,9 +143,9 @@ REGISTER_OP("Ctrlab>EmbeddingImport")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Takes what comes of a shard's keys: in place of all that the table holds; besides it; or as changes of it.");
 
-class EmbeddingImportOp : public StatusOp {
+class EmbeddingImportOp : public TableOp {
  public:
-  explicit EmbeddingImportOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit EmbeddingImportOp(OpKernelConstruction* context) : TableOp(context) {
     std::string kind;
     OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
     kind_ = kind == "all"    ? embedding::ImportKind::kAll
@@ -156,20 +154,18 @@ class EmbeddingImportOp : public StatusOp {
   }
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     embedding::Shard shard;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
     TF_RETURN_IF_ERROR(ReadShard(context, &shard));
     const auto part = [&](Part which) -> const Tensor& { return context->input(2 + which); };
-    TF_RETURN_IF_ERROR(CheckShapes(table->name(), table->table().dim(), part));
+    TF_RETURN_IF_ERROR(CheckShapes(table.name(), table.table().dim(), part));
 
     std::vector<std::string> names;
     for (int64_t s = 0; s < part(kNames).NumElements(); ++s) names.push_back(part(kNames).flat<tstring>()(s));
-    const std::lock_guard lock(table->slots_mutex);
-    if (!names.empty() && !table->slot_names.empty() && names != table->slot_names) {
-      return InvalidArgument("Embedding variable ", table->name(), " has an optimizer with the slots [",
-                             absl::StrJoin(table->slot_names, ", "), "]; the state is of one with [", absl::StrJoin(names, ", "),
+    const std::lock_guard lock(table.slots_mutex);
+    if (!names.empty() && !table.slot_names.empty() && names != table.slot_names) {
+      return InvalidArgument("Embedding variable ", table.name(), " has an optimizer with the slots [",
+                             absl::StrJoin(table.slot_names, ", "), "]; the state is of one with [", absl::StrJoin(names, ", "),
                              "].");
     }
     const StateSizes sizes = {part(kKeys).NumElements(), part(kCandidateKeys).NumElements(), part(kFilter).NumElements(),
@@ -186,12 +182,12 @@ class EmbeddingImportOp : public StatusOp {
     in.candidate_steps = numbers(kCandidateSteps);
     in.filter = part(kFilter).flat<uint8_t>().data();
     in.removed = numbers(kRemoved);
-    const embedding::Status status = table->table().Import(kind_, shard, sizes, std::ssize(names), in, IntraOpPool(context));
-    TF_RETURN_IF_ERROR(OfTable(table->name(), status));
-    if (table->slot_names.empty()) table->slot_names = names;
-    if (kind_ == embedding::ImportKind::kAll) table->ForgetStep();
-    for (int64_t i = 0; i < sizes.rows; ++i) table->SawStep(in.steps[i]);
-    for (int64_t i = 0; i < sizes.candidates; ++i) table->SawStep(in.candidate_steps[i]);
+    const embedding::Status status = table.table().Import(kind_, shard, sizes, std::ssize(names), in, IntraOpPool(context));
+    TF_RETURN_IF_ERROR(OfTable(table.name(), status));
+    if (table.slot_names.empty()) table.slot_names = names;
+    if (kind_ == embedding::ImportKind::kAll) table.ForgetStep();
+    for (int64_t i = 0; i < sizes.rows; ++i) table.SawStep(in.steps[i]);
+    for (int64_t i = 0; i < sizes.candidates; ++i) table.SawStep(in.candidate_steps[i]);
     return absl::OkStatus();
   }
 

@@ -59,13 +59,6 @@ inline absl::Status FindTable(OpKernelContext* context, const Tensor& handle, Ta
   return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), table);
 }
 
-// Of the input `handle`.
-inline absl::Status FindTable(OpKernelContext* context, TablePtr* table) {
-  const Tensor* handle;
-  TF_RETURN_IF_ERROR(context->input("handle", &handle));
-  return FindTable(context, *handle, table);
-}
-
 // Of the input list `tables`, whose dimensions the op was made for.
 template <class Dims>
 absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<TablePtr>* tables) {
@@ -81,6 +74,23 @@ absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<
   }
   return absl::OkStatus();
 }
+
+// An op on the one table behind its input `handle`.
+class TableOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context) final {
+    const Tensor* handle;
+    TablePtr table;
+    TF_RETURN_IF_ERROR(context->input("handle", &handle));
+    TF_RETURN_IF_ERROR(FindTable(context, *handle, &table));
+    return Run(context, *table);
+  }
+
+  virtual absl::Status Run(OpKernelContext* context, TableResource& table) = 0;
+};
 
 // An int64 input of a given number of elements.
 inline absl::Status ReadNumbers(OpKernelContext* context, const char* name, int64_t count, const int64_t** numbers) {

@@ -124,9 +124,9 @@ REGISTER_OP("Ctrlab>EmbeddingSetSlots")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Gives each row the slots of an optimizer. Slots of the names that are there already keep what they hold.");
 
-class EmbeddingSetSlotsOp : public StatusOp {
+class EmbeddingSetSlotsOp : public TableOp {
  public:
-  explicit EmbeddingSetSlotsOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit EmbeddingSetSlotsOp(OpKernelConstruction* context) : TableOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("slot_names", &names_));
     OP_REQUIRES_OK(context, context->GetAttr("initial", &initial_));
     OP_REQUIRES(
@@ -135,14 +135,12 @@ class EmbeddingSetSlotsOp : public StatusOp {
   }
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
-    const std::lock_guard lock(table->slots_mutex);
-    if (table->slot_names != names_) TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().SetSlots(0, nullptr)));
-    table->slot_names.clear();  // should there be no memory for the new ones
-    TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().SetSlots(std::ssize(names_), initial_.data())));
-    table->slot_names = names_;
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    const std::lock_guard lock(table.slots_mutex);
+    if (table.slot_names != names_) TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().SetSlots(0, nullptr)));
+    table.slot_names.clear();  // should there be no memory for the new ones
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().SetSlots(std::ssize(names_), initial_.data())));
+    table.slot_names = names_;
     return absl::OkStatus();
   }
 
@@ -160,21 +158,18 @@ REGISTER_OP("Ctrlab>EmbeddingEvict")
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(
         "Removes what no step has touched for more than `limit` steps, or rows whose norm is below it; how many rows went. A "
-        "step "
-        "below 0 means the last one.");
+        "step below 0 means the last one.");
 
-class EmbeddingEvictOp : public StatusOp {
+class EmbeddingEvictOp : public TableOp {
  public:
-  explicit EmbeddingEvictOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit EmbeddingEvictOp(OpKernelConstruction* context) : TableOp(context) {
     std::string rule;
     OP_REQUIRES_OK(context, context->GetAttr("rule", &rule));
     by_step_ = rule == "steps";
   }
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     const int64_t* step;
     const Tensor* limit;
     TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));
@@ -187,9 +182,9 @@ class EmbeddingEvictOp : public StatusOp {
     const double most = limit->flat<double>()(0);
     const ParallelFor pool = IntraOpPool(context);
     int64_t* count = &removed->scalar<int64_t>()();
-    const int64_t now = *step < 0 ? table->last_step() : *step;
-    return OfTable(table->name(), by_step_ ? table->table().EvictSteps(now, static_cast<int64_t>(most), pool, count)
-                                           : table->table().EvictNorms(most, pool, count));
+    const int64_t now = *step < 0 ? table.last_step() : *step;
+    return OfTable(table.name(), by_step_ ? table.table().EvictSteps(now, static_cast<int64_t>(most), pool, count)
+                                          : table.table().EvictNorms(most, pool, count));
   }
 
   bool by_step_;
@@ -207,27 +202,24 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
     })
     .Doc(
         "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed "
-        "since the "
-        "last save; and the names of the slots.");
+        "since the last save; and the names of the slots.");
 
-class EmbeddingStatsOp : public StatusOp {
+class EmbeddingStatsOp : public TableOp {
  public:
-  using StatusOp::StatusOp;
+  using TableOp::TableOp;
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
-    const embedding::TableStats s = table->table().Stats();
+    const embedding::TableStats s = table.table().Stats();
     const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
                              s.hits, s.misses,     s.hits_below, s.removed};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
-    const std::shared_lock lock(table->slots_mutex);
+    const std::shared_lock lock(table.slots_mutex);
     Tensor* names;
-    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({std::ssize(table->slot_names)}), &names));
-    std::copy(table->slot_names.begin(), table->slot_names.end(), names->flat<tensorflow::tstring>().data());
+    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({std::ssize(table.slot_names)}), &names));
+    std::copy(table.slot_names.begin(), table.slot_names.end(), names->flat<tensorflow::tstring>().data());
     return absl::OkStatus();
   }
 };
@@ -239,16 +231,14 @@ REGISTER_OP("Ctrlab>EmbeddingPrefetch")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Brings the rows of these keys into the memory.");
 
-class EmbeddingPrefetchOp : public StatusOp {
+class EmbeddingPrefetchOp : public TableOp {
  public:
-  using StatusOp::StatusOp;
+  using TableOp::TableOp;
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     const Tensor& keys = context->input(1);
-    return OfTable(table->name(), table->table().Prefetch(keys.flat<int64_t>().data(), keys.NumElements(), IntraOpPool(context)));
+    return OfTable(table.name(), table.table().Prefetch(keys.flat<int64_t>().data(), keys.NumElements(), IntraOpPool(context)));
   }
 };
 
@@ -262,16 +252,14 @@ REGISTER_OP("Ctrlab>EmbeddingKeysBelow")
     })
     .Doc("The keys whose rows are below the memory.");
 
-class EmbeddingKeysBelowOp : public StatusOp {
+class EmbeddingKeysBelowOp : public TableOp {
  public:
-  using StatusOp::StatusOp;
+  using TableOp::TableOp;
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    TablePtr table;
-    TF_RETURN_IF_ERROR(FindTable(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
     std::vector<int64_t> below;
-    TF_RETURN_IF_ERROR(OfTable(table->name(), table->table().KeysBelow(&below)));
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().KeysBelow(&below)));
     Tensor* keys;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({std::ssize(below)}), &keys));
     std::copy(below.begin(), below.end(), keys->flat<int64_t>().data());

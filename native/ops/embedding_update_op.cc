@@ -1,4 +1,5 @@
-// Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Nothing changes before all is checked.
+// Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Nothing changes before all of
+// it is checked.
 
 #include <algorithm>
 #include <bit>
@@ -37,8 +38,7 @@ REGISTER_OP("Ctrlab>EmbeddingUpdate")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(
         "Counts keys, makes rows for those that have come often enough, steps all that have a row. Keys ascend, each once. "
-        "`numbers` "
-        "are beta1, beta2, epsilon, l1, l2, clip_norm.");
+        "`numbers` are beta1, beta2, epsilon, l1, l2, clip_norm.");
 
 class EmbeddingUpdateOp : public StatusOp {
  public:

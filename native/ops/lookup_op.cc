@@ -6,24 +6,11 @@
 
 #include "kernels/lookup.h"
 #include "kernels/registry.h"
-#include "ops/lookup_columns.h"
+#include "ops/lookup_base.h"
 #include "ops/variables.h"
 
 namespace ctrlab {
 namespace {
-
-absl::Status LookupGradientShape(InferenceContext* c) {
-  Plan plan;
-  TF_RETURN_IF_ERROR(plan.Read(c, Ids::kPlaces));
-  std::vector<ShapeHandle> ids, rows;
-  for (const LookupTable& table : plan.tables) {
-    const DimensionHandle unique = c->UnknownDim();
-    ids.push_back(c->Vector(unique));
-    rows.push_back(c->Matrix(unique, table.dim));
-  }
-  TF_RETURN_IF_ERROR(c->set_output("merged_ids", ids));
-  return c->set_output("merged_rows", rows);
-}
 
 REGISTER_OP("Ctrlab>Lookup")
     .Attr("T: int >= 1")
@@ -56,7 +43,7 @@ REGISTER_OP("Ctrlab>LookupGradient")
     .Input("d_out: M * float")
     .Output("merged_ids: T * int64")
     .Output("merged_rows: T * float")
-    .SetShapeFn(LookupGradientShape)
+    .SetShapeFn([](InferenceContext* c) { return MergedShape(c, Ids::kPlaces, {"merged_ids"}); })
     .Doc("The gradient of Ctrlab>Lookup: each table's ids in ascending order, each once, and the sums of their gradients.");
 
 class LookupOp : public LookupBase {
@@ -75,14 +62,8 @@ class LookupOp : public LookupBase {
       TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("Table ", t), variables.tensor(t), {plan_.tables[t].rows, plan_.tables[t].dim}));
       tables.push_back(variables.data(t));
     }
-    OpOutputList outputs;
-    TF_RETURN_IF_ERROR(context->output_list("out", &outputs));
     std::vector<float*> out;
-    for (int m = 0; m < outputs.size(); ++m) {
-      Tensor* tensor;
-      TF_RETURN_IF_ERROR(outputs.allocate(m, TensorShape({batch.output_rows[m], plan_.widths[m]}), &tensor));
-      out.push_back(tensor->flat<float>().data());
-    }
+    TF_RETURN_IF_ERROR(Outputs(context, batch, &out));
     const ParallelFor pool = IntraOpPool(context);
     lookup_.get()(&batch.input, tables.data(), out.data(), &pool);
     return absl::OkStatus();
@@ -99,13 +80,8 @@ class LookupGradientOp : public LookupBase {
   absl::Status Run(OpKernelContext* context) override {
     Batch batch;
     TF_RETURN_IF_ERROR(Read(context, &batch));
-    OpInputList gradients;
-    TF_RETURN_IF_ERROR(context->input_list("d_out", &gradients));
     std::vector<const float*> d_out;
-    for (int m = 0; m < gradients.size(); ++m) {
-      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("d_out ", m), gradients[m], {batch.output_rows[m], plan_.widths[m]}));
-      d_out.push_back(gradients[m].flat<float>().data());
-    }
+    TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
 
     // How many different ids there are is known only in the end, so there is room for the most and the tensors are cut.
     std::vector<int64_t> room(plan_.tables.size(), 0);

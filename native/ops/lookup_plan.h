@@ -1,17 +1,16 @@
-// What the ops that look up many columns share: which column reads which table and where its numbers go, and every check of the
-// columns of a batch.
+// Which column of a lookup reads which table and where its numbers go, as an op's attributes say it; and the shapes that follow.
 
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "kernels/lookup.h"
-#include "ops/checks.h"
+#include "ops/errors.h"
 #include "ops/op.h"
-#include "ops/parallel_for.h"
 
 namespace ctrlab {
 
@@ -20,7 +19,6 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // rows of a tab
 // What a column may hold: places of a table, or -1 for "unknown"; or any key at all, none of which is unknown.
 enum class Ids { kPlaces, kAnyKey };
 
-// What an op's attributes say: which column reads which table and where its numbers go.
 struct Plan {
   std::vector<LookupTable> tables;    // [T]
   std::vector<LookupColumn> columns;  // [C], without ids and splits
@@ -83,6 +81,7 @@ struct Plan {
   }
 };
 
+// The outputs [rows, width] of a lookup.
 inline absl::Status LookupShape(InferenceContext* c, Ids kind) {
   Plan plan;
   TF_RETURN_IF_ERROR(plan.Read(c, kind));
@@ -105,99 +104,18 @@ inline absl::Status LookupShape(InferenceContext* c, Ids kind) {
   return absl::OkStatus();
 }
 
-class LookupBase : public StatusOp {
- public:
-  LookupBase(OpKernelConstruction* context, Ids kind) : StatusOp(context), kind_(kind) {
-    OP_REQUIRES_OK(context, plan_.Read(context, kind));
+// The same for the gradient: each table's merged ids, what else is one number an id, and their rows.
+inline absl::Status MergedShape(InferenceContext* c, Ids kind, std::initializer_list<const char*> one_an_id) {
+  Plan plan;
+  TF_RETURN_IF_ERROR(plan.Read(c, kind));
+  std::vector<ShapeHandle> ids, rows;
+  for (const LookupTable& table : plan.tables) {
+    const DimensionHandle unique = c->UnknownDim();
+    ids.push_back(c->Vector(unique));
+    rows.push_back(c->Matrix(unique, table.dim));
   }
-
- protected:
-  // The columns of one call, as the kernels take them. The op's inputs outlive it.
-  struct Batch {
-    std::vector<LookupColumn> columns;
-    std::vector<int64_t> output_rows;  // [M]
-    LookupInput input;
-  };
-
-  absl::Status Read(OpKernelContext* context, Batch* batch) const {
-    OpInputList ids, splits;
-    TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
-    TF_RETURN_IF_ERROR(context->input_list("splits", &splits));
-    batch->columns = plan_.columns;
-    const int64_t count = std::ssize(batch->columns);
-    std::vector<absl::Status> found(count);
-    int64_t total = 0;
-    for (const Tensor& column : ids) total += column.NumElements();
-    IntraOpPool(context)(count, total / count, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) found[c] = ReadColumn(c, ids[c], splits[c], &batch->columns[c]);
-    });
-    for (const absl::Status& status : found) TF_RETURN_IF_ERROR(status);
-
-    const int64_t rows = RowsOf(ids[0], splits[0]);
-    batch->output_rows.assign(plan_.widths.size(), -1);
-    std::vector<int64_t> first(plan_.widths.size(), -1);  // of each output, the first column
-    for (int64_t c = 0; c < count; ++c) {
-      const LookupColumn& column = batch->columns[c];
-      if (RowsOf(ids[c], splits[c]) != rows) {
-        return InvalidArgument("All columns must have the same rows; received ", RowsOf(ids[c], splits[c]), " in column ", c,
-                               " and ", rows, " in column 0.");
-      }
-      int64_t& beside = first[column.output];
-      if (beside < 0) {
-        beside = c;
-        batch->output_rows[column.output] = column.combiner == kRows ? ids[c].NumElements() : rows;
-      } else {
-        TF_RETURN_IF_ERROR(CheckSideBySide(batch->columns[beside], beside, column, c, rows));
-      }
-    }
-    batch->input = {batch->columns.data(), count, plan_.tables.data(), std::ssize(plan_.tables), plan_.widths.data(), rows};
-    return absl::OkStatus();
-  }
-
-  Plan plan_;
-
- private:
-  static int64_t RowsOf(const Tensor& ids, const Tensor& splits) {
-    return splits.NumElements() ? splits.NumElements() - 1 : ids.NumElements();
-  }
-
-  absl::Status ReadColumn(int64_t c, const Tensor& ids, const Tensor& splits, LookupColumn* column) const {
-    if (!TensorShapeUtils::IsVector(ids.shape()) || !TensorShapeUtils::IsVector(splits.shape())) {
-      return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(),
-                             " and ", splits.shape().DebugString(), ".");
-    }
-    const std::string what = absl::StrCat("column ", c);
-    const int64_t count = ids.NumElements();
-    column->ids = ids.flat<int64_t>().data();
-    if (splits.NumElements() > 0) {
-      TF_RETURN_IF_ERROR(CheckSplits(what, splits, count));
-      column->splits = splits.flat<int64_t>().data();
-    }
-    if (std::max(count, RowsOf(ids, splits)) > kMost) {
-      return InvalidArgument("A column must have less than 2^31 ids and rows; received ", count, " and ", RowsOf(ids, splits),
-                             " in column ", c, ".");
-    }
-    if (kind_ == Ids::kAnyKey) return absl::OkStatus();
-    return CheckIds(what, column->ids, column->splits, count, plan_.tables[column->table].rows);
-  }
-
-  // Where each id has a row of its own, columns side by side must be cut into rows alike.
-  static absl::Status CheckSideBySide(const LookupColumn& one, int64_t at, const LookupColumn& other, int64_t c, int64_t rows) {
-    if ((one.combiner == kRows) != (other.combiner == kRows)) {
-      return InvalidArgument("The columns of an output must all be pooled, or all keep a row for each id; columns ", at, " and ",
-                             c, " of output ", one.output, " differ.");
-    }
-    if (one.combiner != kRows || one.splits == other.splits) return absl::OkStatus();
-    for (int64_t b = 0; b < rows; ++b) {
-      const int64_t here = one.splits ? one.splits[b + 1] : b + 1, there = other.splits ? other.splits[b + 1] : b + 1;
-      if (here == there) continue;
-      return InvalidArgument("Lists that run side by side must be of equal length; columns ", at, " and ", c, " differ in row ",
-                             b, ".");
-    }
-    return absl::OkStatus();
-  }
-
-  const Ids kind_;
-};
+  for (const char* output : one_an_id) TF_RETURN_IF_ERROR(c->set_output(output, ids));
+  return c->set_output("merged_rows", rows);
+}
 
 }  // namespace ctrlab
