@@ -1,6 +1,7 @@
 // What kernels are made of, against the C library and plain loops: the functions of simd_math.h, the products of gemm.h.
 //
-//   blocks    one line a function, "<name> <worst relative error> <where>"; exit code 1 with a line on stderr where it is too much.
+//   blocks    one line a function, "<name> <worst relative error> <where>"; exit code 1 with a line on stderr where it is too
+//             much.
 
 #include <algorithm>
 #include <cmath>

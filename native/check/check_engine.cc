@@ -1,8 +1,8 @@
 // The engine of embedding variables against a twin of std::map, and by several threads at once:
 //
 //   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; whatever both hold must be the same
-//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half of
-//                                 one, nor seen before its first step
+//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half
+//                                 of one, nor seen before its first step
 //   check_engine tiers <seed>     the same on a table with a tier below
 //   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, in few reads
 //   check_engine closing <seed>   prefetches while the tier opens and closes

@@ -1,5 +1,5 @@
-// What a check of the engine is made of: keys, some of which fall into one bucket; a tier that may refuse to write; the arrays of a
-// saved state; and random tables.
+// What a check of the engine is made of: keys, some of which fall into one bucket; a tier that may refuse to write; the arrays
+// of a saved state; and random tables.
 
 #pragma once
 

@@ -1,13 +1,13 @@
-// What the checks of all kernels share: pools, random numbers, buffers of exactly their size, the verdict, and `Main`, which runs one
-// kernel on inputs that are random and adversarial, under AddressSanitizer, against its scalar twin:
+// What the checks of all kernels share: pools, random numbers, buffers of exactly their size, the verdict, and `Main`, which
+// runs one kernel on inputs that are random and adversarial, under AddressSanitizer, against its scalar twin:
 //
 //   check <kernel> <seed>    "passed <seed>" and exit code 0: the kernel is right. 1: one JSON object on stdout says rule, case,
 //                            expected, received, index.
 //
-// Linked with the source that defines the kernel: a learner's, or ours in the tests. An op has a header of checks, check_<op>.h for
-// kernels/<op>.h, which ends with its `entries`, one a kernel; all kernels are weak symbols, since a learner's source defines
-// but one. Buffers have exactly their size, so one step too far is seen; outputs come full of NaN, so a value that was never
-// written is seen.
+// Linked with the source that defines the kernel: a learner's, or ours in the tests. An op has a header of checks, check_<op>.h
+// for kernels/<op>.h, which ends with its `entries`, one a kernel; all kernels are weak symbols, since a learner's source
+// defines but one. Buffers have exactly their size, so one step too far is seen; outputs come full of NaN, so a value that was
+// never written is seen.
 
 #pragma once
 

@@ -66,8 +66,8 @@ __global__ void Step(StepRule rule, const StepVariable* variables, const int* co
 
 using namespace ctrlab;
 
-// `variables` [T] lies in device memory, as do `counts` [T], addresses of each variable's number of rows (null: `rows` holds), and
-// `squared_norms` [T], room to work in where the rule clips.
+// `variables` [T] lies in device memory, as do `counts` [T], addresses of each variable's number of rows (null: `rows` holds),
+// and `squared_norms` [T], room to work in where the rule clips.
 CTRLAB_EXPORT int ctrlab_cuda_optimizer_step(const StepRule* rule, const StepVariable* variables, const int* const* counts,
                                              int64_t count, float* squared_norms, void* stream) {
   const dim3 grid(kBlocks, count);

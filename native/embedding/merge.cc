@@ -1,5 +1,5 @@
-// Equal keys are found bin by bin: a hit (a key in a row of an output) goes to the bin that its hash says, so each key has one owner,
-// and the hits of a bin stay in their order. The different keys of a table are sorted by their digits.
+// Equal keys are found bin by bin: a hit (a key in a row of an output) goes to the bin that its hash says, so each key has one
+// owner, and the hits of a bin stay in their order. The different keys of a table are sorted by their digits.
 
 #include "embedding/merge.h"
 

@@ -57,11 +57,11 @@ class Table {
   int64_t slots() const;         // S: 0 until SetSlots
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 
-  // Puts a tier below the memory, which then holds `memory_rows` rows at most, or those of the last update or Import where they are
-  // more; before there are rows. It is opened with the first update.
+  // Puts a tier below the memory, which then holds `memory_rows` rows at most, or those of the last update or Import where they
+  // are more; before there are rows. It is opened with the first update.
   Status SetTier(TierOptions options);
-  // Brings the rows of these keys up, as many as `memory_rows`, so that the lookup that comes finds them; nothing to wait for where
-  // there is no tier.
+  // Brings the rows of these keys up, as many as `memory_rows`, so that the lookup that comes finds them; nothing to wait for
+  // where there is no tier.
   Status Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for);
   // The keys whose rows are below.
   Status KeysBelow(std::vector<int64_t>* keys) const;

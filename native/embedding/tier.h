@@ -1,10 +1,10 @@
 // The tier below a table's memory: a row is in the one or in the other, never in both.
 //
-//   raise   an update of a key whose row is below brings it up, all of a batch in one read; so does a lookup, of as many keys as the
-//           memory has room for: it reads the others where they are, all in one read, too
+//   raise   an update of a key whose row is below brings it up, all of a batch in one read; so does a lookup, of as many keys as
+//           the memory has room for: it reads the others where they are, all in one read, too
 //   sink    rows beyond `memory_rows` go down an eighth of the memory at a time: those unused for longest (LRU, by last step) or
-//           least often used (LFU, by frequency, ties by last step); never those of the step at hand, so where these are more than
-//           `memory_rows`, the memory holds them all until the next step or lookup brings others up
+//           least often used (LFU, by frequency, ties by last step); never those of the step at hand, so where these are more
+//           than `memory_rows`, the memory holds them all until the next step or lookup brings others up
 //
 // What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step]. A table
 // above a faster memory (HBM) would take this class's place, and the table that of the store.

@@ -1,5 +1,5 @@
-// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and given rows
-// that nobody sees yet; then, alone, those are published and values and slots change.
+// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and
+// given rows that nobody sees yet; then, alone, those are published and values and slots change.
 
 #include <algorithm>
 #include <cmath>
@@ -123,7 +123,8 @@ class Table::Step {
     EachIndexShard(parallel_for_, batch_.size, visit);
   }
 
-  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before, and its frequency where known.
+  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before, and its frequency
+  // where known.
   template <class Visit>
   void EachKey(int64_t s, const Visit& visit) const {
     for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, ends_[s + 1]); ++k) content_.index.Ask(hashes_[order_[k]]);

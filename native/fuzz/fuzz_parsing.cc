@@ -2,7 +2,8 @@
 //
 //   fuzz_parsing <seed> <most inputs> <most seconds>
 //
-// The last line says how many inputs ran. On a difference, or when a sanitizer speaks, the input is printed and the exit code is not 0.
+// The last line says how many inputs ran. On a difference, or when a sanitizer speaks, the input is printed and the exit code
+// is not 0.
 //
 // The kernels are compiled with -fsanitize-coverage=trace-pc, this file is not: an input that reaches a branch for the first time
 // is kept, and later inputs are made from those that were kept.

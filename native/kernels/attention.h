@@ -4,8 +4,8 @@
 //   a_n = exp(s_n) / sum over the row's events of exp(s)
 //   attended_b = sum over the row's events of a_n k_n
 //
-// Shapes: B rows, N events, C numbers an event. Row b has events splits[b] to splits[b + 1] - 1; a row without any has attended 0.
-// The caller has checked splits and layers; a kernel may trust them.
+// Shapes: B rows, N events, C numbers an event. Row b has events splits[b] to splits[b + 1] - 1; a row without any has
+// attended 0. The caller has checked splits and layers; a kernel may trust them.
 
 #pragma once
 

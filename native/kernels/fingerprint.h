@@ -1,6 +1,7 @@
 // FarmHash's 64-bit fingerprint, the hash behind tf.strings.to_hash_bucket_fast: the same number for the same bytes, for ever.
 //
-// Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. Four formulas by length, each a few multiplications.
+// Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. Four formulas by length, each a few
+// multiplications.
 
 #pragma once
 

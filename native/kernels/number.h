@@ -1,4 +1,5 @@
-// A number in text, as tf.strings.to_number takes it: decimal or 0x, with exponent, inf, nan, white space around it; nothing else.
+// A number in text, as tf.strings.to_number takes it: decimal or 0x, with exponent, inf, nan, white space around it;
+// nothing else.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// The arithmetic of the optimizers' rules, sixteen numbers of a row at a time, for dense variables and for embedding variables alike.
+// The arithmetic of the optimizers' rules, sixteen numbers of a row at a time, for dense and for embedding variables alike.
 
 #pragma once
 

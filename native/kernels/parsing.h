@@ -63,7 +63,8 @@ struct NumberInput {
   int64_t rows;                 // B
 };
 
-// A cell that is no number: where a kernel finds several, the one of the first column, there the first row. -1, -1: there is none.
+// A cell that is no number: where a kernel finds several, the one of the first column, there the first row. -1, -1: there
+// is none.
 struct Fault {
   int64_t column, row;
 };
@@ -88,6 +89,7 @@ CTRLAB_EXPORT void ctrlab_parse_ids(const ctrlab::IdInput* input, const int64_t*
 CTRLAB_EXPORT void ctrlab_parse_numbers(const ctrlab::NumberInput* input, float* out, ctrlab::Fault* fault,
                                         const ctrlab::ParallelFor* parallel_for);
 
-// indices [count, 2] of a sparse [rows, columns] -> lengths [rows], uninitialised: the greatest column + 1 of each row, 0 of none.
+// indices [count, 2] of a sparse [rows, columns] -> lengths [rows], uninitialised: the greatest column + 1 of each row, 0
+// of none.
 CTRLAB_EXPORT void ctrlab_sequence_length(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths,
                                           const ctrlab::ParallelFor* parallel_for);
