@@ -1,11 +1,8 @@
 """The checks of the admission lesson against right answers and every kind of wrong one."""
 
 import numpy as np
-import pytest
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import admission as checks
 
 LESSON = "03_embedding/03_admission"
@@ -78,34 +75,21 @@ def changes_its_input(ids, threshold, counts):
     return right(ids, threshold, counts)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_counter_passes(seed):
-    check.run(LESSON, 1, right, seed)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        no_op,
-        counts_only,
-        one_a_batch,
-        more_than,
-        before_the_batch,
-        only_new,
-        all_that_ever_came,
-        as_they_came,
-        drops_negatives,
-        through_float,
-        a_list,
-        a_new_dictionary,
-        changes_its_input,
-        Replay(right),
-    ],
-    ids=named,
-)
-def test_wrong_counters_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer, 0)
+COUNTERS = [
+    no_op,
+    counts_only,
+    one_a_batch,
+    more_than,
+    before_the_batch,
+    only_new,
+    all_that_ever_came,
+    as_they_came,
+    drops_negatives,
+    through_float,
+    a_list,
+    a_new_dictionary,
+    changes_its_input,
+]
 
 
 def bloom(counters, places, counts):
@@ -171,38 +155,20 @@ def low_precision(counters, places, counts):
     return bloom(counters, places, counts).astype(np.uint8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_filter_passes(seed):
-    check.run(LESSON, 2, bloom, seed)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        nothing,
-        loses_those_that_meet,
-        wraps_around,
-        the_mean,
-        the_most,
-        before_it_was_added,
-        one_by_one,
-        in_a_loop,
-        ones,
-        on_a_copy,
-        low_precision,
-        Replay(bloom),
-    ],
-    ids=named,
-)
-def test_wrong_filters_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer, 0)
-
-
-@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, bloom)])
-def test_what_was_learned_by_heart_fails(exercise, answer):
-    with pytest.raises((CheckFailed, StopIteration)):
-        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+FILTERS = [
+    nothing,
+    loses_those_that_meet,
+    wraps_around,
+    the_mean,
+    the_most,
+    before_it_was_added,
+    one_by_one,
+    in_a_loop,
+    ones,
+    on_a_copy,
+    low_precision,
+]
+test_right, test_wrong = judge(LESSON, {1: (right, COUNTERS), 2: (bloom, FILTERS)})
 
 
 def test_the_definition_never_counts_too_low():

@@ -1,13 +1,10 @@
 """The checks of the lesson on analysis against right answers and every kind of wrong one."""
 
 import numpy as np
-import pytest
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
 from ctrlab.embedding import analysis
 from ctrlab.embedding.state import TableState
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import analysis as checks
 
 LESSON = "03_embedding/08_analysis"
@@ -72,11 +69,6 @@ def one_by_one(frequency, thresholds):
     return rows, np.array([of_one.sum() for of_one in stay], np.float64) / max(frequency.sum(), 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_what_if_passes(seed):
-    check.run(LESSON, 1, right, seed)
-
-
 WRONG = [
     no_op,
     more_than,
@@ -90,12 +82,6 @@ WRONG = [
     rows_alone,
     in_place,
 ]
-
-
-@pytest.mark.parametrize("answer", [*WRONG, Replay(right)], ids=named)
-def test_wrong_what_ifs_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer, 0)
 
 
 def life(last_step, frequency, now, keep):
@@ -142,24 +128,8 @@ def a_float(last_step, frequency, now, keep):
     return float(life(last_step, frequency, now, keep))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_life_passes(seed):
-    check.run(LESSON, 2, life, seed)
-
-
 LIVES = [zero, longest, off_by_one, of_keys, from_the_last_step_seen, the_step, may_be_zero, more_than_the_share, a_float]
-
-
-@pytest.mark.parametrize("answer", [*LIVES, Replay(life)], ids=named)
-def test_wrong_lives_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer, 0)
-
-
-@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, life)])
-def test_what_was_learned_by_heart_fails(exercise, answer):
-    with pytest.raises((CheckFailed, StopIteration)):
-        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+test_right, test_wrong = judge(LESSON, {1: (right, WRONG), 2: (life, LIVES)})
 
 
 def test_the_definitions_are_those_of_the_analysis():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -64,8 +64,6 @@ FIRST = [
     single_precision,
     zero,
     as_text,
-    Replay(expected_share),
-    ByHeart(LESSON, 1, expected_share),
 ]
 
 
@@ -157,27 +155,8 @@ SECOND = [
     fails_where_there_is_nothing,
     sorts_what_it_was_given,
     single,
-    Replay(count),
-    ByHeart(LESSON, 2, count),
 ]
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("exercise, right", [(1, expected_share), (2, count)])
-def test_right_answers_pass(exercise, right, seed):
-    check.run(LESSON, exercise, right, seed)
-
-
-@pytest.mark.parametrize("answer", FIRST, ids=named)
-def test_wrong_formulas_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer)
-
-
-@pytest.mark.parametrize("answer", SECOND, ids=named)
-def test_wrong_counts_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer)
+test_right, test_wrong = judge(LESSON, {1: (expected_share, FIRST), 2: (count, SECOND)})
 
 
 def test_the_formula_fails_where_it_is_used_without_care():

@@ -1,11 +1,8 @@
 """The checks of the lesson on the embedding variable against right answers and every kind of wrong one."""
 
 import numpy as np
-import pytest
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import embedding_variable as checks
 
 LESSON = "03_embedding/02_embedding_variable"
@@ -113,36 +110,23 @@ def changes_its_input(keys, homes, table, refs, made):
     return rows
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_table_passes(seed):
-    check.run(LESSON, 1, right, seed)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        no_op,
-        constant,
-        key_before_place,
-        minus_one_is_free,
-        runs_off_the_end,
-        stays_at_the_last,
-        overwrites,
-        does_not_insert,
-        rows_from_one,
-        a_row_each_time,
-        looks_everywhere,
-        takes_slices,
-        low_precision,
-        through_float,
-        changes_its_input,
-        Replay(right),
-    ],
-    ids=named,
-)
-def test_wrong_tables_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer, 0)
+TABLES = [
+    no_op,
+    constant,
+    key_before_place,
+    minus_one_is_free,
+    runs_off_the_end,
+    stays_at_the_last,
+    overwrites,
+    does_not_insert,
+    rows_from_one,
+    a_row_each_time,
+    looks_everywhere,
+    takes_slices,
+    low_precision,
+    through_float,
+    changes_its_input,
+]
 
 
 def mix(x):
@@ -205,38 +189,20 @@ def key_by_key(keys, seed, limit, dim):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_right_values_pass(seed):
-    check.run(LESSON, 2, values, seed)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        zeros,
-        from_the_order,
-        no_seed,
-        place_from_zero,
-        one_number_a_key,
-        few_bits,
-        width_in_double,
-        in_double,
-        from_zero_to_limit,
-        not_negative,
-        key_by_key,
-        Replay(values),
-    ],
-    ids=named,
-)
-def test_wrong_values_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer, 0)
-
-
-@pytest.mark.parametrize(("exercise", "answer"), [(1, right), (2, values)])
-def test_what_was_learned_by_heart_fails(exercise, answer):
-    with pytest.raises((CheckFailed, StopIteration)):
-        check.run(LESSON, exercise, ByHeart(LESSON, exercise, answer), 1)
+VALUES = [
+    zeros,
+    from_the_order,
+    no_seed,
+    place_from_zero,
+    one_number_a_key,
+    few_bits,
+    width_in_double,
+    in_double,
+    from_zero_to_limit,
+    not_negative,
+    key_by_key,
+]
+test_right, test_wrong = judge(LESSON, {1: (right, TABLES), 2: (values, VALUES)})
 
 
 def test_the_definition_finds_every_key_again():

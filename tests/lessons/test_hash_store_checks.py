@@ -3,10 +3,9 @@
 import zlib
 
 import pytest
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
 from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import hash_store as checks
 from ctrlab.lessons.checks.hash_store import HEAD
 
@@ -133,25 +132,12 @@ def in_place(segments):
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_right_answers_pass(seed):
-    check.run(LESSON, 1, recover, seed)
-    check.run(LESSON, 1, checks.recover, seed)
-    check.run(LESSON, 2, compact, seed)
-
-
 WRONG_FILES = [unchecked, last_in_the_file, no_tombstones, damage_as_a_tail, whole_file, off_by_one, nothing, index_alone]
 WRONG_CHOICES = [never, always, any_garbage, half, forgets_tombstones, keeps_tombstones, least_first, copies_all, the_last]
 WRONG_CHOICES += [renumbered, place_alone, in_place]
+test_right, test_wrong = judge(LESSON, {1: (recover, WRONG_FILES), 2: (compact, WRONG_CHOICES)})
 
 
-@pytest.mark.parametrize("answer", [*WRONG_FILES, Replay(recover), ByHeart(LESSON, 1, checks.recover)], ids=named)
-def test_wrong_recoveries_are_refused(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer, 1)
-
-
-@pytest.mark.parametrize("answer", [*WRONG_CHOICES, Replay(compact), ByHeart(LESSON, 2, compact)], ids=named)
-def test_wrong_compactions_are_refused(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer, 1)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_definition_passes(seed):
+    check.run(LESSON, 1, checks.recover, seed)
