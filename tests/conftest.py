@@ -1,6 +1,9 @@
-"""What tests share: the seed, TensorFlow's quiet start, and the real samples where they are."""
+"""What tests share: TensorFlow's quiet start, the real samples where they are, small batches, and kills that must be survived."""
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -35,3 +38,16 @@ def small_batches(tmp_path_factory):
         return made[name]
 
     return of
+
+
+@pytest.fixture
+def survives_ten_kills(tmp_path):
+    """`survives_ten_kills(program, seed)`: runs a `program` that kills a training again and again and looks at what is left."""
+
+    def check(program: Path, seed: int):
+        ran = subprocess.run([sys.executable, program, tmp_path, "10", str(seed)], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert re.match("survived 10 kills", ran.stdout)
+        print(ran.stdout)
+
+    return check

@@ -6,7 +6,7 @@ import tensorflow as tf
 from histories import as_rows
 
 from ctrlab.embedding import CounterFilter, Embedding, GlobalStepEviction, Options, embedding_variables
-from ctrlab.training import TouchedRows
+from ctrlab.training import Checkpoints, TouchedRows, restore
 
 TABLES = {"item": Options(), "shop": Options(admission=CounterFilter(2), eviction=GlobalStepEviction(6))}
 
@@ -50,3 +50,18 @@ def content(run):
     model, optimizer = run
     weights = {v.path: v.numpy().tolist() for v in [*model.weights, *optimizer.variables]}
     return weights | {name: as_rows(table.state()) for name, table in model.tables().items()}
+
+
+def saved(folder, steps, **options):
+    """A run that was saved at each step, and its content after each."""
+    run, contents = new_run(), {}
+    with Checkpoints(folder, *run, every=1, **{"full_every": 4, "keep": 20, **options}) as checkpoints:
+        for step in range(1, steps + 1):
+            train_to(run, step, checkpoints)
+            contents[step] = content(run)
+    return contents
+
+
+def restored(folder):
+    run = new_run()
+    return restore(folder, *run), content(run)

@@ -7,57 +7,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_pairs import Pair, same
 
 from ctrlab.embedding import CounterFilter, EmbeddingVariable, GlobalStepEviction, Initializer, L2Eviction, Options
-from ctrlab.embedding.reference import ReferenceTable
-from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows
 from ctrlab.training.optimizers import KINDS
 
 ENDS = [-1, 0, 1, -2, np.iinfo(np.int64).min, np.iinfo(np.int64).max, 1 << 40]
-
-
-class Pair:
-    """An embedding variable and its reference, taken through the same calls."""
-
-    def __init__(self, dim=3, kind="adagrad", clip=None, fused=True, **options):
-        self.optimizer = TouchedRows(kind, 0.1, clip, fused=fused)
-        self.variable = EmbeddingVariable("items", dim, Options(**options))
-        self.optimizer.build([self.variable.proxy])
-        self.reference = ReferenceTable(dim, self.variable.options, self.initial, self.optimizer.rule)
-        self.fresh = EmbeddingVariable("fresh", dim, Options(initializer=self.variable.options.initializer))
-        self.clip, self.step = clip, 0
-
-    def initial(self, keys):
-        return self.fresh.lookup(tf.constant(keys, tf.int64), training=True).numpy()
-
-    def update(self, keys, gradients):
-        self.step += 1
-        keys, gradients = np.array(keys, np.int64), np.array(gradients, np.float32)
-        self.reference.update(keys, gradients, 0.1, self.step, self.clip)
-        slices = tf.IndexedSlices(tf.constant(gradients), tf.constant(keys), tf.constant([0, self.variable.dim], tf.int64))
-        self.optimizer.apply([slices], [self.variable.proxy])
-
-    def check(self, keys):
-        for training in (True, False):
-            found = self.variable.lookup(tf.constant(keys, tf.int64), training=training)
-            np.testing.assert_allclose(found, self.reference.lookup(np.array(keys), training), rtol=1e-5, atol=1e-6)
-        same(self.variable.state(), self.reference.state())
-
-
-def same(state, expected):
-    """Two states, their keys in any order."""
-    order = np.argsort(state.keys)
-    waiting = np.argsort(state.candidate_keys)
-    for name in ("keys", "frequencies", "steps"):
-        np.testing.assert_array_equal(getattr(state, name)[order], getattr(expected, name), name)
-    for name in ("candidate_keys", "candidate_counts", "candidate_steps"):
-        np.testing.assert_array_equal(getattr(state, name)[waiting], getattr(expected, name), name)
-    np.testing.assert_array_equal(np.sort(state.removed), expected.removed)
-    np.testing.assert_allclose(state.values[order], expected.values, rtol=1e-5, atol=1e-6)
-    assert list(state.slots) == list(expected.slots)
-    for name, slot in state.slots.items():
-        np.testing.assert_allclose(slot[order], expected.slots[name], rtol=1e-5, atol=1e-6)
 
 
 steps = st.lists(
@@ -169,82 +125,6 @@ def test_a_gradient_that_is_thrown_away_counts_nothing():
     assert variable.stats().rows == 0 and not len(variable.state().candidate_keys)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_gradient_that_is_not_finite_is_refused_before_anything_changes(bad):
-    variables = [EmbeddingVariable(name, 2) for name in ("users", "items")]
-    weight = tf.Variable([1.0])
-    optimizer = TouchedRows("adagrad", 0.1, fused=True)
-    owners = [v.proxy for v in variables] + [weight]
-    optimizer.build(owners)
-    good, odd = np.ones((2, 2), np.float32), np.array([[1, 1], [1, bad]], np.float32)
-    slices = [tf.IndexedSlices(tf.constant(g), tf.constant([4, 9], tf.int64)) for g in (good, odd)]
-    for apply in (optimizer.apply, lambda gradients, _: tf.function(optimizer.apply)(gradients)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="embedding variable items received nan or inf for key 9"):
-            apply([*slices, tf.constant([1.0])], owners)
-        assert [v.stats().rows for v in variables] == [0, 0] and weight.numpy() == [1.0]
-
-
-@pytest.mark.parametrize(
-    ("indices", "values", "sentence"),
-    [
-        (tf.constant([1], tf.int32), tf.zeros([1, 2]), "under int32"),
-        (tf.constant([1], tf.int64), tf.zeros([1, 3]), "rows of 2"),
-        (tf.constant([1], tf.int64), tf.zeros([1, 2], tf.float64), "received float64"),
-    ],
-)
-def test_a_gradient_of_another_kind_is_refused(indices, values, sentence):
-    variable = EmbeddingVariable("items", 2)
-    with pytest.raises(CtrlabError, match=sentence):
-        TouchedRows("sgd").apply([tf.IndexedSlices(values, indices)], [variable.proxy])
-    with pytest.raises(CtrlabError, match="received a dense one"):
-        TouchedRows("sgd").apply([tf.zeros([0, 2])], [variable.proxy])
-
-
-def test_keys_must_be_int64():
-    with pytest.raises(CtrlabError, match="received int32"):
-        EmbeddingVariable("items", 2).lookup(tf.constant([1]))
-
-
-def test_two_optimizers_do_not_share_a_table():
-    variable = EmbeddingVariable("items", 2)
-    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
-    first, second = TouchedRows("ftrl"), TouchedRows("adam_async")
-    first.apply([slices], [variable.proxy])
-    second.apply([slices], [variable.proxy])
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"has the slots \[m, v\], and this one keeps \[accumulator, linear\]"
-    ):
-        first.apply([slices], [variable.proxy])
-
-
-def test_what_an_embedding_variable_can_not_be():
-    with pytest.raises(CtrlabError, match="dim"):
-        EmbeddingVariable("items", 0)
-    with pytest.raises(CtrlabError, match="slash"):
-        EmbeddingVariable("a/b", 2)
-    with pytest.raises(CtrlabError, match="option `eviction`"):
-        EmbeddingVariable("items", 2).evict()
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="can't be mirrored"):
-        EmbeddingVariable("items", 2)
-
-
-def test_states_that_do_not_fit_are_refused_and_change_nothing():
-    pair = Pair(dim=2)
-    pair.update([1, 2], np.ones((2, 2)))
-    state, other = pair.variable.state(), EmbeddingVariable("other", 3)
-    with pytest.raises(CtrlabError, match="other"):
-        other.load_state(state)
-    for change, sentence in [
-        ({"keys": np.array([5, 5])}, "5"),
-        ({"frequencies": np.array([-1, 1])}, "frequenc"),
-        ({"steps": np.array([1, -1])}, "step"),
-        ({"slots": {"m": state.values}}, "accumulator"),
-    ]:
-        with pytest.raises(CtrlabError, match=sentence):
-            pair.variable.load_state(type(state)(**vars(state) | change))
-        same(pair.variable.state(), pair.reference.state())
-
-
 def test_an_earlier_state_brings_back_its_step():
     """What evicts by the last step must not go by one that was taken back, or refused."""
     pair = Pair(dim=2, eviction=GlobalStepEviction(10))
@@ -258,24 +138,6 @@ def test_an_earlier_state_brings_back_its_step():
     with pytest.raises(tf.errors.InvalidArgumentError, match="A step must be"):
         pair.optimizer.apply([slices], [pair.variable.proxy])
     assert pair.variable.evict() == 0
-    same(pair.variable.state(), pair.reference.state())
-
-
-def test_a_save_is_of_the_whole_table():
-    pair = Pair(dim=2)
-    pair.update([1, 2, 3], np.ones((3, 2)))
-    with pytest.raises(CtrlabError, match="must be of the whole table"):
-        pair.variable.state(save=True, shard=(0, 2))
-    same(pair.variable.changed(), pair.reference.changed())
-
-
-@pytest.mark.parametrize("rate", [np.nan, np.inf])
-def test_a_learning_rate_that_is_not_finite_is_refused(rate):
-    pair = Pair(dim=2)
-    pair.update([1], np.ones((1, 2)))
-    pair.optimizer.learning_rate = rate
-    with pytest.raises(tf.errors.InvalidArgumentError, match="A learning rate must be finite"):
-        pair.optimizer.apply([tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))], [pair.variable.proxy])
     same(pair.variable.state(), pair.reference.state())
 
 
@@ -352,12 +214,3 @@ def test_counts_of_the_statistics():
     assert (stats.rows, stats.candidates, stats.hits, stats.misses) == (1, 1, 2, 1)
     assert stats.hit_rate == pytest.approx(2 / 3) and variable.rows() == 1
     assert stats.bytes > 0
-
-
-def test_training_under_a_distribution_strategy_is_refused():
-    variable, optimizer = EmbeddingVariable("items", 2), TouchedRows("sgd")
-    optimizer.build([variable.proxy])
-    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="under a distribution strategy"):
-        optimizer.apply([slices], [variable.proxy])
-    assert variable.rows() == 0

@@ -4,11 +4,8 @@ import errno
 import json
 import os
 import random
-import re
 import resource
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -314,19 +311,11 @@ def test_with_fit(rows, tmp_path, per_execution):
     assert state(model, optimizer) == expected
 
 
-def killed(kills, folder, seed):
-    command = [sys.executable, KILLING, folder, str(kills), str(seed)]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    assert re.match(rf"survived {kills} kills", ran.stdout)
-    print(ran.stdout)
-
-
-def test_ten_kills(tmp_path):
-    killed(10, tmp_path, 1)
+def test_ten_kills(survives_ten_kills):
+    survives_ten_kills(KILLING, 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
-def test_a_hundred_kills(tmp_path, seed):
-    killed(10, tmp_path, 100 + seed)
+def test_a_hundred_kills(survives_ten_kills, seed):
+    survives_ten_kills(KILLING, 100 + seed)

@@ -1,0 +1,113 @@
+"""What an embedding variable and its optimizer refuse, in a sentence, before anything changes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from reference_pairs import Pair, same
+
+from ctrlab.embedding import EmbeddingVariable
+from ctrlab.errors import CtrlabError
+from ctrlab.training import TouchedRows
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_is_refused_before_anything_changes(bad):
+    variables = [EmbeddingVariable(name, 2) for name in ("users", "items")]
+    weight = tf.Variable([1.0])
+    optimizer = TouchedRows("adagrad", 0.1, fused=True)
+    owners = [v.proxy for v in variables] + [weight]
+    optimizer.build(owners)
+    good, odd = np.ones((2, 2), np.float32), np.array([[1, 1], [1, bad]], np.float32)
+    slices = [tf.IndexedSlices(tf.constant(g), tf.constant([4, 9], tf.int64)) for g in (good, odd)]
+    for apply in (optimizer.apply, lambda gradients, _: tf.function(optimizer.apply)(gradients)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="embedding variable items received nan or inf for key 9"):
+            apply([*slices, tf.constant([1.0])], owners)
+        assert [v.stats().rows for v in variables] == [0, 0] and weight.numpy() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "sentence"),
+    [
+        (tf.constant([1], tf.int32), tf.zeros([1, 2]), "under int32"),
+        (tf.constant([1], tf.int64), tf.zeros([1, 3]), "rows of 2"),
+        (tf.constant([1], tf.int64), tf.zeros([1, 2], tf.float64), "received float64"),
+    ],
+)
+def test_a_gradient_of_another_kind_is_refused(indices, values, sentence):
+    variable = EmbeddingVariable("items", 2)
+    with pytest.raises(CtrlabError, match=sentence):
+        TouchedRows("sgd").apply([tf.IndexedSlices(values, indices)], [variable.proxy])
+    with pytest.raises(CtrlabError, match="received a dense one"):
+        TouchedRows("sgd").apply([tf.zeros([0, 2])], [variable.proxy])
+
+
+def test_keys_must_be_int64():
+    with pytest.raises(CtrlabError, match="received int32"):
+        EmbeddingVariable("items", 2).lookup(tf.constant([1]))
+
+
+def test_two_optimizers_do_not_share_a_table():
+    variable = EmbeddingVariable("items", 2)
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
+    first, second = TouchedRows("ftrl"), TouchedRows("adam_async")
+    first.apply([slices], [variable.proxy])
+    second.apply([slices], [variable.proxy])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"has the slots \[m, v\], and this one keeps \[accumulator, linear\]"
+    ):
+        first.apply([slices], [variable.proxy])
+
+
+def test_what_an_embedding_variable_can_not_be():
+    with pytest.raises(CtrlabError, match="dim"):
+        EmbeddingVariable("items", 0)
+    with pytest.raises(CtrlabError, match="slash"):
+        EmbeddingVariable("a/b", 2)
+    with pytest.raises(CtrlabError, match="option `eviction`"):
+        EmbeddingVariable("items", 2).evict()
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="can't be mirrored"):
+        EmbeddingVariable("items", 2)
+
+
+def test_states_that_do_not_fit_are_refused_and_change_nothing():
+    pair = Pair(dim=2)
+    pair.update([1, 2], np.ones((2, 2)))
+    state, other = pair.variable.state(), EmbeddingVariable("other", 3)
+    with pytest.raises(CtrlabError, match="other"):
+        other.load_state(state)
+    for change, sentence in [
+        ({"keys": np.array([5, 5])}, "5"),
+        ({"frequencies": np.array([-1, 1])}, "frequenc"),
+        ({"steps": np.array([1, -1])}, "step"),
+        ({"slots": {"m": state.values}}, "accumulator"),
+    ]:
+        with pytest.raises(CtrlabError, match=sentence):
+            pair.variable.load_state(type(state)(**vars(state) | change))
+        same(pair.variable.state(), pair.reference.state())
+
+
+def test_a_save_is_of_the_whole_table():
+    pair = Pair(dim=2)
+    pair.update([1, 2, 3], np.ones((3, 2)))
+    with pytest.raises(CtrlabError, match="must be of the whole table"):
+        pair.variable.state(save=True, shard=(0, 2))
+    same(pair.variable.changed(), pair.reference.changed())
+
+
+@pytest.mark.parametrize("rate", [np.nan, np.inf])
+def test_a_learning_rate_that_is_not_finite_is_refused(rate):
+    pair = Pair(dim=2)
+    pair.update([1], np.ones((1, 2)))
+    pair.optimizer.learning_rate = rate
+    with pytest.raises(tf.errors.InvalidArgumentError, match="A learning rate must be finite"):
+        pair.optimizer.apply([tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))], [pair.variable.proxy])
+    same(pair.variable.state(), pair.reference.state())
+
+
+def test_training_under_a_distribution_strategy_is_refused():
+    variable, optimizer = EmbeddingVariable("items", 2), TouchedRows("sgd")
+    optimizer.build([variable.proxy])
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="under a distribution strategy"):
+        optimizer.apply([slices], [variable.proxy])
+    assert variable.rows() == 0
