@@ -14,11 +14,19 @@ def make_batches(case: Case) -> list[Batch]:
     """`case.batches` batches; what is in one depends on the case's kind.
 
     lookup      ids int64 [F, B * L], uniform; d_out float32 [B, F * D]
+    variable    the same, but of Zipf-like ids: rank r comes with a probability of about 1 / r, and ranks lie anywhere in a table
     deepfm, dlrm    ids int64 [F, B]; numbers float32 [B, n]; labels float32 [B, 1]
     din         user, item, category int64 [B]; items, categories int64 [N]; splits int64 [B + 1]; labels float32 [B, 1]
     gru, augru  x float32 [B, T, C]; d_out float32 [B, T, H]; attention float32 [B, T], for the AUGRU
     """
-    make = {"lookup": _lookup, "lookup_alone": _lookup, "deepfm": _clicks, "dlrm": _clicks, "din": _histories}
+    make = {
+        "lookup": _lookup,
+        "lookup_alone": _lookup,
+        "variable": _popular,
+        "deepfm": _clicks,
+        "dlrm": _clicks,
+        "din": _histories,
+    }
     return [make.get(case.kind, _recurrent)(case, np.random.default_rng([SEED, i])) for i in range(case.batches)]
 
 
@@ -27,6 +35,11 @@ def _lookup(case: Case, rng: np.random.Generator) -> Batch:
         "ids": rng.integers(0, case.rows, (case.tables, case.batch * case.length)),
         "d_out": rng.standard_normal((case.batch, case.tables * case.dim), dtype=np.float32),
     }
+
+
+def _popular(case: Case, rng: np.random.Generator) -> Batch:
+    ranks = (case.rows ** rng.random((case.tables, case.batch * case.length))).astype(np.int64)
+    return _lookup(case, rng) | {"ids": np.stack([_scattered(of_table, f"t{t}", case.rows) for t, of_table in enumerate(ranks)])}
 
 
 def _clicks(case: Case, rng: np.random.Generator) -> Batch:

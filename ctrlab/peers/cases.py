@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal["lookup", "lookup_alone", "deepfm", "dlrm", "din", "gru", "augru"]
+Kind = Literal["lookup", "lookup_alone", "variable", "deepfm", "dlrm", "din", "gru", "augru"]
 Batch = dict[str, np.ndarray]
 
 SEED = 2021
@@ -57,6 +57,7 @@ class Case:
 
 
 TABLES = {"tables": 26, "rows": 100_000, "dim": 16, "batch": 512}
+MANY_ROWS = {"tables": 4, "rows": 2_500_000, "dim": 16}
 CRITEO = TABLES | {"numbers": 13}
 HISTORIES = {"user": 600_000, "item": 400_000, "category": 20_000, "dim": 16, "batch": 512, "longest": 50}
 WIDTHS = {"width": 36, "hidden": 36}
@@ -68,6 +69,8 @@ CASES: dict[str, Case] = {
         Case("lookup_20", "lookup", TABLES | {"length": 20}),
         Case("lookup_alone", "lookup_alone", TABLES | {"length": 1}),
         Case("lookup_20_alone", "lookup_alone", TABLES | {"length": 20}),
+        Case("variable", "variable", MANY_ROWS | {"batch": 16_384, "length": 1}),
+        Case("variable_4", "variable", MANY_ROWS | {"batch": 4_096, "length": 4}),
         Case("deepfm", "deepfm", CRITEO | {"rows": 10_000}),
         Case("dlrm", "dlrm", CRITEO),
         Case("din", "din", HISTORIES),

@@ -43,7 +43,7 @@ class Peer:
     bare: tuple[str, ...] = ()
 
 
-OURS = Peer("ctrlab", "ctrlab.peers.ours_worker", ("lookup", "lookup_alone", "deepfm", "dlrm", "din", "gru", "augru"))
+OURS = Peer("ctrlab", "ctrlab.peers.ours_worker", ("lookup", "lookup_alone", "variable", "deepfm", "dlrm", "din", "gru", "augru"))
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (

@@ -10,6 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import data
+from ctrlab.embedding import lookup as variable_lookup
+from ctrlab.embedding.state import TableState
+from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import MODELS, blocks
 from ctrlab.ops import gru, lookup, sparse_update
@@ -28,16 +31,10 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
     rule, trains = Rule("adagrad", initial_accumulator=cases.FIRST_ACCUMULATOR), case.kind == "lookup"
     tables = [tf.Variable(cases.first_table(t, case.rows, case.dim)) for t in range(case.tables)]
     slots = [{name: tf.Variable(tf.fill(w.shape, value)) for name, value in rule.slots.items()} for w in tables] if trains else []
-    layout = lookup.Layout(tuple(range(case.tables)), ("sum",) * case.tables, (0,) * case.tables)
     rate, number = tf.constant(cases.LEARNING_RATE), tf.constant(1.0)
 
     def look_up(ids):
-        columns = tf.unstack(ids)  # F of [B * L]
-        if case.length > 1:
-            splits = tf.range(0, tf.size(columns[0], tf.int64) + 1, case.length)
-            first = tf.RaggedTensor.from_row_splits(columns[0], splits, validate=False)
-            columns = [first.with_values(column) for column in columns]
-        (out,) = lookup.fused(tables, columns, layout)
+        (out,) = lookup.fused(tables, _columns(case, ids), _layout(case))
         return out  # [B, F * D]
 
     @functools.partial(tf.function, autograph=False)
@@ -55,12 +52,62 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
         before = (step if trains else forward)(*given[0])
         return {"before": before.numpy()} | ({"after": forward(*given[0]).numpy()} if trains else {})
 
-    return _running(lambda i: (step if trains else forward)(*given[i]), outputs, _lookup_work(case, trains))
+    return _running(lambda i: (step if trains else forward)(*given[i]), outputs, _lookup_work(case, batches, trains))
 
 
-def _lookup_work(case: Case, trains: bool) -> Work:
+def prepare_variable(case: Case, batches: list[Batch], threads: int) -> Running:
+    """Embedding variables that hold every id."""
+    apply_threads(Setting(intra=threads, inter=threads))
+    rule = Rule("adagrad", initial_accumulator=cases.FIRST_ACCUMULATOR)
+    tables = [_filled(t, case) for t in range(case.tables)]
+    for table in tables:
+        table.set_slots(rule.slots)
+    number = tf.Variable(0, dtype=tf.int64)  # of the step
+
+    def look_up(ids, training):
+        (out,) = variable_lookup.grouped(tables, _columns(case, ids), _layout(case), training)
+        return out  # [B, F * D]
+
+    @functools.partial(tf.function, autograph=False)
+    def step(ids, d_out):
+        with tf.GradientTape() as tape:
+            out = look_up(ids, training=True)
+        gradients = tape.gradient(out, [table.proxy.value for table in tables], output_gradients=d_out)
+        variable_lookup.step(rule, list(zip(tables, gradients)), tf.constant(cases.LEARNING_RATE), number.assign_add(1))
+        return out
+
+    given = [(tf.constant(b["ids"]), tf.constant(b["d_out"])) for b in batches]
+
+    def outputs() -> dict[str, np.ndarray]:
+        return {"before": step(*given[0]).numpy(), "after": look_up(given[0][0], training=False).numpy()}
+
+    return _running(lambda i: step(*given[i]), outputs, _lookup_work(case, batches, trains=True))
+
+
+def _filled(t: int, case: Case) -> EmbeddingVariable:
+    table, values, ones = EmbeddingVariable(f"t{t}", case.dim), cases.first_table(t, case.rows, case.dim), np.ones(case.rows)
+    table.load_state(TableState(np.arange(case.rows), values, {}, frequencies=ones, steps=ones))
+    return table
+
+
+def _columns(case: Case, ids: tf.Tensor) -> list:
+    """F columns of [B * L] ids, ragged where a row has several."""
+    columns = tf.unstack(ids)
+    if case.length == 1:
+        return columns
+    splits = tf.range(0, tf.size(columns[0], tf.int64) + 1, case.length)
+    first = tf.RaggedTensor.from_row_splits(columns[0], splits, validate=False)
+    return [first.with_values(column) for column in columns]
+
+
+def _layout(case: Case) -> lookup.Layout:
+    """A table for each column, the sums side by side."""
+    return lookup.Layout(tuple(range(case.tables)), ("sum",) * case.tables, (0,) * case.tables)
+
+
+def _lookup_work(case: Case, batches: list[Batch], trains: bool) -> Work:
     hits = case.tables * case.batch * case.length
-    touched = case.tables * case.rows * (1 - (1 - 1 / case.rows) ** (case.batch * case.length))  # different ids, of uniform ones
+    touched = float(np.mean([sum(len(np.unique(ids)) for ids in batch["ids"]) for batch in batches]))
     ways = 1 + trains
     return Work(
         flops=ways * hits * case.dim + 10.0 * touched * case.dim * trains,
@@ -167,5 +214,6 @@ def _running(step, outputs, work: Work) -> Running:
 
 
 if __name__ == "__main__":
-    of_kind = {"lookup": prepare_lookup, "lookup_alone": prepare_lookup, "gru": prepare_gru, "augru": prepare_gru}
+    of_kind = {"lookup": prepare_lookup, "lookup_alone": prepare_lookup, "variable": prepare_variable}
+    of_kind |= {"gru": prepare_gru, "augru": prepare_gru}
     serve_cases(of_kind | dict.fromkeys(("deepfm", "dlrm", "din"), prepare_model))

@@ -65,7 +65,8 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
             return {"before": forward(0).numpy()}
         return {"before": step(0).detach().numpy(), "after": forward(0).numpy()}
 
-    return Running(step if case.kind == "lookup" else forward, VERSIONS, outputs)
+    note = "tables of fixed sizes, in which an id is a row" if case.kind == "variable" else ""
+    return Running(forward if case.kind == "lookup_alone" else step, VERSIONS, outputs, note)
 
 
 def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
@@ -128,5 +129,6 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
 
 
 if __name__ == "__main__":
-    of_kind = {"lookup": prepare_lookup, "lookup_alone": prepare_lookup, "gru": prepare_gru, "augru": prepare_gru}
+    of_kind = {"lookup": prepare_lookup, "lookup_alone": prepare_lookup, "variable": prepare_lookup}
+    of_kind |= {"gru": prepare_gru, "augru": prepare_gru}
     serve_cases(of_kind | dict.fromkeys(torch_models.MODELS, prepare_model))

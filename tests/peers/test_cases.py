@@ -39,12 +39,21 @@ def test_batches_are_the_seeds_and_differ_from_each_other(name):
     assert any(not np.array_equal(first[key], second[key]) for key in first)
 
 
-@pytest.mark.parametrize("name", ["lookup", "lookup_20", "deepfm", "dlrm"])
+@pytest.mark.parametrize("name", ["lookup", "lookup_20", "variable", "deepfm", "dlrm"])
 def test_ids_are_rows_of_their_tables(name):
     case, batches = tiny(name)
     for batch in batches:
         assert batch["ids"].shape == (case.tables, case.batch * case.sizes.get("length", 1))
         assert batch["ids"].min() >= 0 and batch["ids"].max() < case.rows
+
+
+def test_a_variables_ids_are_zipf_like():
+    case = dataclasses.replace(cases.case_of("variable"), batches=1)
+    (batch,) = make_batches(case)
+    for ids in batch["ids"]:
+        times = np.sort(np.unique(ids, return_counts=True)[1])[::-1] / case.batch
+        assert times[0] == pytest.approx(np.log(2) / np.log(case.rows), rel=0.1)
+        assert times[9] == pytest.approx(np.log(11 / 10) / np.log(case.rows), rel=0.3)
 
 
 def test_numbers_are_finite_and_labels_are_bits():
