@@ -200,6 +200,24 @@ ALL = {
         [*TRAIN, "csv", "--optimizations", "indicator"],
         "no compiled library of ctrlab.*pip install -e",
     ),
+    "admission without a variable": (None, ["train", "dlrm", "--admission", "2"], r"--admission.*add --embedding variable\.$"),
+    "deltas without a variable": (
+        None,
+        ["train", "dlrm", "--embedding", "multihash", "--checkpoint", "run", "--full-every", "4"],
+        r"--full-every.*add --embedding variable\.$",
+    ),
+    "storage without a size": (None, ["train", "dlrm", "--embedding", "variable", "--storage", "rows"], "go together.*give both"),
+    "eviction without saves": (
+        None,
+        ["train", "dlrm", "--embedding", "variable", "--evict-after", "9"],
+        "at each save; give a folder.*--checkpoint",
+    ),
+    "unknown embedding": (None, ["train", "dlrm", "--embedding", "dynamic"], "'dynamic' is not one of"),
+    "storage in a file": (
+        lambda p: p.raw(b"", "rows"),
+        ["train", "dlrm", "--embedding", "variable", "--storage", "rows", "--memory-rows", "9"],
+        r"(?s)rows.*is a file",
+    ),
     "taken port": (taken_port, ["lab", "--no-browser", "--port", "$A_TAKEN_PORT"], r"Port \d+ is taken.*--port"),
     "no port": (None, ["lab", "--no-browser", "--port", "70000"], "from 1 to 65535; 70000"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rich.table import Table
 
 from ctrlab import data, profiles
 from ctrlab import optimizations as ladder
+from ctrlab.embedding import EmbeddingVariable, embedding_variables
+from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import MODELS, build
 from ctrlab.paths import require_place
@@ -44,7 +47,8 @@ def run(
     profile: str | None,
     seed: int,
     save: Path | None,
-    saving: Saving | None = None,
+    saving: Saving | None,
+    embedding: Choice,
 ) -> None:
     """Trains, prints the table, saves.
 
@@ -64,20 +68,29 @@ def run(
         console.print(f"Threads and buffers: {choice.source}.", soft_wrap=True)
     name = contest.data_set(model, source)
     # With no schema a model takes its own data set, at the contest's table sizes.
-    built = build(model, None if source == "generated" else name, rungs["model"], seed)
+    built = build(model, None if source == "generated" else name, rungs["model"], seed, embedding)
     size = profiles.current(profile)
     files = data.prepare_for(built.input_schema, rungs["input"], profile=size, source=source, format=format)
     rows = batch_size(built, rungs["input"])
     facts = {"model": model, "data": f"{source} {name}, {files.rows} rows", "batch size": str(rows), "seed": str(seed)}
+    facts["embedding"] = in_words(embedding)
     optimizer = make_optimizer(built)
     with data.explained(), checkpoints_of(saving, built, optimizer, "async_checkpoint" in rungs["run"], facts, console) as saver:
         fit(built, optimizer, files, rows, epochs, seed, choice.setting, saver, console)
         # WDL scales its deep input by the norm of the batch: what it was trained on is what it must be judged on.
         found = evaluate(built, files.read_test(rows))
     console.print(table_of(found, files.ceiling, f"{model} on {name}"))
+    if variables := embedding_variables(built):
+        console.print(size_of(variables), soft_wrap=True)
     if save:
         save_model(built, save)
         console.print(f"Model: {save}")
+
+
+def in_words(embedding: Choice) -> str:
+    """What of a choice must stay the same when a run is taken up again: not where its rows are stored."""
+    rules = (embedding.options.admission, embedding.options.eviction) if isinstance(embedding, Variable) else ()
+    return ", ".join([type(embedding).__name__, *(str(rule) for rule in rules if rule)])
 
 
 def checkpoints_of(saving: Saving | None, model, optimizer, asynchronous: bool, facts: dict[str, str], console: Console):
@@ -129,6 +142,15 @@ def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) ->
         best = f"{ceiling[label]:.4f}" if ceiling else "unknown"
         table.add_row(label, f"{auc:.4f}", best, f"{found.log_loss[label]:.4f}")
     return table
+
+
+def size_of(variables: Sequence[EmbeddingVariable]) -> str:
+    """A line on what embedding variables hold together."""
+    stats = [variable.stats() for variable in variables]
+    rows, below, waiting, size = (sum(getattr(s, n) for s in stats) for n in ("rows", "rows_below", "candidates", "bytes"))
+    parts = [f"{rows:,} rows in {len(stats)} tables", f"{below:,} of them on the disk" if below else ""]
+    parts += [f"{waiting:,} ids counted without a row" if waiting else "", f"{size / 1e6:,.1f} MB of memory"]
+    return f"Embedding variables: {', '.join(filter(None, parts))}."
 
 
 def save_model(model, path: Path) -> None:

@@ -1,0 +1,107 @@
+"""`ctrlab train --embedding variable`: a run that was stopped ends as one that was not, by whole saves and by deltas."""
+
+import numpy as np
+import pytest
+from histories import as_rows
+from typer.testing import CliRunner
+
+from ctrlab import cli
+from ctrlab.commands import train as command
+from ctrlab.embedding import CounterFilter, Options
+from ctrlab.embedding.choices import NAMES, Variable
+from ctrlab.training.saves import paths_in, places_of, read_save
+
+SAVING = ["--every", "3", "--full-every", "3"]  # of 8 steps: whole after 3, changes after 6 and 8
+VARIABLE = ["--embedding", "variable", "--admission", "2", "--evict-after", "2"]
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory):
+    """call(*arguments) runs a command in this process, on tiny data that are made once."""
+    env = {"CTRLAB_CACHE": str(tmp_path_factory.mktemp("cache")), "COLUMNS": "200"}
+    return lambda *arguments: CliRunner(env=env).invoke(cli.app, [str(a) for a in arguments])
+
+
+def train(call, folder, *more):
+    return call("train", "mmoe", "--profile", "tiny", *VARIABLE, "--checkpoint", folder, *SAVING, *more)
+
+
+def last_of(folder):
+    paths = [path for _, path in paths_in(folder)]
+    save, arrays, tables = read_save(paths[-1], places_of(paths))
+    return paths, save, arrays, tables
+
+
+@pytest.fixture(scope="module")
+def whole(call, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    found = train(call, folder)
+    assert found.exit_code == 0, found.output
+    return folder, found.stdout
+
+
+def interrupted_after(monkeypatch, steps):
+    """From now on `ctrlab train` is interrupted by Ctrl-C when that many steps are done."""
+    own = command.train
+
+    def stopped(model, optimizer, batches, on_step):
+        def counted(number, loss):
+            on_step(number, loss)
+            if number + 1 == steps:
+                raise KeyboardInterrupt
+
+        return own(model, optimizer, batches, on_step=counted)
+
+    monkeypatch.setattr(command, "train", stopped)
+
+
+def test_whole_saves_and_deltas_of_what_options_keep(whole):
+    folder, printed = whole
+    paths, save, _, tables = last_of(folder)
+    assert [path.name for path in paths] == [f"step-00000000{n}.safetensors" for n in ("3", "6.delta", "8.delta")]
+    assert (save.position, save.number) == (8, 2) and save.run["embedding"].startswith("Variable, CounterFilter")
+    rows = sum(len(state.keys) for state in tables.values())
+    assert rows > 0 and f"Embedding variables: {rows:,} rows in {len(tables)} tables, " in printed
+    for state in tables.values():
+        assert state.steps.min(initial=8) >= 6 and state.candidate_steps.min(initial=8) >= 6  # --evict-after 2
+        assert state.frequencies.min(initial=2) >= 2 and state.candidate_counts.max(initial=1) == 1  # --admission 2
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(call, whole, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 7)
+        assert train(call, tmp_path).exit_code == 130
+    assert last_of(tmp_path)[1].position == 6
+    found = train(call, tmp_path, "--resume")
+    assert found.exit_code == 0 and "Resumed after 6 batches" in found.stdout
+    (_, one, arrays, tables), (_, other, its_arrays, its_tables) = last_of(whole[0]), last_of(tmp_path)
+    assert one.position == other.position == 8 and arrays.keys() == its_arrays.keys() and tables.keys() == its_tables.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, its_arrays[name], err_msg=name)
+    for name, state in tables.items():
+        assert as_rows(state) == as_rows(its_tables[name])
+
+
+def test_a_run_goes_on_with_its_own_rules_only(call, whole):
+    found = call("train", "mmoe", "--profile", "tiny", "--embedding", "hashed", "--checkpoint", whole[0], "--resume")
+    assert found.exit_code == 1 and "goes on with the same embedding" in found.stderr and "now it is Hashed" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (NAMES["hashed"], "Hashed"),
+        (NAMES["multihash"], "QuotientRemainder"),
+        (NAMES["variable"], "Variable"),
+        (Variable(Options(admission=CounterFilter(2))), "Variable, CounterFilter(threshold=2)"),
+    ],
+)
+def test_a_choice_in_words(choice, words):
+    assert command.in_words(choice) == words
+
+
+def test_rows_sink_to_the_storage(call, tmp_path):
+    options = ["--embedding", "variable", "--storage", tmp_path / "rows", "--memory-rows", "40"]
+    found = call("train", "mmoe", "--profile", "tiny", *options)
+    assert found.exit_code == 0 and "of them on the disk" in found.stdout, found.output
+    assert list((tmp_path / "rows").glob("*/*.seg"))
