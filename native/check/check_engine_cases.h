@@ -39,7 +39,7 @@ inline int64_t KeyOf(uint64_t hash) {
 }
 
 // A tier's store that is a std::map, refuses every so often to write, and counts its reads.
-class MapStore final : public SegmentStore {
+class MapStore : public SegmentStore {
  public:
   MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, std::atomic<int>* reads)
       : row_bytes_(row_bytes), refuse_in_(refuse_in), reads_(reads) {}

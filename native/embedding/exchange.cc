@@ -196,25 +196,26 @@ class Table::Incoming {
     return twice ? Problem("A table holds each key once; received ", which.load(), " twice.") : Status();
   }
 
-  // Room for all of it. Throws std::bad_alloc.
-  void Reserve(Content& content) const {
+  // Room for all of it, and to give back so many rows before: after that Put can't fail. Throws std::bad_alloc.
+  void Reserve(Content& content, int64_t leaving = 0) {
     int64_t rows = 0;
+    gone_.resize(Index::kShards);
+    begins_.resize(Index::kShards + 1);
+    for (int64_t s = 0; s < Index::kShards; ++s) gone_[s].reserve(candidates_[s].size());
     for (const auto& of_shard : rows_) rows += std::ssize(of_shard);
     content.rows->Reserve(rows);
-    content.rows->ReserveFree(keys_ - rows);
+    content.rows->ReserveFree(keys_ - rows + leaving);
     EachIndexShard(parallel_for_, keys_, [&](int64_t s) { content.index.Reserve(s, KeysOf(s)); });
   }
 
   // Puts it where room was made; what is there under the same key goes.
-  void Put(Content& content) const {
-    std::vector<int64_t> wanted(Index::kShards);
-    std::vector<std::vector<uint32_t>> gone(Index::kShards);
+  void Put(Content& content) {
     EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
-      for (const int64_t i : rows_[s]) wanted[s] += !IsRow(content.index.Find(in_.keys[i], HashKey(in_.keys[i])));
+      for (const int64_t i : rows_[s]) begins_[s + 1] += !IsRow(content.index.Find(in_.keys[i], HashKey(in_.keys[i])));
     });
-    const std::vector<int64_t> begins = Begins(wanted);
+    for (int64_t s = 0; s < Index::kShards; ++s) begins_[s + 1] += begins_[s];
     EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
-      int64_t next = begins[s];
+      int64_t next = begins_[s];
       for (const int64_t i : rows_[s]) {
         const Ref ref = content.index.Find(in_.keys[i], HashKey(in_.keys[i]));
         const uint32_t row = IsRow(ref) ? ref - 1 : content.rows->Take(next++);
@@ -223,12 +224,12 @@ class Table::Incoming {
       }
       for (const int64_t i : candidates_[s]) {
         const int64_t key = in_.candidate_keys[i];
-        if (const Ref ref = content.index.Find(key, HashKey(key)); IsRow(ref)) gone[s].push_back(ref - 1);
+        if (const Ref ref = content.index.Find(key, HashKey(key)); IsRow(ref)) gone_[s].push_back(ref - 1);
         Enter(content.index, key, kCandidate + static_cast<Ref>(in_.candidate_counts[i]), in_.candidate_steps[i]);
       }
     });
-    content.rows->Took(begins.back());
-    for (const auto& of_shard : gone) content.rows->Free(of_shard);
+    content.rows->Took(begins_.back());
+    for (const auto& of_shard : gone_) content.rows->Free(of_shard);
   }
 
  private:
@@ -266,6 +267,8 @@ class Table::Incoming {
   const int64_t slots_;
   const ParallelFor& parallel_for_;
   std::vector<std::vector<int64_t>> rows_, candidates_;
+  std::vector<std::vector<uint32_t>> gone_;  // by shard: rows whose key becomes a candidate
+  std::vector<int64_t> begins_;              // of each shard, where its new rows begin
   int64_t keys_ = 0;
 };
 
@@ -281,7 +284,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     return Problem("The table's Bloom filter has ", content_->filter.bytes(), " bytes; received ", sizes.filter_bytes,
                    ": its expected keys, rate and threshold must be those that it was saved with.");
   }
-  const Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
+  Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
   if (Status bad = CheckRoom(kind == ImportKind::kAll ? sizes.rows - content_->rows->taken() : sizes.rows); !bad.ok()) return bad;
   if (kind == ImportKind::kAll) {
@@ -304,7 +307,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     if (Status bad = RaiseImported(sizes, in, parallel_for); !bad.ok()) return bad;
   }
   Leaving leaving{std::vector<std::vector<int64_t>>(Index::kShards), std::vector<std::vector<uint32_t>>(Index::kShards)};
-  incoming.Reserve(*content_);
+  incoming.Reserve(*content_, sizes.removed);
   if (kind == ImportKind::kChanges && sizes.removed) {
     Index gone;
     for (int64_t i = 0; i < sizes.removed; ++i) {
@@ -350,8 +353,9 @@ Status Table::RaiseImported(const StateSizes& sizes, const StateIn& in, const Pa
 
 // Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, the next update tries again
 // and returns the problem.
-void Table::SinkImported(const ParallelFor& parallel_for) {
+void Table::SinkImported(const ParallelFor& parallel_for) try {
   if (tier_ && OpenTier().ok()) (void)Sink(0, {}, parallel_for);
+} catch (const std::bad_alloc&) {
 }
 
 }  // namespace ctrlab::embedding

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <mutex>
 #include <new>
-#include <shared_mutex>
 #include <vector>
 
 #include "embedding/messages.h"
@@ -28,35 +28,38 @@ class TableReader {
 
   static Gate& GateOf(Table* table) { return table->gate_; }
 
-  static bool HasTier(Table* table) {
-    std::shared_lock reader(table->gate_);
-    return table->HasRowsBelow();
-  }
-
   bool has_tier() const { return table_->HasRowsBelow(); }
 
-  // Reads those of these keys that are below: rows that sank since Prefetch, or for which the memory has no room.
+  // Reads those of these keys whose rows are below.
   Status ReadBelow(const std::vector<int64_t>& keys, const ParallelFor& parallel_for) {
-    const std::vector<int64_t> absent = table_->Absent(keys.data(), std::ssize(keys));
-    Status status = table_->tier_->ForEachOf(absent, parallel_for, [&](int64_t key, const char* record) {
-      below_.push_back(key);
-      below_values_.resize(below_values_.size() + dim_);
-      std::memcpy(below_values_.data() + below_values_.size() - dim_, record, dim_ * sizeof(float));
-    });
-    table_->hits_below_.fetch_add(std::ssize(below_), std::memory_order_relaxed);
-    return status;
+    const int64_t bytes = table_->tier_->row_bytes();
+    record_floats_ = bytes / static_cast<int64_t>(sizeof(float));
+    return table_->tier_->ForEachOf(table_->Absent(keys.data(), std::ssize(keys)), parallel_for,
+                                    [&](int64_t key, const char* record) {
+                                      below_.push_back(key);
+                                      records_.resize(records_.size() + record_floats_);
+                                      std::memcpy(records_.data() + records_.size() - record_floats_, record, bytes);
+                                    });
+  }
+
+  // Brings up what ReadBelow has read, as much as there is room for; nothing where a writer is at work. While the gate is held
+  // none can end its work, so a row that is not in memory still is what was read.
+  void Raise() {
+    std::unique_lock writer(table_->writer_, std::try_to_lock);
+    if (writer && !below_.empty()) (void)table_->RaiseRead(below_, reinterpret_cast<const char*>(records_.data()));
   }
 
   int64_t dim() const { return dim_; }
 
-  // Calls use(i, row) for each key in turn; row is null where the key has none. Four keys are in work at a time: one whose bucket
-  // is asked for, one whose bucket is read, one that has to be looked for further, one whose row is used.
+  // Calls use(i, row) for each key in turn, and counts it; row is null where the key has none in either tier. Four keys are in work
+  // at a time: one whose bucket is asked for, one whose bucket is read, one that has to be looked for further, one whose row is
+  // used.
   template <class Use>
   void ForEach(const int64_t* keys, int64_t n, const Use& use) const {
     const Bucket* homes[kRing];
     const float* rows[kRing];
     Ref refs[kRing];
-    int64_t hits = 0;
+    int64_t below = 0, misses = 0;
     const auto ask = [&](int64_t k) { homes[k % kRing] = index_->Ask(HashKey(keys[k])); };
     const auto read = [&](int64_t k) {
       const Ref ref = refs[k % kRing] = Index::FindIn(*homes[k % kRing], keys[k]);
@@ -69,8 +72,14 @@ class TableReader {
       if (IsRow(ref)) rows[k % kRing] = Asked(ref);
     };
     const auto finish = [&](int64_t k) {
-      hits += rows[k % kRing] != nullptr;
-      use(k, rows[k % kRing]);
+      const float* row = rows[k % kRing];
+      if (!row && has_tier()) {
+        row = Below(keys[k]);
+        below += row != nullptr;
+        if (!row) row = CameUp(keys[k]);
+      }
+      misses += row == nullptr;
+      use(k, row);
     };
     for (int64_t k = 0; k < std::min(kAsk, n); ++k) ask(k);
     for (int64_t k = 0; k < std::min(kRead, n); ++k) read(k);
@@ -87,13 +96,13 @@ class TableReader {
       if (k + kSearch < n) search(k + kSearch);
       finish(k);
     }
-    table_->hits_.fetch_add(hits, std::memory_order_relaxed);
-    table_->misses_.fetch_add(n - hits, std::memory_order_relaxed);
+    table_->hits_.fetch_add(n - below - misses, std::memory_order_relaxed);
+    table_->misses_.fetch_add(misses, std::memory_order_relaxed);
+    if (has_tier()) table_->hits_below_.fetch_add(below, std::memory_order_relaxed);
   }
 
-  // What a key without a row in memory reads.
+  // What a key without a row reads.
   void FillUnknown(int64_t key, float* out) const {
-    if (has_tier() && WasBelow(key, out)) return;
     if (training_) {
       table_->initial_.Fill(key, out);
     } else {
@@ -112,14 +121,16 @@ class TableReader {
     return row;
   }
 
-  bool WasBelow(int64_t key, float* out) const {
-    if (const auto at = std::lower_bound(below_.begin(), below_.end(), key); at != below_.end() && *at == key) {
-      std::copy_n(below_values_.data() + (at - below_.begin()) * dim_, dim_, out);
-      return true;
-    }
-    const Ref ref = index_->Find(key, HashKey(key));  // it may have come up before ReadBelow came to it
-    if (IsRow(ref)) std::copy_n(rows_->Row(ref - 1), dim_, out);
-    return IsRow(ref);
+  // The row that ReadBelow has read, or null.
+  const float* Below(int64_t key) const {
+    const auto at = std::lower_bound(below_.begin(), below_.end(), key);
+    return at != below_.end() && *at == key ? records_.data() + (at - below_.begin()) * record_floats_ : nullptr;
+  }
+
+  // The row that was below and has come up before ReadBelow came to it, or null.
+  const float* CameUp(int64_t key) const {
+    const Ref ref = index_->Find(key, HashKey(key));
+    return IsRow(ref) ? rows_->Row(ref - 1) : nullptr;
   }
 
   Table* table_;
@@ -128,7 +139,8 @@ class TableReader {
   int64_t dim_;
   bool training_;
   std::vector<int64_t> below_;  // ascending
-  std::vector<float> below_values_;
+  std::vector<float> records_;  // of these, as the tier keeps them
+  int64_t record_floats_ = 0;
 };
 
 namespace {
@@ -215,19 +227,12 @@ Status Lookup(const LookupInput& input, Table* const* tables, bool training, flo
               const ParallelFor& parallel_for) try {
   int64_t ids = 0;
   for (int64_t c = 0; c < input.column_count; ++c) ids += First(input.columns[c], input.rows);
-  std::vector<std::vector<int64_t>> keys(input.table_count);  // of tables above a tier
-  for (int64_t t = 0; t < input.table_count; ++t) {
-    if (!TableReader::HasTier(tables[t])) continue;
-    keys[t] = KeysFor(input, t);
-    (void)tables[t]->Prefetch(keys[t].data(), std::ssize(keys[t]), parallel_for);
-  }
   const Passage passage(tables, input.table_count);
   std::vector<TableReader> readers;
   for (int64_t t = 0; t < input.table_count; ++t) {
     TableReader& reader = readers.emplace_back(tables[t], training);
     if (!reader.has_tier()) continue;
-    if (keys[t].empty()) keys[t] = KeysFor(input, t);
-    if (Status bad = reader.ReadBelow(keys[t], parallel_for); !bad.ok()) return bad;
+    if (Status bad = reader.ReadBelow(KeysFor(input, t), parallel_for); !bad.ok()) return bad;
   }
   parallel_for(input.rows, 50 * ids / std::max<int64_t>(1, input.rows) + 10, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kBlockRows) {
@@ -244,6 +249,7 @@ Status Lookup(const LookupInput& input, Table* const* tables, bool training, flo
       }
     }
   });
+  for (TableReader& reader : readers) reader.Raise();
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();

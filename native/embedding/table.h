@@ -43,8 +43,8 @@ struct TableStats {
   int64_t rows_below = 0;            // rows in the tier below the memory
   int64_t bytes = 0;                 // held in memory now: rows, slots, metadata, index, filter, and the index of what is below
   int64_t peak_bytes = 0;            // the most since the table was made
-  int64_t hits = 0, misses = 0;      // keys looked up that had a row in memory, and that had none
-  int64_t hits_below = 0;            // rows that were read from below; a hit in memory, too, where that brought them up first
+  int64_t hits = 0, hits_below = 0;  // keys looked up whose row was in memory; whose row was read from below
+  int64_t misses = 0;                // keys looked up that had no row: the three add up to all keys looked up
   int64_t removed = 0;               // tombstones that the next kChanges will hold
 };
 
@@ -132,6 +132,12 @@ class Table {
   bool HasRowsBelow() const { return tier_ && tier_->open(); }  // that there may be some; inside the gate
   std::vector<int64_t> Absent(const int64_t* keys, int64_t count) const;
   Status Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
+  struct RowBelow {
+    int64_t key;
+    const char* record;
+  };
+  Status RaiseRead(const std::vector<int64_t>& keys, const char* records);
+  Status BringUp(const std::vector<RowBelow>& up);
   Status Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
   Status OpenTier();
   Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);

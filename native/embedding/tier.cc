@@ -98,42 +98,70 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   std::lock_guard writer(writer_);
   if (!HasRowsBelow()) return Status();
   if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  std::erase_if(absent, [&](int64_t key) { return content_->index.Find(key, HashKey(key)) != 0; });  // another has brought it up
   if (const int64_t most = tier_->options().memory_rows; std::ssize(absent) > most) absent.resize(most);
   return Raise(absent, 0, {}, parallel_for);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
 
-// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by
-// other rows than those of `kept`.
+// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by other
+// rows than those of `kept`.
 Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept,
                     const ParallelFor& parallel_for) {
   std::vector<int64_t> raised;
   std::vector<char> records;
   Status status = tier_->ForEachOf(keys, parallel_for, [&](int64_t key, const char* record) {
-    if (content_->index.Find(key, HashKey(key)) != 0) return;  // another lookup has brought it up
     raised.push_back(key);
     records.insert(records.end(), record, record + tier_->row_bytes());
   });
   if (!status.ok()) return status;
   if (status = Sink(std::max(std::ssize(raised), incoming), kept, parallel_for); !status.ok()) return status;
+  std::vector<RowBelow> rows;
+  for (const int64_t key : raised) rows.push_back({key, records.data() + std::ssize(rows) * tier_->row_bytes()});
+  return BringUp(rows);
+}
+
+// Of these rows below, which a lookup has read, brings those up that sink last, as many as there is room for.
+Status Table::RaiseRead(const std::vector<int64_t>& keys, const char* records) try {
+  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+  const int64_t room = tier_->options().memory_rows - content_->rows->taken();
+  if (room <= 0) return Status();
+  std::vector<RowBelow> rows;
+  for (int64_t k = 0; k < std::ssize(keys); ++k) {
+    if (content_->index.Find(keys[k], HashKey(keys[k])) == 0) rows.push_back({keys[k], records + k * tier_->row_bytes()});
+  }
+  if (std::ssize(rows) > room) {
+    const auto order = [&](const RowBelow& row) { return tier_->Order(tier_->Frequency(row.record), tier_->Step(row.record)); };
+    std::nth_element(rows.begin(), rows.begin() + room, rows.end(),
+                     [&](const RowBelow& a, const RowBelow& b) { return order(a) > order(b); });
+    rows.resize(room);
+  }
+  return BringUp(rows);
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+// Brings up rows that are below and that the memory has nothing of.
+Status Table::BringUp(const std::vector<RowBelow>& up) {
   Rows& rows = *content_->rows;
-  rows.Reserve(std::ssize(raised));
-  std::vector<int64_t> entries(Index::kShards);
-  for (const int64_t key : raised) ++entries[Index::ShardOf(HashKey(key))];
+  rows.Reserve(std::ssize(up));
+  std::vector<int64_t> entries(Index::kShards), keys;
+  for (const RowBelow& one : up) ++entries[Index::ShardOf(HashKey(one.key))];
   for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Reserve(s, entries[s]);
-  for (int64_t k = 0; k < std::ssize(raised); ++k) {
-    const char* record = records.data() + k * tier_->row_bytes();
+  for (const RowBelow& one : up) keys.push_back(one.key);
+  tier_->ReserveErase(std::ssize(up));
+  for (int64_t k = 0; k < std::ssize(up); ++k) {
+    const auto& [key, record] = up[k];
     const uint32_t row = rows.Take(k);
     std::memcpy(rows.Row(row), record, tier_->row_bytes() - 8);
     rows.Frequency(row) = tier_->Frequency(record);
-    const uint32_t changed = tier_->changed.erase(raised[k]);
-    content_->index.Insert(raised[k], HashKey(raised[k]), row + 1, tier_->Step(record) << 1 | changed);
+    const uint32_t changed = tier_->changed.erase(key);
+    content_->index.Insert(key, HashKey(key), row + 1, tier_->Step(record) << 1 | changed);
   }
-  rows.Took(std::ssize(raised));
-  hits_below_.fetch_add(std::ssize(raised), std::memory_order_relaxed);
+  rows.Took(std::ssize(up));
   NotePeak();
-  return tier_->Erase(raised);  // only now: a lookup that does not find a key below looks in memory once more
+  return tier_->Erase(keys);  // only now: a lookup that does not find a key below looks in memory once more
 }
 
 // Makes room in memory for so many rows.
@@ -156,9 +184,8 @@ Status Table::Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor&
     content_->index.ForEach(s, [&](const Entry& entry) {
       const Ref ref = entry.ref.load(std::memory_order_relaxed);
       if (!IsRow(ref) || marked[ref - 1]) return;
-      const uint64_t first = tier_->options().cache == Cache::kLfu ? rows.Frequency(ref - 1) : 0;
-      victims.push_back(
-          {first << 32 | static_cast<uint32_t>(entry.step()), entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
+      const uint64_t order = tier_->Order(rows.Frequency(ref - 1), static_cast<uint32_t>(entry.step()));
+      victims.push_back({order, entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
     });
   }
   const int64_t count = std::min<int64_t>(std::ssize(victims), rows.taken() - std::max<int64_t>(0, room - room / 8 - incoming));

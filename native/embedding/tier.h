@@ -59,6 +59,10 @@ class Tier {
   SegmentStore& store() const { return *store_; }
 
   int64_t row_bytes() const { return 4 * width_ + 8; }
+  // Of rows in memory, those of a lower order sink first.
+  uint64_t Order(uint32_t frequency, uint32_t step) const {
+    return (options_.cache == Cache::kLfu ? uint64_t{frequency} << 32 : 0) | step;
+  }
   uint32_t Frequency(const char* record) const { return Number(record, 4 * width_); }
   uint32_t Step(const char* record) const { return Number(record, 4 * width_ + 4); }
   void Write(char* record, const float* row, uint32_t frequency, uint32_t step) const {
@@ -70,6 +74,8 @@ class Tier {
   // Takes keys out, now or, where the store's disk refuses, before anything else is done with it: `Settle`.
   Status Erase(const std::vector<int64_t>& keys);
   Status Settle();
+  // So that an Erase of so many keys does not fail for memory. Throws std::bad_alloc.
+  void ReserveErase(int64_t count) { to_erase_.reserve(to_erase_.size() + count); }
 
   // Calls visit(key, record) for all that is below.
   template <class Visit>

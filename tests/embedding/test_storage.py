@@ -92,6 +92,24 @@ def test_rows_sink_and_come_back(tmp_path):
     both.check(list(range(0, 1_000, 7)))
 
 
+def test_every_key_looked_up_is_a_hit_or_a_hit_below_or_a_miss(tmp_path):
+    variable = Both(tmp_path, memory_rows=16)
+    for start in range(0, 60, 10):
+        variable.update(list(range(start, start + 10)), start)
+    variable = variable.variables[0]
+    begin = variable.stats()
+    assert (begin.hits, begin.hits_below, begin.misses) == (0, 0, 0), "updates look nothing up"
+    below, above = set(variable.keys_below().tolist()), set(range(60)) - set(variable.keys_below().tolist())
+    keys = [*range(60), *range(60), -1, -2, -1]
+    variable.lookup(tf.constant(keys, tf.int64))
+    stats = variable.stats()
+    assert stats.misses == 3 and stats.hits + stats.hits_below == 120
+    assert stats.hits_below == 2 * len(below) and stats.hits == 2 * len(above)
+    assert stats.hit_rate == pytest.approx(2 * len(above) / 123)
+    variable.prefetch(tf.constant(list(below), tf.int64)[:8])
+    assert variable.stats().hits_below == stats.hits_below
+
+
 def test_a_lookup_leaves_no_more_rows_in_memory_than_asked_for(tmp_path):
     both = Both(tmp_path, memory_rows=64)
     keys = list(range(5_000))

@@ -30,7 +30,7 @@ def build(folder: Path, native: Path, sanitizer: str) -> Path:
         run("-I", native, "-I", native / "kernels", "-c", source, "-o", folder / f"{source.stem}.o")
         return folder / f"{source.stem}.o"
 
-    sources = [native / "check" / "check_engine.cc", native / "kernels" / "optimizer_step.cc"]
+    sources = [native / "check" / "check_engine.cc", native / "check" / "failing_new.cc", native / "kernels" / "optimizer_step.cc"]
     sources += [native / "embedding" / f"{name}.cc" for name in SOURCES]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
@@ -51,7 +51,7 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
     return ran
 
 
-@pytest.mark.parametrize("what", ["twin", "threads", "tiers", "memory", "closing"])
+@pytest.mark.parametrize("what", ["twin", "threads", "tiers", "memory", "closing", "waiting", "allocations"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_engine_is_right_and_clean(program, what, seed):
     ran = check(program, what, seed)
