@@ -52,8 +52,8 @@ class Stats:
         rows, candidates: keys with a row; keys that are counted and have none.
         rows_below: of the rows, those that sank below the memory.
         bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
-        hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those whose
-            row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
+        hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
+            whose row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
         removed: keys that went since the last save.
     """
 

@@ -30,7 +30,8 @@ def build(folder: Path, native: Path, sanitizer: str) -> Path:
         run("-I", native, "-I", native / "kernels", "-c", source, "-o", folder / f"{source.stem}.o")
         return folder / f"{source.stem}.o"
 
-    sources = [native / "check" / "check_engine.cc", native / "check" / "failing_new.cc", native / "kernels" / "optimizer_step.cc"]
+    sources = [native / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
+    sources += [native / "kernels" / "optimizer_step.cc"]
     sources += [native / "embedding" / f"{name}.cc" for name in SOURCES]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
