@@ -5,16 +5,19 @@
     Rendle, "Factorization Machines", ICDM 2010.
 
 Its tables are `ctrlab.embedding.reference.ReferenceTable`: the definition of an embedding variable, slow and easy to look into.
+`ctrlab.lessons.compiled_machine` has the same model on the engine.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from ctrlab.embedding.options import Options
+from ctrlab.embedding.initial_values import initial_values
+from ctrlab.embedding.options import Initializer, Options
 from ctrlab.embedding.reference import ReferenceTable
 from ctrlab.embedding.state import TableState
 from ctrlab.ops.sparse_update import Rule
@@ -29,6 +32,7 @@ class FactorizationMachine:
         columns: of one id a row each.
         options: of every table, or {column: options}, where a column that is left out keeps every id.
         dim: of v; a row has one number more. D in what follows.
+        seed: of the rows' initial values, which are uniform whatever the options' initializer.
     Attributes:
         tables: {column: ReferenceTable}. steps: how many were taken.
     """
@@ -41,7 +45,14 @@ class FactorizationMachine:
         self.dim, self.bias, self.steps = dim, 0.0, 0
         self._bias_squares = 0.1
         of = (lambda c: options.get(c, Options())) if isinstance(options, Mapping) else lambda c: options or Options()
-        self.tables = {c: ReferenceTable(1 + dim, of(c), _initial(dim, seed + i), Rule("adagrad")) for i, c in enumerate(columns)}
+        self.tables = {
+            c: self._table(c, dataclasses.replace(of(c), initializer=Initializer("uniform", -0.05, 0.05, seed + i)))
+            for i, c in enumerate(columns)
+        }
+
+    def _table(self, column: str, options: Options):
+        dim = 1 + self.dim
+        return ReferenceTable(dim, options, lambda keys: initial_values(options.initializer, keys, dim), Rule("adagrad"))
 
     def step(self, ids: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
         """One step of Adagrad on int64 ids [B] by column and labels [B]; the mean cross-entropy before it."""
@@ -50,9 +61,9 @@ class FactorizationMachine:
         logit, vectors = self._logit(rows)
         probability = 1 / (1 + np.exp(-logit))
         error = (probability - labels) / len(labels)
-        for f, (column, table) in enumerate(self.tables.items()):
-            gradient = np.concatenate([error[:, None], error[:, None] * (vectors - rows[f][:, 1:])], axis=1)  # [B, 1 + D]
-            table.update(ids[column], gradient, self.learning_rate, self.steps)
+        of_vectors = error[:, None] * (vectors - rows[..., 1:])  # [F, B, D]
+        of_weights = np.broadcast_to(error[:, None], (*of_vectors.shape[:2], 1))
+        self._update(ids, np.concatenate([of_weights, of_vectors], axis=2))
         self._bias_squares += error.sum() ** 2
         self.bias -= self.learning_rate * error.sum() / np.sqrt(self._bias_squares)
         return float(np.mean(np.logaddexp(0, logit) - labels * logit))
@@ -65,12 +76,20 @@ class FactorizationMachine:
         """All that each table holds."""
         return {column: table.state() for column, table in self.tables.items()}
 
+    def rows(self) -> int:
+        """How many rows all tables have."""
+        return sum(len(table.rows) for table in self.tables.values())
+
     def evict(self) -> int:
         """Applies each table's eviction at this step; how many rows went."""
         return sum(table.evict(self.steps) for table in self.tables.values())
 
     def _rows(self, ids, training: bool) -> np.ndarray:
         return np.stack([table.lookup(ids[column], training) for column, table in self.tables.items()])  # [F, B, 1 + D]
+
+    def _update(self, ids, gradients: np.ndarray) -> None:
+        for (column, table), gradient in zip(self.tables.items(), gradients):  # [B, 1 + D]
+            table.update(ids[column], gradient, self.learning_rate, self.steps)
 
     def _logit(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits [B] and the sum of the vectors [B, D]."""
@@ -103,17 +122,3 @@ def read(dataset, columns: Iterable[str]) -> Iterator[Batch]:
 
     for features, labels in dataset:
         yield {c: tf.strings.to_hash_bucket_fast(features[c], (1 << 63) - 1).numpy() for c in columns}, labels.numpy()[:, 0]
-
-
-def _initial(dim: int, seed: int):
-    """Weights begin at 0, vectors at random: a function of seed and key alone."""
-    places = np.arange(1, dim + 1, dtype=np.uint64)
-
-    def draw(keys: np.ndarray) -> np.ndarray:
-        bits = keys.astype(np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15) + places + np.uint64(seed * 1_000)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        uniform = (bits >> np.uint64(11)) / 2.0**53 - 0.5
-        return np.concatenate([np.zeros((len(keys), 1)), 0.1 * uniform], axis=1)
-
-    return draw

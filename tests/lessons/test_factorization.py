@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Options
+from ctrlab.lessons.compiled_machine import CompiledMachine
 from ctrlab.lessons.factorization import FactorizationMachine, auc, train
 
 COLUMNS = ("a", "b", "c")
@@ -83,3 +84,26 @@ def test_it_begins_alike_and_serves_zeros():
     assert not one._rows(ids, False).any() and not one.predict(ids).any()
     vectors = one._rows(ids, True)[..., 1:]
     assert 0.02 < vectors.std() < 0.04 and abs(vectors.mean()) < 0.01
+
+
+@pytest.mark.parametrize("options", [None, Options(admission=CounterFilter(3)), Options(eviction=GlobalStepEviction(2))])
+def test_the_compiled_engine_computes_the_same(options):
+    rng = np.random.default_rng(5)
+    batches, held_out = [batch(rng, ids=40) for _ in range(20)], [batch(rng, 200, ids=60)]
+    one, other = FactorizationMachine(COLUMNS, options), CompiledMachine(COLUMNS, options)
+    evict_every = 3 if options and options.eviction else 0
+    np.testing.assert_allclose(train(one, batches, evict_every), train(other, batches, evict_every), rtol=1e-6)
+    assert one.rows() == other.rows() > 0 and auc(one, held_out) == pytest.approx(auc(other, held_out), abs=1e-4)
+    for wanted, found in zip(one.states().values(), other.states().values()):
+        order = np.argsort(found.keys)
+        assert np.array_equal(found.keys[order], wanted.keys)
+        assert np.array_equal(found.frequencies[order], wanted.frequencies)
+        assert np.array_equal(found.steps[order], wanted.steps)
+        np.testing.assert_allclose(found.values[order], wanted.values, rtol=1e-4, atol=1e-6)
+
+
+def test_the_compiled_engine_says_what_it_holds():
+    model = CompiledMachine(COLUMNS)
+    empty = model.bytes()
+    train(model, [batch(np.random.default_rng(6), 4_000, ids=4_000)])
+    assert model.bytes() - empty > model.rows() * 4 * 2 * (1 + model.dim)  # values and Adagrad's slot
