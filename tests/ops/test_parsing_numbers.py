@@ -1,6 +1,7 @@
-"""Raw values to numbers: stock and fused against the reference; a single number against tf.strings.to_number, bit by bit."""
+"""Raw values to numbers: stock and fused against the reference, as near as roundings leave them."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,13 +31,51 @@ def lists(*rows):
     return tf.ragged.constant(rows, dtype=tf.float32, ragged_rank=1, row_splits_dtype=tf.int64)
 
 
+UNIT = 2.0**-24  # what rounding to float32 takes of a number, or adds to it, at most
+IN_A_TRANSFORM = {"none": 0, "minmax": 2, "log1p": 6}  # roundings after x - low; of log1p, 3.8 were seen in a million numbers
+
+
+def parts(column, cell):
+    """The numbers of a cell, float64 [n]."""
+    cell = cell.numpy() if isinstance(cell, tf.Tensor) else cell
+    if isinstance(cell, bytes):
+        cell = [numbers.number(part) for part in cell.split(column.separator.encode()) if part]
+    return np.atleast_1d(np.asarray(cell, np.float64))
+
+
+def means(columns, values):
+    """Of each cell, float64 [B, C]: the mean of its numbers, how many they are, and the mean of their magnitudes."""
+    cells = [[parts(column, cell) for cell in value] for column, value in zip(columns, values)]
+    sizes = np.array([[len(x) for x in cell] for cell in cells], np.float64).T
+    magnitudes = np.array([[np.abs(x).sum() / max(1, len(x)) for x in cell] for cell in cells], np.float64).T
+    return numbers.reference([replace(column, transform="none") for column in columns], values), sizes, magnitudes
+
+
+def transformed(columns, x):
+    """What the definition makes of numbers [B, C]; never less of more."""
+    numeric = [Numeric(c.name, transform=c.transform, low=c.low, high=c.high) for c in columns]
+    return numbers.reference(numeric, list(x.T))
+
+
 def check(parse, columns, values):
+    """Each cell is as near as roundings leave it: of the n numbers as they are read, of their sum as they are added up (each
+    time a unit of all that has come, at most), of the division; then of the transform, which carries on what it received."""
     received = parse(columns, values)
     assert received.dtype == tf.float32
     with np.errstate(over="ignore", invalid="ignore"):
         expected = numbers.reference(columns, values)
-        # A sum of n numbers is rounded n times, each time by 6e-8 of what has been added up; then divided and transformed.
-        np.testing.assert_allclose(received, expected.astype("f4"), rtol=1e-5, atol=1e-5)
+        mean, sizes, magnitudes = means(columns, values)
+        apart = (sizes + 1) * UNIT / (1 - (sizes + 1) * UNIT) * magnitudes + np.finfo("f4").tiny
+        lows = np.array([column.low for column in columns])
+        roundings = np.array([IN_A_TRANSFORM[column.transform] for column in columns])
+        apart += (roundings > 0) * 2 * UNIT * (np.abs(mean) + apart + np.abs(lows))  # of `low`, and of what it is taken from
+        least, most = transformed(columns, mean - apart), transformed(columns, mean + apart)
+        slack = roundings * UNIT * np.maximum(np.abs(least), np.abs(most))
+        allowed = np.maximum(most - expected, expected - least) + slack
+    plain = np.isfinite(magnitudes)
+    np.testing.assert_array_equal(np.where(plain, 0, received), np.where(plain, 0, expected))
+    wrong = plain & ~(np.abs(received - expected) <= allowed)
+    assert not wrong.any(), f"{np.asarray(received)[wrong]} is not {expected[wrong]} to {allowed[wrong]}"
 
 
 def test_the_definition_term_by_term():
@@ -80,6 +119,30 @@ def test_adversarial_columns(parse, case, transform):
     check(parse, [column], [values])
 
 
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("text", ["315153.16;543134.0;-435626.0;-419702.0", "1;2.5", "1e6", "3;4;5;6;7;8"])
+@pytest.mark.parametrize("off", [1e-4, -1e-4])
+def test_the_check_sees_a_mean_that_is_off_by_little_of_what_was_added_up(transform, text, off):
+    column, value = [NumericList("a", transform=transform, **TRANSFORMS[transform])], [texts(text)]
+    mean, _, magnitudes = means(column, value)
+
+    def answer(x):
+        return lambda *_: tf.constant(transformed(column, x), tf.float32)
+
+    check(answer(mean), column, value)
+    with pytest.raises(AssertionError, match="is not"):
+        check(answer(mean + off * magnitudes), column, value)
+
+
+@pytest.mark.parametrize("wrong", [0.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("text", ["inf", "nan", "-inf;1", "1;2"])
+def test_the_check_sees_what_is_finite_and_what_is_not(wrong, text):
+    column, value = [NumericList("a")], [texts(text)]
+    if not np.array_equal(numbers.reference(column, value), [[wrong]], equal_nan=True):
+        with pytest.raises(AssertionError):
+            check(lambda *_: tf.constant([[wrong]], tf.float32), column, value)
+
+
 @st.composite
 def batches(draw):
     rows = draw(st.integers(0, 6))
@@ -108,14 +171,20 @@ def batches(draw):
     return columns, values
 
 
+# The mean is a five hundredth of the numbers, so what they were rounded by is five hundred times as much of it.
+CANCELLATION = [NumericList("a")], [texts("-315153.16;-543134.0;435626.0;419702.0")]
+
+
 @settings(max_examples=150, deadline=None)
 @given(batches())
+@example(CANCELLATION)
 def test_fused_is_the_reference_on_any_batch(batch):
     check(numbers.fused, *batch)
 
 
 @settings(max_examples=25, deadline=None)
 @given(batches())
+@example(CANCELLATION)
 def test_stock_is_the_reference_on_any_batch(batch):
     check(numbers.stock, *batch)
 
@@ -133,121 +202,6 @@ def test_fused_has_the_bits_of_stock_before_any_logarithm(batch):
 def test_the_contests_way_gives_the_same_means():
     columns, values = [NumericList("a"), NumericList("b", separator="|")], [texts("1;2.5", "-3"), texts("7", "1|2|3")]
     np.testing.assert_allclose(numbers.padded(columns, values), numbers.reference(columns, values), rtol=1e-6)
-
-
-def tensorflows(text):
-    """The bits of what TensorFlow reads, or None where it refuses."""
-    try:
-        return int(tf.strings.to_number(text, tf.float32).numpy().view(np.uint32))
-    except tf.errors.InvalidArgumentError:
-        return None
-
-
-def ours(text):
-    try:
-        # A separator that is in no text, so that the text is one part; of an empty one there is no part at all.
-        value = numbers.fused([NumericList("a", separator="\x1f\x1e")], [tf.constant([text])])
-        return int(value.numpy().view(np.uint32)[0, 0]) if text else None
-    except tf.errors.InvalidArgumentError:
-        return None
-
-
-def of_reference(text):
-    try:
-        return numbers.number(text)
-    except CtrlabError:
-        return None
-
-
-def same(text):
-    """Ours is TensorFlow's, but for what adding to 0 loses in it: the sign of 0, what kind of NaN, and in TensorFlow's threads
-    numbers so small that they have fewer digits (the fuzzer looks at those)."""
-    expected, received, defined = tensorflows(text), ours(text), of_reference(text)
-    assert (expected is None) == (received is None) == (defined is None), text
-    if expected is None:
-        return
-    size = expected & 0x7FFFFFFF
-    if size > 0x7F800000:
-        assert received & 0x7FFFFFFF > 0x7F800000 and np.isnan(defined), text
-    elif size < 0x00800000:
-        assert received in (0, expected) and abs(defined) < 1.2e-38, text
-    else:
-        assert received == expected, text
-        rounded = np.clip([defined, np.uint32(expected).view("f4")], -1e38, 1e38)
-        np.testing.assert_allclose(*rounded, rtol=2e-7)  # float64 is rounded once more
-
-
-# What numbers are made of, and what they are not.
-PIECES = (
-    *"0123456789.eE+-xpafF_,dL() \t\n\v\f\r\0\x1c\xa0",
-    *("00", "99999999999999999999", "16777217", "8388608.5", "123456789", "..", "1,5", "0b1", "--", "+-"),
-    *("e+", "e-", "e5", "E-40", "e38", "e39", "e-45", "e-46", "e400", "e99999999999999999999", "3.4028235e38", "3.4028236e38"),
-    *("0x", "0X", "p3", "P-150", "p128", "inf", "INF", "infinity", "Infinit", "nan", "NaN", "nan(", "nan(1)", "nan(x_1)"),
-    *("\u00e9", "\uff11", "\u0663", "\u03c0"),
-)
-SPACE = st.sampled_from(["", "", "", " ", "\t", "\n ", "\xa0"])
-DECIMAL = st.builds(
-    "{}{}{}{}{}{}".format,
-    SPACE,
-    st.sampled_from(["", "", "-", "+"]),
-    st.from_regex(r"[0-9]{0,25}", fullmatch=True),
-    st.sampled_from(["", "."]).flatmap(lambda dot: st.from_regex(r"[0-9]{0,25}", fullmatch=True).map(lambda x: dot + x)),
-    st.one_of(st.just(""), st.integers(-60, 60).map("e{}".format)),
-    SPACE,
-)
-HEX = st.builds(
-    "{}0x{}.{}p{}".format,
-    st.sampled_from(["", "-", "+"]),
-    st.from_regex(r"[0-9a-fA-F]{0,20}", fullmatch=True),
-    st.from_regex(r"[0-9a-fA-F]{0,20}", fullmatch=True),
-    st.integers(-200, 200),
-)
-# Texts that stand close to the border between two floats.
-TIES = (
-    st.integers(0, 2**31 - 2**24)
-    .map(lambda bits: np.uint32([bits, bits + 1]).view("f4").astype("f8").mean())
-    .flatmap(lambda x: st.sampled_from([f"{x:.60g}", f"{x:.17g}", f"{x:.60f}"[:60], f"{x:.16f}", f"{x:.60g}"[:30]]))
-)
-
-
-@settings(max_examples=1_500, deadline=None)
-@given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), DECIMAL, HEX, TIES, st.text(max_size=8)))
-@example("")
-@example("16777217.0000000000000001")
-@example("7.0064923216240853e-46")
-@example("7.0064923216240854e-46")
-@example("3.4028235677973366e38")
-@example("3.4028235677973365e38")
-@example("0x1.ffffffp127")
-@example("0x1.fffffep127")
-@example("0x0.000001p-126")
-@example("0x1p-149")
-@example("0x1p-150")
-@example("0x1.8p-150")
-@example("0xinf")
-@example("0x-1")
-@example("0x.p1")
-@example("0x1p")
-@example("0x1p+-4")
-@example("0.8755911290645599")
-@example("0.8975231945514679")
-@example("0.8572079837322235")
-def test_a_number_is_what_tensorflow_reads(text):
-    same(text.encode())
-
-
-def test_numbers_by_the_thousand_are_what_tensorflow_reads():
-    """Every way to print random floats of any size, read back in one go."""
-    rng = np.random.default_rng(0)
-    floats = rng.integers(0, 2**32, 4_000, dtype=np.uint32).view("f4")
-    floats = floats[np.isfinite(floats)].astype("f8")
-    floats = np.concatenate([floats, rng.integers(-(10**7), 10**7, 4_000) / 10.0 ** rng.integers(0, 8, 4_000)])
-    words = [form.format(x) for x in floats.tolist() for form in ("{}", "{:.9g}", "{:.17g}", "{:.3f}", "{:.0f}", "{:.6e}")]
-    words += [x.hex() for x in floats.tolist()]
-    expected = tf.strings.to_number(words).numpy()
-    expected[np.abs(expected) < np.finfo("f4").tiny] = 0  # see `same`
-    received = numbers.fused([NumericList("a")], [tf.constant(words)]).numpy()[:, 0]
-    np.testing.assert_array_equal(received.view("u4"), expected.view("u4"))
 
 
 def test_gradients_are_those_of_stock():
