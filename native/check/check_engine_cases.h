@@ -138,33 +138,28 @@ struct Saved {
           candidate_steps.resize(sizes.candidates);
       removed.resize(sizes.removed), filter.resize(sizes.filter_bytes);
       for (int64_t s = 0; s < slot_count; ++s) slots[s].resize(sizes.rows * dim);
-      *out = {keys.data(),
-              values.data(),
-              {slots[0].data(), slots[1].data()},
-              frequencies.data(),
-              steps.data(),
-              candidate_keys.data(),
-              candidate_counts.data(),
-              candidate_steps.data(),
-              filter.data(),
-              removed.data()};
+      *out = Arrays<StateOut>(*this);
       return Status();
     };
   }
 
   StateSizes Sizes() const { return {std::ssize(keys), std::ssize(candidate_keys), std::ssize(filter), std::ssize(removed)}; }
 
-  StateIn In() const {
-    return {keys.data(),
-            values.data(),
-            {slots[0].data(), slots[1].data()},
-            frequencies.data(),
-            steps.data(),
-            candidate_keys.data(),
-            candidate_counts.data(),
-            candidate_steps.data(),
-            filter.data(),
-            removed.data()};
+  StateIn In() const { return Arrays<StateIn>(*this); }
+
+ private:
+  template <class State, class Self>
+  static State Arrays(Self& self) {
+    return {self.keys.data(),
+            self.values.data(),
+            {self.slots[0].data(), self.slots[1].data()},
+            self.frequencies.data(),
+            self.steps.data(),
+            self.candidate_keys.data(),
+            self.candidate_counts.data(),
+            self.candidate_steps.data(),
+            self.filter.data(),
+            self.removed.data()};
   }
 };
 
