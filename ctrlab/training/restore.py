@@ -12,9 +12,9 @@ import numpy as np
 from ctrlab.embedding.checkpoint import require_fits
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable, Proxy, embedding_variables
-from ctrlab.errors import BadData, CtrlabError
+from ctrlab.errors import CtrlabError
 from ctrlab.training.generators import set_generators
-from ctrlab.training.saves import Save, newest_first, places_of, read_save
+from ctrlab.training.saves import Save, read_last
 from ctrlab.training.state import variables_of
 
 HARDLY_ANY = (0, 1 << 62)
@@ -50,22 +50,12 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
         BadData: there is no whole checkpoint. CtrlabError: it is of another model, or of a run with other facts than `run`;
             nothing has changed then.
     """
-    passed_over = []
-    paths = newest_first(Path(folder))
-    places = places_of(paths)
-    for path in paths:
-        try:
-            save, arrays, tables = read_save(path, places)
-        except BadData as problem:
-            passed_over.append(str(problem))
-            continue
-        for name, value in (run or {}).items():
-            if save.run.get(name) != value:
-                raise CtrlabError(f"A run goes on with the same {name}; {path} has {save.run.get(name)}, now it is {value}.")
-        _put(arrays, tables, model, optimizer, path)
-        return Restored(path, save, tuple(passed_over))
-    reason = " ".join(passed_over) or "It has none."
-    raise BadData(f"Folder {folder} has no whole checkpoint. {reason}")
+    path, save, arrays, tables, passed_over = read_last(Path(folder))
+    for name, value in (run or {}).items():
+        if save.run.get(name) != value:
+            raise CtrlabError(f"A run goes on with the same {name}; {path} has {save.run.get(name)}, now it is {value}.")
+    _put(arrays, tables, model, optimizer, path)
+    return Restored(path, save, passed_over)
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:

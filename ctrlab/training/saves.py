@@ -145,6 +145,23 @@ def read_save(path: Path, places: Mapping[str, Path]) -> tuple[Save, dict[str, n
     return save, {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}, whole
 
 
+def read_last(folder: Path) -> tuple[Path, Save, dict[str, np.ndarray], dict[str, TableState], tuple[str, ...]]:
+    """The file of a folder's last whole save, what `read_save` reads of it, and one sentence a file that was passed over for it.
+
+    Raises:
+        BadData: there is no whole save.
+    """
+    passed_over: list[str] = []
+    paths = newest_first(folder)
+    places = places_of(paths)
+    for path in paths:
+        try:
+            return path, *read_save(path, places), tuple(passed_over)
+        except BadData as problem:
+            passed_over.append(str(problem))
+    raise BadData(f"Folder {folder} has no whole checkpoint. {' '.join(passed_over) or 'It has none.'}")
+
+
 def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> None:
     """Whether named saves, in this order, are a full one and the deltas that follow it.
 

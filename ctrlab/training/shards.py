@@ -19,7 +19,7 @@ from ctrlab.embedding.checkpoint import PREFIX, from_arrays, merge_deltas, to_ar
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_tensors, write_tensors
-from ctrlab.training.saves import Save, check_chain, newest_first, places_of, read_save
+from ctrlab.training.saves import Save, check_chain, read_last
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 
@@ -30,16 +30,8 @@ def merge_chain(folder: Path, out: Path) -> Path:
     Raises:
         BadData: there is no whole save. OSError: the disk refuses.
     """
-    paths, problems = newest_first(folder), []
-    places = places_of(paths)
-    for path in paths:
-        try:
-            save, arrays, tables = read_save(path, places)
-        except BadData as problem:
-            problems.append(str(problem))
-            continue
-        return _write(Save.full(save.step, save.position, save.run), arrays, tables, out, 0, 1)
-    raise BadData(f"Folder {folder} has no whole checkpoint. {' '.join(problems) or 'It has none.'}")
+    _, save, arrays, tables, _ = read_last(folder)
+    return _write(Save.full(save.step, save.position, save.run), arrays, tables, out, 0, 1)
 
 
 def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
