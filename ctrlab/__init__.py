@@ -4,15 +4,7 @@
 >>> model = ctrlab.build("deepfm", optimizations="all")
 """
 
-from __future__ import annotations
+from ctrlab.lazy import loader
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str):
-    # Importing TensorFlow takes seconds; `ctrlab --help` and the converters do without it.
-    if name == "build":
-        from ctrlab.models import build
-
-        return build
-    raise AttributeError(f"module 'ctrlab' has no attribute {name!r}")
+__getattr__ = loader(__name__, {"build": "models"})  # `ctrlab --help` and the converters need no TensorFlow

@@ -1,6 +1,6 @@
 """Embedding variables: tables without a fixed vocabulary, whose rows come, stay, sink to a disk and go."""
 
-import importlib
+from ctrlab.lazy import loader
 
 _PLACES = {
     "Embedding": "layer",
@@ -12,10 +12,4 @@ _PLACES = {
     "TableState": "state",
 }
 __all__ = sorted(_PLACES)
-
-
-def __getattr__(name: str):
-    """Loaded when first asked for: options, states and their analysis need no TensorFlow."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+__getattr__ = loader(__name__, _PLACES)  # options, states and their analysis need no TensorFlow

@@ -1,30 +1,14 @@
-"""The step, the loop, the optimizers."""
+"""The step, the loop, the optimizers, checkpoints."""
 
-from ctrlab.training.checkpoint import CheckpointError, Checkpoints
-from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, batch_size, compile_model, evaluate, train
-from ctrlab.training.optimizers import TouchedRows, make_optimizer
-from ctrlab.training.restore import Restored, restore
-from ctrlab.training.state import get_state, set_state
-from ctrlab.training.step import gradients_of, loss_of, predict_step, train_step
+from ctrlab.lazy import loader
 
-__all__ = [
-    "SHUFFLE_ROWS",
-    "CheckpointError",
-    "Checkpoints",
-    "Evaluation",
-    "History",
-    "Restored",
-    "TouchedRows",
-    "batch_size",
-    "compile_model",
-    "evaluate",
-    "get_state",
-    "gradients_of",
-    "loss_of",
-    "make_optimizer",
-    "predict_step",
-    "restore",
-    "set_state",
-    "train",
-    "train_step",
-]
+_PLACES = {
+    **dict.fromkeys(("CheckpointError", "Checkpoints"), "checkpoint"),
+    **dict.fromkeys(("SHUFFLE_ROWS", "Evaluation", "History", "batch_size", "compile_model", "evaluate", "train"), "loop"),
+    **dict.fromkeys(("TouchedRows", "make_optimizer"), "optimizers"),
+    **dict.fromkeys(("Restored", "restore"), "restoring"),
+    **dict.fromkeys(("get_state", "set_state"), "state"),
+    **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),
+}
+__all__ = sorted(_PLACES)
+__getattr__ = loader(__name__, _PLACES)  # files of checkpoints are read, merged and cut without TensorFlow

@@ -23,7 +23,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.ops import snapshot
 from ctrlab.tensors import write_durably, write_tensors
 from ctrlab.training.generators import get_generators
-from ctrlab.training.restore import Restored, restore, state_variables, tables_of
+from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 from ctrlab.training.saves import POINTER, Save, files_in, spare
 
 THREAD = "ctrlab-checkpoint"

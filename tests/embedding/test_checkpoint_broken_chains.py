@@ -10,7 +10,7 @@ from ctrlab.embedding import BloomFilter, Embedding, Options
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
-from ctrlab.training.restore import tables_of
+from ctrlab.training.restoring import tables_of
 from ctrlab.training.saves import Save, check_chain, files_in
 
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 from ctrlab.training import TouchedRows
 from ctrlab.training.checkpoint import Checkpoints
 from ctrlab.training.generators import get_generators
-from ctrlab.training.restore import restore, state_variables
+from ctrlab.training.restoring import restore, state_variables
 
 ROWS, DIM = 20_000, 16
 

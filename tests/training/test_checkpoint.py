@@ -19,7 +19,7 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
 from ctrlab.training import TouchedRows, compile_model, make_optimizer, train, train_step
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
-from ctrlab.training.restore import restore, state_variables
+from ctrlab.training.restoring import restore, state_variables
 from ctrlab.training.saves import POINTER, files_in
 
 KILLING = Path(__file__).with_name("killing.py")
