@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ctrlab import cli
 from ctrlab.errors import CtrlabError
 
-COMMANDS = ["doctor", "data", "train", "checkpoints", "race", "bench", "lab"]
+COMMANDS = ["doctor", "data", "train", "checkpoints", "embedding", "race", "bench", "lab"]
 
 
 @pytest.fixture
@@ -36,6 +36,7 @@ def test_help_names_every_command(call):
         ["bench", "ops"],
         ["bench", "peers"],
         ["checkpoints", "merge"],
+        ["embedding", "analyze"],
     ],
 )
 def test_help_of_a_command_shows_how_to_call_it(call, path):

@@ -1,11 +1,11 @@
-"""The command line: `ctrlab doctor | data | train | checkpoints | tune | race | bench | lab`, a module for each part of it.
+"""The command line: `ctrlab doctor | data | train | checkpoints | embedding | tune | race | bench | lab`, cut into modules.
 
 Each command imports what it needs when it runs: TensorFlow takes seconds to import, and `--help` must not.
 """
 
 from __future__ import annotations
 
-from ctrlab.cli import bench, checkpoints, data
+from ctrlab.cli import bench, checkpoints, data, embedding
 from ctrlab.cli.app import OneSentence, make_app
 from ctrlab.cli.training import race, train, tune
 from ctrlab.cli.workbook import doctor, lab
@@ -18,7 +18,7 @@ app = make_app(
 )
 for command in (doctor, train, race, tune, lab):
     app.command()(command)
-for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints}.items():
+for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding}.items():
     app.add_typer(group.app, name=name)
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from ctrlab.errors import choose
 from ctrlab.models import MODELS
-from ctrlab.paths import require_place, write_atomically
+from ctrlab.paths import write_atomically
+from ctrlab.profiling import page
 from ctrlab.training.tune import AXES, Tuning, tune
 
 
@@ -22,7 +23,7 @@ def run(model: str, optimizations: str, budget: float, profile: str | None, html
     """
     choose("model", model, MODELS)
     if html:
-        require_place(html)
+        page.check(html)
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
@@ -62,10 +63,8 @@ def page_of(found: Tuning) -> str:
     """The heat maps as a page that needs nothing else to be read."""
     from ctrlab.profiling.charts import heat_map  # plotly, which training does not need
 
-    parts = []
+    figures = []
     for part, (across, down) in AXES.items():
         title = f"{found.model}: {across} and {down}"
-        chart = heat_map(found.surface(part), x=across, y=down, title=title, best=found.chosen(part), device=found.device)
-        parts.append(chart.to_html(full_html=False, include_plotlyjs=not parts))
-    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Tuning of {found.model}</title></head>'
-    return f"{head}<body>{''.join(parts)}</body></html>"
+        figures.append(heat_map(found.surface(part), x=across, y=down, title=title, best=found.chosen(part), device=found.device))
+    return page.of_figures(figures, f"Tuning of {found.model}")

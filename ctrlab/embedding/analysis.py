@@ -7,7 +7,7 @@ A report is an Arrow table, one row a key:
     norm        L2 norm of its vector; null where it has no row
     frequency   how often it came in training
     last_step   the optimizer's step at which it last came
-    tier        "memory" or "disk"; null where it has no row
+    tier        "memory" or "disk"; null where it has no row, and where that is not known, as in a checkpoint
     admitted    whether it has a row
     row_bytes   what its row takes, or would take: value, slots, and what the table keeps of it
 
@@ -47,27 +47,29 @@ SCHEMA = pa.schema(
 ENTRY_BYTES = 16
 """What the index keeps of a key: the key, its place or its count, and its last step. A key without a row takes no more."""
 FREQUENCY_BYTES = 4
+NO_KEYS = np.zeros(0, np.int64)
 
 
-def report(states: Mapping[str, TableState], on_disk: Mapping[str, np.ndarray] | None = None) -> pa.Table:
+def report(states: Mapping[str, TableState], on_disk: Mapping[str, np.ndarray | None] | None = None) -> pa.Table:
     """The report of whole tables (not of deltas), by their names.
 
     Args:
-        on_disk: of tables with a lower tier, the keys that lie there, int64.
+        on_disk: of tables with a lower tier, the keys that lie there, int64; None for a table where that is not known.
 
     >>> one = TableState(np.array([7]), np.array([[3.0, 4.0]], np.float32), {}, np.array([5]), np.array([2]))
     >>> report({"item": one}).to_pylist()[0]["norm"]
     5.0
     """
-    parts = [_of_table(name, state, (on_disk or {}).get(name)) for name, state in states.items()]
+    parts = [_of_table(name, state, (on_disk or {}).get(name, NO_KEYS)) for name, state in states.items()]
     return pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table()
 
 
 def _of_table(name: str, state: TableState, on_disk: np.ndarray | None) -> pa.Table:
     n, m = len(state.keys), len(state.candidate_keys)
-    lower = np.zeros(n, bool) if on_disk is None else np.isin(state.keys, on_disk)
-    tiers = np.concatenate([lower.astype(np.int32), np.zeros(m, np.int32)])
     has_row = np.arange(n + m) < n
+    lower = np.isin(state.keys, NO_KEYS if on_disk is None else on_disk)
+    tiers = np.concatenate([lower.astype(np.int32), np.zeros(m, np.int32)])
+    tier_known = has_row & (on_disk is not None)
     width = ENTRY_BYTES + FREQUENCY_BYTES + 4 * state.dim * (1 + len(state.slots))
     # The norm of each row in float64: large values must not overflow in their squares.
     norms = np.sqrt(np.einsum("nd,nd->n", state.values, state.values, dtype=np.float64, optimize=False))
@@ -77,7 +79,7 @@ def _of_table(name: str, state: TableState, on_disk: np.ndarray | None) -> pa.Ta
         pa.array(np.concatenate([norms, np.zeros(m)]).astype(np.float32), mask=~has_row),
         np.concatenate([state.frequencies, state.candidate_counts]),
         np.concatenate([state.steps, state.candidate_steps]),
-        pa.DictionaryArray.from_arrays(pa.array(tiers, mask=~has_row), pa.array(["memory", "disk"])),
+        pa.DictionaryArray.from_arrays(pa.array(tiers, mask=~tier_known), pa.array(["memory", "disk"])),
         has_row,
         np.full(n + m, width, np.int32),
     ]

@@ -18,8 +18,8 @@ from ctrlab.embedding import shards
 from ctrlab.embedding.checkpoint import PREFIX, from_arrays, merge_deltas, to_arrays
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_tensors, write_tensors
-from ctrlab.training.saves import Save, check_chain, read_last
+from ctrlab.tensors import read_metadata, read_tensors, write_tensors
+from ctrlab.training.saves import Save, check_chain, newest_first, places_of, read_last, read_save
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 
@@ -89,6 +89,23 @@ def read_shards(paths: Sequence[Path]) -> tuple[Save, dict[str, np.ndarray], dic
     found = [from_arrays(arrays, str(path)) for path, arrays, _ in read]
     tables = {name: shards.join([tables[name] for tables in found]) if count > 1 else found[0][name] for name in found[0]}
     return saves[0], _others(read[0][1]), tables
+
+
+def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
+    """The embedding tables of a folder's last whole save, of one save (a delta's chain lies beside it), or of all shards of one.
+
+    Raises:
+        BadData: there is none, it is damaged or not whole, or has no embedding tables.
+    """
+    if len(paths) == 1 and paths[0].is_dir():
+        _, save, _, tables, _ = read_last(paths[0])
+    elif len(paths) == 1 and Save.from_metadata(read_metadata(paths[0]), paths[0]).number:
+        save, _, tables = read_save(paths[0], places_of(newest_first(paths[0].parent)))
+    else:
+        save, _, tables = read_shards(paths)
+    if not tables:
+        raise BadData(f"{paths[0]} has no embedding variables; only a model that was built with some has them to look into.")
+    return save, tables
 
 
 def _place(metadata: dict[str, str], path: Path) -> tuple[int, int]:
