@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ctrlab.embedding.initial_values import WITHIN_TWO, hash_keys, initial_values
 from ctrlab.embedding.options import INITIALIZERS, Initializer
+from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
 
 KEYS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20)
@@ -70,6 +71,30 @@ def test_values_have_their_distribution(kind, distribution):
     some = np.linspace(0, len(values) - 1, 20_000).astype(int)
     distance = np.abs(np.array(distribution(values[some])) - (some + 0.5) / len(values)).max()
     assert distance < 2.0 / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize(
+    "initializer, variance",
+    [
+        (Initializer.glorot_uniform(3, 5), 2 / 8),
+        (Initializer.glorot_normal(3, 5), 2 / 8),
+        (Initializer.he_uniform(3), 2 / 3),
+        (Initializer.he_normal(3), 2 / 3),
+    ],
+)
+def test_glorot_and_he_have_the_variance_of_their_fans(initializer, variance):
+    """A million draws: five standard errors of a variance, which of neither distribution is more than 1.4e-3 of it."""
+    values = initial_values(initializer, np.arange(62_500), 16).astype(float)
+    assert abs(values.var() / variance - 1) < 5 * 1.4e-3
+    # Uniform within sqrt(3) deviations; normal, within two of what it was before the cut.
+    most = np.sqrt(variance) * (np.sqrt(3) if initializer.kind == "uniform" else 2 / 0.8796256610342398)
+    assert 0.999 * most < np.abs(values).max() < most * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda: Initializer.glorot_uniform(0, 0), lambda: Initializer.he_normal(0)])
+def test_fans_must_be_stated(make):
+    with pytest.raises(CtrlabError, match="Fans must be at least 1"):
+        make()
 
 
 @pytest.mark.parametrize(
