@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/checks.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
 
@@ -85,9 +86,7 @@ class EmbeddingTableOp : public StatusOp {
 
   absl::Status Make(OpKernelContext* context, TablePtr* made) const {
     const Tensor& numbers = context->input(0);
-    if (numbers.shape() != TensorShape({3})) {
-      return InvalidArgument("`numbers` must be [3]; received ", numbers.shape().DebugString(), ".");
-    }
+    TF_RETURN_IF_ERROR(CheckShape("`numbers`", numbers, {3}));
     embedding::TableOptions options = options_;
     options.initializer.a = numbers.flat<double>()(0);
     options.initializer.b = numbers.flat<double>()(1);

@@ -1,4 +1,4 @@
-// The numbers of an optimizer as ops take them: learning_rate (float scalar) and numbers (double [6]).
+// The numbers of an optimizer as ops take them: learning_rate (float scalar), step (scalar) and numbers (double [6]).
 
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/optimizer_step.h"
+#include "ops/checks.h"
 #include "ops/op.h"
 
 namespace ctrlab {
@@ -23,7 +24,7 @@ inline absl::Status ReadKind(OpKernelConstruction* context, StepKind* kind) {
   return absl::OkStatus();
 }
 
-// All of a rule but its step, which comes as a number of the op's own type.
+// Of the inputs `learning_rate`, `step` and `numbers`; the step is an int64 or a float, as the op has it.
 inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* rule) {
   const Tensor *rate, *step, *numbers;
   TF_RETURN_IF_ERROR(context->input("learning_rate", &rate));
@@ -33,9 +34,7 @@ inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* 
     return InvalidArgument("Learning rate and step must be scalars; received ", rate->shape().DebugString(), " and ",
                            step->shape().DebugString(), ".");
   }
-  if (numbers->shape() != TensorShape({6})) {
-    return InvalidArgument("`numbers` must be [6]; received ", numbers->shape().DebugString(), ".");
-  }
+  TF_RETURN_IF_ERROR(CheckShape("`numbers`", *numbers, {6}));
   const float given = rate->scalar<float>()();
   if (!std::isfinite(given)) return InvalidArgument("A learning rate must be finite; received ", given, ". Nothing was changed.");
   const auto n = numbers->flat<double>();
