@@ -29,15 +29,11 @@ from dataclasses import replace
 import numpy as np
 
 from ctrlab.embedding.shards import concatenate, require_alike, take
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.state import CANDIDATES, FIELDS, OTHERS, TableState
 from ctrlab.errors import BadData, CtrlabError
 
 PREFIX = "embedding/"
 SLOT = "slot_"
-ROWS = {"keys": np.int64, "values": np.float32, "frequencies": np.int64, "steps": np.int64}
-CANDIDATES = {"candidate_keys": np.int64, "candidate_counts": np.int64, "candidate_steps": np.int64}
-OTHERS = {"filter": np.uint8, "removed": np.int64}
-FIELDS = ROWS | CANDIDATES | OTHERS
 RANGES = (("frequencies", 0, 1 << 32), ("steps", 0, 1 << 31), ("candidate_counts", 1, 1 << 31), ("candidate_steps", 0, 1 << 31))
 """(array, least, one past the most) that a table takes."""
 

@@ -10,13 +10,15 @@ import tensorflow as tf
 
 from ctrlab.embedding import lookup
 from ctrlab.embedding.options import Options
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops.lookup import COMBINERS, Layout
 
 ONE = "keys"
 """The column of a layer that has only one."""
+_PARTS = [name for name in FIELDS if name != "removed"]
+"""What a whole table has, besides its slots."""
 
 
 class Tables(keras.layers.Layer):
@@ -32,6 +34,7 @@ class Tables(keras.layers.Layer):
             self.hold(tables)
 
     def hold(self, tables: Mapping[str, EmbeddingVariable]) -> None:
+        """Takes {name: table} as its weights; to be called once."""
         self.tables = dict(tables)
         self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
         for name, table in self.tables.items():
@@ -146,9 +149,6 @@ class Embedding(Tables):
     def from_config(cls, config):
         options = {table: Options.from_config(values) for table, values in config["options"].items()}
         return cls(**config | {"options": next(iter(options.values())) if config["columns"] is None else options})
-
-
-_PARTS = ("keys", "values", "frequencies", "steps", "candidate_keys", "candidate_counts", "candidate_steps", "filter")
 
 
 def _each(names, what: str, values) -> dict:

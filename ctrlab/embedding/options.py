@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 
 from ctrlab.errors import CtrlabError, choose
 
-INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
+INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/embedding
 CACHES = ("lru", "lfu")
 COMPACTIONS = ("async", "sync")
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ctrlab.embedding.initial_values import hash_keys
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.errors import BadData, CtrlabError
 
 
@@ -65,8 +65,7 @@ def take(state: TableState, rows: np.ndarray, candidates: np.ndarray, removed: n
 
 def concatenate(states: Sequence[TableState]) -> TableState:
     """All rows, candidates and tombstones, one state after the other; the filter of the last."""
-    columns = ("keys", "values", "frequencies", "steps", "candidate_keys", "candidate_counts", "candidate_steps", "removed")
-    joined = {name: np.concatenate([getattr(s, name) for s in states]) for name in columns}
+    joined = {name: np.concatenate([getattr(s, name) for s in states]) for name in FIELDS if name != "filter"}
     slots = {name: np.concatenate([s.slots[name] for s in states]) for name in states[0].slots}
     return TableState(**joined, slots=slots, filter=states[-1].filter)
 

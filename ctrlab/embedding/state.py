@@ -11,6 +11,12 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 
+ROWS = {"keys": np.int64, "values": np.float32, "frequencies": np.int64, "steps": np.int64}
+CANDIDATES = {"candidate_keys": np.int64, "candidate_counts": np.int64, "candidate_steps": np.int64}
+OTHERS = {"filter": np.uint8, "removed": np.int64}
+FIELDS = ROWS | CANDIDATES | OTHERS
+"""{array of a state: its dtype}, all but the slots, which are float32."""
+
 
 @dataclass
 class TableState:

@@ -115,6 +115,7 @@ class Store:
         return rows, found
 
     def erase(self, keys) -> None:
+        """Takes their rows from keys [n]; a key without one may be among them."""
         keys = _keys(keys)
         self._call("erase", _pointer(keys), _INT(len(keys)))
 

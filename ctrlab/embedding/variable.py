@@ -19,13 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
-from ctrlab.embedding.options import BloomFilter, GlobalStepEviction, Options
+from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
 from ctrlab.ops.lookup import Layout
 
-KINDS = {"constant": 0, "uniform": 1, "normal": 2, "truncated_normal": 3}
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
 PARTS = (
     "keys",
@@ -145,7 +144,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             numbers=tf.constant([initializer.a, initializer.b, bloom.false_positive_rate if bloom else 0.0], tf.float64),
             table_name=self.name,
             dim=self.dim,
-            initializer=KINDS[initializer.kind],
+            initializer=INITIALIZERS.index(initializer.kind),
             seed=initializer.seed,
             admission=ADMISSIONS[type(admission).__name__],
             threshold=admission.threshold if admission else 1,
@@ -263,9 +262,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             )
         self.base += extent != "all"
         names = [name.decode() for name in parts.slot_names.numpy()]
-        arrays = {
-            name: np.asarray(memoryview(getattr(parts, name))) for name in PARTS if name != "slot_names"
-        }  # not copied again
+        # Views of the tensors, which would otherwise be copied once more.
+        arrays = {name: np.asarray(memoryview(getattr(parts, name))) for name in PARTS if name != "slot_names"}
         return TableState(**arrays | {"slots": dict(zip(names, arrays["slots"]))})
 
     def _import(self, parts, shard: tuple[int, int], how: str):
