@@ -76,8 +76,8 @@ class Embedding(Tables):
     and pass through one copy in memory each way. `tf.saved_model.save`, `model.export` and
     `tf.train.Checkpoint` write them as tensors.
 
-    What Keras copies by `get_weights` and `set_weights`, as `EarlyStopping(restore_best_weights=True)` does, are variables; rows
-    are none and stay as they are. `ctrlab.training.Checkpoints` and `restore` go back to an earlier state of all.
+    `get_weights` and `set_weights`, and so `EarlyStopping(restore_best_weights=True)`, copy rows, counts and slots, too, in as
+    many bytes of memory. What they give is for this process; arrays without rows are refused.
 
     Args:
         dim: D.

@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -72,9 +72,20 @@ class Stats:
         return self.hits / max(1, self.hits + self.hits_below + self.misses)
 
 
+class Rows(np.ndarray):
+    """What `get_weights` gives of an embedding variable: an array of shape [0, D], with all that the table holds beside it.
+
+    Attributes:
+        state: a copy in memory, of 24 + 4 D (1 + slots) bytes a row; None where NumPy has made another array of this one.
+    """
+
+    state: TableState | None = None
+
+
 class Proxy(keras.Variable):
     """What Keras and tapes take for the embedding variable: shape [0, D], always empty.
 
+    What Keras copies and puts back by `numpy` and `assign` (`get_weights`, `set_weights`, `EarlyStopping`) is the table's state.
     Keras hands the gradient of a variable that says `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a
     gradient that arrives there comes from one that would not have stepped the table.
     """
@@ -84,13 +95,33 @@ class Proxy(keras.Variable):
         self.overwrite_with_gradient = True
         self.table = table
 
+    def numpy(self):
+        """The table as it is now, as `Rows`."""
+        rows = super().numpy().view(Rows)
+        rows.state = self.table.state()
+        return rows
+
     def assign(self, value):
+        """Takes `Rows`: all of them in place of what the table holds, with their slots if the optimizer has the same.
+
+        Raises:
+            CtrlabError: a gradient, or an array that has no rows with it.
+        """
         if isinstance(value, tf.IndexedSlices):
             raise CtrlabError(
                 f"Embedding variable {self.name} is trained by ctrlab.training.TouchedRows, which steps the rows of its table; "
                 "received the gradient from another optimizer: compile the model with TouchedRows."
             )
-        return super().assign(value)
+        state = getattr(value, "state", None)
+        if state is None:
+            raise CtrlabError(
+                f"Embedding variable {self.name} takes weights with their rows, as get_weights gives them; received an array "
+                "without: to keep weights longer than this process, save them to a file."
+            )
+        if tuple(state.slots) != self.table.slot_names:
+            state = replace(state, slots={})
+        self.table.load_state(state)
+        return self.value
 
 
 class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):

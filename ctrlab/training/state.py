@@ -24,8 +24,8 @@ def variables_of(model, optimizer=None) -> dict[str, object]:
 
 
 def get_state(model, optimizer=None) -> dict[str, np.ndarray]:
-    """A copy of every variable: {path: array}."""
-    return {path: np.array(v) for path, v in variables_of(model, optimizer).items()}
+    """A copy of every variable: {path: array}; of an embedding variable, its rows beside an array without any."""
+    return {path: v.numpy() for path, v in variables_of(model, optimizer).items()}
 
 
 def set_state(state: dict[str, np.ndarray], model, optimizer=None) -> None:

@@ -15,7 +15,7 @@ from ctrlab.embedding import (
     embedding_variables,
 )
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.training import TouchedRows
+from ctrlab.training import TouchedRows, get_state, set_state
 
 RNG = np.random.default_rng(0)
 KEYS = RNG.integers(-50, 50, (256, 3))
@@ -110,6 +110,52 @@ def test_a_tensorflow_checkpoint_takes_model_and_optimizer(trained, answers, tmp
     np.testing.assert_array_equal(other.predict(KEYS, verbose=0), answers)
     assert_same_state(other, trained)
     assert int(optimizer.iterations) == int(trained.optimizer.iterations)
+
+
+class Worse(keras.callbacks.Callback):
+    """From the second epoch on every step does harm; so the first is the best, whatever was drawn."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch:
+            self.model.optimizer.learning_rate = 20.0
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not epoch:
+            self.after_the_first = self.model.predict(KEYS, verbose=0), state_of(self.model)
+
+
+def test_the_best_weights_come_back_with_their_rows():
+    model, worse = network(options=Options(admission=CounterFilter(2))), Worse()
+    model.compile(TouchedRows("adagrad", 0.1), loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    stop = keras.callbacks.EarlyStopping("loss", patience=2, restore_best_weights=True)
+    losses = model.fit(KEYS, LABELS, epochs=9, batch_size=32, callbacks=[worse, stop], verbose=0).history["loss"]
+    assert len(losses) == 3 and min(losses) == losses[0]
+    answers, rows = worse.after_the_first
+    np.testing.assert_array_equal(model.predict(KEYS, verbose=0), answers)
+    for name, array in state_of(model).items():
+        np.testing.assert_array_equal(array, rows[name])
+
+
+def test_weights_pass_from_model_to_model_in_memory(trained, answers):
+    """Slots stay behind where the other optimizer has others; then training starts from its own initial ones."""
+    other = network(options=embedding_variables(trained)[0].options)
+    other.compile(TouchedRows("adagrad", 0.1), loss="mse")
+    other.optimizer.build(other.trainable_variables)
+    other.set_weights(trained.get_weights())
+    np.testing.assert_array_equal(other.predict(KEYS, verbose=0), answers)
+    found = state_of(other)
+    assert set(found) == {"keys", "values", "steps", "accumulator"} and np.all(found["accumulator"] == 0.1)
+    alike = keras.Model.from_config(trained.get_config())
+    alike.compile(TouchedRows("adam_async", 0.1), loss="mse")
+    alike.optimizer.build(alike.trainable_variables)
+    set_state(get_state(trained, trained.optimizer), alike, alike.optimizer)
+    assert_same_state(alike, trained)
+
+
+def test_weights_without_rows_are_refused_and_nothing_changes(trained, answers):
+    with pytest.raises(CtrlabError, match=r"with their rows, as get_weights gives them; received an array without"):
+        trained.set_weights([np.array(w) for w in trained.get_weights()])
+    np.testing.assert_array_equal(trained.predict(KEYS, verbose=0), answers)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "ftrl", keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=1.0)])
