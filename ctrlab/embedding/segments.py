@@ -2,6 +2,7 @@
 
 segment   header 64 | records 24 + row bytes each | once it is full: index 16 each | footer 32
 record    u32 crc, u32 kind (0 row, 1 tombstone, 2 commit), u64 sequence number, i64 key, the row
+manifest  header 40 | u64 the number of each segment
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ HEADER = np.dtype(
     ]
 )
 FOOTER = np.dtype([("magic", "S8"), ("records", "<u8"), ("index_crc", "<u4"), ("zeros", "V8"), ("crc", "<u4")])
+MANIFEST = np.dtype(
+    [("magic", "S8"), ("version", "<u4"), ("crc", "<u4"), ("next", "<u8"), ("durable", "<u8"), ("segments", "<u8")]
+)
 ROW, TOMBSTONE, COMMIT = range(3)
 
 
@@ -46,10 +50,11 @@ def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
     Of several records of a key the one with the highest sequence number counts; if it is a tombstone, the key has no row.
 
     Raises:
-        BadData: a file that is not as the format says; the message names file and byte.
+        BadData: a file that is missing or not as the format says; the message names file and byte.
     """
-    parts = [_records(path) for path in sorted(Path(folder).glob("*.seg"))]
-    parts = [part for part in parts if part is not None]
+    paths, durable = _listed(Path(folder))
+    found = [(path, *part) for path in paths if (part := _records(path)) is not None]
+    parts = [records for _, records, _ in (found if durable is None else _before_gap(found, durable))]
     if not parts:
         return np.zeros(0, np.int64), np.zeros((0, 0), np.uint8)
     if len({part.dtype for part in parts}) > 1:
@@ -63,10 +68,45 @@ def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return found["key"].astype(np.int64), rows
 
 
-def _records(path: Path) -> np.ndarray | None:
+def _listed(folder: Path) -> tuple[list[Path], int | None]:
+    """The segments that count, and up to what sequence number all was on the disk; None where there is no manifest."""
+    paths = {int(path.stem): path for path in sorted(folder.glob("*.seg"))}
+    manifest = folder / "MANIFEST"
+    if not manifest.exists():
+        return list(paths.values()), None
+    content = manifest.read_bytes()
+    if len(content) < MANIFEST.itemsize or content[:8] != b"ctrlman\0":
+        raise BadData(f"A manifest starts with a header; {manifest} has none at byte 0.")
+    header = np.frombuffer(content, MANIFEST, 1)[0]
+    if header["version"] != 1 or header["crc"] != _crc(content[16:]):
+        raise BadData(f"A manifest must be of version 1 and as it was written; {manifest} is not.")
+    listed = np.frombuffer(content, "<u8", offset=MANIFEST.itemsize).tolist()
+    for number in listed:
+        if number not in paths:
+            raise BadData(f"All segments of a store must be there; {folder / f'{number:010}.seg'} is missing.")
+    return [path for number, path in paths.items() if number in listed or number >= header["next"]], int(header["durable"])
+
+
+def _before_gap(parts: list[tuple], durable: int) -> list[tuple]:
+    """Of (path, records, flushed) what was not written after something that a loss of power took."""
+    numbers = [records["sequence"][records["kind"] != COMMIT] for _, records, _ in parts]
+    kept = []
+    for number, part in sorted(((n, p) for n, p in zip(numbers, parts) if len(n)), key=lambda each: int(each[0].min())):
+        if number.min() <= durable + 1:
+            durable = max(durable, int(number.max()))
+            kept.append(part)
+        elif part[2]:
+            raise BadData(
+                f"All that was flushed must be there; {part[0]} was after record number {durable + 1}, which is missing."
+            )
+    return kept
+
+
+def _records(path: Path) -> tuple[np.ndarray, bool] | None:
+    """Its records, and whether it says that all before was flushed; None where it was being made when its process ended."""
     content = path.read_bytes()
-    if len(content) < HEADER.itemsize:
-        return None  # it was being made when its process ended
+    if not any(content[: HEADER.itemsize]) or len(content) < HEADER.itemsize:
+        return None
     header = np.frombuffer(content, HEADER, 1)[0]
     if header["magic"] != b"ctrlseg" or header["crc"] != _crc(content[:60]):
         raise BadData(f"A segment starts with a header; {path} has none at byte 0, or a damaged one.")
@@ -82,14 +122,13 @@ def _records(path: Path) -> np.ndarray | None:
     count = int(footer["records"]) if sealed else (len(content) - HEADER.itemsize) // of.itemsize
     records = np.frombuffer(content, of, count, HEADER.itemsize)
     whole = crc32c(records.view(np.uint8).reshape(count, of.itemsize)[:, 4:]) == records["crc"]
-    if whole.all():
-        return records
-    broken = int(np.argmin(whole))
-    if sealed or (records["kind"][broken:][whole[broken:]] == COMMIT).any():
+    good = count if whole.all() else int(np.argmin(whole))
+    if good < count and (sealed or (records["kind"][good:][whole[good:]] == COMMIT).any()):
         raise BadData(
-            f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + broken * of.itemsize} is not."
+            f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + good * of.itemsize} is not."
         )
-    return records[:broken]  # the end of a file that was being written
+    records = records[:good]  # what follows is the end of a file that was being written
+    return records, bool(sealed or (records["kind"] == COMMIT).any())
 
 
 def _crc(data: bytes) -> int:

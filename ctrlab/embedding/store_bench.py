@@ -25,7 +25,7 @@ from ctrlab.profiling.timing import Interval
 
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
-UNITS = ("segment", "segment_load", "segment_store", "store_load", "store_snapshot", "compaction", "record_reader")
+UNITS = ("segment", "segment_load", "segment_store", "store_load", "store_snapshot", "manifest", "compaction", "record_reader")
 """The store's sources, native/embedding/*.cc: it needs nothing else of ours."""
 BATCH = 1024
 _SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase

@@ -4,14 +4,17 @@
 //
 // <what>: random      operations, reopened again and again, on both kinds of compaction and both ways to the disk
 //         kill        a process that writes is killed at a random moment; what it left is the state after some operation
+//         power       the same with the machine's power: of what was not synced, whatever the disk had a mind to write is there
 //         damage      each byte of a file changed, and each length that it can be cut to
 //         full        a disk that takes no more, then does again
+//         again       a compaction that failed is tried again, and the process killed
 //         together    readers, writers and snapshots beside compaction
 //         odd         folders and files that are not as they should be
 
 #include "check_store.h"
 
 #include "check_store_faults.h"
+#include "check_store_power.h"
 
 namespace {
 
@@ -215,9 +218,10 @@ void CheckTogether(const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const std::map<std::string, void (*)(const std::string&)> checks = {{"random", CheckRandom}, {"kill", CheckKill},
-                                                                      {"damage", CheckDamage}, {"full", CheckFull},
-                                                                      {"odd", CheckOdd},       {"together", CheckTogether}};
+  const std::map<std::string, void (*)(const std::string&)> checks = {
+      {"random", CheckRandom}, {"kill", CheckKill}, {"power", CheckPower}, {"damage", CheckDamage},
+      {"full", CheckFull},     {"odd", CheckOdd},   {"again", CheckAgain}, {"together", CheckTogether},
+  };
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;
   rng.seed(std::strtoull(argv[3], nullptr, 10));

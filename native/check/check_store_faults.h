@@ -2,25 +2,17 @@
 
 #pragma once
 
-#include "check_store.h"
+#include "check_store_power.h"
 
 namespace ctrlab::check::store {
 
-inline std::string Bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline void Write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-// Opens a folder whose one file holds `bytes`: refused with a sentence, or every row that it gives is one that was put, and
-// none is missing without a warning.
-inline void OpenDamaged(const std::string& folder, const std::string& name, const std::string& bytes, const Model& model,
+// Opens a copy of a folder in which one file holds `bytes`: refused with a sentence, or every row that it gives is one that was
+// put, and none is missing without a warning.
+inline void OpenDamaged(const std::string& made, const std::string& name, const std::string& bytes, const Model& model,
                         const std::string& what) {
+  const std::string folder = made + "-broken";
   fs::remove_all(folder);
-  fs::create_directories(folder);
+  fs::copy(made, folder);
   Write(folder + "/" + name, bytes);
   std::unique_ptr<SegmentStore> store;
   Status status = SegmentStore::Open(Options(folder), &store);
@@ -38,7 +30,7 @@ inline void OpenDamaged(const std::string& folder, const std::string& name, cons
 
 inline void CheckDamage(const std::string& folder) {
   for (const bool sealed : {false, true}) {
-    const std::string made = folder + "/made", broken = folder + "/broken";
+    const std::string made = folder + "/made";
     fs::remove_all(made);
     Model model;
     auto store = Opened(Options(made));
@@ -50,17 +42,20 @@ inline void CheckDamage(const std::string& folder) {
     }
     Good(store->Flush());
     if (sealed) store.reset();
-    const std::string name = "0000000001.seg", bytes = Bytes(made + "/" + name);
-    Require(!bytes.empty(), "The segment is there.");
-    OpenDamaged(broken, name, bytes, model, "an undamaged file");
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      std::string wrong = bytes;
-      wrong[i] = static_cast<char>(wrong[i] ^ 1 << Below(8));
-      OpenDamaged(broken, name, wrong, model, "a bit at byte " + std::to_string(i) + " of " + std::to_string(bytes.size()));
-    }
-    const Model none;  // an unsealed file that is shorter is one whose end was never written
-    for (size_t cut = 0; cut < bytes.size(); ++cut) {
-      OpenDamaged(broken, name, bytes.substr(0, cut), sealed ? model : none, "cut to " + std::to_string(cut));
+    for (const std::string name : {"0000000001.seg", "MANIFEST"}) {
+      const std::string bytes = Bytes(made + "/" + name);
+      Require(!bytes.empty(), name + " is there.");
+      OpenDamaged(made, name, bytes, model, "an undamaged file");
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        std::string wrong = bytes;
+        wrong[i] = static_cast<char>(wrong[i] ^ 1 << Below(8));
+        OpenDamaged(made, name, wrong, model, "a bit at byte " + std::to_string(i) + " of " + std::to_string(bytes.size()));
+      }
+      const Model none;  // an unsealed file that is shorter is one whose end was never written
+      for (size_t cut = 0; cut < bytes.size(); ++cut) {
+        OpenDamaged(made, name, bytes.substr(0, cut), sealed || name == "MANIFEST" ? model : none,
+                    "cut to " + std::to_string(cut));
+      }
     }
   }
 }
@@ -111,6 +106,41 @@ inline void CheckFull(const std::string& folder) {
   }
 }
 
+// What would be there if the process died now.
+inline Model Killed(const std::string& folder) {
+  const std::string copy = folder + "-copy";
+  fs::remove_all(copy);
+  fs::copy(folder, copy);
+  return Content(*Opened(Options(copy)));
+}
+
+// A compaction that could not write its copies is tried again when none are left to be made.
+inline void CheckAgain(const std::string& folder) {
+  signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t limit : {0, 2000}) {
+    fs::remove_all(folder);
+    auto store = Opened(Options(folder));
+    Model model;
+    for (int64_t key = 0; key < 100; ++key) {
+      const Row row = RandomRow(rng());
+      Good(store->Put(&key, &row, 1));
+      model[key] = row;
+    }
+    for (int64_t key = 0; key < 100; key += 4) {
+      Good(store->Erase(&key, 1));
+      model.erase(key);
+    }
+    store.reset();
+    store = Opened(Options(folder));
+    LimitFiles(limit);
+    for (int i = 0; i < 3; ++i) Refused(store->Compact(), folder);
+    LimitFiles(RLIM_INFINITY);
+    Require(Killed(folder) == model, "What was flushed outlives a compaction that failed.");
+    Good(store->Compact());
+    Require(Killed(folder) == model, "What was flushed outlives a compaction that was tried again.");
+  }
+}
+
 inline void CheckOdd(const std::string& folder) {
   fs::remove_all(folder);
   const int64_t key = 7;
@@ -135,19 +165,47 @@ inline void CheckOdd(const std::string& folder) {
   Refused(with([&](StoreOptions* o) { o->path = folder + "/file"; }), "Can't make the store's folder");
   Refused(with([&](StoreOptions* o) { o->path = folder + "/file/below"; }), "Can't make the store's folder");
 
-  const std::string path = options.path + "/0000000002.seg";
-  Write(path, std::string(5000, 'x'));
-  Refused(SegmentStore::Open(options, &second), path + " is not one");
+  const std::string first = options.path + "/0000000001.seg", path = options.path + "/0000000002.seg";
+  for (const std::string name : {"/2.seg", "/00000000002.seg", "/0000000000.seg", "/0000000002 .seg", "/mine.seg"}) {
+    fs::copy(first, options.path + name);
+    Refused(SegmentStore::Open(options, &second), options.path + name + " is none of them; move it away");
+    fs::remove(options.path + name);
+  }
+  for (const std::string& bytes : {std::string(5000, 'x'), std::string("mine"), Bytes(first).substr(8)}) {
+    Write(path, bytes);
+    Refused(SegmentStore::Open(options, &second), path + " is not one");
+    Require(Bytes(path) == bytes, "A file that is not ours stays as it is.");
+  }
   SegmentHeader newer;
   newer.version = 2, newer.row_bytes = kRowBytes, newer.number = 2, newer.crc = newer.Crc();
   Write(path, std::string(reinterpret_cast<char*>(&newer), sizeof newer));
   Refused(SegmentStore::Open(options, &second), "a newer ctrlab wrote it");
   fs::remove(path);
-  fs::copy(options.path + "/0000000001.seg", path);
+  fs::copy(first, path);
   Refused(SegmentStore::Open(options, &second), "A segment's name must be its number");
   fs::remove(path);
 
+  const std::string whole = Bytes(first);
+  fs::remove(first);
+  Refused(SegmentStore::Open(options, &second), first + " is missing; restore it from a copy");
+  Write(first, whole);
+  std::string zeros = whole;
+  zeros.replace(0, sizeof(SegmentHeader), sizeof(SegmentHeader), 0);
+  Write(first, zeros);
+  Refused(SegmentStore::Open(options, &second), "The header of " + first + " at byte 0 is damaged");
+  Write(first, whole);
+  Write(path, std::string(5000, 0));  // was being made
   store = Opened(options);
+  Require(!fs::exists(path) && store->Warnings().size() == 1, "A segment that was being made is dropped.");
+  store.reset();
+  fs::remove(options.path + "/MANIFEST");
+  store = Opened(options);
+  Require(store->Warnings().size() == 1 && store->Warnings()[0].find("has no MANIFEST") != std::string::npos,
+          "A store may lack it.");
+  store.reset();
+
+  store = Opened(options);
+  Require(store->Warnings().empty(), "Nothing to warn of.");
   SameByGet(*store, {{key, row}});
   Good(store->Put(&key, &row, 1));
   fs::remove_all(options.path);

@@ -99,7 +99,6 @@ Status Store::CompactSegment(uint32_t slot) {
   }();
   const int64_t at_once = std::max<int64_t>(1, kAtOnce / record_bytes_);
   AlignedBuffer buffer((at_once + 1) * record_bytes_ + 2 * kBlock);
-  bool copied = false;
   for (int64_t first = 0; first < segment->records; first += at_once) {
     if (stop_) return Status();
     const int64_t count = std::min(at_once, segment->records - first);
@@ -109,7 +108,7 @@ Status Store::CompactSegment(uint32_t slot) {
     for (int64_t i = 0; i < count; i += kUnderLock) {
       const char* records = buffer.data() + (offset - begin) + i * record_bytes_;
       bool whole;
-      Status status = CopyRecords(slot, records, first + i, std::min(kUnderLock, count - i), &whole, &copied);
+      Status status = CopyRecords(slot, records, first + i, std::min(kUnderLock, count - i), &whole);
       if (!status.ok()) return status;
       if (whole) continue;
       auto lock = state_.Write();
@@ -117,15 +116,18 @@ Status Store::CompactSegment(uint32_t slot) {
       return Status();
     }
   }
-  if (copied) {
-    if (Status status = Commit(&copies_); !status.ok()) return status;
+  // Nothing goes before what replaces it is on the disk: copies of its rows, those of an earlier attempt too, and what users wrote.
+  if (copies_.open()) {
+    if (Status status = WriteOut(&copies_, true); !status.ok()) return status;
+    if (Status status = copies_.appender.segment()->Sync(); !status.ok()) return status;
   }
   if (Status status = SyncUser(false); !status.ok()) return status;
+  if (Status status = NoteCommit(&copies_); !status.ok()) return status;
   return Remove(slot);
 }
 
 // To the end of the other segment what is live of these; that is where it is found from then on.
-Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole, bool* copied) {
+Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole) {
   *whole = true;
   for (int64_t i = 0; i < count; ++i) {
     const char* record = records + i * record_bytes_;
@@ -155,7 +157,6 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
         --from.live, ++to.live;
       }
       copies_.appender.Append(kind, header.sequence, header.key, row ? record + sizeof header : nullptr);
-      *copied = true;
       ++copies_.uncommitted, ++total_;
       stats_.compaction_bytes += record_bytes_;
     }
@@ -176,21 +177,19 @@ Status Store::ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_
   return Status();
 }
 
+// From the table, then from the manifest, then from the folder.
 Status Store::Remove(uint32_t slot) {
-  std::shared_ptr<Segment> segment;
   {
-    auto lock = state_.Read();
-    segment = (*segments_)[slot];
+    auto lock = state_.Write();
+    const std::shared_ptr<Segment> segment = (*segments_)[slot];
+    leftovers_.reserve(leftovers_.size() + 1);
+    Publish([&](SegmentTable* table) { (*table)[slot] = nullptr; });
+    leftovers_.push_back(segment->path);
+    total_ -= segment->records;
+    ++removals_;
+    ++stats_.compactions;
   }
-  if (unlink(segment->path.c_str()) != 0 && errno != ENOENT)
-    return SystemError("Can't remove the compacted segment " + segment->path);
-  if (Status status = SyncFolder(options_.path); !status.ok()) return status;
-  auto lock = state_.Write();
-  Publish([&](SegmentTable* table) { (*table)[slot] = nullptr; });
-  total_ -= segment->records;
-  ++removals_;
-  ++stats_.compactions;
-  return Status();
+  return SaveManifest();
 }
 
 void Store::CompactInBackground() {

@@ -54,9 +54,10 @@ inline uint32_t Byte(uint32_t crc, uint8_t byte) { return PortableByte(crc, byte
 
 }  // namespace crc32c
 
-inline uint32_t Crc32c(const void* data, size_t bytes) {
+// `before` is the checksum of what comes before.
+inline uint32_t Crc32c(const void* data, size_t bytes, uint32_t before = 0) {
   const auto* p = static_cast<const uint8_t*>(data);
-  uint32_t crc = ~0u;
+  uint32_t crc = ~before;
   for (; bytes >= 8; p += 8, bytes -= 8) {
     uint64_t word;
     std::memcpy(&word, p, 8);

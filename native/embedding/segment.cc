@@ -43,13 +43,6 @@ AlignedBuffer::~AlignedBuffer() { std::free(data_); }
 
 Status SystemError(const std::string& sentence) { return Status(sentence + ": " + std::strerror(errno) + "."); }
 
-Status SyncFolder(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  Status status = fd >= 0 && fsync(fd) == 0 ? Status() : SystemError("Can't sync the folder " + folder);
-  if (fd >= 0) close(fd);
-  return status;
-}
-
 Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64_t offset) {
   while (bytes > 0) {
     const ssize_t n = pread(fd, to, bytes, offset);
@@ -59,6 +52,25 @@ Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64
     to += n, offset += n, bytes -= n;
   }
   return Status();
+}
+
+Status WriteFully(int fd, const std::string& path, const char* from, int64_t bytes, int64_t offset) {
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd, from, bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError("Can't write to " + path);
+    // Of a short write only whole blocks count, so that the next one starts at a block.
+    const int64_t whole = n == bytes ? n : BlockFloor(n);
+    if (whole == 0) return Status("Can't write to " + path + ": the disk took less than a block.");
+    from += whole, offset += whole, bytes -= whole;
+  }
+  return Status();
+}
+
+std::string SegmentName(uint64_t number) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%010llu.seg", static_cast<unsigned long long>(number));
+  return name;
 }
 
 void KeyFilter::Add(int64_t key) {
@@ -90,9 +102,11 @@ void Segment::Note(const IndexEntry& entry) {
   ++records;
   if (entry.kind() == RecordKind::kCommit) {
     ++commits;
+    committed = highest;
     return;
   }
   lowest = std::min(lowest, entry.sequence());
+  highest = std::max(highest, entry.sequence());
   filter.Add(entry.key);
 }
 
@@ -106,9 +120,7 @@ Appender::Appender(int64_t row_bytes, int64_t buffer_bytes)
     : row_bytes_(row_bytes), buffer_(std::max(buffer_bytes, 2 * kBlock + 2 * RecordBytes(row_bytes))) {}
 
 Status Appender::Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct) {
-  char name[32];
-  std::snprintf(name, sizeof name, "/%010llu.seg", static_cast<unsigned long long>(number));
-  const std::string path = folder + name;
+  const std::string path = folder + "/" + SegmentName(number);
   const int fd = OpenSegment(path, O_CREAT | O_EXCL, direct);
   if (fd < 0) return SystemError("Can't make the segment " + path);
   segment_ = std::make_shared<Segment>(path, number, fd, capacity);
@@ -130,23 +142,10 @@ void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const voi
   if (kind == RecordKind::kTombstone) segment_->tombstones.push_back({key, sequence});
 }
 
-Status Appender::WriteAt(const char* from, int64_t bytes, int64_t offset) {
-  while (bytes > 0) {
-    const ssize_t n = pwrite(segment_->fd, from, bytes, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return SystemError("Can't write to " + segment_->path);
-    // Of a short write only whole blocks count, so that the next one starts at a block.
-    const int64_t whole = n == bytes ? n : BlockFloor(n);
-    if (whole == 0) return Status("Can't write to " + segment_->path + ": the disk took less than a block.");
-    from += whole, offset += whole, bytes -= whole;
-  }
-  return Status();
-}
-
 Status Appender::Write(bool all) {
   const int64_t bytes = all ? BlockCeil(fill_) : BlockFloor(fill_);
   if (all) std::memset(buffer_.data() + fill_, 0, bytes - fill_);
-  Status status = WriteAt(buffer_.data(), bytes, base_);
+  Status status = WriteFully(segment_->fd, segment_->path, buffer_.data(), bytes, base_);
   if (status.ok()) pending_ = base_ + std::min(bytes, fill_);
   return status;
 }

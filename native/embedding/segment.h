@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,11 +32,28 @@ class AlignedBuffer {
 // "Sentence: why the system refused."
 Status SystemError(const std::string& sentence);
 
-// New and removed names outlive a loss of power when this returns.
-Status SyncFolder(const std::string& folder);
+// An open file that closes when it goes; or a negative number.
+class OwnedFile {
+ public:
+  explicit OwnedFile(int fd) : fd_(fd) {}
+  ~OwnedFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnedFile(const OwnedFile&) = delete;
+  OwnedFile& operator=(const OwnedFile&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
 
 // All of it; what the file does not hold (any more) is an error.
 Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64_t offset);
+// All of it. Where `from`, `bytes` and `offset` are multiples of a block, so is each part of it that the system takes.
+Status WriteFully(int fd, const std::string& path, const char* from, int64_t bytes, int64_t offset);
+
+// The name of a segment's file.
+std::string SegmentName(uint64_t number);
 
 // Which keys a segment may hold: a Bloom filter of 10 bits a key and 6 probes in one cache line.
 class KeyFilter {
@@ -79,8 +98,9 @@ struct Segment {
   KeyFilter filter;
   int64_t records = 0;  // all of them: rows, tombstones, commits
   int64_t commits = 0;
-  int64_t live = 0;                // rows that the store's index points to
-  uint64_t lowest = ~uint64_t{0};  // the lowest sequence number
+  int64_t live = 0;                             // rows that the store's index points to
+  uint64_t lowest = ~uint64_t{0}, highest = 0;  // sequence numbers
+  uint64_t committed = 0;                       // the highest before the last commit
   std::vector<Tombstone> tombstones;
   int64_t droppable = 0;                 // compaction's own: tombstones that could go, when
   uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
@@ -99,7 +119,7 @@ class Appender {
   // `buffer_bytes` is at least a record.
   Appender(int64_t row_bytes, int64_t buffer_bytes);
 
-  // Makes the file with its header in the buffer. Its name outlives a loss of power after `SyncFolder`.
+  // Makes the file with its header in the buffer. Its name outlives a loss of power once the manifest is written.
   Status Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct);
   void Close() { segment_.reset(); }
 
@@ -116,8 +136,6 @@ class Appender {
   const char* InBuffer(uint32_t record) const;
 
  private:
-  Status WriteAt(const char* from, int64_t bytes, int64_t offset);
-
   const int64_t row_bytes_;
   AlignedBuffer buffer_;
   std::shared_ptr<Segment> segment_;
@@ -136,6 +154,9 @@ struct LoadedSegment {
 
 // Opens a file of an earlier run. Its `entries` are loaded, also of a sealed one.
 Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded);
+
+// Refuses a file that is no segment of this number with such rows.
+Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes);
 
 // Cuts off what follows the records of a segment that nobody appends to, and gives it its index, from its `entries`.
 Status SealWritten(const Segment& segment, int64_t row_bytes);

@@ -1,5 +1,5 @@
-// The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, and a file LOCK that its process
-// holds. All numbers are little-endian; checksums are CRC-32C. ctrlab/embedding/segments.py reads the same in NumPy.
+// The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, a file MANIFEST that lists them,
+// and a file LOCK that its process holds. All numbers are little-endian; checksums are CRC-32C. ctrlab/embedding/segments.py reads the same in NumPy.
 //
 //   segment   header, records, and once it is full: index, footer
 //   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the
@@ -7,6 +7,8 @@
 //   record    24 bytes   u32 crc of the rest of the record, u32 kind, u64 sequence number, i64 key; then the row's bytes
 //   index     16 bytes a record: i64 key, u64 sequence number * 4 + kind
 //   footer    32 bytes   "ctrlend\0", u64 records, u32 crc of the index, zeros, u32 crc of the 28 before
+//   manifest  40 bytes   "ctrlman\0", u32 version 1, u32 crc of all that follows, u64 next number, u64 durable, u64 segments;
+//                        then u64 the number of each segment, ascending
 //
 // Kinds: 0, a row; 1, a tombstone: the key has no row; 2, a commit: all before it in this file was on the disk when it
 // was written.
@@ -16,6 +18,11 @@
 //
 // A file without footer was being written: its records end at the first that is not whole. Zeros may follow the last one, up
 // to the next 4096 bytes. A broken record before a commit, or before a footer, is no torn tail but damage.
+//
+// A segment that the manifest lists must be there. One that it does not list is nothing if its number is below the next number
+// (compaction had put its records elsewhere), else it was made later. What users write has consecutive sequence numbers, in files of
+// consecutive numbers: where those above the manifest's `durable` have a gap, the power went before all was written, and what
+// comes after the gap counts no more.
 
 #pragma once
 
@@ -76,6 +83,23 @@ struct SegmentFooter {
   uint32_t Crc() const { return Crc32c(this, 28); }
 };
 static_assert(sizeof(SegmentFooter) == 32);
+
+constexpr uint32_t kManifestVersion = 1;
+
+struct ManifestHeader {
+  char magic[8] = {'c', 't', 'r', 'l', 'm', 'a', 'n', 0};
+  uint32_t version = kManifestVersion;
+  uint32_t crc = 0;
+  uint64_t next = 0;
+  uint64_t durable = 0;
+  uint64_t segments = 0;
+
+  // Of what follows it, the `segments` numbers included.
+  uint32_t Crc(const void* numbers) const {
+    return Crc32c(numbers, segments * sizeof(uint64_t), Crc32c(&next, 3 * sizeof(uint64_t)));
+  }
+};
+static_assert(sizeof(ManifestHeader) == 40);
 
 inline int64_t RecordBytes(int64_t row_bytes) { return static_cast<int64_t>(sizeof(RecordHeader)) + row_bytes; }
 inline int64_t RecordOffset(int64_t record, int64_t row_bytes) {

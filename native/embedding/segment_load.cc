@@ -14,6 +14,8 @@ namespace ctrlab::embedding {
 
 namespace {
 
+constexpr char kCure[] = "restore the file from a copy.";
+
 struct File {
   int fd;
   std::string path;
@@ -25,23 +27,23 @@ struct File {
 Status CheckHeader(const File& file, uint64_t number, bool* torn) {
   SegmentHeader header;
   char bytes[sizeof header] = {};
-  *torn = false;
   if (Status status = ReadFully(file.fd, file.path, bytes, std::min<int64_t>(sizeof bytes, file.bytes), 0); !status.ok())
     return status;
   std::memcpy(&header, bytes, sizeof header);
-  if (file.bytes < static_cast<int64_t>(sizeof header) ||
-      std::all_of(bytes, bytes + sizeof bytes, [](char c) { return c == 0; })) {
-    *torn = true;
-    return Status();
-  }
+  SegmentHeader expected;
+  expected.row_bytes = file.row_bytes;
+  expected.number = number;
+  expected.crc = expected.Crc();
+  const bool zeros = std::all_of(bytes, bytes + sizeof bytes, [](char c) { return c == 0; });
+  *torn = zeros || (file.bytes < std::ssize(bytes) && std::memcmp(bytes, &expected, file.bytes) == 0);
+  if (*torn) return Status();
   if (!header.Ours())
     return Status("A store's folder must hold its own segments only; " + file.path + " is not one; move it away.");
   if (header.version > kSegmentVersion) {
     return Status("Segments up to version " + std::to_string(kSegmentVersion) + " can be read; " + file.path + " has version " +
                   std::to_string(header.version) + ": a newer ctrlab wrote it.");
   }
-  if (header.crc != header.Crc())
-    return Status("The header of " + file.path + " at byte 0 is damaged; restore the file from a copy.");
+  if (header.crc != header.Crc()) return Status("The header of " + file.path + " at byte 0 is damaged; " + kCure);
   if (header.row_bytes != static_cast<uint64_t>(file.row_bytes)) {
     return Status("The store's rows must have the size they were written with; " + file.path + " has rows of " +
                   std::to_string(header.row_bytes) + " bytes, " + std::to_string(file.row_bytes) + " were asked for.");
@@ -118,36 +120,44 @@ Status ScanRecords(const File& file, Scan* scan) {
 
 }  // namespace
 
+Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes) {
+  const OwnedFile opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about;
+  if (opened.fd() < 0 || fstat(opened.fd(), &about) != 0) return SystemError("Can't read " + path);
+  bool torn;
+  return CheckHeader({opened.fd(), path, about.st_size, row_bytes}, number, &torn);
+}
+
 Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded) {
   // Through the page cache, since headers and footers lie at no multiple of a block.
-  File file{open(path.c_str(), O_RDWR | O_CLOEXEC), path, 0, row_bytes};
+  const OwnedFile opened(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  File file{opened.fd(), path, 0, row_bytes};
   if (file.fd < 0) return SystemError("Can't open the segment " + path);
-  struct Closer {
-    int fd;
-    ~Closer() { close(fd); }
-  } closer{file.fd};
   struct stat about;
   if (fstat(file.fd, &about) != 0) return SystemError("Can't read " + path);
   file.bytes = about.st_size;
 
   bool torn;
   if (Status status = CheckHeader(file, number, &torn); !status.ok()) return status;
-  if (torn) {
-    loaded->warning = path + " was being made when its process ended, and holds nothing; dropped.";
-    if (unlink(path.c_str()) != 0) return SystemError("Can't remove the empty segment " + path);
-    return Status();
-  }
   Scan scan;
   const bool sealed = ReadIndex(file, &scan.entries);
-  if (!sealed) {
+  if (!sealed && file.bytes >= static_cast<int64_t>(sizeof(SegmentHeader))) {
     scan.entries.clear();
     if (Status status = ScanRecords(file, &scan); !status.ok()) return status;
+  }
+  const bool committed =
+      sealed || scan.committed_after >= 0 ||
+      std::any_of(scan.entries.begin(), scan.entries.end(), [](auto entry) { return entry.kind() == RecordKind::kCommit; });
+  if (torn && committed) return Status("The header of " + path + " at byte 0 is damaged; " + kCure);
+  if (torn) {
+    loaded->warning = path + " was being made when its process ended, and holds nothing; dropped.";
+    return Status();
+  }
+  if (!sealed) {
     const auto good = static_cast<int64_t>(scan.entries.size());
     const std::string place = path + " at byte " + std::to_string(RecordOffset(good, row_bytes));
-    if (scan.committed_after >= 0) {
-      return Status("A committed record must be as it was written; that in " + place +
-                    " has another checksum; restore the file from a copy.");
-    }
+    if (scan.committed_after >= 0)
+      return Status("A committed record must be as it was written; that in " + place + " has another checksum; " + kCure);
     loaded->warning = path + " was never sealed (its process was killed), or its end was cut off or damaged; the " +
                       std::to_string(good) + " whole records at its start are kept";
     if (scan.tail) {
@@ -161,6 +171,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
   if (fd < 0) return SystemError("Can't open the segment " + path);
   auto segment = std::make_shared<Segment>(path, number, fd, static_cast<int64_t>(scan.entries.size()));
   for (const IndexEntry& entry : scan.entries) segment->Note(entry);
+  if (sealed) segment->committed = segment->highest;
   segment->entries = std::move(scan.entries);
   segment->sealed = sealed;
   loaded->segment = std::move(segment);
@@ -170,13 +181,12 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
 Status SealWritten(const Segment& segment, int64_t row_bytes) {
   const int64_t end = RecordOffset(segment.records, row_bytes);
   const std::string index = IndexAndFooter(segment.entries);
-  const auto bytes = static_cast<ssize_t>(index.size());
-  const int fd = open(segment.path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return SystemError("Can't open the segment " + segment.path);
-  const bool done = ftruncate(fd, end) == 0 && pwrite(fd, index.data(), bytes, end) == bytes && fdatasync(fd) == 0;
-  Status status = done ? Status() : SystemError("Can't write the index of " + segment.path);
-  if (!done && ftruncate(fd, end) != 0) errno = 0;  // what is left of the index is cut off, if not now then by the next run
-  close(fd);
+  const OwnedFile file(open(segment.path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.fd() < 0) return SystemError("Can't open the segment " + segment.path);
+  Status status = ftruncate(file.fd(), end) == 0 ? Status() : SystemError("Can't cut " + segment.path);
+  if (status.ok()) status = WriteFully(file.fd(), segment.path, index.data(), std::ssize(index), end);
+  if (status.ok() && fdatasync(file.fd()) != 0) status = SystemError("Can't sync the index of " + segment.path);
+  if (!status.ok()) (void)!ftruncate(file.fd(), end);  // what is left of the index is cut off, if not now then by the next run
   return status;
 }
 

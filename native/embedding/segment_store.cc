@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "manifest.h"
 #include "store_state.h"
 
 namespace ctrlab::embedding {
@@ -77,7 +78,7 @@ Store::~Store() {
   // Who wants to know whether this works calls Flush before.
   for (Tail* tail : {&copies_, &user_}) (void)!Close(tail).ok();
   (void)!SealFull().ok();
-  (void)!SyncFolder(options_.path).ok();
+  if (loaded_) (void)!SaveManifest().ok();
   close(lock_fd_);
 }
 
@@ -85,6 +86,7 @@ void Store::Publish(const std::function<void(SegmentTable*)>& change) {
   auto table = std::make_shared<SegmentTable>(*segments_);
   change(table.get());
   segments_ = std::move(table);
+  ++changes_;
 }
 
 const char* Store::InBuffer(Location at) const {
@@ -105,11 +107,9 @@ Status Store::WriteOut(Tail* tail, bool all) {
   return Status();
 }
 
-// Makes all records of the tail durable, and notes that after them.
-Status Store::Commit(Tail* tail) {
+// Notes after the tail's records that they, and all records that users wrote before, are on the disk.
+Status Store::NoteCommit(Tail* tail) {
   if (!tail->open() || tail->uncommitted == 0) return Status();
-  if (Status status = WriteOut(tail, true); !status.ok()) return status;
-  if (Status status = tail->appender.segment()->Sync(); !status.ok()) return status;
   {
     auto lock = state_.Write();
     tail->appender.Append(RecordKind::kCommit, 0, 0, nullptr);
@@ -139,12 +139,13 @@ Status Store::SealFull() {
       if (full_.empty()) return Status();
       segment = full_.front();
     }
-    // An index is to say nothing of records that a loss of power may take.
+    // An index is to say nothing of records that a loss of power may take, with their file or with those before them.
     if (Status status = segment->Sync(); !status.ok()) return status;
+    if (Status status = SaveManifest(); !status.ok()) return status;
     if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
     auto lock = state_.Write();
     segment->sealed = true;
-    segment->entries = {};
+    std::vector<IndexEntry>().swap(segment->entries);
     full_.erase(full_.begin());
   }
 }
@@ -155,22 +156,60 @@ Status Store::MakeRoom(Tail* tail) {
     if (Status status = Close(tail); !status.ok()) return status;
   }
   if (!tail->open()) {
-    uint64_t number;
-    {
-      auto lock = state_.Write();
-      number = next_number_++;
-    }
-    if (Status status = tail->appender.Create(options_.path, number, records_per_segment_, options_.direct); !status.ok())
-      return status;
-    auto lock = state_.Write();
-    Publish([&](SegmentTable* table) {
-      const auto free = std::find(table->begin(), table->end(), nullptr);
-      tail->slot = static_cast<uint32_t>(free - table->begin());
-      if (free == table->end()) table->emplace_back();
-      (*table)[tail->slot] = tail->appender.segment();
-    });
+    if (Status status = NewSegment(tail); !status.ok()) return status;
   }
   return tail->appender.Fits() ? Status() : WriteOut(tail, false);
+}
+
+Status Store::NewSegment(Tail* tail) {
+  std::lock_guard naming(naming_);  // a manifest in between would take the file for one that compaction got rid of
+  uint64_t number;
+  {
+    auto lock = state_.Write();
+    number = next_number_++;
+  }
+  if (Status status = tail->appender.Create(options_.path, number, records_per_segment_, options_.direct); !status.ok())
+    return status;
+  auto lock = state_.Write();
+  uint32_t slot;
+  Publish([&](SegmentTable* table) {
+    const auto free = std::find(table->begin(), table->end(), nullptr);
+    slot = static_cast<uint32_t>(free - table->begin());
+    if (free == table->end()) table->emplace_back();
+    (*table)[slot] = tail->appender.segment();
+  });
+  tail->slot = slot;
+  return Status();
+}
+
+// Lists the segments where they are not those of the manifest on the disk, then removes the files that no list has any more.
+Status Store::SaveManifest() {
+  std::lock_guard saving(saving_);
+  Manifest manifest;
+  std::vector<std::string> leftovers;
+  uint64_t changes;
+  {
+    std::lock_guard naming(naming_);
+    auto lock = state_.Read();
+    changes = changes_;
+    leftovers = leftovers_;
+    manifest.next = next_number_;
+    manifest.durable = durable_;
+    for (const auto& segment : *segments_) {
+      if (segment) manifest.segments.push_back(segment->number);
+    }
+  }
+  if (changes != saved_changes_) {
+    std::sort(manifest.segments.begin(), manifest.segments.end());
+    if (Status status = WriteManifest(options_.path, manifest); !status.ok()) return status;
+    saved_changes_ = changes;
+  }
+  for (const std::string& path : leftovers) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) return SystemError("Can't remove the segment " + path + ", which is empty");
+    auto lock = state_.Write();
+    std::erase(leftovers_, path);
+  }
+  return Status();
 }
 
 Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count) {
@@ -251,18 +290,24 @@ Status Store::SyncUser(bool commit) {
     auto lock = state_.Read();
     segments = full_;
   }
-  if (!commit && user_.open()) {
-    if (Status status = WriteOut(&user_, true); !status.ok()) return status;
+  if (user_.open()) {
+    if (user_.uncommitted > 0) {
+      if (Status status = WriteOut(&user_, true); !status.ok()) return status;
+    }
     segments.push_back(user_.appender.segment());
-    writing.unlock();
   }
+  const uint64_t written = next_sequence_ - 1;
+  if (!commit) writing.unlock();
   for (const auto& segment : segments) {
     if (Status status = segment->Sync(); !status.ok()) return status;
   }
-  if (commit) {
-    if (Status status = Commit(&user_); !status.ok()) return status;
+  {
+    auto lock = state_.Write();
+    durable_ = std::max(durable_, written);
   }
-  return SyncFolder(options_.path);
+  if (!commit) return Status();
+  if (Status status = SaveManifest(); !status.ok()) return status;
+  return NoteCommit(&user_);
 }
 
 Status Store::Flush() { return SyncUser(true); }

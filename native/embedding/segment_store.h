@@ -8,7 +8,9 @@
 //   garbage   more than 1.5 records for a live row, or more than 10 million dead ones, start a compaction. It takes the
 //             segments with most garbage first, and none with a third or less: so it copies at most 2 records for each that it
 //             gets rid of, and writes at most 3 times what its users wrote.
-//   a crash   a reopened store has the state that it had after some operation, the last Flush or a later one.
+//   a crash   of the process or the machine: a reopened store has the state that it had after some operation, the last Flush or a
+//             later one. A loss of power may take what was not flushed in any order; what comes after a gap is dropped then.
+//   a file    that is missing is noticed, since a manifest lists them all.
 //
 // Refuses to be: a cache (what is read is not kept: the tier above does that), ordered, or compressed.
 

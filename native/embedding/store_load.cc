@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "manifest.h"
 #include "store_state.h"
 
 namespace ctrlab::embedding {
@@ -17,26 +18,31 @@ namespace {
 // Of "0000000001.seg"; 0 where the name is none of ours.
 uint64_t NumberOf(const std::string& name) {
   uint64_t number = 0;
-  if (name.size() < 14 || !name.ends_with(".seg")) return 0;
-  const char* end = name.data() + name.size() - 4;
-  const auto [rest, error] = std::from_chars(name.data(), end, number);
-  return error == std::errc() && rest == end ? number : 0;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return SegmentName(number) == name ? number : 0;
 }
 
 }  // namespace
 
 Status Store::Load() {
   std::vector<uint64_t> numbers;
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(options_.path, error)) {
-    if (const uint64_t number = NumberOf(file.path().filename().string())) numbers.push_back(number);
-  }
-  if (error) return Status("Can't read the store's folder " + options_.path + ": " + error.message() + ".");
-  std::sort(numbers.begin(), numbers.end());
+  if (Status status = FindFiles(&numbers); !status.ok()) return status;
   for (const uint64_t number : numbers) {
     if (Status status = AddFile(number); !status.ok()) return status;
   }
-  if (Status status = FillIndex(); !status.ok()) return status;
+  if (Status status = DropAfterGap(); !status.ok()) return status;
+  FillIndex();
+  // Nothing is refused any more, so files may change.
+  for (const auto& segment : *segments_) {
+    if (!segment->sealed) {
+      if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
+      segment->sealed = true;
+    }
+    std::vector<IndexEntry>().swap(segment->entries);
+  }
+  durable_ = next_sequence_ - 1;
+  if (Status status = SaveManifest(); !status.ok()) return status;
+  loaded_ = true;
   if (options_.compaction == Compaction::kAsync) {
     thread_ = std::thread([this] { CompactInBackground(); });
     pthread_setname_np(thread_.native_handle(), "ctrlab-store");
@@ -44,26 +50,92 @@ Status Store::Load() {
   return Status();
 }
 
-Status Store::AddFile(uint64_t number) {
-  char name[32];
-  std::snprintf(name, sizeof name, "/%010llu.seg", static_cast<unsigned long long>(number));
-  LoadedSegment loaded;
-  Status status = LoadSegment(options_.path + name, number, options_.row_bytes, options_.direct, &loaded);
-  if (!status.ok()) return status;
-  if (!loaded.warning.empty()) warnings_.push_back(loaded.warning);
-  stats_.dropped_records += loaded.dropped_records;
-  next_number_ = number + 1;
-  if (!loaded.segment) return Status();
-  if (loaded.segment->records == 0) {
-    const std::string& path = loaded.segment->path;
-    return unlink(path.c_str()) == 0 ? Status() : SystemError("Can't remove the empty segment " + path);
+// The numbers of the files in the folder, ascending, held against the manifest.
+Status Store::FindFiles(std::vector<uint64_t>* numbers) {
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(options_.path, error)) {
+    const std::string name = file.path().filename().string();
+    if (!name.ends_with(".seg")) continue;
+    numbers->push_back(NumberOf(name));
+    if (numbers->back() == 0) {
+      return Status("A store's segments have names like " + SegmentName(1) + "; " + file.path().string() +
+                    " is none of them; move it away.");
+    }
   }
-  Publish([&](SegmentTable* table) { table->push_back(loaded.segment); });
+  if (error) return Status("Can't read the store's folder " + options_.path + ": " + error.message() + ".");
+  std::sort(numbers->begin(), numbers->end());
+  bool there;
+  Manifest manifest;
+  if (Status status = ReadManifest(options_.path, &there, &manifest); !status.ok()) return status;
+  if (!there) {
+    if (!numbers->empty()) {
+      warnings_.push_back(
+          "The store in " + options_.path +
+          " has no MANIFEST, so a segment that is missing would not be noticed; those that there are were taken.");
+    }
+    durable_ = ~uint64_t{0};
+    return Status();
+  }
+  for (const uint64_t number : manifest.segments) {
+    if (std::binary_search(numbers->begin(), numbers->end(), number)) continue;
+    return Status("All segments of a store must be there; " + options_.path + "/" + SegmentName(number) +
+                  " is missing; restore it from a copy, or remove " + options_.path + "/MANIFEST to go on without its rows.");
+  }
+  for (const uint64_t number : *numbers) {
+    if (number >= manifest.next || std::binary_search(manifest.segments.begin(), manifest.segments.end(), number)) continue;
+    leftovers_.push_back(options_.path + "/" + SegmentName(number));
+    if (Status status = CheckSegment(leftovers_.back(), number, options_.row_bytes); !status.ok()) return status;
+  }
+  std::erase_if(*numbers, [&](uint64_t number) {
+    return number < manifest.next && !std::binary_search(manifest.segments.begin(), manifest.segments.end(), number);
+  });
+  next_number_ = manifest.next;
+  durable_ = manifest.durable;
+  next_sequence_ = durable_ + 1;
   return Status();
 }
 
-// Of each key the record with the highest sequence number; then seals what was not, now that nothing is refused any more.
-Status Store::FillIndex() {
+Status Store::AddFile(uint64_t number) {
+  const std::string path = options_.path + "/" + SegmentName(number);
+  LoadedSegment loaded;
+  Status status = LoadSegment(path, number, options_.row_bytes, options_.direct, &loaded);
+  if (!status.ok()) return status;
+  next_number_ = std::max(next_number_, number + 1);
+  if (!loaded.segment || loaded.segment->records == 0) leftovers_.push_back(path);
+  if (!loaded.warning.empty()) warnings_.push_back(loaded.warning);
+  stats_.dropped_records += loaded.dropped_records;
+  if (loaded.segment && loaded.segment->records > 0) Publish([&](SegmentTable* table) { table->push_back(loaded.segment); });
+  return Status();
+}
+
+// After a loss of power records may be there that come after others that are not.
+Status Store::DropAfterGap() {
+  SegmentTable later;
+  for (const auto& segment : *segments_) {
+    if (segment->highest > durable_) later.push_back(segment);
+  }
+  std::sort(later.begin(), later.end(), [](const auto& a, const auto& b) { return a->lowest < b->lowest; });
+  for (const auto& segment : later) {
+    if (segment->lowest <= durable_ + 1) {
+      durable_ = std::max(durable_, segment->highest);
+      continue;
+    }
+    const std::string lost = "record number " + std::to_string(durable_ + 1);
+    if (segment->committed > 0) {
+      return Status("All that was flushed must be there; " + segment->path + " was after " + lost +
+                    ", which is in no segment of " + options_.path + "; restore the folder from a copy.");
+    }
+    warnings_.push_back(segment->path + " holds records that were written after " + lost + ", which a loss of power took; its " +
+                        std::to_string(segment->records) + " records are dropped.");
+    stats_.dropped_records += segment->records;
+    leftovers_.push_back(segment->path);
+    Publish([&](SegmentTable* table) { std::erase(*table, segment); });
+  }
+  return Status();
+}
+
+// Of each key the record with the highest sequence number.
+void Store::FillIndex() {
   const SegmentTable& segments = *segments_;
   auto entry_at = [&](Location at) { return segments[at.segment]->entries[at.record]; };
   for (uint32_t slot = 0; slot < segments.size(); ++slot) {
@@ -88,14 +160,6 @@ Status Store::FillIndex() {
     }
   });
   for (const int64_t key : erased) index_.Erase(key);
-  for (const auto& segment : segments) {
-    if (!segment->sealed) {
-      if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
-      segment->sealed = true;
-    }
-    segment->entries = {};
-  }
-  return Status();
 }
 
 }  // namespace ctrlab::embedding

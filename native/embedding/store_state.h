@@ -48,8 +48,9 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
-// Three locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the state (short: nobody
-// waits for a disk under it). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
+// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the manifest, of new names, of
+// the state (short: nobody waits for a disk under it). A tail's appender belongs to who holds its lock, `user_` to writers,
+// `copies_` to compaction.
 class Store final : public SegmentStore {
  public:
   Store(const StoreOptions& options, int lock_fd);
@@ -70,19 +71,23 @@ class Store final : public SegmentStore {
   // segment_store.cc
   Status Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count);
   Status MakeRoom(Tail* tail);
+  Status NewSegment(Tail* tail);
   Status WriteOut(Tail* tail, bool all);
-  Status Commit(Tail* tail);
+  Status NoteCommit(Tail* tail);
   Status Close(Tail* tail);
   Status SealFull();
   Status SyncUser(bool commit);
+  Status SaveManifest();
   void Wake();
   const char* InBuffer(Location at) const;
   void Forget(Location at);
   void Publish(const std::function<void(SegmentTable*)>& change);
 
   // store_load.cc
+  Status FindFiles(std::vector<uint64_t>* numbers);
   Status AddFile(uint64_t number);
-  Status FillIndex();
+  Status DropAfterGap();
+  void FillIndex();
 
   // compaction.cc
   bool TooMuchGarbage() const;
@@ -93,7 +98,7 @@ class Store final : public SegmentStore {
   Status CompactWhileNeeded(bool all);
   Status CompactSegment(uint32_t slot);
   Status ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_t end) const;
-  Status CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole, bool* copied);
+  Status CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole);
   Status Remove(uint32_t slot);
   void CompactInBackground();
   void Warn(std::string sentence);
@@ -110,11 +115,18 @@ class Store final : public SegmentStore {
   Tail user_;
   uint64_t next_sequence_ = 1;
 
+  std::mutex saving_;
+  uint64_t saved_changes_ = 0;  // what the manifest on the disk knows of
+  std::mutex naming_;           // from where a segment gets its number to where it is in the table
+
   FairLock state_;
   StoreIndex index_;
   std::vector<std::shared_ptr<Segment>> full_;  // written as a whole, perhaps not synced, not sealed yet; the oldest first
   std::shared_ptr<const SegmentTable> segments_ = std::make_shared<SegmentTable>();
+  uint64_t changes_ = 1;                // of the table, from Open on
+  std::vector<std::string> leftovers_;  // files that are to go once no manifest lists them
   uint64_t next_number_ = 1;
+  uint64_t durable_ = 0;  // what users wrote, up to this sequence number, is on the disk
   uint64_t removals_ = 0;
   int64_t total_ = 0;
   StoreStats stats_;
@@ -125,6 +137,7 @@ class Store final : public SegmentStore {
   bool wanted_ = false;
   std::atomic<bool> compacting_now_ = false;
   std::atomic<bool> stop_ = false;
+  bool loaded_ = false;
   std::thread thread_;
 };
 

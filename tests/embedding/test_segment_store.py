@@ -1,6 +1,7 @@
 """The store from Python, and its files read by NumPy."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,6 +133,54 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert (store.get(np.arange(10))[0] == 1).all()
         (warning,) = store.warnings()
         assert "never sealed" in warning and "0000000001.seg" in warning
+
+
+def test_a_missing_segment_is_noticed_and_a_leftover_is_not_read(tmp_path):
+    with Store(tmp_path, 3, segment_bytes=400, compaction="sync") as store:
+        store.put(np.arange(30), np.ones((30, 3)))
+    paths = sorted(tmp_path.glob("*.seg"))
+    copies = [path.read_bytes() for path in paths]
+    assert len(paths) == 4
+    paths[1].unlink()
+    with pytest.raises(BadData, match=f"{paths[1]} is missing"):
+        segments.read(tmp_path)
+    with pytest.raises(CtrlabError, match=f"{paths[1]} is missing; restore it from a copy, or remove .*MANIFEST"):
+        Store(tmp_path, 3)
+    (tmp_path / "MANIFEST").unlink()
+    with Store(tmp_path, 3, segment_bytes=400, compaction="sync") as store:
+        assert store.stats().live == 21 and "has no MANIFEST" in store.warnings()[0]
+        store.erase(np.arange(30))
+        store.compact()
+    paths[1].write_bytes(copies[1])  # as if the process had died before it could remove what it had compacted
+    assert len(segments.read(tmp_path)[0]) == 0
+    with Store(tmp_path, 3) as store:
+        assert store.stats().live == 0 and not paths[1].exists() and not store.warnings()
+
+
+def test_numpy_drops_what_comes_after_a_gap_too(tmp_path):
+    """As a loss of power may leave it: a segment that was not flushed is gone, a later one is there."""
+    live, left = tmp_path / "live", tmp_path / "left"
+    with Store(live, 3, segment_bytes=400, compaction="sync") as store:
+        store.put(np.arange(5), np.ones((5, 3)))
+        store.flush()
+        manifest = (live / "MANIFEST").read_bytes()
+        store.put(np.arange(5, 35), np.ones((30, 3)))
+        shutil.copytree(live, left)
+    (left / "MANIFEST").write_bytes(manifest)
+    (left / "0000000002.seg").unlink()
+    later = sorted(left.glob("*.seg"))[1:]
+    assert len(later) >= 2
+    with pytest.raises(BadData, match=f"{later[0]} was after record number 9, which is missing"):
+        segments.read(left)
+    with pytest.raises(CtrlabError, match=f"{later[0]} was after record number 9, which is in no segment"):
+        Store(left, 3)
+    for path in later:
+        path.write_bytes(path.read_bytes()[:-1])  # without the footer nothing says that all before was on the disk
+    keys, _ = segments.read(left)
+    with Store(left, 3) as store:
+        assert any("a loss of power took" in warning for warning in store.warnings())
+        assert np.array_equal(np.sort(np.concatenate([k for k, _ in store.items()])), keys)
+    assert 5 <= len(keys) < 14 and np.array_equal(keys, np.arange(len(keys)))
 
 
 def test_numpy_finds_damage(tmp_path):

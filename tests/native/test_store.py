@@ -1,4 +1,4 @@
-"""The store of rows under sanitizers: against std::map, killed, damaged, on a full disk, by many threads at once."""
+"""The store of rows under sanitizers: against std::map, killed, without power, damaged, on a full disk, by many threads."""
 
 import re
 import subprocess
@@ -37,7 +37,8 @@ def program(request, tmp_path_factory):
     with ThreadPoolExecutor(2) as pool:
         sources = [NATIVE / "check" / "check_store.cc", *(NATIVE / "embedding" / f"{name}.cc" for name in SOURCES)]
         objects = list(pool.map(compiled, sources))
-    run([*flags, *objects, "-pthread", "-o", folder / "check"])
+    wrapped = [f"-Wl,--wrap={call}" for call in ("fdatasync", "fsync")]  # native/check/check_store_power.h
+    run([*flags, *wrapped, *objects, "-pthread", "-o", folder / "check"])
     return folder / "check"
 
 
@@ -48,15 +49,26 @@ def passes(program, what, seed, folder):
     assert (ran.returncode, ran.stdout) == (0, f"passed {what} {seed}\n"), ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("what", ["random", "full", "together", "odd"])
+def in_memory():
+    """A folder for thousands of little files, none of which need outlive a loss of power."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+
+
+@pytest.mark.parametrize("what", ["random", "full", "together", "odd", "again"])
 def test_the_store_is_right_and_clean(program, what, tmp_path):
     passes(program, what, 1, tmp_path)
 
 
 def test_no_flipped_bit_and_no_cut_goes_by_in_silence(program):
-    memory = Path("/dev/shm")  # thousands of little files, none of which need outlive a loss of power
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with in_memory() as folder:
         passes(program, "damage", 1, Path(folder))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loss_of_power_leaves_a_state_since_the_last_flush(program, seed):
+    with in_memory() as folder:
+        passes(program, "power", seed, Path(folder))
 
 
 # Four lives each: 12 kills a sanitizer here, 100 in the long run.

@@ -1,0 +1,70 @@
+#include "manifest.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "segment.h"
+
+namespace ctrlab::embedding {
+
+namespace {
+
+// New and removed names outlive a loss of power when this returns.
+Status SyncFolder(const std::string& folder) {
+  const OwnedFile names(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return names.fd() >= 0 && fsync(names.fd()) == 0 ? Status() : SystemError("Can't sync the folder " + folder);
+}
+
+}  // namespace
+
+Status ReadManifest(const std::string& folder, bool* there, Manifest* manifest) {
+  const std::string path = folder + "/MANIFEST";
+  const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  *there = file.fd() >= 0 || errno != ENOENT;
+  if (!*there) return Status();
+  struct stat about;
+  if (file.fd() < 0 || fstat(file.fd(), &about) != 0) return SystemError("Can't read " + path);
+  std::string bytes(about.st_size, 0);
+  if (Status status = ReadFully(file.fd(), path, bytes.data(), std::ssize(bytes), 0); !status.ok()) return status;
+  ManifestHeader header;
+  std::memcpy(&header, bytes.data(), std::min(sizeof header, bytes.size()));
+  if (std::memcmp(header.magic, ManifestHeader().magic, sizeof header.magic) == 0 && header.version > kManifestVersion) {
+    return Status("Manifests up to version " + std::to_string(kManifestVersion) + " can be read; " + path + " has version " +
+                  std::to_string(header.version) + ": a newer ctrlab wrote it.");
+  }
+  if (bytes.size() != sizeof header + header.segments * sizeof(uint64_t) ||
+      std::memcmp(header.magic, ManifestHeader().magic, 8) != 0 || header.crc != header.Crc(bytes.data() + sizeof header)) {
+    return Status("A store's manifest must be as it was written; " + path +
+                  " is damaged; restore it from a copy, or remove it to take the segments that there are.");
+  }
+  *manifest = {header.next, header.durable, std::vector<uint64_t>(header.segments)};
+  if (header.segments) std::memcpy(manifest->segments.data(), bytes.data() + sizeof header, bytes.size() - sizeof header);
+  return Status();
+}
+
+Status WriteManifest(const std::string& folder, const Manifest& manifest) {
+  const std::string path = folder + "/MANIFEST", fresh = path + ".new";
+  ManifestHeader header;
+  header.next = manifest.next, header.durable = manifest.durable, header.segments = manifest.segments.size();
+  header.crc = header.Crc(manifest.segments.data());
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(reinterpret_cast<const char*>(manifest.segments.data()), manifest.segments.size() * sizeof(uint64_t));
+  unlink(fresh.c_str());  // one whose sync was refused: the system may take its bytes for written
+  {
+    const OwnedFile file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (file.fd() < 0) return SystemError("Can't write " + fresh);
+    if (Status status = WriteFully(file.fd(), fresh, bytes.data(), std::ssize(bytes), 0); !status.ok()) return status;
+    if (fsync(file.fd()) != 0) return SystemError("Can't sync " + fresh);
+  }
+  // The segments' names before the list that has them, and the list before any file goes.
+  if (Status status = SyncFolder(folder); !status.ok()) return status;
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) return SystemError("Can't rename " + fresh);
+  return SyncFolder(folder);
+}
+
+}  // namespace ctrlab::embedding
