@@ -173,12 +173,13 @@ class EmbeddingEvictOp : public TableOp {
     const Tensor* limit;
     TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));
     TF_RETURN_IF_ERROR(context->input("limit", &limit));
-    if (limit->NumElements() != 1 || !(limit->flat<double>()(0) >= 0 && limit->flat<double>()(0) < 0x1p53)) {
-      return InvalidArgument("The limit of an eviction must be one number, not negative and finite.");
+    const double most = limit->NumElements() == 1 ? limit->flat<double>()(0) : -1;
+    if (!(most >= 0 && most < 0x1p53)) {
+      return InvalidArgument("The limit of an eviction must be one number in [0, 2^53); received [", limit->SummarizeValue(3),
+                             "].");
     }
     Tensor* removed;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &removed));
-    const double most = limit->flat<double>()(0);
     const ParallelFor pool = IntraOpPool(context);
     int64_t* count = &removed->scalar<int64_t>()();
     const int64_t now = *step < 0 ? table.last_step() : *step;
