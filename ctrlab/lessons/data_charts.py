@@ -45,12 +45,13 @@ def rank_frequency(
                     line={"color": colour[name], "width": 2, "dash": "dash"},
                 )
             )
+    fits = len(traces) > len(counts)
     chart = figure(
         traces,
         title,
         x="rank of the id, the most frequent first (logarithmic)",
         y="how often it comes (logarithmic)",
-        note="a power law is a straight line; the dashed lines end where counts are too small to fit",
+        note="a power law is a straight line" + "; the dashed lines end where counts are too small to fit" * fits,
         height=460,
         margin_t=118,
     )
@@ -65,5 +66,6 @@ def shares(values: Mapping[str, float], *, title: str, x: str, y: str, note: str
     """A bar for each name, its share of 0 to 1 in percent."""
     heights = [100 * value for value in values.values()]
     hover = "%{x}: %{y:.1f} %<extra></extra>"
-    bars = go.Bar(x=list(values), y=heights, marker_color=colours.PALETTE[0], hovertemplate=hover)
+    said = {"text": [f"{height:.3g} %" for height in heights] if len(heights) < 10 else None, "textposition": "outside"}
+    bars = go.Bar(x=list(values), y=heights, marker_color=colours.PALETTE[0], hovertemplate=hover, cliponaxis=False, **said)
     return figure([bars], title, x=x, y=y, note=note, xaxis_type="category", height=360)

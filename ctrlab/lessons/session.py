@@ -99,10 +99,11 @@ class Lab:
             came = float(getattr(value, "median", value))
             guess = self._record.predictions.get(name)
             if guess is None:
-                print(f"{name}: {came:.3g}; nothing was predicted (lab.predict({name}=...))")
+                print(f"{name}: {_plain(came)}; nothing was predicted (lab.predict({name}=...))")
                 continue
             off = max(guess / came, came / guess)
-            print(f"{name}: you said {guess:.3g}, it is {came:.3g}: " + ("close." if off < 1.5 else f"{off:.1f}x off. Why?"))
+            verdict = "close." if off < 1.5 else f"{_plain(round(off, 1))}x off. Why?"
+            print(f"{name}: you said {_plain(guess)}, it is {_plain(came)}: {verdict}")
 
     def check(self, exercise: int, answer: Callable) -> None:
         """Judge an answer on fresh random and adversarial inputs.
@@ -204,6 +205,11 @@ class Lab:
         if _gpus():
             print("TensorFlow holds the GPU's memory until this kernel ends: Kernel, Shut Down Kernel.")
         print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")
+
+
+def _plain(number: float) -> str:
+    """Three digits, or all before the point: 125,000 and not 1.25e+05."""
+    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.3g}"
 
 
 def _gpus() -> list:

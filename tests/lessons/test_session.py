@@ -47,8 +47,13 @@ def test_prediction_against_outcome(lab, capsys):
     lab.predict(speedup=10)
     assert Store().load(LESSON).predictions == {"speedup": 10.0}
     lab.outcome(speedup=comparison(2).ratio("fused"), bytes=7.0)
+    lab.outcome(speedup=125_000)
     out = capsys.readouterr().out
-    assert "you said 10, it is 2: 5.0x off" in out and "nothing was predicted" in out
+    assert (
+        "you said 10, it is 2: 5x off. Why?" in out
+        and "it is 125,000: 12,500x off. Why?" in out
+        and "nothing was predicted" in out
+    )
 
 
 @pytest.mark.parametrize("guess", [0, -1, "fast", None, float("nan"), float("inf")])

@@ -133,6 +133,11 @@ def test_bad_input_is_one_sentence():
         charts.waterfall({})
 
 
+def test_latency_marks_say_times_as_people_do():
+    marks = charts.latency({"none": [50e-6] * 98 + [12.5e-3] * 2}).data[1]
+    assert list(marks.text) == ["p50 50 µs", "p95 50 µs", "p99 12.5 ms"]
+
+
 def test_decimation_keeps_ends_and_peaks():
     y = np.zeros(100_000)
     y[[777, 50_001]] = 9, -9
@@ -188,7 +193,9 @@ def test_live_chart_outside_a_notebook_keeps_its_history():
     with charts.LiveChart("Training", "loss", log=True) as chart:
         chart.add("none", 1, 0.7)
     assert chart.updates == 0 and chart.figure().data[0].name == "none"
-    assert chart.figure().layout.yaxis.type == "log"
+    axis = chart.figure().layout.yaxis
+    assert (axis.type, axis.tickformat, axis.title.text) == ("log", "~g", "loss (logarithmic)")
+    assert charts.LiveChart("Reads", "time (ms)", log=True).figure().layout.yaxis.title.text == "time (ms, logarithmic)"
 
 
 def test_the_rest_of_the_package_needs_no_plotly():

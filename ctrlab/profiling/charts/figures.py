@@ -231,13 +231,13 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
                 x=marks,
                 y=[50, 95, 99],
                 mode="markers+text",
-                text=[f"p{p} {m:.3g}" for p, m in zip((50, 95, 99), marks)],
-                textposition=["middle right", "bottom right", "bottom right"],
+                text=[f"p{p} {seconds(m * size)}" for p, m in zip((50, 95, 99), marks)],
+                textposition="bottom right",  # the curve goes on above it
                 textfont={"size": 11},
                 cliponaxis=False,
                 marker={"color": colour[name], "size": 8},
                 showlegend=False,
-                hovertemplate="%{text} " + unit + "<extra>" + name + "</extra>",
+                hovertemplate="%{text}<extra>" + name + "</extra>",
             )
         )
     chart = figure(
