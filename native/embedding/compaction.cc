@@ -116,7 +116,8 @@ Status Store::CompactSegment(uint32_t slot) {
       return Status();
     }
   }
-  // Nothing goes before what replaces it is on the disk: copies of its rows, those of an earlier attempt too, and what users wrote.
+  // Nothing goes before what replaces it is on the disk: copies of its rows, those of an earlier attempt too, and what users
+  // wrote.
   if (copies_.open()) {
     if (Status status = WriteOut(&copies_, true); !status.ok()) return status;
     if (Status status = copies_.appender.segment()->Sync(); !status.ok()) return status;

@@ -1,5 +1,6 @@
-// The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, a file MANIFEST that lists them,
-// and a file LOCK that its process holds. All numbers are little-endian; checksums are CRC-32C. ctrlab/embedding/segments.py reads the same in NumPy.
+// The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, a file MANIFEST that lists
+// them, and a file LOCK that its process holds. All numbers are little-endian; checksums are CRC-32C.
+// ctrlab/embedding/segments.py reads the same in NumPy.
 //
 //   segment   header, records, and once it is full: index, footer
 //   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the
@@ -20,9 +21,9 @@
 // to the next 4096 bytes. A broken record before a commit, or before a footer, is no torn tail but damage.
 //
 // A segment that the manifest lists must be there. One that it does not list is nothing if its number is below the next number
-// (compaction had put its records elsewhere), else it was made later. What users write has consecutive sequence numbers, in files of
-// consecutive numbers: where those above the manifest's `durable` have a gap, the power went before all was written, and what
-// comes after the gap counts no more.
+// (compaction had put its records elsewhere), else it was made later. What users write has consecutive sequence numbers, in
+// files of consecutive numbers: where those above the manifest's `durable` have a gap, the power went before all was written,
+// and what comes after the gap counts no more.
 
 #pragma once
 
