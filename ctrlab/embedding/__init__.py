@@ -4,8 +4,7 @@ from ctrlab.lazy import loader
 
 _PLACES = {
     "Embedding": "layer",
-    "EmbeddingVariable": "variable",
-    "embedding_variables": "variable",
+    **dict.fromkeys(("EmbeddingVariable", "embedding_variables", "for_serving"), "variable"),
     **dict.fromkeys(
         ("BloomFilter", "CounterFilter", "GlobalStepEviction", "Initializer", "L2Eviction", "Options", "Storage"), "options"
     ),

@@ -1,9 +1,7 @@
 """The embedding variable: a native table that TensorFlow tracks, and a proxy that stands for it where a variable is expected.
 
 The table (native/embedding) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
-The proxy is a trainable variable of shape [0, D] that holds nothing. Lookups take its handle, so their gradient flows to it, as
-`tf.IndexedSlices` whose indices are keys, through tapes, `fit` and `tf.function` alike; `ctrlab.training.TouchedRows` steps
-the table instead of it, and any other Keras optimizer is refused.
+The proxy (`ctrlab.embedding.proxy`) is what gradients flow to and what Keras copies.
 """
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
 from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options
+from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
@@ -39,6 +37,8 @@ PARTS = (
     "removed",
     "slot_names",
 )
+SAVED = tuple(part for part in PARTS if part != "removed")
+SERVED = ("keys", "values")
 WHOLE = (0, 1)
 """Shard 0 of 1."""
 
@@ -72,58 +72,6 @@ class Stats:
         return self.hits / max(1, self.hits + self.hits_below + self.misses)
 
 
-class Rows(np.ndarray):
-    """What `get_weights` gives of an embedding variable: an array of shape [0, D], with all that the table holds beside it.
-
-    Attributes:
-        state: a copy in memory, of 24 + 4 D (1 + slots) bytes a row; None where NumPy has made another array of this one.
-    """
-
-    state: TableState | None = None
-
-
-class Proxy(keras.Variable):
-    """What Keras and tapes take for the embedding variable: shape [0, D], always empty.
-
-    What Keras copies and puts back by `numpy` and `assign` (`get_weights`, `set_weights`, `EarlyStopping`) is the table's state.
-    Keras hands the gradient of a variable that says `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a
-    gradient that arrives there comes from one that would not have stepped the table.
-    """
-
-    def __init__(self, table: EmbeddingVariable):
-        super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name)
-        self.overwrite_with_gradient = True
-        self.table = table
-
-    def numpy(self):
-        """The table as it is now, as `Rows`."""
-        rows = super().numpy().view(Rows)
-        rows.state = self.table.state()
-        return rows
-
-    def assign(self, value):
-        """Takes `Rows`: all of them in place of what the table holds, with their slots if the optimizer has the same.
-
-        Raises:
-            CtrlabError: a gradient, or an array that has no rows with it.
-        """
-        if isinstance(value, tf.IndexedSlices):
-            raise CtrlabError(
-                f"Embedding variable {self.name} is trained by ctrlab.training.TouchedRows, which steps the rows of its table; "
-                "received the gradient from another optimizer: compile the model with TouchedRows."
-            )
-        state = getattr(value, "state", None)
-        if state is None:
-            raise CtrlabError(
-                f"Embedding variable {self.name} takes weights with their rows, as get_weights gives them; received an array "
-                "without: to keep weights longer than this process, save them to a file."
-            )
-        if tuple(state.slots) != self.table.slot_names:
-            state = replace(state, slots={})
-        self.table.load_state(state)
-        return self.value
-
-
 class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     """Rows of D numbers under any int64 keys; a key's row is made when training first updates it, or once a filter admits it.
 
@@ -131,9 +79,9 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     it through `proxy` by a `TouchedRows`. It lives in this process's memory, on its CPU. Lookups and steps may come from several
     threads at once.
 
-    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it. In a loaded
-    SavedModel all rows are in memory and a key without a row reads 0; the process that loads one must have imported
-    `ctrlab.embedding`.
+    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; within
+    `for_serving` they write keys and values alone. In a loaded SavedModel all rows are in memory and a key without a row reads 0;
+    the process that loads one calls `ctrlab.ops.register()` first.
 
     Args:
         name: in messages and checkpoints.
@@ -159,6 +107,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             raise CtrlabError(f"The name of an embedding variable must not be empty, dots or contain a slash; received {name!r}.")
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
+        self.serving = False
         self.base = 0
         """Another number whenever what `changed` refers to has moved: who saves deltas of this variable must be the only one."""
         with tf.init_scope(), _one_sentence():
@@ -167,7 +116,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         self._track_trackable(self.proxy, "proxy")
 
     def _create_resource(self) -> tf.Tensor:
-        initializer, admission = self.options.initializer, self.options.admission
+        initializer, admission = self.options.initializer, None if self.serving else self.options.admission
         bloom = admission if isinstance(admission, BloomFilter) else None
         served = not tf.executing_eagerly()  # in a SavedModel, where each call of a session makes its handle anew
         storage = None if served else self.options.storage
@@ -306,10 +255,35 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
         whole = tf.constant(WHOLE, tf.int64)
         parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole, extent="all")
-        return {name: getattr(parts, name) for name in PARTS if name != "removed"}
+        return {name: getattr(parts, name) for name in (SERVED if self.serving else SAVED)}
 
     def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
+        if "slots" not in tensors:  # saved for serving
+            n, none = tf.shape(tensors["keys"])[0], tf.zeros([0], tf.int64)
+            never = dict.fromkeys(("frequencies", "steps"), tf.zeros([n], tf.int64))
+            tensors = tensors | never | dict.fromkeys(("candidate_keys", "candidate_counts", "candidate_steps"), none)
+            tensors |= {"slots": tf.zeros([0, n, self.dim]), "slot_names": tf.zeros([0], tf.string)}
+            tensors |= {"filter": tf.zeros([0], tf.uint8)}
         return self._import(tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
+
+
+@contextlib.contextmanager
+def for_serving(model) -> Iterator[None]:
+    """What is saved of a model's embedding variables within is keys and values: no slots, no counts, no filter.
+
+    For `model.export` and `tf.saved_model.save`; a checkpoint has to hold the rest. The six models export so by themselves.
+
+    >>> with for_serving(model):  # doctest: +SKIP
+    ...     model.export("served")
+    """
+    tables = embedding_variables(model)
+    for table in tables:
+        table.serving = True
+    try:
+        yield
+    finally:
+        for table in tables:
+            table.serving = False
 
 
 def embedding_variables(model) -> list[EmbeddingVariable]:

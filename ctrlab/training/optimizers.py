@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
-from ctrlab.embedding.variable import Proxy
+from ctrlab.embedding.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import sparse_update
 from ctrlab.profiling.parts import part

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab.embedding.checkpoint import require_fits
+from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import TableState
-from ctrlab.embedding.variable import EmbeddingVariable, Proxy, embedding_variables
+from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.training.generators import set_generators
 from ctrlab.training.saves import Save, read_last

@@ -3,7 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from ctrlab import models
+from ctrlab import models, training
+from ctrlab.embedding import embedding_variables
 
 
 @pytest.mark.parametrize(("model", "data_set", "rungs"), [("wdl", "food_delivery", "none"), ("dien", "amazon_reviews", "all")])
@@ -22,3 +23,23 @@ def test_a_saved_and_an_exported_model_answer_alike(model, data_set, rungs, smal
     exported = tf.saved_model.load(str(tmp_path / "exported"))
     tf.debugging.assert_near(exported.serve(served), expected)
     assert "serving_default" in exported.signatures
+
+
+def test_an_export_has_no_slots(small_batches, tmp_path):
+    """Of embedding variables keys and values alone, though the model has been trained; a checkpoint has the slots."""
+    schema, batches = small_batches("criteo")
+    network = models.build("dlrm", schema, "lookup", embedding={"C1": "variable"})
+    step = training.train_step(network, training.make_optimizer(network))
+    for batch in batches[:2]:
+        step(*batch)
+    (table,) = embedding_variables(network)
+    assert table.rows() > 0 and len(table.slot_names) > 0
+    network.export(tmp_path / "exported")
+    shapes = tf.train.load_checkpoint(str(tmp_path / "exported/variables/variables")).get_variable_to_shape_map()
+    found = {name.rpartition("/")[2]: shape for name, shape in shapes.items() if not name.endswith("VARIABLE_VALUE")}
+    found.pop("_CHECKPOINTABLE_OBJECT_GRAPH")
+    assert found == {"keys": [table.rows()], "values": [table.rows(), network.dim]}
+    features = batches[0][0]
+    served = {name: features[name] for name in network.input_signature()}
+    exported = tf.saved_model.load(str(tmp_path / "exported"))
+    tf.debugging.assert_near(exported.serve(served), network(features, training=False))
