@@ -28,15 +28,21 @@ def recorded(name: str) -> dict:
     return json.loads(paths[choose("recorded study", name, paths)].read_text())
 
 
-def against_perfect(runs: Iterable[Mapping], **wanted) -> dict[str, list[tuple[float, float, list[float]]]]:
-    """{way: [(compression, size, [AUC less that of "perfect" with the same seed])]} of the runs that have what is wanted."""
+def against_perfect(
+    runs: Iterable[Mapping], perfect: str = "perfect", **wanted
+) -> dict[str, list[tuple[float, float, list[float]]]]:
+    """{way: [(compression, size, [AUC less that of `perfect` with the same seed])]} of the runs that have what is wanted.
+
+    Args:
+        perfect: the way that stands for a row for each id: "perfect" or "variable".
+    """
     chosen = [run for run in runs if all(np.isclose(run[key], value) for key, value in wanted.items())]
-    perfect = {run["seed"]: run["auc"] for run in chosen if run["way"] == "perfect"}
+    best = {run["seed"]: run["auc"] for run in chosen if run["way"] == perfect}
     found: dict[str, dict[float, list]] = {}
     for run in chosen:
-        if run["way"] != "perfect" and run["seed"] in perfect:
+        if run["way"] != perfect and run["seed"] in best:
             found.setdefault(run["way"], {}).setdefault(run["compression"], []).append(
-                (run["size"], run["auc"] - perfect[run["seed"]])
+                (run["size"], run["auc"] - best[run["seed"]])
             )
     return {
         way: [(compression, pairs[0][0], [gap for _, gap in pairs]) for compression, pairs in sorted(sizes.items())]
@@ -44,18 +50,23 @@ def against_perfect(runs: Iterable[Mapping], **wanted) -> dict[str, list[tuple[f
     }
 
 
-def wins(runs: Iterable[Mapping]) -> str:
-    """A table in text: how often "perfect" came out ahead of "hashed" of each size, on generated rows of each kind."""
-    lines = ["    rows  rare ids make  drift makes  rows for each id  in company  perfect ahead     by"]
+def wins(runs: Iterable[Mapping], perfect: str = "perfect") -> str:
+    """A table in text: how often a row for each id came out ahead of "hashed" of each size, for each model and kind of rows.
+
+    Args:
+        perfect: the way that stands for a row for each id: "perfect" or "variable".
+    """
+    heading = f"{perfect} ahead"
+    lines = [f" model     rows  rare ids make  drift makes  rows for each id  in company  {heading}     by"]
     kinds: dict[tuple, list] = {}
     for run in runs:
-        kinds.setdefault((run["rows"], run["rare"], run["drift"]), []).append(run)
-    for (rows, rare, drift), alike in sorted(kinds.items()):
+        kinds.setdefault((run["model"], run["rows"], run["rare"], run["drift"]), []).append(run)
+    for (model, rows, rare, drift), alike in sorted(kinds.items()):
         company = {run["compression"]: run["collisions"] for run in alike if run["way"] == "hashed"}
-        for compression, _, gaps in against_perfect(alike).get("hashed", ()):
+        for compression, _, gaps in against_perfect(alike, perfect).get("hashed", ()):
             ahead = f"{sum(gap < 0 for gap in gaps)} of {len(gaps)}"
-            row = f"{rows:8,}  {rare:13.0%}  {drift:11.0%}  {1 / compression:16.2f}  {company[compression]:10.0%}"
-            lines.append(f"{row}  {ahead:>13}  {-np.mean(gaps):+.4f}")
+            row = f"{model:>6} {rows:8,}  {rare:13.0%}  {drift:11.0%}  {1 / compression:16.2f}  {company[compression]:10.0%}"
+            lines.append(f"{row}  {ahead:>{len(heading)}}  {-np.mean(gaps):+.4f}")
     return "\n".join(lines)
 
 

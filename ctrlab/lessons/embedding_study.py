@@ -1,6 +1,7 @@
 """What the size of the tables costs in AUC: one model, the same rows, its embeddings kept in different ways.
 
     python -m ctrlab.lessons.embedding_study --data real --compressions 1,5,20,100 --seeds 3 --out size.json
+    python -m ctrlab.lessons.embedding_study --ways "variable;hashed" --model wdl --rare ,0.4 --drift ,0.3 --out sweep.json
 
 "perfect" is a row for each id of the training rows, and zeros for ids that never came: what an embedding variable without
 admission or eviction computes, here by a dense table over a vocabulary that is made beforehand; "variable" is that variable.
@@ -38,7 +39,7 @@ from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
 from ctrlab.embedding.options import CounterFilter, Initializer, Options
-from ctrlab.features import Categorical, Schema
+from ctrlab.features import Categorical
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
 from ctrlab.profiling.machine import machine
@@ -155,11 +156,12 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
 
     Args:
         way: a name in WAYS; those in UNCOMPRESSED know no compression.
+        model: "dlrm", "wdl" or "deepfm"; the linear weights of the latter, one an id or hashed to as many, count in no size.
     """
     distinct = sample.distinct()
     large = {name: ids for name, ids in distinct.items() if len(ids) >= LEAST_BUCKETS and way != "perfect"}
     embedding = {name: choice_of(way, len(ids), compression) for name, ids in large.items()}
-    schema = Schema("criteo", tuple(_column(c, distinct) for c in SCHEMA.columns))
+    schema = dataclasses.replace(SCHEMA, columns=tuple(_column(c, distinct) for c in SCHEMA.columns))
     built = build(model, schema, "all", seed, embedding)
     known = {name: ids for name, ids in distinct.items() if name not in large}
     optimizer = training.make_optimizer(built, dataclasses.replace(built.hyper, learning_rate=RATE))

@@ -69,6 +69,13 @@ def test_a_variable_has_a_row_for_each_id_or_for_each_that_came_back(sample):
     assert every["collisions"] == back["collisions"] == 0.0 and every["compression"] == back["compression"] == 1.0
 
 
+@pytest.mark.parametrize("model", ["wdl", "deepfm"])
+def test_models_with_a_linear_part_run_the_real_variable(sample, model):
+    found = study.run(sample, "variable", model=model)
+    assert (found["model"], found["way"], found["size"], found["collisions"]) == (model, "variable", 1.0, 0.0)
+    assert 0.4 < found["auc"] < 0.7
+
+
 def test_in_the_records_a_variable_is_no_worse_than_hashing():
     """On real rows, by the mean over seeds, as far as the seeds' own spread tells; with all ids, and with a quarter of them."""
 
@@ -98,7 +105,7 @@ def _key(sample, way, compression, seed, model):
 
 
 def test_gaps_are_those_of_pairs_with_one_seed():
-    same = {"rows": 100, "drift": 0.05, "collisions": 0.5}
+    same = {"model": "dlrm", "rows": 100, "drift": 0.05, "collisions": 0.5}
     runs = [
         {"way": way, "compression": c, "seed": seed, "auc": auc, "size": 1 / c, "rare": rare, **same}
         for way, c, seed, auc, rare in [
@@ -123,6 +130,20 @@ def test_gaps_are_those_of_pairs_with_one_seed():
         ("1", "1", 0.01),
         ("1", "2", 0.0),
         ("1", "1", 0.2),
+    ]
+
+
+def test_a_variable_can_stand_for_a_row_for_each_id():
+    """Of each model by itself, and runs of "perfect" beside it change nothing."""
+    same = {"rows": 100, "rare": 0.1, "drift": 0.05, "collisions": 0.5, "size": 1.0}
+    aucs = {("dlrm", "variable"): 0.7, ("dlrm", "hashed"): 0.69, ("dlrm", "perfect"): 0.5, ("wdl", "variable"): 0.6}
+    aucs[("wdl", "hashed")] = 0.62
+    runs = [{"model": m, "way": way, "compression": 1.0, "seed": 0, "auc": auc, **same} for (m, way), auc in aucs.items()]
+    heading, *lines = embedding_charts.wins(runs, perfect="variable").splitlines()
+    assert "variable ahead" in heading
+    assert [(line.split()[0], *line.split()[-4:]) for line in lines] == [
+        ("dlrm", "1", "of", "1", "+0.0100"),
+        ("wdl", "0", "of", "1", "-0.0200"),
     ]
 
 
