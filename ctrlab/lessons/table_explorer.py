@@ -16,7 +16,7 @@ from ctrlab.profiling import charts
 
 EVERY = "all features"
 MOST_SETTINGS = 40
-# Below the chart: the heading of a widget is drawn over its own second line.
+# Below the chart, which is too narrow for it.
 NOTE = "Rows and bytes against all that could stay; traffic: occurrences in training whose key has a row."
 
 

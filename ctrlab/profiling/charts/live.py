@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from ctrlab.errors import CtrlabError
 from ctrlab.profiling import colours
-from ctrlab.profiling.charts.style import decimate, shell
+from ctrlab.profiling.charts.style import decimate, logarithmic, shell
 
 SECONDS_BETWEEN_UPDATES = 0.2
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -51,7 +51,7 @@ class LiveChart:
     ):
         self.history: dict[str, tuple[list[float], list[float]]] = {}
         self.updates = 0
-        self._layout = shell(title, x=x, y=_logarithmic(y) if log else y, note=note, device=device)
+        self._layout = shell(title, x=x, y=logarithmic(y) if log else y, note=note, device=device)
         if log:  # with a format of its own each tick is a whole number: plotly writes 2 for 0.02 and for 20
             self._layout["yaxis"] |= {"type": "log", "tickformat": "~g"}
         self._layout["showlegend"] = True
@@ -121,10 +121,6 @@ class LiveChart:
         place = list(self.history).index(name)  # equal curves lie on each other, so later ones are dashed and thinner
         line = {"color": colours.of_names(self.history)[name], "width": 2 if place else 3.5}
         return go.Scatter(x=x, y=y, name=name, mode="lines", line=line | {"dash": DASHES[place % len(DASHES)]})
-
-
-def _logarithmic(label: str) -> str:
-    return f"{label[:-1]}, logarithmic)" if label.endswith(")") else f"{label} (logarithmic)"
 
 
 def _display(shown):

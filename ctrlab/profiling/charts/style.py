@@ -70,12 +70,12 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "showarrow": False,
         "font": {"size": 11, "color": "#6b7683"},
     }
-    heading = {"text": f"<b>{title}</b>"}
-    if note:
-        heading["subtitle"] = {"text": note, "font": {"size": 13, "color": "#55606c"}}
+    heading = f"<b>{title}</b>"
+    if note:  # no `subtitle`: a widget that is drawn before it is on the page puts that over the title
+        heading += f'<br><span style="font-size:13px;color:#55606c">{note}</span>'
     return {
         "template": _TEMPLATE,
-        "title": heading,
+        "title": {"text": heading},
         "xaxis": {"title": {"text": x}},
         "yaxis": {"title": {"text": y}},
         "annotations": [line],
@@ -83,6 +83,15 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "autosize": True,
         "margin": {"l": 70, "r": 40, "t": 104, "b": 98},
     }
+
+
+def logarithmic(label: str) -> str:
+    """The label of a logarithmic axis.
+
+    >>> logarithmic("time (ms)"), logarithmic("rows")
+    ('time (ms, logarithmic)', 'rows (logarithmic)')
+    """
+    return f"{label[:-1]}, logarithmic)" if label.endswith(")") else f"{label} (logarithmic)"
 
 
 def seconds(value: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ctrlab.profiling import colours
-from ctrlab.profiling.charts.style import figure, log_ticks
+from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
 
 
 def bins(
@@ -66,7 +66,7 @@ def what_if(
         )
         for name, values in shares.items()
     ]
-    chart = figure(lines, title, x=f"{x} (logarithmic)", y="what is left (%)", note=note, yaxis_range=[0, 104])
+    chart = figure(lines, title, x=logarithmic(x), y="what is left (%)", note=note, yaxis_range=[0, 104])
     ticks = log_ticks(settings.min(), max(settings.max(), 1.01 * settings.min()))
     chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     if chosen is not None:
