@@ -24,7 +24,7 @@ class CheckFailed(AssertionError):
         self.rule, self.expected, self.received = rule, expected, received
         self.next_step, self.index = next_step, index
         rows = [("expected", expected), ("received", received), ("at", index), ("try", next_step)]
-        super().__init__("\n".join([rule, *(f"  {name:<9}{text}" for name, text in rows if text is not None)]))
+        super().__init__("\n".join([rule, *(f"  {name:<9}{text}" for name, text in rows if name != "at" or text is not None)]))
 
     def _render_traceback_(self) -> list[str]:
         """What Jupyter shows: the message, and of the error behind it only the lines in the learner's own cells."""
@@ -55,6 +55,7 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
 def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand on such an input and read the error"):
     """`answer(*inputs)`, where an exception or a changed input is a wrong answer too. `case` says what the inputs are."""
     before = _values(inputs)
+    shape_before = _structure(inputs)
     try:
         result = answer(*inputs)
     except (NotImplementedError, CheckFailed):
@@ -67,6 +68,13 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
             received=f"{type(error).__name__}: {reason}",
             next_step=next_step,
         ) from error
+    if _structure(inputs) != shape_before:
+        raise CheckFailed(
+            f"The function leaves its inputs as they were; here {case}.",
+            expected="the same lists and dictionaries",
+            received="some with other entries",
+            next_step="work on a copy, or build the result anew",
+        )
     for old, new in zip(before, _values(inputs)):
         if not np.array_equal(old, new):
             raise CheckFailed(
@@ -132,10 +140,18 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
 
 
 def _values(inputs: Sequence) -> list[np.ndarray]:
-    """Copies of every array in `inputs` (tensors, variables, ragged tensors and nests of them)."""
+    """Copies of every array and plain value in `inputs` (tensors, variables, ragged tensors and nests of them)."""
     import tensorflow as tf
 
-    return [np.array(t) for t in tf.nest.flatten(list(inputs), expand_composites=True) if hasattr(t, "__array__")]
+    flat = tf.nest.flatten(list(inputs), expand_composites=True)
+    return [np.array(t) for t in flat if hasattr(t, "__array__") or isinstance(t, int | float | str | bytes)]
+
+
+def _structure(nest) -> object:
+    """The lists, tuples and dictionaries that a nest is made of, without what is in them."""
+    if isinstance(nest, dict):
+        return {name: _structure(value) for name, value in nest.items()}
+    return [_structure(value) for value in nest] if type(nest) in (list, tuple) else None
 
 
 def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | None:

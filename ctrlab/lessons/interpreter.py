@@ -6,7 +6,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 
-from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.check import CheckFailed, call
 
 
 def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) -> None:
@@ -19,7 +19,7 @@ def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) 
     Raises:
         CheckFailed: it took more.
     """
-    steps = interpreted(function, *inputs)
+    steps = call(lambda *question: interpreted(function, *question), *inputs, case=f"{many:,} {of}")
     if steps > most:
         raise CheckFailed(
             f"Budget: no loop over {of}, so NumPy does the work and not the interpreter.",

@@ -1,5 +1,7 @@
 """The checks of the admission lesson against right answers and every kind of wrong one."""
 
+import inspect
+
 import numpy as np
 from wrong_answers import judge
 
@@ -75,7 +77,38 @@ def changes_its_input(ids, threshold, counts):
     return right(ids, threshold, counts)
 
 
+def counts_in_floats(ids, threshold, counts):
+    admitted = right(ids, threshold, counts)
+    counts |= {key: float(n) for key, n in counts.items()}
+    return admitted
+
+
+def counts_in_a_byte(ids, threshold, counts):
+    admitted = right(ids, threshold, counts)
+    counts |= {key: min(n, 255) for key, n in counts.items()}
+    return admitted
+
+
+def counts_to_the_threshold(ids, threshold, counts):
+    admitted = right(ids, threshold, counts)
+    counts |= {key: min(n, threshold) for key, n in counts.items()}
+    return admitted
+
+
+def notes_ids_that_never_came(ids, threshold, counts):
+    return right(ids, threshold, counts.setdefault(-7, 0) or counts)
+
+
+def a_row_of_ids(ids, threshold, counts):
+    return right(ids, threshold, counts)[None]
+
+
 COUNTERS = [
+    counts_in_floats,
+    counts_in_a_byte,
+    counts_to_the_threshold,
+    notes_ids_that_never_came,
+    a_row_of_ids,
     no_op,
     counts_only,
     one_a_batch,
@@ -155,7 +188,50 @@ def low_precision(counters, places, counts):
     return bloom(counters, places, counts).astype(np.uint8)
 
 
+def looks_at_what_is_wanted(counters, places, counts):
+    """Reads the right answer off the check's own variables."""
+    frame = inspect.currentframe()
+    while (frame := frame.f_back) is not None:
+        if "wanted_counters" in frame.f_locals and len(frame.f_locals["wanted_counters"]) == len(counters):
+            counters[:] = frame.f_locals["wanted_counters"]
+            return frame.f_locals["wanted"]
+    return np.zeros(len(places), np.int64)
+
+
+def asking_counts(counters, places, counts):
+    return bloom(counters, places, np.maximum(counts, 1))
+
+
+def only_the_least(counters, places, counts):
+    """Raises no counter higher than it must: another filter, with fewer false positives."""
+    total = counters.astype(np.int64)
+    np.maximum.at(total, places, (total[places].min(axis=1, initial=255) + counts)[:, None])
+    counters[:] = np.minimum(total, 255)
+    return counters[places].min(axis=1, initial=255).astype(np.int64)
+
+
+def in_32_bits(counters, places, counts):
+    return bloom(counters, places, counts).astype(np.int32)
+
+
+def changes_the_counts(counters, places, counts):
+    found = bloom(counters, places, counts)
+    counts[:] = 0
+    return found
+
+
+def the_first_counter(counters, places, counts):
+    bloom(counters, places, counts)
+    return counters[places][:, 0].astype(np.int64)
+
+
 FILTERS = [
+    looks_at_what_is_wanted,
+    asking_counts,
+    only_the_least,
+    in_32_bits,
+    changes_the_counts,
+    the_first_counter,
     nothing,
     loses_those_that_meet,
     wraps_around,

@@ -69,7 +69,38 @@ def one_by_one(frequency, thresholds):
     return rows, np.array([of_one.sum() for of_one in stay], np.float64) / max(frequency.sum(), 1)
 
 
+def sums_in_single(frequency, thresholds):
+    rows, _ = right(frequency, thresholds)
+    left = np.concatenate([[0], np.cumsum(np.sort(frequency)[::-1].astype(np.float32))])
+    return rows, (left[rows] / max(left[-1], 1)).astype(np.float64)
+
+
+def rows_in_32_bits(frequency, thresholds):
+    rows, traffic = right(frequency, thresholds)
+    return rows.astype(np.int32), traffic
+
+
+def lists(frequency, thresholds):
+    return tuple(found.tolist() for found in right(frequency, thresholds))
+
+
+def not_a_number_where_nothing_came(frequency, thresholds):
+    rows, traffic = right(frequency, thresholds)
+    return rows, traffic if frequency.size else traffic * np.nan
+
+
+def sorts_the_thresholds(frequency, thresholds):
+    found = right(frequency, thresholds)
+    thresholds.sort()
+    return found
+
+
 WRONG = [
+    sums_in_single,
+    rows_in_32_bits,
+    lists,
+    not_a_number_where_nothing_came,
+    sorts_the_thresholds,
     no_op,
     more_than,
     of_rows,
@@ -128,7 +159,37 @@ def a_float(last_step, frequency, now, keep):
     return float(life(last_step, frequency, now, keep))
 
 
+def a_truth(last_step, frequency, now, keep):
+    found = life(last_step, frequency, now, keep)
+    return True if found == 1 else found
+
+
+def whole_percents(last_step, frequency, now, keep):
+    return life(last_step, frequency, now, round(keep, 2))
+
+
+def shares_in_single(last_step, frequency, now, keep):
+    age = now - last_step
+    order = np.argsort(age)
+    share = (np.cumsum(frequency[order]) / frequency.sum()).astype(np.float32)
+    return max(1, int(age[order][np.argmax(share >= np.float32(keep))]))
+
+
+def past_the_share(last_step, frequency, now, keep):
+    age = now - last_step
+    order = np.argsort(age)
+    left = np.cumsum(frequency[order])
+    return max(1, int(age[order][min(np.searchsorted(left, keep * left[-1], "right"), len(left) - 1)]))
+
+
+def sorts_what_it_was_given(last_step, frequency, now, keep):
+    found = life(last_step, frequency, now, keep)
+    frequency.sort()
+    return found
+
+
 LIVES = [zero, longest, off_by_one, of_keys, from_the_last_step_seen, the_step, may_be_zero, more_than_the_share, a_float]
+LIVES += [a_truth, whole_percents, shares_in_single, past_the_share, sorts_what_it_was_given]
 test_right, test_wrong = judge(LESSON, {1: (right, WRONG), 2: (life, LIVES)})
 
 

@@ -43,8 +43,9 @@ def test_within_the_budget():
         (lambda x: tf.map_fn(lambda row: row * 2.0, x), {}),
         (lambda x: tf.numpy_function(np.square, [x], tf.float32), {}),
         (lambda x: tf.constant(x.numpy()), {}),
+        (lambda x: tf.constant(np.asarray(x)), {}),
     ],
-    ids=["largest", "bytes", "ops", "loop", "python", "not traceable"],
+    ids=["largest", "bytes", "ops", "loop", "python", "not traceable", "NumPy"],
 )
 def test_over_the_budget(answer, limits):
     with pytest.raises(CheckFailed):

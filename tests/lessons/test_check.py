@@ -78,6 +78,22 @@ def test_call_sees_a_changed_input():
             check.call(answer, np.zeros(3), tf.Variable([1.0]), case="a test")
 
 
+@pytest.mark.parametrize("spoil", [dict.clear, lambda d: d.update(b=1), lambda d: d["a"].pop(), lambda d: d["a"].append(3)])
+def test_call_sees_a_changed_list_or_dictionary(spoil):
+    with pytest.raises(CheckFailed, match="leaves its inputs"):
+        check.call(spoil, {"a": [1, np.zeros(2)]}, case="a test")
+
+
+@pytest.mark.parametrize("spoil", [lambda d: d.update(a=2), lambda d: d.update(b="w"), lambda d: d.update(c=(1, b"y"))])
+def test_call_sees_a_changed_value(spoil):
+    with pytest.raises(CheckFailed, match="leaves its inputs"):
+        check.call(spoil, {"a": 1, "b": "v", "c": (1, b"x")}, case="a test")
+
+
+def test_a_result_of_nothing_is_named():
+    assert "received None" in str(CheckFailed("A rule.", expected=1, received=None, next_step="think"))
+
+
 def test_unknown_exercise_names_the_known():
     with pytest.raises(UnknownName, match="exercise"):
         check.run("02_ops/01_indicator_column", 9, lambda: None)

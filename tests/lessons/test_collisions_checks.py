@@ -54,6 +54,28 @@ def as_text(ids, buckets):
     return f"{expected_share(ids, buckets):.0%}"
 
 
+def as_plain_text(ids, buckets):
+    return str(expected_share(ids, buckets))
+
+
+def rounded_to_float32(ids, buckets):
+    return np.float32(expected_share(ids, buckets))
+
+
+def linear_where_few(ids, buckets):
+    return (ids - 1) / buckets if ids / buckets < 1e-3 else expected_share(ids, buckets)
+
+
+def an_array(ids, buckets):
+    return np.array([expected_share(ids, buckets)])
+
+
+def drawn(ids, buckets):
+    """An experiment in place of the expectation."""
+    _, row, sharing = np.unique(np.random.default_rng(0).integers(0, buckets, ids), return_inverse=True, return_counts=True)
+    return float(np.mean(sharing[row] > 1))
+
+
 FIRST = [
     no_care_for_small_numbers,
     exponential,
@@ -64,6 +86,11 @@ FIRST = [
     single_precision,
     zero,
     as_text,
+    as_plain_text,
+    rounded_to_float32,
+    linear_where_few,
+    an_array,
+    drawn,
 ]
 
 
@@ -142,7 +169,29 @@ def single(columns, buckets):
     return tuple(float(np.float32(share)) for share in count(columns, buckets))
 
 
+def texts(columns, buckets):
+    return tuple(str(share) for share in count(columns, buckets))
+
+
+def in_32_bits(columns, buckets):
+    return count([column.astype(np.int32) for column in columns], buckets)
+
+
+def in_floats(columns, buckets):
+    return count([column.astype(np.float64) for column in columns], buckets)
+
+
+def empties_the_list(columns, buckets):
+    found = count(columns, buckets)
+    columns.clear()
+    return found
+
+
 SECOND = [
+    texts,
+    in_32_bits,
+    in_floats,
+    empties_the_list,
     repeats_collide,
     column_by_column,
     as_large_as_the_table,

@@ -3,6 +3,7 @@
 import numpy as np
 from wrong_answers import judge
 
+from ctrlab.embedding import EmbeddingVariable, Initializer, Options
 from ctrlab.lessons.checks import embedding_variable as checks
 
 LESSON = "03_embedding/02_embedding_variable"
@@ -110,7 +111,57 @@ def changes_its_input(keys, homes, table, refs, made):
     return rows
 
 
+def a_dictionary_beside_it(keys, homes, table, refs, made, known={}):  # noqa: B006
+    """Remembers what it was asked for; what else the table holds it never finds."""
+    if made == 0:
+        known.clear()
+    new = np.array([key for key in dict.fromkeys(keys.tolist()) if key not in known], np.int64)
+    home_of = dict(zip(keys.tolist(), homes.tolist()))
+    for key in new.tolist():
+        p = home_of[key]
+        while refs[p] != -1:
+            p = (p + 1) % len(table)
+        table[p], refs[p], known[key] = key, made, made
+        made += 1
+    return np.array([known[key] for key in keys.tolist()], np.int64)
+
+
+def tidies_up(keys, homes, table, refs, made):
+    rows = search(keys, homes, table, refs, made)
+    for p in range(len(table)):
+        if refs[p] == -1:
+            table[p] = 0
+    return rows
+
+
+def triangular_steps(keys, homes, table, refs, made):
+    rows = []
+    for key, p in zip(keys.tolist(), homes.tolist()):
+        d = 0
+        while refs[p] != -1 and table[p] != key:
+            d += 1
+            p = (p + d) % len(table)
+        if refs[p] == -1:
+            table[p], refs[p] = key, made
+            made += 1
+        rows.append(refs[p])
+    return np.array(rows, np.int64)
+
+
+def reads_behind_the_back(keys, homes, table, refs, made):
+    return search(keys, homes, table.values, refs.values, made)
+
+
+def a_list(*question):
+    return search(*question).tolist()
+
+
 TABLES = [
+    a_dictionary_beside_it,
+    tidies_up,
+    triangular_steps,
+    reads_behind_the_back,
+    a_list,
     no_op,
     constant,
     key_before_place,
@@ -189,7 +240,36 @@ def key_by_key(keys, seed, limit, dim):
     )
 
 
+def of_the_engine(keys, seed, limit, dim):
+    initializer = Initializer("uniform", -limit, limit, seed)
+    return EmbeddingVariable("rows", dim, Options(initializer)).lookup(keys, True).numpy()
+
+
+def sum_in_single(keys, seed, limit, dim):
+    u = values(keys, seed, 0.5, dim) + np.float32(0.5)
+    return np.float32(-limit) + np.float32(2 * limit) * u
+
+
+def seed_in_32_bits(keys, seed, limit, dim):
+    return values(keys, seed & 0xFFFFFFFF, limit, dim)
+
+
+def same_for_both_signs(keys, seed, limit, dim):
+    return np.where(keys[:, None] < 0, -1, 1).astype(np.float32) * values(keys, seed, limit, dim)
+
+
+def changes_the_keys(keys, seed, limit, dim):
+    found = values(keys, seed, limit, dim)
+    keys += 1
+    return found
+
+
 VALUES = [
+    of_the_engine,
+    sum_in_single,
+    seed_in_32_bits,
+    same_for_both_signs,
+    changes_the_keys,
     zeros,
     from_the_order,
     no_seed,

@@ -64,7 +64,46 @@ def low_precision(table, now, steps_to_live):
     return left | {"values": left["values"].astype(np.float16).astype(np.float32)}, gone
 
 
+def slots_by_name(table, now, steps_to_live):
+    left, gone = right(table, now, steps_to_live)
+    return {name: left[name] for name in ("keys", "values", "m", "v", "frequencies", "steps")}, gone
+
+
+def empties_the_table(table, now, steps_to_live):
+    found = right(table, now, steps_to_live)
+    table.clear()
+    return found
+
+
+def replaces_the_arrays(table, now, steps_to_live):
+    found = right(table, now, steps_to_live)
+    table.update(found[0])
+    return found
+
+
+def notes_it_in_the_table(table, now, steps_to_live):
+    found = right(table, now, steps_to_live)
+    table["gone"] = found[1]
+    return found
+
+
+def narrower_counts(table, now, steps_to_live):
+    left, gone = right(table, now, steps_to_live)
+    return left | {"frequencies": left["frequencies"].astype(np.int32)}, gone
+
+
+def keys_through_floats(table, now, steps_to_live):
+    left, gone = right(table, now, steps_to_live)
+    return left, gone.astype(np.float64)
+
+
 WRONG = [
+    slots_by_name,
+    empties_the_table,
+    replaces_the_arrays,
+    notes_it_in_the_table,
+    narrower_counts,
+    keys_through_floats,
     no_op,
     off_by_one,
     without_slots,
@@ -130,7 +169,51 @@ def empties_the_stream(stream, every, steps_to_live):
     return answer
 
 
+def played(stream, every, steps_to_live, *, first=1, before=False, of="all"):
+    """Step by step, with the ways to go wrong as options."""
+    last, once, came, late = {}, set(), 0, 0
+    for step, keys in enumerate(stream, first):
+        due = step > 0 and step % every == 0
+        if before and due:
+            last = {key: s for key, s in last.items() if step - s <= steps_to_live}
+        for key in np.unique(keys).tolist():
+            came += of == "all" or key in once
+            late += key in once and key not in last
+            last[key] = step
+            once.add(key)
+        if not before and due:
+            last = {key: s for key, s in last.items() if step - s <= steps_to_live}
+    return late / max(came, 1)
+
+
+def steps_from_zero(*question):
+    return played(*question, first=0)
+
+
+def evicts_before_the_step(*question):
+    return played(*question, before=True)
+
+
+def of_those_that_come_again(*question):
+    return played(*question, of="again")
+
+
+def single_precision(*question):
+    return np.float32(back(*question))
+
+
+def empties_the_list(stream, every, steps_to_live):
+    share = back(stream, every, steps_to_live)
+    stream.clear()
+    return share
+
+
 SHARES = [
+    steps_from_zero,
+    evicts_before_the_step,
+    of_those_that_come_again,
+    single_precision,
+    empties_the_list,
     never,
     counts_new_ones,
     at_every_step,

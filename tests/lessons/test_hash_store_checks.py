@@ -62,6 +62,51 @@ def index_alone(data, row_bytes):
     return recover(data, row_bytes)[0]
 
 
+def offsets_in_floats(data, row_bytes):
+    index, end = recover(data, row_bytes)
+    return {key: float(at) for key, at in index.items()}, end
+
+
+def end_in_floats(data, row_bytes):
+    index, end = recover(data, row_bytes)
+    return index, float(end)
+
+
+def end_in_records(data, row_bytes):
+    index, end = recover(data, row_bytes)
+    return index, end // (HEAD.size + row_bytes)
+
+
+def keys_without_a_row(data, row_bytes):
+    index, end = recover(data, row_bytes)
+    return index | {10**15: None}, end
+
+
+def names_every_byte(data, row_bytes):
+    try:
+        return recover(data, row_bytes)
+    except ValueError as error:
+        raise ValueError(f"one of {list(range(0, len(data), HEAD.size + row_bytes))}") from error
+
+
+def names_it_by_accident(data, row_bytes):
+    try:
+        return recover(data, row_bytes)
+    except ValueError as error:
+        raise ValueError("".join(map(str, range(3_000)))) from error
+
+
+def late_damage_as_a_tail(data, row_bytes):
+    size = HEAD.size + row_bytes
+    try:
+        return recover(data, row_bytes)
+    except ValueError as error:
+        at = int(str(error).split()[-1])
+        if at // size < len(data) // size - 2:
+            raise
+        return recover(data[:at], row_bytes)
+
+
 def compact(segments, *, trigger=1.5, least=1 / 3, tombstones="needed", pick=max):
     total, live = sum(map(len, segments)), len(checks.rows(segments))
     if total <= trigger * live:
@@ -133,8 +178,46 @@ def in_place(segments):
 
 
 WRONG_FILES = [unchecked, last_in_the_file, no_tombstones, damage_as_a_tail, whole_file, off_by_one, nothing, index_alone]
+
+
+def numbers_alone(segments):
+    found = compact(segments)
+    return found and (found[0], [sequence for sequence, _, _ in found[1]])
+
+
+def no_records(segments):
+    found = compact(segments)
+    return found and (found[0], None)
+
+
+def one_twice(segments):
+    found = compact(segments)
+    return found and (found[0], [*found[1], *found[1][:1]])
+
+
+def from_the_end(segments):
+    found = compact(segments)
+    return found and (found[0] - len(segments), found[1])
+
+
+def older_in_front_only(segments):
+    """Compaction puts its copies in front, so a key's older record may lie behind."""
+    newest, found = checks.latest(segments), []
+    if sum(map(len, segments)) <= 1.5 * len(checks.rows(segments)):
+        return None
+    for place, segment in enumerate(segments[:-1]):
+        before = {key for s in segments[:place] for _, key, _ in s}
+        copies = [r for r in segment if newest[r[1]] == r and (r[2] is not None or r[1] in before)]
+        if 1 - len(copies) / len(segment) > 1 / 3:
+            found.append((1 - len(copies) / len(segment), place, copies))
+    return max(found)[1:] if found else None
+
+
 WRONG_CHOICES = [never, always, any_garbage, half, forgets_tombstones, keeps_tombstones, least_first, copies_all, the_last]
 WRONG_CHOICES += [renumbered, place_alone, in_place]
+WRONG_FILES += [offsets_in_floats, end_in_floats, end_in_records, keys_without_a_row, names_every_byte]
+WRONG_FILES += [names_it_by_accident, late_damage_as_a_tail]
+WRONG_CHOICES += [numbers_alone, no_records, one_twice, from_the_end, older_in_front_only]
 test_right, test_wrong = judge(LESSON, {1: (recover, WRONG_FILES), 2: (compact, WRONG_CHOICES)})
 
 

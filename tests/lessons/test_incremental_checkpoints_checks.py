@@ -63,9 +63,9 @@ def in_place(state, delta):
 def adds_up(state, delta):
     found = apply_delta(state, delta)
     old = dict(zip(state["keys"].tolist(), state["values"]))
-    more = [old.get(key, np.zeros(3, np.float32)) for key in delta["keys"].tolist()]
+    more = [old.get(key, 0 * delta["values"][0]) for key in delta["keys"].tolist()]
     values = found["values"].copy()
-    values[len(values) - len(more) :] += np.array(more, np.float32).reshape(-1, 3)
+    values[len(values) - len(more) :] += np.array(more, np.float32).reshape(-1, values.shape[1])
     return found | {"values": values}
 
 
@@ -106,7 +106,39 @@ def one_by_one(state, delta):
     return {"keys": np.array(list(table), np.int64), "values": values}
 
 
+def three_numbers_a_row(state, delta):
+    found = apply_delta(state, delta)
+    return found | {"values": found["values"].ravel()[: 3 * len(found["keys"])].reshape(-1, 3)}
+
+
+def wide_where_empty(state, delta):
+    found = apply_delta(state, delta)
+    return found if len(found["keys"]) else found | {"values": np.zeros((0, 6), np.float32)}
+
+
+def empties_the_state(state, delta):
+    found = apply_delta(state, delta)
+    state.clear()
+    return found
+
+
+def takes_the_delta_apart(state, delta):
+    found = apply_delta(state, delta)
+    del delta["removed"]
+    return found
+
+
+def replaces_the_state(state, delta):
+    state.update(apply_delta(state, delta))
+    return dict(state)
+
+
 STATES = {
+    three_numbers_a_row: "rows of",
+    wide_where_empty: "rows of",
+    empties_the_state: "leaves its inputs",
+    takes_the_delta_apart: "leaves its inputs",
+    replaces_the_state: "leaves its inputs",
     one_by_one: "no loop over keys",
     does_nothing: "Each key",
     only_puts_in: "is there once",
@@ -155,7 +187,37 @@ def rows_win(deltas):
     return found | {"removed": np.setdiff1d(np.concatenate([delta["removed"] for delta in deltas]), found["keys"])}
 
 
+def the_last_two(deltas):
+    return merge(deltas[-2:])
+
+
+def empties_the_list(deltas):
+    found = merge(deltas)
+    deltas.clear()
+    return found
+
+
+def into_the_first(deltas):
+    found = merge(deltas)
+    deltas[0].update(found)
+    return found
+
+
+def tombstones_in_32_bits(deltas):
+    found = merge(deltas)
+    return found | {"removed": found["removed"].astype(np.int32)}
+
+
+def as_it_is_where_alone(deltas):
+    return deltas[0] if len(deltas) == 1 else merge(deltas)
+
+
 MERGES = [
+    the_last_two,
+    empties_the_list,
+    into_the_first,
+    tombstones_in_32_bits,
+    as_it_is_where_alone,
     the_last,
     side_by_side,
     forgets_tombstones,
@@ -213,7 +275,59 @@ def raises(saves):
     raise ValueError("a delta is missing")
 
 
+def from_the_newest_full(saves):
+    """Forwards: what follows the newest full save, though an older chain may have gone on."""
+    fulls = [name for name in saves if saves[name]["previous"] is None]
+    found = sorted(fulls, key=lambda name: saves[name]["step"])[-1:]
+    while found and (following := [n for n in saves if saves[n]["previous"] == saves[found[-1]]["id"]]):
+        found.append(following[0])
+    return found
+
+
+def by_steps(saves):
+    """Takes saves whose steps follow each other for a chain."""
+    found = []
+    for name in all_by_step(saves):
+        if saves[name]["previous"] is None:
+            found = [name]
+        elif found and saves[name]["step"] == saves[found[-1]]["step"] + 1:
+            found.append(name)
+    return found
+
+
+def sorted_names(saves):
+    return sorted(chain(saves))
+
+
+def the_longest(saves):
+    by_id, best = {note["id"]: name for name, note in saves.items()}, []
+    for name in saves:
+        found = [name]
+        while (previous := saves[found[0]]["previous"]) in by_id:
+            found.insert(0, by_id[previous])
+        if previous is None and len(found) > len(best):
+            best = found
+    return best
+
+
+def nothing_where_there_is_none(saves):
+    return chain(saves) or None
+
+
+def marks_what_it_saw(saves):
+    found = chain(saves)
+    for note in saves.values():
+        note["seen"] = True
+    return found
+
+
 CHAINS = [
+    from_the_newest_full,
+    by_steps,
+    sorted_names,
+    the_longest,
+    nothing_where_there_is_none,
+    marks_what_it_saw,
     all_by_step,
     as_they_come,
     newest_alone,

@@ -125,7 +125,42 @@ def stacked_rows(ids, tables):
     return tf.concat([tf.gather(table, ids % table.shape[0]) for table in tables], axis=0)
 
 
+def of_width_five(ids, tables):
+    return tf.reshape(quotient_remainder(ids, tables), (-1, 5))
+
+
+def indices_in_numpy(ids, tables):
+    """Right, but it can't be traced."""
+    m, q = (table.shape[0] for table in tables)
+    return tf.gather(tables[0], np.asarray(ids) % m) + tf.gather(tables[1], np.asarray(ids) // m % q)
+
+
+def gradient_half_as_much_again(ids, tables):
+    rows = quotient_remainder(ids, tables)
+    return rows + 0.5 * (rows - tf.stop_gradient(rows))
+
+
+def trains_large_batches(ids, tables):
+    rows = quotient_remainder(ids, tables)
+    return tf.where(tf.size(ids) > 35, rows, tf.stop_gradient(rows))
+
+
+def id_by_id(ids, tables):
+    m, q = (table.shape[0] for table in tables)
+    return tf.map_fn(lambda i: tables[0][i % m] + tables[1][i // m % q], ids, fn_output_signature=tf.float32)
+
+
+def in_double(ids, tables):
+    return tf.cast(quotient_remainder(ids, tables), tf.float64)
+
+
 FIRST = [
+    of_width_five,
+    indices_in_numpy,
+    gradient_half_as_much_again,
+    trains_large_batches,
+    id_by_id,
+    in_double,
     in_numpy,
     not_modulo_the_second,
     two_remainders,
@@ -141,7 +176,39 @@ FIRST = [
     zeros,
     half,
 ]
+
+
+def two_blocks(ids, tables):
+    return binary_code(ids, tables[:2])
+
+
+def powers_in_floats(ids, tables):
+    bits = np.log2(tables[0].shape[0])
+    keys = [tf.cast(tf.cast(ids, tf.float64) // 2.0 ** (k * bits), tf.int64) for k in range(len(tables))]
+    return tf.concat([tf.gather(table, key % table.shape[0]) for table, key in zip(tables, keys)], axis=1)
+
+
+def the_rest_in_the_last(ids, tables):
+    low, rest = binary_code(ids, tables[:-1]), ids
+    for table in tables[:-1]:
+        rest //= table.shape[0]
+    return tf.concat([low, tf.gather(tables[-1], tf.minimum(rest, tables[-1].shape[0] - 1))], axis=1)
+
+
+def one_off(ids, tables):
+    return binary_code(ids + 1, tables)
+
+
+def last_not_trained(ids, tables):
+    return binary_code(ids, [*tables[:-1], tf.stop_gradient(tables[-1])])
+
+
 SECOND = [
+    two_blocks,
+    powers_in_floats,
+    the_rest_in_the_last,
+    one_off,
+    last_not_trained,
     highest_first,
     the_same_bits_for_all,
     shifted_by_one_bit,

@@ -74,7 +74,46 @@ def in_place(ids, rows, strategy):
     return found
 
 
-def leveled(keys, memtable, fanout, *, whole=True, below=True, distinct=True, leftover=False):
+def lfu(ids, rows, least, may_go=lambda memory, key: memory):
+    """LFU with another rule for who goes: the least of `may_go` by `least(key, counts, last)`."""
+    counts, last, memory, found = {}, {}, set(), 0
+    for now, key in enumerate(ids.tolist()):
+        counts[key], last[key] = counts.get(key, 0) + 1, now
+        found += key in memory
+        if key in memory or len(memory) < rows:
+            memory.add(key)
+            continue
+        memory = (memory | {key}) - {min(may_go(memory, key), key=lambda k: least(k, counts, last))}
+    return found
+
+
+def of_equals_the_newest(ids, rows, strategy):
+    return lfu(ids, rows, lambda k, n, last: (n[k], -last[k])) if strategy == "lfu" else hits(ids, rows, strategy)
+
+
+def of_equals_the_least_id(ids, rows, strategy):
+    return lfu(ids, rows, lambda k, n, last: (n[k], k)) if strategy == "lfu" else hits(ids, rows, strategy)
+
+
+def the_new_one_may_go(ids, rows, strategy):
+    def both(memory, key):
+        return memory | {key}
+
+    return lfu(ids, rows, lambda k, n, last: (n[k], last[k]), both) if strategy == "lfu" else hits(ids, rows, strategy)
+
+
+def the_best_rows_from_the_first(ids, rows, strategy):
+    often = np.sort(np.unique(ids, return_counts=True)[1])[-rows:]
+    return int(often.sum() - len(often)) if strategy == "lfu" else hits(ids, rows, strategy)
+
+
+def as_a_float(ids, rows, strategy):
+    return float(hits(ids, rows, strategy))
+
+
+def leveled(
+    keys, memtable, fanout, *, whole=True, below=True, distinct=True, leftover=False, limit=lambda m, f, p: m * f ** (p + 1)
+):
     buffer, levels, written = [], [], 0
 
     def put(place, moving):
@@ -83,7 +122,7 @@ def leveled(keys, memtable, fanout, *, whole=True, below=True, distinct=True, le
             levels.append(set())
         levels[place] |= moving
         written += len(levels[place]) if whole else len(moving)
-        if below and len(levels[place]) > memtable * fanout ** (place + 1):
+        if below and len(levels[place]) > limit(memtable, fanout, place):
             moving, levels[place] = levels[place], set()
             put(place + 1, moving)
 
@@ -123,8 +162,32 @@ def amplification(keys, memtable, fanout):
     return leveled(keys, memtable, fanout) / max(len(keys), 1)
 
 
+def a_level_too_early(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, limit=lambda m, f, p: m * f ** (p + 1) - 1)
+
+
+def levels_of_one_size(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, limit=lambda m, f, p: m * f)
+
+
+def levels_one_size_up(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, limit=lambda m, f, p: m * f ** (p + 2))
+
+
+def no_deeper_than_two(keys, memtable, fanout):
+    return leveled(keys, memtable, fanout, limit=lambda m, f, p: m * f ** (p + 1) if p < 1 else 1 << 60)
+
+
+def sorts_the_keys(keys, memtable, fanout):
+    written = leveled(keys, memtable, fanout)
+    keys.sort()
+    return written
+
+
 WRONG_HITS = [no_hits, always_lru, always_lfu, a_row_more, rate, first_in_first_out, forgets_counts, in_place]
 WRONG_WRITES = [only_what_moves, one_level, not_distinct, what_is_in_memory, wider, nothing, amplification]
+WRONG_HITS += [of_equals_the_newest, of_equals_the_least_id, the_new_one_may_go, the_best_rows_from_the_first, as_a_float]
+WRONG_WRITES += [a_level_too_early, levels_of_one_size, levels_one_size_up, no_deeper_than_two, sorts_the_keys]
 test_right, test_wrong = judge(LESSON, {1: (hits, WRONG_HITS), 2: (leveled, WRONG_WRITES)})
 
 

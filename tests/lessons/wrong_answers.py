@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
@@ -23,26 +26,40 @@ class Replay:
 
 
 class ByHeart:
-    """Right on one seed: it knows the answers to that seed's questions, in order; asked on, it gives the last one again."""
+    """Right on two seeds: it knows the answers to all their questions; to any other it gives what came in that place.
+
+    Where it is traced, to see what it costs, it does what is right.
+    """
 
     def __init__(self, lesson: str, exercise: int, right: Callable):
-        self.of, self.answers = (lesson, exercise, right), None
+        self.of, self.right, self.known, self.in_order = (lesson, exercise), right, {}, []
 
     def __call__(self, *question):
-        if self.answers is None:
-            self.answers = self._learned(*self.of)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if not self.known:
+            for seed in (2, 0):
+                self.in_order.clear()
+                check.run(*self.of, self._learn, seed)
+        words = _words(question)
+        if words is None:
+            return self.right(*question)
+        next_one = self.in_order.pop(0) if len(self.in_order) > 1 else self.in_order[0]
+        return self.known.get(words, next_one)
 
-    @staticmethod
-    def _learned(lesson: str, exercise: int, right: Callable) -> list:
-        answers = []
+    @tf.autograph.experimental.do_not_convert
+    def _learn(self, *question):
+        words, answer = _words(question), self.right(*question)
+        if words is not None:
+            self.in_order.append(answer)
+            self.known[words] = answer
+        return answer
 
-        def learning(*question):
-            answers.append(right(*question))
-            return answers[-1]
 
-        check.run(lesson, exercise, learning, seed=0)
-        return answers
+def _words(question: tuple) -> bytes | None:
+    """Equal bytes of equal questions; None of tensors that have no values yet."""
+    flat = tf.nest.flatten(list(question), expand_composites=True)
+    if any(map(tf.is_symbolic_tensor, flat)):
+        return None
+    return pickle.dumps([(np.asarray(t).dtype.str, np.asarray(t).tolist()) if hasattr(t, "__array__") else t for t in flat])
 
 
 def judge(lesson: str, exercises: dict[int, tuple[Callable, Iterable[Callable] | dict[Callable, str]]]):
@@ -67,7 +84,7 @@ def judge(lesson: str, exercises: dict[int, tuple[Callable, Iterable[Callable] |
     def test_wrong_answers_are_refused(exercise, answer, says):
         with pytest.raises(CheckFailed, match=says) as refused:
             check.run(lesson, exercise, answer, 1)
-        assert refused.value.rule.endswith(".") and refused.value.received is not None and refused.value.next_step
+        assert refused.value.rule.endswith(".") and refused.value.next_step
 
     return test_right_answers_pass, test_wrong_answers_are_refused
 

@@ -33,6 +33,7 @@ def streams(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarra
     yield "an id that reaches it just so, batch by batch", 3, [np.array([one]), np.array([7]), np.array([one]), np.array([one])]
     yield "an id that was admitted long ago", 2, [np.array([one, one]), np.array([one]), np.array([one, 3])]
     yield "ids at both ends of int64, and -1", 2, [np.array(ENDS), rng.permutation(np.array(ENDS))]
+    yield "an id that comes more than 255 times", 400, [np.full(300, one), np.append(np.full(99, one), 5), np.array([one, 5])]
     yield "threshold 1", 1, [np.array([one, 2, one])]
     yield "a batch without ids", 1, [np.array([2]), np.zeros(0, np.int64)]
 
@@ -45,8 +46,9 @@ def check_counter(answer: Callable, rng: np.random.Generator) -> None:
             where = f"{case}, threshold {threshold}, batch {b}"
             received = call(_with(answer, threshold, counts), ids.astype(np.int64), case=where)
             wanted = admit(ids, threshold, wanted_counts)
+            _require_whole(counts, where)
             if counts != wanted_counts:
-                differ = {k: (wanted_counts.get(k, 0), counts.get(k, 0)) for k in wanted_counts | counts}
+                differ = {k: (wanted_counts.get(k, "no entry"), counts.get(k, "no entry")) for k in wanted_counts | counts}
                 key, (expected, found) = next((k, v) for k, v in differ.items() if v[0] != v[1])
                 raise CheckFailed(
                     f"`counts` holds how often each id has come, this batch included; here {where}.",
@@ -56,6 +58,13 @@ def check_counter(answer: Callable, rng: np.random.Generator) -> None:
                     next_step="an id that comes three times in a batch counts three; write into the dictionary that was given",
                 )
             require_ids(received, wanted, where)
+
+
+def _require_whole(counts: dict, case: str) -> None:
+    for key, n in counts.items():
+        if not isinstance(n, int | np.integer):
+            rule, step = f"A count is a whole number; here {case}.", "add the whole numbers that np.unique gives"
+            raise CheckFailed(rule, expected="an int", received=type(n).__name__, index=f"id {key}", next_step=step)
 
 
 def _with(answer: Callable, threshold: int, counts: dict) -> Callable:
@@ -90,6 +99,7 @@ def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.nd
     for _ in range(3):
         n, k, m = int(rng.integers(2, 20)), int(rng.integers(2, 6)), int(rng.integers(200, 400))
         yield "ids that hardly meet", rng.integers(0, 4, m).astype(np.uint8), drawn(n, k, m), rng.integers(1, 4, n)
+    yield "ids that are only asked after", rng.integers(0, 4, 50).astype(np.uint8), drawn(6, 3, 50), np.zeros(6, np.int64)
     yield "a small filter, where ids meet", np.zeros(7, np.uint8), drawn(9, 3, 7), rng.integers(1, 4, 9)
     yield "two ids with the same places", np.zeros(9, np.uint8), np.array([[1, 4], [4, 1]]), np.array([2, 3])
     yield "one counter an id", np.zeros(5, np.uint8), np.array([[2], [2], [4]]), np.array([1, 1, 1])
@@ -101,16 +111,17 @@ def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.nd
 def check_bloom(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `count_in_filter(counters, places, counts)` -> how often each id has come by now, never too low."""
     for case, counters, places, counts in questions(rng):
-        wanted_counters = counters.copy()
-        wanted = count_in_filter(wanted_counters, places, counts)
         mine = counters.copy()
         received = call(functools.partial(answer, mine), places, counts, case=case)  # `mine` is meant to be changed
+        wanted_counters = counters.copy()
+        wanted = count_in_filter(wanted_counters, places, counts)
         step = "two ids of a batch may share a counter: np.add.at adds both. Add in int64, then cut at 255"
         require_close(mine, wanted_counters, case=f"the counters of {case}", next_step=step, rtol=0)
         step = "an id has come no more often than its least counter says; read them after the whole batch was added"
         require_close(received, wanted, case=case, next_step=step, rtol=0)
     places = rng.integers(0, 1 << 16, (MANY, 3))
-    require_no_loop(answer, np.zeros(1 << 16, np.uint8), places, np.ones(MANY, np.int64), of="ids", many=MANY, most=MOST_STEPS)
+    into = functools.partial(answer, np.zeros(1 << 16, np.uint8))
+    require_no_loop(into, places, np.ones(MANY, np.int64), of="ids", many=MANY, most=MOST_STEPS)
 
 
 CHECKS = {1: check_counter, 2: check_bloom}

@@ -27,6 +27,7 @@ def reports(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndar
         yield "random keys", frequency, np.sort(rng.integers(1, 20, 8))
     yield "thresholds in any order", rng.integers(1, 9, 30), rng.permutation(np.arange(0, 11))
     yield "keys that came equally often", np.full(int(rng.integers(5, 20)), 7), np.array([6, 7, 8])
+    yield "counts that float32 does not hold", rng.integers(1 << 30, 1 << 40, 40), np.sort(rng.integers(1 << 30, 1 << 40, 6))
     yield "one key", np.array([int(rng.integers(3, 99))]), np.array([1, 2, 100])
     yield "no key", np.zeros(0, np.int64), np.array([1, 5])
     yield "no threshold", rng.integers(1, 9, 5), np.zeros(0, np.int64)
@@ -68,6 +69,9 @@ def lives(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarra
     some = int(rng.integers(2, 40))
     yield "keys of one age", np.full(6, some), np.arange(1, 7), some + 9, 0.5
     yield "a share that is just reached", np.array([9, 8, 5]), np.array([2, 1, 1]), 10, 0.75
+    n = 2 * int(rng.integers(500, 1_000))  # even, so that no sum is near to the share
+    yield "a share between two percents", n - np.arange(n), np.ones(n, np.int64), n, 0.5 + 4.5 / n
+    yield "all of the traffic, to the last of very many", np.array([9, 8]), np.array([1 << 40, 1]), 10, 1.0
     yield "all of the traffic", np.array([3, 60, 61]), np.array([1, 5, 900]), 70, 1.0
     yield "keys that all came in the last step (so: 1)", np.full(4, some), np.ones(4, np.int64), some, 0.9
     yield "one key", np.array([1]), np.array([some]), some + 1, 0.5
@@ -78,7 +82,7 @@ def check_shortest_life(answer: Callable, rng: np.random.Generator) -> None:
     for case, last_step, frequency, now, keep in lives(rng):
         received = call(answer, last_step, frequency, now, keep, case=case)
         expected = shortest_life(last_step, frequency, now, keep)
-        if not isinstance(received, int | np.integer) or received != expected:
+        if not isinstance(received, int | np.integer) or isinstance(received, bool) or received != expected:
             raise CheckFailed(
                 f"The least steps_to_live, 1 or more, that keeps the share of the traffic; here {case}.",
                 expected=expected,

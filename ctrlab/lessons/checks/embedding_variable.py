@@ -16,6 +16,7 @@ FREE = -1
 READS = 3  # of a place that a search passes: more means that it is not stopping there
 MOST_STEPS = 100  # of the interpreter, lines and calls
 MANY = 3_000
+FILLED = "a table that was filled before"
 
 
 def find_or_make(keys: np.ndarray, homes: np.ndarray, table, refs, made: int) -> np.ndarray:
@@ -35,23 +36,27 @@ class Places:
     """An array that is read and written one place at a time, and counts the reads."""
 
     def __init__(self, name: str, values: np.ndarray):
-        self.name, self.values, self.reads = name, values, 0
+        self.name, self._values, self.reads = name, values, 0
+
+    def all(self) -> np.ndarray:
+        """A copy of what is in all places; not counted."""
+        return self._values.copy()
 
     def __len__(self):
-        return len(self.values)
+        return len(self._values)
 
     def __getitem__(self, place) -> int:
         self.reads += 1
-        return int(self.values[self._place(place)])
+        return int(self._values[self._place(place)])
 
     def __setitem__(self, place, value) -> None:
-        self.values[self._place(place)] = value
+        self._values[self._place(place)] = value
 
     def _place(self, place) -> int:
-        if not isinstance(place, int | np.integer) or not 0 <= place < len(self.values):
+        if not isinstance(place, int | np.integer) or not 0 <= place < len(self._values):
             raise CheckFailed(
                 f"A search looks at one place of `{self.name}` at a time.",
-                expected=f"a whole number in [0, {len(self.values)})",
+                expected=f"a whole number in [0, {len(self._values)})",
                 received=place if isinstance(place, int | np.integer) else type(place).__name__,
                 next_step="start at the key's home; after the last place comes place 0",
             )
@@ -72,6 +77,8 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray
     yield "keys whose home is the last place", 8, [last, last[::-1].copy()]
     full = rng.integers(-(1 << 60), 1 << 60, 7)
     yield "a table with one free place left", 8, [full, full[::-1].copy()]
+    keys = rng.integers(-30, 30, 20)
+    yield FILLED, 64, [keys, rng.permutation(np.append(keys, rng.integers(30, 60, 5)))]
     yield "a batch without keys", 8, [np.zeros(0, np.int64), np.array([5])]
 
 
@@ -86,6 +93,10 @@ def check_table(answer: Callable, rng: np.random.Generator) -> None:
         for b, keys in enumerate(batches):
             keys = keys.astype(np.int64)
             homes = (hash_keys(keys) % np.uint64(size)).astype(np.int64)
+            if b == 0 and case == FILLED:
+                find_or_make(keys, homes, *mine, made)
+                made = int(find_or_make(keys, homes, *ours, made).max()) + 1
+                continue
             where = f"{case}, batch {b}"
             before = sum(p.reads for p in mine), sum(p.reads for p in ours)
             received = call(_into(answer, *mine, made), keys, homes, case=where)
@@ -103,11 +114,10 @@ def _into(answer: Callable, table: Places, refs: Places, made: int) -> Callable:
 
 
 def _require_places(mine, ours, case: str) -> None:
-    taken = ours[1].values != FREE
-    for found, wanted, of in ((mine[1].values, ours[1].values, slice(None)), (mine[0].values, ours[0].values, taken)):
-        if np.array_equal(found[of], wanted[of]):
+    for found, wanted in ((m.all(), o.all()) for m, o in zip(reversed(mine), reversed(ours))):
+        if np.array_equal(found, wanted):
             continue
-        place = int(np.flatnonzero((found != wanted) & (taken | (found is mine[1].values)))[0])
+        place = int(np.flatnonzero(found != wanted)[0])
         raise CheckFailed(
             f"A new key takes the first free place from its home on, and no other place changes; here {case}.",
             expected=int(wanted[place]),

@@ -6,6 +6,7 @@ the row; a tombstone carries a row of zeros.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -90,7 +91,12 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
                 next_step="return index, end",
             )
         index, end = received
-        wrong = sorted(key for key in index.keys() | expected[0].keys() if index.get(key) != expected[0].get(key))
+        for name, places in (("an offset", index.values()), ("the second number", [end])):
+            odd = next((place for place in places if not isinstance(place, int | np.integer)), 0)
+            if not isinstance(odd, int | np.integer):
+                rule, step = f"A place in a file is a whole number; here {case}.", "count in int: // and not /"
+                raise CheckFailed(rule, expected=f"{name} as an int", received=repr(odd), next_step=step)
+        wrong = sorted(key for key in index.keys() | expected[0].keys() if index.get(key, -1) != expected[0].get(key, -1))
         if wrong:
             raise CheckFailed(
                 f"The record with the highest sequence number counts, wherever it lies, and a tombstone is no row; here {case}.",
@@ -106,22 +112,23 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
                 received=end,
                 next_step="what follows the last whole record is dropped: a cut, zeros, or half a write",
             )
-    for _ in range(6):
-        _require_damage_found(answer, rng)
+    for broken in (0, -2, None, None, None, None):
+        _require_damage_found(answer, rng, broken)
 
 
-def _require_damage_found(answer: Callable, rng: np.random.Generator) -> None:
-    row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(4, 40))
+def _require_damage_found(answer: Callable, rng: np.random.Generator, broken: int | None) -> None:
+    row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(5, 40))
     size = HEAD.size + row_bytes
     data = bytearray(b"".join(packed(*record, row_bytes) for record in _file(rng, count, row_bytes, 9)))
-    broken = int(rng.integers(count - 1))
+    broken = int(rng.integers(count - 1)) if broken is None else broken % count
     data[broken * size + int(rng.integers(size))] ^= 1 << int(rng.integers(8))
     rule = "A broken record with a whole one behind it is no torn tail: it is damage, and an error that names its byte."
     step = "raise ValueError with the offset, once a whole record comes after a broken one"
     try:
         received = answer(bytes(data), row_bytes)
     except ValueError as error:
-        if str(broken * size) in str(error):
+        named = re.findall(r"\d+", str(error))
+        if str(broken * size) in named and len(named) <= 3:
             return
         received = f"ValueError: {error}"
     except NotImplementedError:
@@ -130,7 +137,7 @@ def _require_damage_found(answer: Callable, rng: np.random.Generator) -> None:
         received = f"{type(error).__name__}: {error}"
     raise CheckFailed(
         rule,
-        expected=f"ValueError with {broken * size} in its text",
+        expected=f"ValueError with {broken * size} in its text, and at most two other numbers",
         received=str(received)[:120],
         index=f"record {broken}",
         next_step=step,
@@ -193,13 +200,6 @@ def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased:
         while len(segments[-1]) == capacity or sequence % 5 == 0:
             given = [list(segment) for segment in segments]
             received = call(answer, given, case=case)
-            if given != segments:
-                raise CheckFailed(
-                    "The function leaves its inputs as they were.",
-                    expected="the same segments",
-                    received="changed ones",
-                    next_step="build the list of copies anew; the store removes the segment itself",
-                )
             _require_choice(segments, received, case)
             if received is None:
                 break
@@ -233,9 +233,10 @@ def _require_choice(segments: Segments, received: object, case: str) -> None:
     try:
         victim, copies = received
         known = range(len(segments) - 1)[victim] if victim >= 0 else None
+        records = [tuple(record) for record in copies if len(record) == 3]
     except (TypeError, ValueError, IndexError):
         known = None
-    if known is None:
+    if known is None or len(records) != len(copies):
         raise CheckFailed(
             "It returns the place of a full segment and the records to copy.",
             expected=f"a place in [0, {len(segments) - 1})",
@@ -244,8 +245,8 @@ def _require_choice(segments: Segments, received: object, case: str) -> None:
         )
     expected = kept(segments, known)
     share = 1 - len(expected) / len(segments[known])
-    if sorted(copies, key=lambda r: r[0]) != sorted(expected, key=lambda r: r[0]):
-        lost = rows(segments) != rows([list(copies), *(s for place, s in enumerate(segments) if place != known)])
+    if sorted(records, key=lambda r: r[0]) != sorted(expected, key=lambda r: r[0]):
+        lost = rows(segments) != rows([records, *(s for place, s in enumerate(segments) if place != known)])
         raise CheckFailed(
             "Copied are the rows that count, as they are, and the tombstones that hide a row in another segment; nothing else.",
             expected=f"{len(expected)} records",

@@ -66,7 +66,8 @@ def check_quotient_remainder(answer: Callable, rng: np.random.Generator) -> None
 
     def parts(large: bool) -> Parts:
         m, q = (50, 40) if large else (int(n) for n in rng.choice(np.arange(2, 40), 2, replace=False))
-        return Parts((m, q), (5, 5), "add", QuotientRemainder())
+        dim = 5 if large else int(rng.integers(1, 9))
+        return Parts((m, q), (dim, dim), "add", QuotientRemainder())
 
     budget = Budget(rule="two gathers and nothing larger than the embeddings", ops={"GatherV2": 2}, largest_elements=5 * IDS)
     check_parts(answer, rng, parts, budget, "m and q are the tables' numbers of rows; % and // work on int64 tensors")
