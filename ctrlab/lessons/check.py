@@ -76,7 +76,7 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
             next_step="work on a copy, or build the result anew",
         )
     for old, new in zip(before, _values(inputs)):
-        if not np.array_equal(old, new):
+        if old.shape != new.shape or np.any(_different(old, new)):
             raise CheckFailed(
                 "The function leaves its inputs as they were.",
                 expected=_short(old),
@@ -157,7 +157,12 @@ def _structure(nest) -> object:
 def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | None:
     if old.shape != new.shape:
         return None
-    return tuple(int(i) for i in np.argwhere(old != new)[0])
+    return tuple(int(i) for i in np.argwhere(_different(old, new))[0])
+
+
+def _different(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Where they differ; two NaNs don't."""
+    return (old != new) & ~((old != old) & (new != new))
 
 
 def _short(array: np.ndarray) -> str:

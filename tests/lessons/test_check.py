@@ -78,6 +78,13 @@ def test_call_sees_a_changed_input():
             check.call(answer, np.zeros(3), tf.Variable([1.0]), case="a test")
 
 
+def test_a_nan_that_stays_is_no_change():
+    assert check.call(lambda x, y: 3, float("nan"), np.array([1.0, np.nan]), case="a test") == 3
+    with pytest.raises(CheckFailed, match="leaves its inputs") as failure:
+        check.call(lambda x: x.fill(2), np.array([np.nan, 2, 1]), case="a test")
+    assert failure.value.index == (0,)
+
+
 @pytest.mark.parametrize("spoil", [dict.clear, lambda d: d.update(b=1), lambda d: d["a"].pop(), lambda d: d["a"].append(3)])
 def test_call_sees_a_changed_list_or_dictionary(spoil):
     with pytest.raises(CheckFailed, match="leaves its inputs"):
