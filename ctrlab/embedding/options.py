@@ -145,6 +145,10 @@ class L2Eviction:
 class Storage:
     """A tier below the memory: rows beyond `memory_rows` sink to an append-only hash store on a disk.
 
+    A thread of each variable's own sinks them when little room is left, an eighth of the memory at a time, so that steps find
+    some. Should the disk refuse, nothing is lost: training goes on while there is room, and a step that finds none raises what
+    the disk says.
+
     Args:
         path: a folder for the stores of all variables with this option; each has a folder of its name in it. What one left there
             is erased; any other store there is refused.

@@ -7,6 +7,7 @@
 //   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, in few reads
 //   check_engine closing <seed>   prefetches while the tier opens and closes
 //   check_engine waiting <seed>   lookups while an update waits for the disk
+//   check_engine demotion <seed>  rows that sink in the background, a full disk, a table that closes meanwhile
 //   check_engine allocations <seed>  calls of which any one allocation fails, without a tier and with one
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
@@ -206,7 +207,8 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "memory") == 0) Memory(seed);
   else if (std::strcmp(argv[1], "closing") == 0) Closing(seed);
   else if (std::strcmp(argv[1], "waiting") == 0) Waiting(seed);
-  else if (std::strcmp(argv[1], "allocations") == 0) Allocations(seed, 0);
+  else if (std::strcmp(argv[1], "demotion") == 0) Demotion(seed);
+  else if (std::strcmp(argv[1], "allocations") == 0) Allocations(seed, 0), Allocations(seed, 50);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

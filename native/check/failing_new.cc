@@ -6,7 +6,7 @@
 
 namespace ctrlab::check::engine {
 
-int64_t fail_in = 0;
+thread_local int64_t fail_in = 0;
 
 }  // namespace ctrlab::check::engine
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <new>
 
 #include "embedding/each_shard.h"
@@ -300,7 +301,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
       has_base_ = true;
       removed_.clear();
     }
-    SinkImported(parallel_for);
+    SinkImported();
     return Status();
   }
   if (tier_) {
@@ -333,7 +334,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
     else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
     has_base_ = true;
   }
-  SinkImported(parallel_for);
+  SinkImported();
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
@@ -342,19 +343,20 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
 // Brings up what an Import is about to change, and keeps it there.
 Status Table::RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for) {
   if (!tier_->open()) return Status();
-  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
   std::vector<int64_t> keys(in.keys, in.keys + sizes.rows);
   keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
   keys.insert(keys.end(), in.removed, in.removed + sizes.removed);
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  return Raise(keys, 0, {keys.data(), nullptr, nullptr, std::ssize(keys)}, parallel_for);
+  const std::vector<int64_t> absent = Absent(keys.data(), std::ssize(keys));
+  if (Status bad = Raise(absent, 0, {keys.data(), nullptr, nullptr, std::ssize(keys)}, parallel_for); !bad.ok()) return bad;
+  return tier_->Settle();
 }
 
 // Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, the next update tries again
 // and returns the problem.
-void Table::SinkImported(const ParallelFor& parallel_for) try {
-  if (tier_ && OpenTier().ok()) (void)Sink(0, {}, parallel_for);
+void Table::SinkImported() try {
+  if (tier_ && OpenTier().ok()) (void)Sink(0, {});
 } catch (const std::bad_alloc&) {
 }
 

@@ -1,5 +1,4 @@
-// Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.
-// A thread that goes through several gates takes them in the order of their addresses.
+// How threads wait for each other at a table.
 
 #pragma once
 
@@ -9,6 +8,25 @@
 
 namespace ctrlab::embedding {
 
+// A mutex that goes to who waits for it before it goes to one who gives it back and wants it again at once.
+class FairMutex {
+ public:
+  void lock() {
+    std::lock_guard turn(turnstile_);
+    mutex_.lock();
+  }
+  bool try_lock() {
+    std::unique_lock turn(turnstile_, std::try_to_lock);
+    return turn && mutex_.try_lock();
+  }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::mutex turnstile_, mutex_;
+};
+
+// Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.
+// A thread that goes through several gates takes them in the order of their addresses.
 class Gate {
  public:
   void lock_shared() {

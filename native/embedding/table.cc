@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <mutex>
 #include <new>
 
 #include "embedding/each_shard.h"
@@ -109,6 +110,7 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
   try {
     std::vector<int64_t> below;
     if (tier_) {
+      if (Status bad = tier_->Settle(); !bad.ok()) return bad;
       std::vector<float> value(dim());
       Status read = tier_->ForEach([&](int64_t key, const char* record) {
         std::memcpy(value.data(), record, value.size() * sizeof(float));
@@ -207,6 +209,7 @@ TableStats Table::Stats() const {
   stats.rows = content_->rows->taken();
   for (int64_t s = 0; s < Index::kShards; ++s) stats.candidates += content_->index.size(s);
   stats.candidates -= stats.rows;
+  if (tier_) (void)tier_->Settle();
   stats.rows_below = tier_ ? tier_->rows() : 0;
   stats.rows += stats.rows_below;
   stats.bytes = content_->bytes() + (tier_ ? tier_->bytes() : 0);
@@ -215,6 +218,7 @@ TableStats Table::Stats() const {
   stats.misses = misses_.load(std::memory_order_relaxed);
   stats.hits_below = hits_below_.load(std::memory_order_relaxed);
   stats.removed = std::ssize(removed_);
+  stats.problem = demotion_ended_.problem();
   return stats;
 }
 

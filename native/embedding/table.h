@@ -12,7 +12,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "embedding/bloom.h"
@@ -25,6 +26,7 @@
 #include "embedding/state.h"
 #include "embedding/status.h"
 #include "embedding/tier.h"
+#include "embedding/worker.h"
 #include "kernels/abi.h"
 #include "kernels/optimizer_step.h"
 
@@ -46,6 +48,7 @@ struct TableStats {
   int64_t hits = 0, hits_below = 0;  // keys looked up whose row was in memory; whose row was read from below
   int64_t misses = 0;                // keys looked up that had no row: the three add up to all keys looked up
   int64_t removed = 0;               // tombstones that the next kChanges will hold
+  std::string problem;               // why rows could not sink in the background the last time; empty: they could
 };
 
 class Table {
@@ -137,11 +140,28 @@ class Table {
     const char* record;
   };
   Status RaiseRead(const std::vector<int64_t>& keys, const char* records);
-  Status BringUp(const std::vector<RowBelow>& up);
-  Status Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
+  void BringUp(const std::vector<RowBelow>& up);
+  // demotion.cc
+  static constexpr int64_t kPieceRows = 4096;
+  struct Victim {
+    uint64_t order;
+    int64_t key, shard;
+  };
+  using Piece = std::span<const Victim>;  // of one shard
+  int64_t Room() const;
+  void StartDemotion();
+  void WakeDemotion();
+  bool Demote(const std::atomic<bool>& stop);
+  Status MakeSpareRoom(const std::atomic<bool>& stop);
+  Status Sink(int64_t incoming, const MergedBatch& kept);
+  std::vector<uint8_t> RowsOf(const int64_t* keys, int64_t count) const;
+  uint64_t OrderOf(const Entry& entry, Ref ref) const;
+  void AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::vector<Victim>* victims) const;
+  static std::vector<Piece> Cut(std::vector<Victim>* victims, int64_t count, int64_t most);
+  Status SinkPiece(Piece piece);
   Status OpenTier();
   Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);
-  void SinkImported(const ParallelFor& parallel_for);
+  void SinkImported();
   Status CheckRoom(int64_t more) const;
   std::vector<int64_t> Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const;
   void NotePeak(int64_t more = 0);
@@ -149,15 +169,18 @@ class Table {
   const TableOptions options_;
   const InitialValues initial_;
 
-  mutable std::mutex writer_;  // whoever changes anything below holds it
-  Gate gate_;                  // and this, too, for what lookups must not see half done
+  mutable FairMutex writer_;  // whoever changes anything below holds it
+  Gate gate_;                 // and this, too, for what lookups must not see half done
   std::unique_ptr<Content> content_;
-  std::unique_ptr<Tier> tier_;  // null: there is none
+  std::unique_ptr<Tier> tier_;    // null: there is none
+  std::vector<int64_t> fetched_;  // the keys of the last Prefetch: they don't sink in the background
   float slot_initial_[2] = {0, 0};
   bool has_base_ = false;         // there was a kSave, a kChanges or an Import, so that somebody may have what goes
   std::vector<int64_t> removed_;  // tombstones, ascending, each once
   int64_t peak_bytes_ = 0;
   std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
+  Status demotion_ended_;             // how demotion ended the last time
+  std::unique_ptr<Worker> demotion_;  // the last, for its thread uses all above
 };
 
 }  // namespace ctrlab::embedding

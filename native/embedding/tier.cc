@@ -1,9 +1,10 @@
-// How rows go up and down between a table's memory and the tier below.
+// How rows come up from the tier below a table's memory; demotion.cc: how they go down.
 
 #include "embedding/tier.h"
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <new>
 #include <shared_mutex>
 
@@ -42,16 +43,18 @@ Status Tier::Close() {
   return Status();
 }
 
-Status Tier::Erase(const std::vector<int64_t>& keys) {
+void Tier::Erase(const std::vector<int64_t>& keys) {
   to_erase_.insert(to_erase_.end(), keys.begin(), keys.end());
-  return Settle();
+  (void)Settle();
 }
 
-Status Tier::Settle() {
+Status Tier::Settle() try {
   if (to_erase_.empty()) return Status();
   if (Status bad = store_->Erase(to_erase_.data(), std::ssize(to_erase_)); !bad.ok()) return bad;
   to_erase_.clear();
   return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 Status Table::SetTier(TierOptions options) {
@@ -65,13 +68,14 @@ Status Table::SetTier(TierOptions options) {
   return Status();
 }
 
-Status Table::OpenTier() {
-  if (!tier_) return Status();
-  if (!tier_->open()) {
-    std::lock_guard alone(gate_);
-    return tier_->Open(dim() * (1 + content_->rows->slots()));
-  }
-  return tier_->Settle();
+Status Table::OpenTier() try {
+  if (!tier_ || tier_->open()) return Status();
+  std::lock_guard alone(gate_);
+  if (Status bad = tier_->Open(dim() * (1 + content_->rows->slots())); !bad.ok()) return bad;
+  StartDemotion();
+  return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 // Those of these keys that the memory has nothing of, ascending, each once.
@@ -88,19 +92,23 @@ std::vector<int64_t> Table::Absent(const int64_t* keys, int64_t count) const {
 }
 
 Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for) try {
-  std::vector<int64_t> absent;
   {
     std::shared_lock reader(gate_);
     if (!HasRowsBelow()) return Status();
-    absent = Absent(keys, count);
   }
-  if (absent.empty()) return Status();
+  std::vector<int64_t> wanted(keys, keys + count);
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  if (const int64_t most = tier_->options().memory_rows; std::ssize(wanted) > most) wanted.resize(most);
   std::lock_guard writer(writer_);
   if (!HasRowsBelow()) return Status();
-  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
-  std::erase_if(absent, [&](int64_t key) { return content_->index.Find(key, HashKey(key)) != 0; });  // another has brought it up
-  if (const int64_t most = tier_->options().memory_rows; std::ssize(absent) > most) absent.resize(most);
-  return Raise(absent, 0, {}, parallel_for);
+  const std::vector<int64_t> absent = Absent(wanted.data(), std::ssize(wanted));
+  if (!absent.empty()) {
+    const MergedBatch kept{wanted.data(), nullptr, nullptr, std::ssize(wanted)};
+    if (Status bad = Raise(absent, 0, kept, parallel_for); !bad.ok()) return bad;
+  }
+  fetched_ = std::move(wanted);
+  return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
@@ -116,16 +124,17 @@ Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const Me
     records.insert(records.end(), record, record + tier_->row_bytes());
   });
   if (!status.ok()) return status;
-  if (status = Sink(std::max(std::ssize(raised), incoming), kept, parallel_for); !status.ok()) return status;
+  if (status = Sink(std::max(std::ssize(raised), incoming), kept); !status.ok()) return status;
   std::vector<RowBelow> rows;
   for (const int64_t key : raised) rows.push_back({key, records.data() + std::ssize(rows) * tier_->row_bytes()});
-  return BringUp(rows);
+  BringUp(rows);
+  return Status();
 }
 
 // Of these rows below, which a lookup has read, brings those up that sink last, as many as there is room for.
 Status Table::RaiseRead(const std::vector<int64_t>& keys, const char* records) try {
-  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
-  const int64_t room = tier_->options().memory_rows - content_->rows->taken();
+  const int64_t room = Room();
+  WakeDemotion();
   if (room <= 0) return Status();
   std::vector<RowBelow> rows;
   for (int64_t k = 0; k < std::ssize(keys); ++k) {
@@ -137,13 +146,14 @@ Status Table::RaiseRead(const std::vector<int64_t>& keys, const char* records) t
                      [&](const RowBelow& a, const RowBelow& b) { return order(a) > order(b); });
     rows.resize(room);
   }
-  return BringUp(rows);
+  BringUp(rows);
+  return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
 
-// Brings up rows that are below and that the memory has nothing of.
-Status Table::BringUp(const std::vector<RowBelow>& up) {
+// Brings up rows that are below and that the memory has nothing of. Throws std::bad_alloc before anything is done.
+void Table::BringUp(const std::vector<RowBelow>& up) {
   Rows& rows = *content_->rows;
   rows.Reserve(std::ssize(up));
   std::vector<int64_t> entries(Index::kShards), keys;
@@ -161,65 +171,8 @@ Status Table::BringUp(const std::vector<RowBelow>& up) {
   }
   rows.Took(std::ssize(up));
   NotePeak();
-  return tier_->Erase(keys);  // only now: a lookup that does not find a key below looks in memory once more
-}
-
-// Makes room in memory for so many rows.
-Status Table::Sink(int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for) {
-  struct Victim {
-    uint64_t order;
-    int64_t key;
-    uint32_t row, stamp;
-  };
-  Rows& rows = *content_->rows;
-  const int64_t room = tier_->options().memory_rows;
-  if (rows.taken() + incoming <= room) return Status();
-  std::vector<uint8_t> marked(rows.used());
-  for (int64_t i = 0; i < kept.size; ++i) {
-    if (const Ref ref = content_->index.Find(kept.keys[i], HashKey(kept.keys[i])); IsRow(ref)) marked[ref - 1] = 1;
-  }
-  std::vector<Victim> victims;
-  victims.reserve(rows.taken());
-  for (int64_t s = 0; s < Index::kShards; ++s) {
-    content_->index.ForEach(s, [&](const Entry& entry) {
-      const Ref ref = entry.ref.load(std::memory_order_relaxed);
-      if (!IsRow(ref) || marked[ref - 1]) return;
-      const uint64_t order = tier_->Order(rows.Frequency(ref - 1), static_cast<uint32_t>(entry.step()));
-      victims.push_back({order, entry.key.load(std::memory_order_relaxed), ref - 1, entry.stamp});
-    });
-  }
-  const int64_t count = std::min<int64_t>(std::ssize(victims), rows.taken() - std::max<int64_t>(0, room - room / 8 - incoming));
-  std::nth_element(victims.begin(), victims.begin() + (count - 1) * (count > 0), victims.end(),
-                   [](const Victim& a, const Victim& b) { return a.order != b.order ? a.order < b.order : a.key < b.key; });
-  victims.resize(count);
-  if (count == 0) return Status();
-  std::vector<int64_t> keys(count);
-  std::vector<char> records(count * tier_->row_bytes());
-  std::fill(marked.begin(), marked.end(), 0);
-  for (int64_t k = 0; k < count; ++k) {
-    const Victim& one = victims[k];
-    keys[k] = one.key;
-    marked[one.row] = 1;
-    tier_->Write(records.data() + k * tier_->row_bytes(), rows.Row(one.row), rows.Frequency(one.row), one.stamp >> 1);
-  }
-  const Leaving leaving = PrepareToRemove(
-      [&](const Entry& entry) {
-        const Ref ref = entry.ref.load(std::memory_order_relaxed);
-        return IsRow(ref) && marked[ref - 1] != 0;
-      },
-      std::vector<int64_t>(Index::kShards), parallel_for);
-  // The part of them that a disk too full has taken is below and in memory: it goes from below.
-  if (Status bad = tier_->store().Put(keys.data(), records.data(), count); !bad.ok()) {
-    content_->index.Discard();
-    (void)tier_->Erase(keys);
-    return bad;
-  }
-  for (const Victim& one : victims) {
-    if (one.stamp & 1) tier_->changed.insert(one.key);
-  }
-  std::lock_guard alone(gate_);
-  Remove(leaving);
-  return Status();
+  WakeDemotion();
+  tier_->Erase(keys);  // only now: a lookup that does not find a key below looks in memory once more
 }
 
 Status Table::KeysBelow(std::vector<int64_t>* keys) const {

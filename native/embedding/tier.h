@@ -2,9 +2,10 @@
 //
 //   raise   an update of a key whose row is below brings it up, all of a batch in one read; so does a lookup, of as many keys as
 //           the memory has room for: it reads the others where they are, all in one read, too
-//   sink    rows beyond `memory_rows` go down an eighth of the memory at a time: those unused for longest (LRU, by last step) or
-//           least often used (LFU, by frequency, ties by last step); never those of the step at hand, so where these are more
-//           than `memory_rows`, the memory holds them all until the next step or lookup brings others up
+//   sink    when fewer rows than a sixteenth of `memory_rows` may still come, a thread sinks rows until it is an eighth: those unused
+//           for longest (LRU, by last step) or least often used (LFU, by frequency, ties by last step). An update that finds no
+//           room sinks as many itself; never those of its own step, so where these are more than `memory_rows`, the memory holds
+//           them all until the thread has come to them
 //
 // What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step]. A table
 // above a faster memory (HBM) would take this class's place, and the table that of the store.
@@ -54,6 +55,9 @@ class Tier {
   Status Close();
   bool open() const { return store_ != nullptr; }
 
+  // Rows that the memory should have room for.
+  int64_t spare() const { return (options_.memory_rows + 7) / 8; }
+
   int64_t rows() const { return store_ ? store_->Stats().live : 0; }
   int64_t bytes() const { return store_ ? store_->Stats().index_bytes : 0; }
   SegmentStore& store() const { return *store_; }
@@ -71,8 +75,9 @@ class Tier {
     std::memcpy(record + 4 * width_ + 4, &step, 4);
   }
 
-  // Takes keys out, now or, where the store's disk refuses, before anything else is done with it: `Settle`.
-  Status Erase(const std::vector<int64_t>& keys);
+  // Takes keys out that are in memory, now or, where the store's disk refuses, by the next Settle: that comes before anything
+  // that takes a row out of the memory or counts those below.
+  void Erase(const std::vector<int64_t>& keys);
   Status Settle();
   // So that an Erase of so many keys does not fail for memory. Throws std::bad_alloc.
   void ReserveErase(int64_t count) { to_erase_.reserve(to_erase_.size() + count); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -276,6 +277,7 @@ Status Table::Update(const MergedBatch& batch, const StepRule& rule, const Paral
     std::lock_guard alone(gate_);
     step.Apply(scale);
     content_->index.Reclaim();
+    if (tier_) WakeDemotion();
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }

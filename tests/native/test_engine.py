@@ -12,7 +12,7 @@ from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-SOURCES = ["bloom", "exchange", "index", "initial_values", "lookup", "merge", "table", "tier", "update"]
+SOURCES = ["bloom", "demotion", "exchange", "index", "initial_values", "lookup", "merge", "table", "tier", "update"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -52,7 +52,7 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
     return ran
 
 
-@pytest.mark.parametrize("what", ["twin", "threads", "tiers", "memory", "closing", "waiting", "allocations"])
+@pytest.mark.parametrize("what", ["twin", "threads", "tiers", "memory", "closing", "waiting", "demotion", "allocations"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_engine_is_right_and_clean(program, what, seed):
     ran = check(program, what, seed)
