@@ -1,5 +1,5 @@
-// How rows sink from a table's memory into the tier below: mostly in a thread of the table's own, a piece at a time, so that others
-// wait for no more than that; and in an update that finds no room.
+// How rows sink from a table's memory into the tier below: mostly in a thread of the table's own, a piece at a time, so that
+// others wait for no more than that; and in an update that finds no room.
 
 #include <algorithm>
 #include <iterator>

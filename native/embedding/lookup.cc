@@ -52,8 +52,8 @@ class TableReader {
   int64_t dim() const { return dim_; }
 
   // Calls use(i, row) for each key in turn, and counts it; row is null where the key has none in either tier. Four keys are in
-  // work at a time: one whose bucket is asked for, one whose bucket is read, one that has to be looked for further, one whose
-  // row is used.
+  // work at a time: one whose bucket is asked for, one whose bucket is read, one that has to be looked for further, one whose row
+  // is used.
   template <class Use>
   void ForEach(const int64_t* keys, int64_t n, const Use& use) const {
     const Bucket* homes[kRing];

@@ -113,8 +113,8 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   return OutOfMemory();
 }
 
-// Brings those of these keys up whose rows are below; before, makes room in memory for them, and at least for `incoming`, by
-// other rows than those of `kept`.
+// Brings those of these keys up whose rows are below and of which the memory has nothing; before, makes room in memory for
+// them, and at least for `incoming`, by other rows than those of `kept`.
 Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept,
                     const ParallelFor& parallel_for) {
   std::vector<int64_t> raised;

@@ -1,14 +1,23 @@
 // The tier below a table's memory: a row is in the one or in the other, never in both.
 //
-//   raise   an update of a key whose row is below brings it up, all of a batch in one read; so does a lookup, of as many keys as
-//           the memory has room for: it reads the others where they are, all in one read, too
-//   sink    when fewer rows than a sixteenth of `memory_rows` may still come, a thread sinks rows until it is an eighth: those unused
-//           for longest (LRU, by last step) or least often used (LFU, by frequency, ties by last step). An update that finds no
-//           room sinks as many itself; never those of its own step, so where these are more than `memory_rows`, the memory holds
-//           them all until the thread has come to them
+//   raise   an update of a key whose row is below brings it up, all of a batch in one read. A lookup reads rows where they are,
+//           all in one read too; then it brings up as many as the memory has room for, unless a writer is at work: it waits for
+//           none
+//   sink    when fewer rows than a sixteenth of `memory_rows` may still come, a thread sinks rows until it is an eighth: those
+//           unused for longest (LRU, by last step) or least often used (LFU, by frequency, ties by last step). An update that
+//           finds no room sinks as many itself; never those of its own step, so where these are more than `memory_rows`, the
+//           memory holds them all until the thread has come to them
 //
-// What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step]. A table
-// above a faster memory (HBM) would take this class's place, and the table that of the store.
+// What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step].
+//
+// The interface for a faster memory (HBM) in front of a table is the same one turned round: the front is to the table what the
+// table is to its store. Whoever writes one gives the table a SegmentStore's Get, Put and Erase on these same records, and keeps
+// to what the table keeps to here:
+//   - a row that the front has stepped is the only true one: Export, Evict and Import first Put it back, or count and erase it;
+//   - Get, insert in front, then Erase below, and Put below, then remove in front: so a reader that finds a key in neither, and
+//     looks in front once more, has seen all; and a step publishes its rows while no reader is inside;
+//   - a Put that fails is undone by an Erase before anything takes the row out of the front.
+// There is none yet.
 //
 // The store is no save: opened, it is emptied, if a tier has made it. Checkpoints hold the rows of both tiers.
 
