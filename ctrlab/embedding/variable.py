@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from ctrlab.embedding.state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
 from ctrlab.ops.lookup import Layout
+from ctrlab.ops.refusals import one_sentence
 
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
 PARTS = (
@@ -110,7 +110,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         self.serving = False
         self.base = 0
         """Another number whenever what `changed` refers to has moved: who saves deltas of this variable must be the only one."""
-        with tf.init_scope(), _one_sentence():
+        with tf.init_scope(), one_sentence():
             _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
         self.proxy = Proxy(self)
         self._track_trackable(self.proxy, "proxy")
@@ -155,17 +155,17 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
 
     def prefetch(self, keys: tf.Tensor) -> None:
         """Brings the rows of int64 keys up into the memory, for the lookup that comes; for tables with storage below it."""
-        with _one_sentence():
+        with one_sentence():
             _native.library().ops.ctrlab_embedding_prefetch(handle=self.resource_handle, keys=keys)
 
     def keys_below(self) -> np.ndarray:
         """int64: the keys whose rows are below the memory."""
-        with _one_sentence():
+        with one_sentence():
             return _native.library().ops.ctrlab_embedding_keys_below(handle=self.resource_handle).numpy()
 
     def set_slots(self, slots: dict[str, float]) -> None:
         """Gives each row an optimizer's slots: {name: initial value}. Slots of these names that are there already are kept."""
-        with tf.init_scope(), _one_sentence():
+        with tf.init_scope(), one_sentence():
             _native.library().ops.ctrlab_embedding_set_slots(
                 handle=self.resource_handle, slot_names=list(slots), initial=list(slots.values())
             )
@@ -182,7 +182,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         if rule is None:
             raise CtrlabError(f"Embedding variable {self.name} evicts by its option `eviction`; it has none.")
         by_step = isinstance(rule, GlobalStepEviction)
-        with _one_sentence():
+        with one_sentence():
             return int(
                 _native.library().ops.ctrlab_embedding_evict(
                     handle=self.resource_handle,
@@ -226,7 +226,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             "filter": np.asarray(state.filter, np.uint8),
         }
         parts |= {name: np.asarray(getattr(state, name), np.int64) for name in PARTS if name not in parts}
-        with _one_sentence():
+        with one_sentence():
             self._import(parts, shard, how)
 
     @property
@@ -236,7 +236,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return tuple(name.decode() for name in stats.slot_names.numpy())
 
     def _export(self, extent: str, shard: tuple[int, int]) -> TableState:
-        with _one_sentence():
+        with one_sentence():
             parts = _native.library().ops.ctrlab_embedding_export(
                 handle=self.resource_handle, shard=tf.constant(shard, tf.int64), extent=extent
             )
@@ -289,12 +289,3 @@ def for_serving(model) -> Iterator[None]:
 def embedding_variables(model) -> list[EmbeddingVariable]:
     """Those of a Keras model or layer, in the order of its weights."""
     return [weight.table for weight in model.weights if isinstance(weight, Proxy)]
-
-
-@contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
-    """An op's refusal as one sentence, without TensorFlow's marks around it."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise CtrlabError(re.sub(r"^\{\{.*?\}\} | \[Op:[^\]]*\].*$", "", error.message, flags=re.DOTALL)) from None

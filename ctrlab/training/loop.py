@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ctrlab.errors import BadData
+from ctrlab.ops.refusals import one_sentence
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.step import predict_step, train_step
 
@@ -57,12 +58,14 @@ def train(
         on_step: called after each step with its number (from 0) and its loss.
         step: a step made before by `train_step`, so that a second call needs no new trace.
     Raises:
-        BadData: there was no batch at all, or a loss was not a finite number.
+        BadData: there was no batch at all, or a loss was not a finite number. CtrlabError: an embedding variable refused a step,
+            for a gradient that is not finite or for its storage.
     """
     step = step or train_step(model, optimizer)
     history = History()
     for number, (features, labels) in enumerate(itertools.islice(batches, steps)):
-        loss = float(step(features, labels))
+        with one_sentence():
+            loss = float(step(features, labels))
         if not np.isfinite(loss):
             raise BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
         history.losses.append(loss)

@@ -1,5 +1,7 @@
 """`ctrlab train --embedding variable`: a run that was stopped ends as one that was not, by whole saves and by deltas."""
 
+import re
+
 import numpy as np
 import pytest
 from histories import as_rows
@@ -105,3 +107,11 @@ def test_rows_sink_to_the_storage(call, tmp_path):
     found = call("train", "mmoe", "--profile", "tiny", *options)
     assert found.exit_code == 0 and "of them on the disk" in found.stdout, found.output
     assert list((tmp_path / "rows").glob("*/*.seg"))
+
+
+def test_a_storage_that_can_t_be_made_is_one_sentence(call, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    options = ["--embedding", "variable", "--storage", tmp_path / "file" / "rows", "--memory-rows", "40"]
+    found = call("train", "mmoe", "--profile", "tiny", *options)
+    assert found.exit_code == 1, found.output
+    assert re.fullmatch(r"Embedding variable \w+: Can't make the store's folder \S+file/rows/\w+: [^\n\[]+\n", found.stderr)

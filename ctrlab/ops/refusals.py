@@ -1,0 +1,24 @@
+"""What an op of ours refuses, as one sentence: TensorFlow puts marks around it, and in a graph a heading and the node's name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ctrlab.errors import CtrlabError
+
+AROUND = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*$|\s\[Op:[^\]]*\].*$", re.DOTALL)
+
+
+@contextlib.contextmanager
+def one_sentence() -> Iterator[None]:
+    """Raises a CtrlabError in place of TensorFlow's error from an op on embedding variables; other errors pass."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "Ctrlab>Embedding" not in str(error):
+            raise
+        raise CtrlabError(AROUND.sub("", error.message).strip()) from None
