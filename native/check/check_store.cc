@@ -9,10 +9,14 @@
 //         full        a disk that takes no more, then does again
 //         again       a compaction that failed is tried again, and the process killed
 //         together    readers, writers and snapshots beside compaction
+//         refused     syncs and waits that the system refuses once
+//         memory      each allocation refused in turn, in the caller's thread and in the store's
+//         burst       a writer that outruns compaction
 //         odd         folders and files that are not as they should be
 
 #include "check_store.h"
 
+#include "check_store_calls.h"
 #include "check_store_faults.h"
 #include "check_store_power.h"
 
@@ -219,8 +223,9 @@ void CheckTogether(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::map<std::string, void (*)(const std::string&)> checks = {
-      {"random", CheckRandom}, {"kill", CheckKill}, {"power", CheckPower}, {"damage", CheckDamage},
-      {"full", CheckFull},     {"odd", CheckOdd},   {"again", CheckAgain}, {"together", CheckTogether},
+      {"random", CheckRandom},   {"kill", CheckKill},     {"power", CheckPower}, {"damage", CheckDamage},
+      {"full", CheckFull},       {"odd", CheckOdd},       {"again", CheckAgain}, {"together", CheckTogether},
+      {"refused", CheckRefused}, {"memory", CheckMemory}, {"burst", CheckBurst},
   };
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "no_throw.h"
 #include "store_state.h"
 
 namespace ctrlab::embedding {
@@ -19,13 +20,21 @@ namespace {
 constexpr double kRecordsPerLive = 1.5;
 constexpr int64_t kDeadRecords = 10'000'000;
 constexpr int64_t kAtOnce = int64_t{256} << 10;  // bytes read from the segment; more at once would keep readers waiting
-constexpr int64_t kUnderLock = 256;              // records copied without letting readers in between
 
 }  // namespace
 
-bool Store::TooMuchGarbage() const {
-  return static_cast<double>(total_) > kRecordsPerLive * static_cast<double>(index_.size()) ||
-         total_ - index_.size() > kDeadRecords;
+// Far too much is twice as much, without what is in segments that are being written, which nothing could be done about.
+bool Store::ThereIs(Garbage garbage) const {
+  if (garbage == Garbage::kAny) return true;
+  int64_t total = total_;
+  if (garbage == Garbage::kFarTooMuch) {
+    for (const Tail* tail : {&user_, &copies_}) {
+      if (tail->open()) total -= (*segments_)[tail->slot]->records;
+    }
+  }
+  const int64_t times = garbage == Garbage::kFarTooMuch ? 2 : 1;
+  return static_cast<double>(total) > times * kRecordsPerLive * static_cast<double>(index_.size()) ||
+         total - index_.size() > times * kDeadRecords;
 }
 
 // A tombstone is needed while another segment may hold an older record of its key, unless a newer row made it garbage.
@@ -47,7 +56,7 @@ int64_t Store::Droppable(uint32_t slot) {
 }
 
 // Records that compaction of the segment would get rid of. Commits are no reason to copy all the others.
-int64_t Store::Garbage(uint32_t slot) {
+int64_t Store::GarbageOf(uint32_t slot) {
   const Segment& segment = *(*segments_)[slot];
   return segment.records - segment.commits - segment.live - std::ssize(segment.tombstones) + Droppable(slot);
 }
@@ -61,7 +70,7 @@ uint32_t Store::PickSegment(bool all) {
   for (uint32_t slot = 0; slot < segments_->size(); ++slot) {
     const Segment* segment = (*segments_)[slot].get();
     if (!segment || !segment->sealed || segment->damaged) continue;
-    const double share = static_cast<double>(Garbage(slot)) / static_cast<double>(segment->records);
+    const double share = static_cast<double>(GarbageOf(slot)) / static_cast<double>(segment->records);
     if (share > most || (best != Location::kNone && share == most && segment->lowest < lowest)) {
       best = slot, most = share, lowest = segment->lowest;
     }
@@ -69,17 +78,20 @@ uint32_t Store::PickSegment(bool all) {
   return best;
 }
 
-Status Store::CompactWhileNeeded(bool all) {
-  std::lock_guard compacting(compacting_);
+// One segment after the other, in turn with others who do the same.
+Status Store::CompactWhile(Garbage garbage) {
   while (!stop_) {
+    std::lock_guard compacting(compacting_);
     if (Status status = SealFull(); !status.ok()) return status;
-    if (auto lock = state_.Read(); !all && !TooMuchGarbage()) break;
-    const uint32_t slot = PickSegment(all);
+    if (auto lock = state_.Read(); !ThereIs(garbage)) break;
+    const uint32_t slot = PickSegment(garbage == Garbage::kAny);
     if (slot == Location::kNone) break;
-    compacting_now_ = true;
-    Status status = CompactSegment(slot);
-    compacting_now_ = false;
-    if (!status.ok()) return status;
+    struct Now {
+      std::atomic<bool>& is;
+      ~Now() { is = false; }
+    } now{compacting_now_};
+    now.is = true;
+    if (Status status = CompactSegment(slot); !status.ok()) return status;
   }
   return Status();
 }
@@ -89,7 +101,7 @@ Status Store::Compact() {
     std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
     if (Status status = Close(tail); !status.ok()) return status;
   }
-  return CompactWhileNeeded(true);
+  return CompactWhile(Garbage::kAny);
 }
 
 Status Store::CompactSegment(uint32_t slot) {
@@ -183,9 +195,10 @@ Status Store::Remove(uint32_t slot) {
   {
     auto lock = state_.Write();
     const std::shared_ptr<Segment> segment = (*segments_)[slot];
+    std::string path = segment->path;
     leftovers_.reserve(leftovers_.size() + 1);
     Publish([&](SegmentTable* table) { (*table)[slot] = nullptr; });
-    leftovers_.push_back(segment->path);
+    leftovers_.push_back(std::move(path));
     total_ -= segment->records;
     ++removals_;
     ++stats_.compactions;
@@ -199,11 +212,12 @@ void Store::CompactInBackground() {
     wake_.wait(lock, [&] { return wanted_ || stop_; });
     wanted_ = false;
     lock.unlock();
-    Status status = CompactWhileNeeded(false);
-    if (!status.ok()) Warn("Compaction stopped: " + status.problem());
+    const Status status = NoThrow([&] { return CompactWhile(Garbage::kTooMuch); });
+    const bool stopped = !status.ok();
+    if (stopped) (void)!NoThrow([&] { return Warn("Compaction stopped: " + status.problem()), Status(); }).ok();
     lock.lock();
     // What refused may refuse for long: it is not asked again at every Put.
-    if (!status.ok()) wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_.load(); });
+    if (stopped) wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_.load(); });
   }
 }
 

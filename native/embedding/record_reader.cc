@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace ctrlab::embedding {
 
@@ -37,10 +38,12 @@ class RecordReader::Queue {
     return 0;
   }
 
+  // At least one, or -1.
   int64_t Wait(io_event* events) {
     for (;;) {
       const long n = syscall(SYS_io_getevents, context_, 1, kDepth, events, nullptr);
-      if (n > 0 || errno != EINTR) return n;
+      if (n > 0) return n;
+      if (n < 0 && errno != EINTR) return -1;
     }
   }
 
@@ -55,6 +58,7 @@ struct RecordReader::Output {
   uint8_t* found;
   std::mutex mutex;
   Status status;  // the first that went wrong
+  std::atomic<bool> no_memory = false;
 
   void Fail(Status problem) {
     std::lock_guard lock(mutex);
@@ -170,6 +174,8 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
     }
     if (in_flight == 0) continue;
     const int64_t done = queue->Wait(events);
+    // The queue goes, which waits for what the system still reads, and only then do its buffers.
+    if (done < 0) return output->Fail(SystemError("Can't wait for reads of rows, " + std::to_string(in_flight) + " of them"));
     for (int64_t i = 0; i < done; ++i) {
       const auto slot = static_cast<int64_t>(events[i].data);
       const Run& run = runs[slot_of_run[slot]];
@@ -188,8 +194,14 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
 Status RecordReader::Read(std::vector<WantedRecord>* wanted, char* rows, uint8_t* found, const ParallelFor& parallel_for) {
   std::sort(wanted->begin(), wanted->end(), WantedRecord::Before);
   Output output{rows, found, {}, {}};
-  parallel_for(std::ssize(*wanted), kCyclesOfRead,
-               [&](int64_t begin, int64_t end) { ReadRuns(wanted->data() + begin, end - begin, &output); });
+  parallel_for(std::ssize(*wanted), kCyclesOfRead, [&](int64_t begin, int64_t end) {
+    try {
+      ReadRuns(wanted->data() + begin, end - begin, &output);
+    } catch (const std::bad_alloc&) {  // must not leave another's thread
+      output.no_memory = true;
+    }
+  });
+  if (output.no_memory) throw std::bad_alloc();
   return output.status;
 }
 

@@ -95,7 +95,10 @@ Status Segment::Sync() const {
   if (fstat(fd, &about) != 0 || about.st_nlink == 0) {
     return Status(path + " is no longer in its folder, so nothing written to it would outlive this process.");
   }
-  return fdatasync(fd) == 0 ? Status() : SystemError("Can't sync " + path);
+  if (unsynced == 0 && fdatasync(fd) != 0) unsynced = errno;
+  if (unsynced == 0) return Status();
+  return Status("What is flushed must be on the disk; the system could not put " + path + " there (" + std::strerror(unsynced) +
+                ") and may not try again; close the store and open it again: it then holds what the disk has.");
 }
 
 void Segment::Note(const IndexEntry& entry) {
@@ -132,6 +135,15 @@ Status Appender::Create(const std::string& folder, uint64_t number, int64_t capa
   base_ = written_ = pending_ = 0;
   fill_ = sizeof header;
   return Status();
+}
+
+void Appender::Reserve(int64_t records) {
+  const auto grow = [&](auto* list) {
+    if (list->capacity() - list->size() < static_cast<size_t>(records))
+      list->reserve(std::max(2 * list->capacity(), list->size() + records));
+  };
+  grow(&segment_->entries);
+  grow(&segment_->tombstones);
 }
 
 void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row) {

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -81,7 +82,8 @@ struct Segment {
       : path(std::move(path)), number(number), fd(fd), filter(capacity) {}
   ~Segment();
 
-  // What was written is on the disk when this returns.
+  // What was written is on the disk when this returns well. After a failure it never does again: the system may take what it
+  // could not write for written.
   Status Sync() const;
 
   // Counts a record that is or will be in it.
@@ -106,7 +108,8 @@ struct Segment {
   uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
   std::vector<IndexEntry> entries;       // of an unsealed one: what its index will be
   bool sealed = false;
-  bool damaged = false;  // not to be compacted: the copy of a record would be lost
+  mutable std::atomic<int> unsynced = 0;  // why the system could not sync it, or 0
+  bool damaged = false;                   // not to be compacted: the copy of a record would be lost
 };
 
 // What closes a sealed segment: the index of `entries`, then the footer.
@@ -125,6 +128,8 @@ class Appender {
 
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   bool Fits() const { return fill_ + RecordBytes(row_bytes_) <= buffer_.bytes(); }
+  // What may throw for want of memory: so many calls of Append that follow do not.
+  void Reserve(int64_t records);
   void Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row);
 
   // Writes what the buffer holds to the file; with `all`, the last block too, filled up with zeros. Changes nothing that readers

@@ -142,6 +142,9 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
   Scan scan;
   const bool sealed = ReadIndex(file, &scan.entries);
   if (!sealed && file.bytes >= static_cast<int64_t>(sizeof(SegmentHeader))) {
+    // What the disk has counts, not what the page cache holds and the system once failed to write.
+    if (fdatasync(file.fd) != 0) return SystemError("Can't sync " + path);
+    posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
     scan.entries.clear();
     if (Status status = ScanRecords(file, &scan); !status.ok()) return status;
   }

@@ -10,13 +10,13 @@
 #include <filesystem>
 
 #include "manifest.h"
+#include "no_throw.h"
 #include "store_state.h"
 
 namespace ctrlab::embedding {
 
 namespace {
 
-constexpr int64_t kUnderLock = 256;     // keys written without letting readers in between: some 50 us
 constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
 constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
 
@@ -32,38 +32,35 @@ Status CheckOptions(const StoreOptions& options) {
 }
 
 // Takes the store's lock, which goes with the process, however it ends.
-Status Lock(const std::string& path, int* fd) {
+Status Lock(const std::string& path, std::unique_ptr<OwnedFile>* lock) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return Status("Can't make the store's folder " + path + ": " + error.message() + ".");
-  *fd = open((path + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (*fd < 0) return SystemError("Can't open the store in " + path);
-  if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return Status();
-  Status status = errno == EWOULDBLOCK
-                      ? Status("One process at a time may use a store; another one has that in " + path + " open.")
-                      : SystemError("Can't lock the store in " + path);
-  close(*fd);
-  return status;
+  *lock = std::make_unique<OwnedFile>(open((path + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if ((*lock)->fd() < 0) return SystemError("Can't open the store in " + path);
+  if (flock((*lock)->fd(), LOCK_EX | LOCK_NB) == 0) return Status();
+  return errno == EWOULDBLOCK ? Status("One process at a time may use a store; another one has that in " + path + " open.")
+                              : SystemError("Can't lock the store in " + path);
 }
 
 }  // namespace
 
 Status SegmentStore::Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store) {
   if (Status status = CheckOptions(options); !status.ok()) return status;
-  int lock_fd = -1;
-  if (Status status = Lock(options.path, &lock_fd); !status.ok()) return status;
-  auto opened = std::make_unique<Store>(options, lock_fd);
+  std::unique_ptr<OwnedFile> lock;
+  if (Status status = Lock(options.path, &lock); !status.ok()) return status;
+  auto opened = std::make_unique<Store>(options, std::move(lock));
   if (Status status = opened->Load(); !status.ok()) return status;
   *store = std::move(opened);
   return Status();
 }
 
-Store::Store(const StoreOptions& options, int lock_fd)
+Store::Store(const StoreOptions& options, std::unique_ptr<OwnedFile> lock)
     : options_(options),
       record_bytes_(RecordBytes(options.row_bytes)),
       records_per_segment_(
           std::clamp<int64_t>((options.segment_bytes - RecordOffset(0, options.row_bytes)) / record_bytes_, 1, 1 << 30)),
-      lock_fd_(lock_fd),
+      lock_(std::move(lock)),
       reader_(std::make_shared<RecordReader>(options.row_bytes, options.direct)),
       copies_{Appender(options.row_bytes, options.write_buffer)},
       user_{Appender(options.row_bytes, options.write_buffer)} {}
@@ -76,10 +73,9 @@ Store::~Store() {
   }
   if (thread_.joinable()) thread_.join();
   // Who wants to know whether this works calls Flush before.
-  for (Tail* tail : {&copies_, &user_}) (void)!Close(tail).ok();
-  (void)!SealFull().ok();
-  if (loaded_) (void)!SaveManifest().ok();
-  close(lock_fd_);
+  for (Tail* tail : {&copies_, &user_}) (void)!NoThrow([&] { return Close(tail); }).ok();
+  (void)!NoThrow([&] { return SealFull(); }).ok();
+  if (loaded_) (void)!NoThrow([&] { return SaveManifest(); }).ok();
 }
 
 void Store::Publish(const std::function<void(SegmentTable*)>& change) {
@@ -110,6 +106,7 @@ Status Store::WriteOut(Tail* tail, bool all) {
 // Notes after the tail's records that they, and all records that users wrote before, are on the disk.
 Status Store::NoteCommit(Tail* tail) {
   if (!tail->open() || tail->uncommitted == 0) return Status();
+  tail->appender.Reserve(1);
   {
     auto lock = state_.Write();
     tail->appender.Append(RecordKind::kCommit, 0, 0, nullptr);
@@ -158,6 +155,7 @@ Status Store::MakeRoom(Tail* tail) {
   if (!tail->open()) {
     if (Status status = NewSegment(tail); !status.ok()) return status;
   }
+  tail->appender.Reserve(kUnderLock);
   return tail->appender.Fits() ? Status() : WriteOut(tail, false);
 }
 
@@ -236,10 +234,15 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     }
   }
   writing.unlock();
-  if (auto lock = state_.Read(); !TooMuchGarbage() && full_.empty()) return Status();
-  if (options_.compaction == Compaction::kSync) return CompactWhileNeeded(false);
+  bool far;
+  {
+    auto lock = state_.Read();
+    if (!ThereIs(Garbage::kTooMuch) && full_.empty()) return Status();
+    far = ThereIs(Garbage::kFarTooMuch);
+  }
+  if (options_.compaction == Compaction::kSync) return CompactWhile(Garbage::kTooMuch);
   Wake();
-  return Status();
+  return far ? CompactWhile(Garbage::kFarTooMuch) : Status();
 }
 
 void Store::Wake() {

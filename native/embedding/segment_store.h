@@ -7,7 +7,9 @@
 //   writes    append to a buffer in memory; a full one goes to the file in one write. Flush puts all on the disk.
 //   garbage   more than 1.5 records for a live row, or more than 10 million dead ones, start a compaction. It takes the
 //             segments with most garbage first, and none with a third or less: so it copies at most 2 records for each that it
-//             gets rid of, and writes at most 3 times what its users wrote.
+//             gets rid of, and writes at most 3 times what its users wrote. A writer that outruns it helps: when Put
+//             or Erase returns well, there are at most 3 records for a live row and 20 million dead ones, but for the two
+//             segments that are being written.
 //   a crash   of the process or the machine: a reopened store has the state that it had after some operation, the last Flush or a
 //             later one. A loss of power may take what was not flushed in any order; what comes after a gap is dropped then.
 //   a file    that is missing is noticed, since a manifest lists them all.

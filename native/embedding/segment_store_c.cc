@@ -2,8 +2,8 @@
 
 #include <cstdio>
 #include <memory>
-#include <new>
 
+#include "no_throw.h"
 #include "segment_store.h"
 
 using namespace ctrlab;
@@ -16,17 +16,9 @@ constexpr ParallelFor kAlone{nullptr,
 
 SegmentStore& StoreOf(void* store) { return *static_cast<SegmentStore*>(store); }
 
-// No exception may leave a function of C.
 template <class Call>
 int Guarded(StoreProblem* problem, const Call& call) {
-  Status status;
-  try {
-    status = call();
-  } catch (const std::bad_alloc&) {
-    status = Status("There is not enough memory for the store.");
-  } catch (const std::exception& error) {
-    status = Status(std::string("The store failed: ") + error.what() + ".");
-  }
+  const Status status = NoThrow(call);
   std::snprintf(problem->sentence, sizeof problem->sentence, "%s", status.problem().c_str());
   return !status.ok();
 }
@@ -73,7 +65,8 @@ void ctrlab_store_stats(void* store, StoreNumbers* numbers) {
 }
 
 int ctrlab_store_warning(void* store, int64_t index, StoreProblem* sentence) {
-  const auto warnings = StoreOf(store).Warnings();
+  std::vector<std::string> warnings;
+  if (Guarded(sentence, [&] { return warnings = StoreOf(store).Warnings(), Status(); })) return 0;  // that is one, too
   if (index >= std::ssize(warnings)) return 1;
   std::snprintf(sentence->sentence, sizeof sentence->sentence, "%s", warnings[index].c_str());
   return 0;

@@ -1,12 +1,14 @@
 // A store's folder at Open: the segments, then the index from all their records.
 
+#include <dirent.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
+#include <cstdio>
+#include <memory>
 
 #include "manifest.h"
 #include "store_state.h"
@@ -52,17 +54,18 @@ Status Store::Load() {
 
 // The numbers of the files in the folder, ascending, held against the manifest.
 Status Store::FindFiles(std::vector<uint64_t>* numbers) {
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(options_.path, error)) {
-    const std::string name = file.path().filename().string();
+  // Not std::filesystem's iterator, which ends the process where there is no memory for a name.
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(options_.path.c_str()), closedir);
+  for (const dirent* file = nullptr; folder && (errno = 0, file = readdir(folder.get()));) {
+    const std::string name = file->d_name;
     if (!name.ends_with(".seg")) continue;
     numbers->push_back(NumberOf(name));
     if (numbers->back() == 0) {
-      return Status("A store's segments have names like " + SegmentName(1) + "; " + file.path().string() +
+      return Status("A store's segments have names like " + SegmentName(1) + "; " + options_.path + "/" + name +
                     " is none of them; move it away.");
     }
   }
-  if (error) return Status("Can't read the store's folder " + options_.path + ": " + error.message() + ".");
+  if (errno != 0) return SystemError("Can't read the store's folder " + options_.path);
   std::sort(numbers->begin(), numbers->end());
   bool there;
   Manifest manifest;

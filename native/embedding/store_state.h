@@ -19,6 +19,8 @@
 
 namespace ctrlab::embedding {
 
+constexpr int64_t kUnderLock = 256;  // records written without letting readers in between: some 50 us
+
 // A lock for many readers or one writer, in which readers that come and come keep no writer waiting.
 class FairLock {
  public:
@@ -53,7 +55,7 @@ struct Tail {
 // `copies_` to compaction.
 class Store final : public SegmentStore {
  public:
-  Store(const StoreOptions& options, int lock_fd);
+  Store(const StoreOptions& options, std::unique_ptr<OwnedFile> lock);
   ~Store() override;
 
   Status Load();
@@ -90,12 +92,13 @@ class Store final : public SegmentStore {
   void FillIndex();
 
   // compaction.cc
-  bool TooMuchGarbage() const;
+  enum class Garbage { kAny, kTooMuch, kFarTooMuch };
+  bool ThereIs(Garbage garbage) const;
   int64_t Droppable(uint32_t slot);
   bool CanDrop(const Tombstone& tombstone, const Segment& of) const;
-  int64_t Garbage(uint32_t slot);
+  int64_t GarbageOf(uint32_t slot);
   uint32_t PickSegment(bool all);
-  Status CompactWhileNeeded(bool all);
+  Status CompactWhile(Garbage garbage);
   Status CompactSegment(uint32_t slot);
   Status ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_t end) const;
   Status CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole);
@@ -105,7 +108,7 @@ class Store final : public SegmentStore {
 
   const StoreOptions options_;
   const int64_t record_bytes_, records_per_segment_;
-  const int lock_fd_;
+  const std::unique_ptr<OwnedFile> lock_;
   const std::shared_ptr<RecordReader> reader_;  // snapshots outlive the store
 
   std::mutex compacting_;

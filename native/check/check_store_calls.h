@@ -1,0 +1,201 @@
+// The store when a call of the system fails, or comes late: syncs, waits for reads, allocations.
+
+#pragma once
+
+#include <sys/syscall.h>
+
+#include <cstdarg>
+#include <new>
+
+#include "check_store_faults.h"
+#include "embedding/segment_store_c.h"
+
+extern "C" long __real_syscall(long number, ...);
+extern "C" void* __real__Znwm(size_t bytes);  // operator new
+extern "C" void* __real__ZnwmSt11align_val_t(size_t bytes, std::align_val_t alignment);
+
+namespace ctrlab::check::store {
+
+inline std::atomic<int> waits_to_fail = 0;
+// Allocations that still succeed before one fails; negative: all do. Of the main thread, and of the others.
+inline std::atomic<int64_t> allocations_left = -1, allocations_left_elsewhere = -1;
+inline thread_local bool in_main = false;
+
+inline void MaybeNoMemory() {
+  if ((in_main ? allocations_left : allocations_left_elsewhere)-- == 0) throw std::bad_alloc();
+}
+
+inline Row RowOf(int64_t key) {
+  Row row{};
+  std::memcpy(row.data(), &key, sizeof key);
+  return row;
+}
+
+inline Model PutKeys(SegmentStore& store, int64_t from, int64_t to) {
+  Model model;
+  for (int64_t key = from; key < to; ++key) {
+    model[key] = RowOf(key);
+    Good(store.Put(&key, &model[key], 1));
+  }
+  return model;
+}
+
+inline void CheckRefused(const std::string& folder) {
+  fs::remove_all(folder);
+  StoreOptions options = Options(folder);
+  options.direct = true;
+  int to_fail = 0;
+  bool folders = false;
+  sync_instead = [&](int fd) {
+    struct stat about;
+    fstat(fd, &about);
+    const bool manifest = fs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string().find("MANIFEST") != std::string::npos;
+    if ((S_ISDIR(about.st_mode) || manifest) != folders || to_fail-- <= 0) return 0;
+    errno = EIO;
+    return -1;
+  };
+  auto store = Opened(options);
+  Model model = PutKeys(*store, 0, 50);
+  folders = true;  // a manifest is written anew, so one refusal is no reason for another
+  to_fail = 2;
+  Refused(store->Flush(), "Can't sync");
+  Refused(store->Flush(), "Can't sync");
+  Good(store->Flush());
+  model.merge(PutKeys(*store, 60, 500));
+  folders = false;
+  to_fail = 1;
+  for (int i = 0; i < 3; ++i) Refused(store->Flush(), "close the store and open it again");
+  Require(to_fail <= 0, "One sync failed.");
+  const int64_t key = 50;
+  model[key] = RowOf(key);
+  Good(store->Put(&key, &model[key], 1));
+  Refused(store->Flush(), "close the store and open it again");
+  SameByGet(*store, model);
+  store.reset();
+  store = Opened(options);
+  Require(Content(*store) == model, "A disk that has it all loses nothing.");
+  Good(store->Flush());
+
+  waits_to_fail = 1;
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : model) keys.push_back(key);
+  std::vector<Row> rows(keys.size());
+  std::vector<uint8_t> found(keys.size());
+  Refused(store->Get(keys.data(), std::ssize(keys), rows.data(), found.data(), kAlone), "Can't wait for reads");
+  Require(waits_to_fail == 0, "One wait failed.");
+  SameByGet(*store, model);
+  store.reset();
+  sync_instead = nullptr;
+}
+
+// The same calls with ever later allocations refused, each call again until it is not, by the interface of C.
+inline void CheckMemory(const std::string& folder) {
+  in_main = true;
+  sync_instead = [](int) { return 0; };
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 600; ++key) keys.push_back(key * 7);
+  std::vector<Row> rows(keys.size()), got(keys.size());
+  std::vector<uint8_t> found(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) rows[i] = RowOf(keys[i]);
+  const auto count = std::ssize(keys);
+  bool refused = true;
+  for (int64_t left = 0; refused; ++left) {
+    fs::remove_all(folder);
+    refused = false;
+    allocations_left = left;
+    StoreProblem problem;
+    auto until_good = [&](auto call) {
+      while (call()) {
+        Require(std::string(problem.sentence) == "There is not enough memory for the store.", problem.sentence);
+        Require(!refused, "A call that was refused once for want of memory succeeds then.");
+        refused = true;
+      }
+    };
+    void *store = nullptr, *snapshot = nullptr;
+    int64_t size = 0, taken = 0;
+    auto open = [&] { return ctrlab_store_open(folder.c_str(), kRowBytes, 6000, 4096, 1, 0, &store, &problem); };
+    until_good(open);
+    until_good([&] { return ctrlab_store_put(store, keys.data(), rows.data(), count, &problem); });
+    until_good([&] { return ctrlab_store_erase(store, keys.data(), count / 2, &problem); });
+    until_good([&] { return ctrlab_store_flush(store, &problem); });
+    until_good([&] { return ctrlab_store_compact(store, &problem); });
+    until_good([&] { return ctrlab_store_get(store, keys.data(), count, got.data(), found.data(), &problem); });
+    until_good([&] { return ctrlab_store_snapshot(store, &snapshot, &size, &problem); });
+    until_good([&] { return ctrlab_store_next(snapshot, size, keys.data(), got.data(), &taken, &problem); });
+    ctrlab_store_release(snapshot);
+    ctrlab_store_close(store);
+    until_good(open);
+    allocations_left = -1;
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 7;
+    Model model;
+    for (size_t i = count / 2; i < keys.size(); ++i) model[keys[i]] = rows[i];
+    Require(Content(*static_cast<SegmentStore*>(store)) == model, "Nothing is lost or half done for want of memory.");
+    ctrlab_store_close(store);
+  }
+
+  fs::remove_all(folder);
+  StoreOptions options = Options(folder);
+  options.compaction = Compaction::kAsync;
+  auto store = Opened(options);
+  allocations_left_elsewhere = 5;
+  Model model;
+  while (store->Warnings().empty()) model = PutKeys(*store, 0, 300);
+  Require(store->Warnings()[0] == "Compaction stopped: There is not enough memory for the store.", store->Warnings()[0]);
+  SameByGet(*store, model);
+  Good(store->Compact());
+  SameByGet(*store, model);
+  store.reset();
+  sync_instead = nullptr;
+}
+
+// On a disk that takes a while to sync, and in the store's own thread only.
+inline void CheckBurst(const std::string& folder) {
+  fs::remove_all(folder);
+  in_main = true;
+  sync_instead = [](int) {
+    if (!in_main) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return 0;
+  };
+  StoreOptions options = Options(folder);
+  options.compaction = Compaction::kAsync;
+  auto store = Opened(options);
+  const int64_t per_segment = options.segment_bytes / RecordBytes(kRowBytes);
+  for (int step = 0; step < 5000; ++step) {
+    const int64_t key = RandomKey();
+    const Row row = RandomRow(rng());
+    Good(store->Put(&key, &row, 1));
+    const StoreStats stats = store->Stats();
+    Require(stats.total <= 3 * stats.live + 2 * per_segment,
+            "Garbage is bounded: " + std::to_string(stats.total) + " records, " + std::to_string(stats.live) + " live.");
+  }
+  Require(store->Stats().compactions > 0 && store->Stats().write_amplification() <= 3, "So is what compaction writes.");
+  store.reset();
+  sync_instead = nullptr;
+}
+
+}  // namespace ctrlab::check::store
+
+extern "C" inline long __attribute__((used)) __wrap_syscall(long number, ...) {
+  using namespace ctrlab::check::store;
+  if (number == SYS_io_getevents && waits_to_fail > 0) {
+    --waits_to_fail;
+    errno = EIO;
+    return -1;
+  }
+  va_list list;
+  va_start(list, number);
+  long arguments[6];
+  for (long& argument : arguments) argument = va_arg(list, long);
+  va_end(list);
+  return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
+extern "C" inline void* __attribute__((used)) __wrap__Znwm(size_t bytes) {
+  ctrlab::check::store::MaybeNoMemory();
+  return __real__Znwm(bytes);
+}
+
+extern "C" inline void* __attribute__((used)) __wrap__ZnwmSt11align_val_t(size_t bytes, std::align_val_t alignment) {
+  ctrlab::check::store::MaybeNoMemory();
+  return __real__ZnwmSt11align_val_t(bytes, alignment);
+}

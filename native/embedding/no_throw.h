@@ -1,0 +1,23 @@
+// What a call throws, as a sentence: for threads and functions of C, which no exception may leave.
+
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "status.h"
+
+namespace ctrlab::embedding {
+
+template <class Call>
+Status NoThrow(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return Status("There is not enough memory for the store.");
+  } catch (const std::exception& error) {
+    return Status(std::string("The store failed: ") + error.what() + ".");
+  }
+}
+
+}  // namespace ctrlab::embedding
