@@ -6,13 +6,24 @@ Nothing here imports TensorFlow. DeepRec's names and defaults, where they differ
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import asdict, dataclass, field, fields
+from types import NoneType
 
 from ctrlab.errors import CtrlabError, choose
 
 INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/embedding
 CACHES = ("lru", "lfu")
 COMPACTIONS = ("async", "sync")
+
+
+def _require_whole(what: str, number: int, least: int, bits: int) -> None:
+    try:
+        fits = least <= operator.index(number) < 1 << bits
+    except TypeError:
+        fits = False
+    if not fits:
+        raise CtrlabError(f"{what} must be a whole number in [{least}, 2^{bits}); received {number!r}.")
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,7 @@ class Initializer:
             raise CtrlabError(f"A uniform initializer draws in [a, b), so a must not exceed b; received a={self.a}, b={self.b}.")
         if self.kind in ("normal", "truncated_normal") and self.b < 0:
             raise CtrlabError(f"A standard deviation must not be negative; received b={self.b}.")
-        if not 0 <= self.seed < 1 << 63:
-            raise CtrlabError(f"A seed must be in [0, 2^63); received {self.seed}.")
+        _require_whole("A seed", self.seed, 0, 63)
 
     @classmethod
     def glorot_uniform(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
@@ -90,8 +100,7 @@ class CounterFilter:
     threshold: int
 
     def __post_init__(self):
-        if not 1 <= self.threshold < 1 << 31:
-            raise CtrlabError(f"An admission threshold must be in [1, 2^31); received {self.threshold}.")
+        _require_whole("An admission threshold", self.threshold, 1, 31)
 
 
 @dataclass(frozen=True)
@@ -113,8 +122,7 @@ class BloomFilter(CounterFilter):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 1 <= self.expected_keys < 1 << 40:
-            raise CtrlabError(f"A Bloom filter's expected_keys must be in [1, 2^40); received {self.expected_keys}.")
+        _require_whole("A Bloom filter's expected_keys", self.expected_keys, 1, 40)
         if not 0 < self.false_positive_rate < 1:
             raise CtrlabError(f"A false-positive rate must be in (0, 1); received {self.false_positive_rate}.")
 
@@ -126,8 +134,7 @@ class GlobalStepEviction:
     steps_to_live: int
 
     def __post_init__(self):
-        if not 1 <= self.steps_to_live < 1 << 31:
-            raise CtrlabError(f"steps_to_live must be in [1, 2^31); received {self.steps_to_live}.")
+        _require_whole("steps_to_live", self.steps_to_live, 1, 31)
 
 
 @dataclass(frozen=True)
@@ -165,18 +172,33 @@ class Storage:
     def __post_init__(self):
         choose("cache strategy", self.cache, CACHES)
         choose("compaction", self.compaction, COMPACTIONS)
-        if self.memory_rows < 1:
-            raise CtrlabError(f"memory_rows must be at least 1; received {self.memory_rows}.")
+        _require_whole("memory_rows", self.memory_rows, 1, 31)
 
 
 @dataclass(frozen=True)
 class Options:
-    """Everything about one embedding variable but its name and dimension. A plain `Options()` keeps every key, in memory."""
+    """Everything about one embedding variable but its name and dimension. A plain `Options()` keeps every key, in memory.
+
+    Raises:
+        CtrlabError: an option of another kind; of initializers, too: one that looks at a whole matrix has no meaning for a row.
+    """
 
     initializer: Initializer = field(default_factory=Initializer)
     admission: CounterFilter | None = None
     eviction: GlobalStepEviction | L2Eviction | None = None
     storage: Storage | None = None
+
+    def __post_init__(self):
+        kinds = {
+            "initializer": (Initializer,),
+            "admission": (CounterFilter, NoneType),
+            "eviction": (GlobalStepEviction, L2Eviction, NoneType),
+            "storage": (Storage, NoneType),
+        }
+        for name, allowed in kinds.items():
+            if not isinstance(given := getattr(self, name), allowed):
+                words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in allowed)
+                raise CtrlabError(f"The option `{name}` of an embedding variable must be {words}; received {given!r}.")
 
     def to_config(self) -> dict:
         """As plain values that JSON holds: what `from_config` takes."""

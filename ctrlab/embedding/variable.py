@@ -97,7 +97,9 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     """
 
     def __init__(self, name: str, dim: int, options: Options | None = None):
-        options = options or Options()
+        options = Options() if options is None else options
+        if not isinstance(options, Options):
+            raise CtrlabError(f"The options of embedding variable {name} must be ctrlab.embedding.Options; received {options!r}.")
         if tf.distribute.has_strategy():
             raise CtrlabError(
                 f"An embedding variable lives in one process and can't be mirrored; received a distribution strategy for {name}: "
