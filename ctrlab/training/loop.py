@@ -80,10 +80,14 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
     """AUC and log loss of each task over all rows of `batches`.
 
     Raises:
-        BadData: there was no batch at all, or a probability was not a finite number.
+        BadData: there was no batch at all, or a probability was not a finite number. CtrlabError: an embedding variable refused
+            a lookup, for its storage.
     """
     predict = predict or predict_step(model)
-    pairs = [(predict(features).numpy(), labels.numpy()) for features, labels in batches]
+    pairs = []
+    for features, labels in batches:
+        with one_sentence():
+            pairs.append((predict(features).numpy(), labels.numpy()))
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [rows, K] each
