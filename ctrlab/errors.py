@@ -9,6 +9,9 @@ from collections.abc import Iterable
 class CtrlabError(Exception):
     """What a user can mend. The command line prints it as one sentence and exits with 1."""
 
+    _keras_call_info_injected = True
+    """Keras else wraps the sentence of an error from a layer's call in a page about the call's arguments."""
+
     def _render_traceback_(self) -> list[str]:
         """What Jupyter shows: the sentence, without the stack of what is ours."""
         return [f"{type(self).__name__}: {self}"]

@@ -126,6 +126,7 @@ class Embedding(Tables):
         )
         flat = [_column(column, given[column], self.combiners[column]) for column in self.columns]
         found = lookup.grouped(list(self.tables.values()), flat, layout, bool(training))
+        found = [tf.cast(rows, self.compute_dtype) for rows in found]
         out = {column: self._shaped(given[column], rows, column) for column, rows in zip(self.columns, found)}
         return out[ONE] if self.single else out
 
@@ -162,11 +163,17 @@ def _each(names, what: str, values) -> dict:
 
 def _column(name: str, keys, combiner: str):
     """Keys as the op takes them: [n], or ragged [B, (L)]."""
+    if not isinstance(keys, tf.RaggedTensor):
+        keys = tf.convert_to_tensor(keys)
+    if keys.dtype != tf.int64:  # what a model without an Input begins with is float32, whatever it is fed
+        raise CtrlabError(
+            f"Keys must be int64; received {keys.dtype.name} in column {name!r}: cast them, and begin the model with "
+            "keras.Input(..., dtype='int64')."
+        )
     if isinstance(keys, tf.RaggedTensor):
         if keys.ragged_rank != 1 or keys.values.shape.rank != 1:
             raise CtrlabError(f"Ragged keys must be [B, (L)]; received {keys.shape} in column {name!r}.")
         return keys
-    keys = tf.convert_to_tensor(keys)
     flat = tf.reshape(keys, [-1])
     if combiner == "rows" or keys.shape.rank == 1:
         return flat

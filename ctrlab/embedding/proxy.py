@@ -39,7 +39,8 @@ class Proxy(keras.Variable):
     """
 
     def __init__(self, table: EmbeddingVariable):
-        super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name)
+        # Under mixed precision Keras gives a copy in fewer bits, and lookups take a handle, which a copy has not.
+        super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name, autocast=False)
         self.overwrite_with_gradient = True
         self.table = table
 

@@ -264,12 +264,27 @@ def test_what_a_layer_refuses():
     with pytest.raises(CtrlabError, match="'c' is named on one side only"):
         Embedding(2, {"a": "t"}, options={"t": Options(), "c": Options()})
     layer = Embedding(2, {"a": "t"})
-    with pytest.raises(CtrlabError, match=r"looks up the columns \['a'\]; received \['b'\]"):
+    with pytest.raises(CtrlabError, match=r"^Layer \w+ looks up the columns \['a'\]; received \['b'\]\.$"):
         layer({"b": tf.zeros([1], tf.int64)})
     with pytest.raises(CtrlabError, match="Keys that are pooled"):
         layer({"a": tf.zeros([1, 2, 3], tf.int64)})
-    with pytest.raises(CtrlabError, match="int64"):
+    with pytest.raises(CtrlabError, match=r"^Keys must be int64; received int32 in column 'a': cast them, [^\n]*$"):
         layer({"a": tf.zeros([1], tf.int32)})
+    with pytest.raises(CtrlabError, match=r"received float32 in column 'keys': .* begin the model with keras\.Input"):
+        keras.Sequential([Embedding(2)]).build((None, 3))
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])
+def test_under_mixed_precision_rows_stay_float32_and_what_is_read_is_cast(dtype):
+    keys, options = tf.constant([[7, 8]], tf.int64), Options(Initializer("constant", 1 + 2**-20))
+    layer, optimizer = Embedding(2, combiner="rows", options=options, dtype=dtype), TouchedRows("sgd", 1.0)
+    optimizer.build(layer.trainable_variables)
+    with tf.GradientTape() as tape:
+        found = layer(keys, training=True)
+        loss = tf.reduce_sum(tf.cast(found, tf.float32)) * 2**-21
+    assert found.dtype == layer.compute_dtype and (found.numpy().astype("f4") == 1).all()
+    optimizer.apply([tape.gradient(loss, layer.trainable_variables[0].value)], layer.trainable_variables)
+    np.testing.assert_array_equal(embedding_variables(layer)[0].state().values, np.full((2, 2), 1 + 2**-21, np.float32))
 
 
 def test_a_fused_step_writes_no_zeros(trained):
