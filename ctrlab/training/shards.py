@@ -28,8 +28,11 @@ def merge_chain(folder: Path, out: Path) -> Path:
     """The last whole save of a folder, put together from its chain and written as one full save into the folder `out`.
 
     Raises:
-        BadData: there is no whole save. OSError: the disk refuses.
+        BadData: there is no whole save. CtrlabError: `out` is the folder itself, where the save would have a new id, and what
+            follows the old one would be lost. OSError: the disk refuses.
     """
+    if out.resolve() == folder.resolve():
+        raise CtrlabError(f"A chain is merged into another folder, for what follows it needs it as it is; received {out} twice.")
     _, save, arrays, tables, _ = read_last(folder)
     return _write(Save.full(save.step, save.position, save.run), arrays, tables, out, 0, 1)
 

@@ -45,6 +45,16 @@ def test_a_chain_as_one_full_save(five, tmp_path):
     assert there == expected and (found.step, found.position, found.save.number) == (5, 5, 0)
 
 
+def test_a_run_that_goes_on_keeps_its_chain(tmp_path):
+    folder, run = tmp_path / "run", new_run()
+    with Checkpoints(folder, *run, every=1, full_every=10) as checkpoints:
+        train_to(run, 1, checkpoints)
+        with pytest.raises(CtrlabError, match="into another folder"):
+            merge_chain(folder, tmp_path / "other" / ".." / "run")
+        train_to(run, 2, checkpoints)
+    assert restored(folder)[1] == content(run) and restored(folder)[0].step == 2
+
+
 @pytest.mark.parametrize("pieces", [[(2, 5)], [(2, 3), (4, 5)], [(3, 4)]])
 def test_merged_deltas_take_the_place_of_those_they_are_made_of(five, tmp_path, pieces):
     folder, expected = five
