@@ -54,7 +54,25 @@ def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """
     paths, durable = _listed(Path(folder))
     found = [(path, *part) for path in paths if (part := _records(path)) is not None]
-    parts = [records for _, records, _ in (found if durable is None else _before_gap(found, durable))]
+    return _latest([records for _, records, _ in (found if durable is None else _before_gap(found, durable))], folder)
+
+
+def salvage(folder: str | Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """What is whole in a damaged store without a copy: keys and rows as `read` gives them, and a sentence for each damaged file.
+
+    A row may be older than the one that was lost, and one that was erased may be back.
+    """
+    parts, problems = [], []
+    for path in sorted(Path(folder).glob("*.seg")):
+        try:
+            if found := _records(path, problems):
+                parts.append(found[0])
+        except BadData as problem:
+            problems.append(str(problem))
+    return *_latest(parts, folder), problems
+
+
+def _latest(parts: list[np.ndarray], folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
     if not parts:
         return np.zeros(0, np.int64), np.zeros((0, 0), np.uint8)
     if len({part.dtype for part in parts}) > 1:
@@ -102,8 +120,11 @@ def _before_gap(parts: list[tuple], durable: int) -> list[tuple]:
     return kept
 
 
-def _records(path: Path) -> tuple[np.ndarray, bool] | None:
-    """Its records, and whether it says that all before was flushed; None where it was being made when its process ended."""
+def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray, bool] | None:
+    """Its records, and whether it says that all before was flushed; None where it was being made when its process ended.
+
+    Where `problems` are asked for, damaged records go there and whole ones after them count.
+    """
     content = path.read_bytes()
     if not any(content[: HEADER.itemsize]) or len(content) < HEADER.itemsize:
         return None
@@ -124,10 +145,13 @@ def _records(path: Path) -> tuple[np.ndarray, bool] | None:
     whole = crc32c(records.view(np.uint8).reshape(count, of.itemsize)[:, 4:]) == records["crc"]
     good = count if whole.all() else int(np.argmin(whole))
     if good < count and (sealed or (records["kind"][good:][whole[good:]] == COMMIT).any()):
-        raise BadData(
-            f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + good * of.itemsize} is not."
-        )
-    records = records[:good]  # what follows is the end of a file that was being written
+        problem = f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + good * of.itemsize} is not."
+        if problems is None:
+            raise BadData(problem)
+        problems.append(problem)
+        records = records[whole]
+    else:
+        records = records[:good]  # what follows is the end of a file that was being written
     return records, bool(sealed or (records["kind"] == COMMIT).any())
 
 

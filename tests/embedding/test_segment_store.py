@@ -157,6 +157,24 @@ def test_a_missing_segment_is_noticed_and_a_leftover_is_not_read(tmp_path):
         assert store.stats().live == 0 and not paths[1].exists() and not store.warnings()
 
 
+def test_what_is_whole_is_salvaged_from_a_damaged_store(tmp_path):
+    live, damaged = tmp_path / "live", tmp_path / "damaged"
+    with Store(live, 3) as store:
+        for keys in (np.arange(5), np.arange(5, 10)):
+            store.put(keys, rows_of(keys))
+            store.flush()
+        shutil.copytree(live, damaged)  # not sealed yet
+    (path,) = damaged.glob("*.seg")
+    content = bytearray(path.read_bytes())
+    content[64 + 36 * 3 + 30] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CtrlabError, match=f"{path} at byte {64 + 36 * 3} .*segments.salvage"):
+        Store(damaged, 3)
+    keys, rows, (problem,) = segments.salvage(damaged)
+    assert f"{path} at byte {64 + 36 * 3}" in problem
+    assert np.array_equal(keys, [0, 1, 2, 4, 5, 6, 7, 8, 9]) and np.array_equal(rows.view("<f4"), rows_of(keys))
+
+
 def test_numpy_drops_what_comes_after_a_gap_too(tmp_path):
     """As a loss of power may leave it: a segment that was not flushed is gone, a later one is there."""
     live, left = tmp_path / "live", tmp_path / "left"
