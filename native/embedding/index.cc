@@ -31,11 +31,12 @@ void Index::Prepare(One& one, uint32_t count) {
   one.next_used = 0;
 }
 
-void Index::Reserve(int64_t shard, int64_t more) {
+bool Index::Reserve(int64_t shard, int64_t more) {
   One& one = shards_[shard];
-  if (static_cast<double>(one.used + more) <= one.held->count * kFull) return;
+  if (static_cast<double>(one.used + more) <= one.held->count * kFull) return false;
   Sift(shard, one.used + more, [](const Entry&) { return true; });
   Publish(shard);
+  return true;
 }
 
 void Index::Publish(int64_t shard) {

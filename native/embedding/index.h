@@ -80,8 +80,8 @@ class Index {
     }
   }
 
-  // Room for `more` keys in a shard. Throws std::bad_alloc.
-  void Reserve(int64_t shard, int64_t more);
+  // Room for `more` keys in a shard; whether it grew, so that its entries are elsewhere now. Throws std::bad_alloc.
+  bool Reserve(int64_t shard, int64_t more);
 
   // Adds a key that is not there, where there is room for it. Its entry stays where it is until the shard grows or is sifted.
   Entry* Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);

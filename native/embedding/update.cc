@@ -50,7 +50,9 @@ class Table::Step {
       Decide(s, &entries[s]);
       new_[s].reserve(made_[s]);
     });
-    EachIndexShard(parallel_for_, batch_.size, [&](int64_t s) { content_.index.Reserve(s, entries[s]); });
+    EachShard([&](int64_t s) {
+      if (content_.index.Reserve(s, entries[s])) FindAgain(s);
+    });
     return Status();
   }
 
@@ -106,6 +108,7 @@ class Table::Step {
   void Sort() {
     hashes_.resize(batch_.size);
     order_.resize(batch_.size);
+    entries_.resize(batch_.size);
     rows_.assign(batch_.size, kNone);
     made_.assign(Index::kShards, 0);
     new_.resize(Index::kShards);
@@ -124,28 +127,40 @@ class Table::Step {
     EachIndexShard(parallel_for_, batch_.size, visit);
   }
 
-  // Calls visit(place of a key) for a shard's keys, each with its bucket asked for some time before, and its frequency
-  // where known.
-  template <class Visit>
-  void EachKey(int64_t s, const Visit& visit) const {
-    for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, ends_[s + 1]); ++k) content_.index.Ask(hashes_[order_[k]]);
-    for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
-      if (k + kAhead < ends_[s + 1]) {
-        const int32_t ahead = order_[k + kAhead];
-        content_.index.Ask(hashes_[ahead]);
-        if (rows_[ahead] != kNone) ctrlab::Prefetch(&content_.rows->Frequency(static_cast<uint32_t>(rows_[ahead])), 0);
-      }
+  // Calls visit(place of a key) for a shard's keys, each some time after ask(its place).
+  template <class Ask, class Visit>
+  void EachKey(int64_t s, const Ask& ask, const Visit& visit) const {
+    const int64_t end = ends_[s + 1];
+    for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, end); ++k) ask(order_[k]);
+    for (int64_t k = ends_[s]; k < end; ++k) {
+      if (k + kAhead < end) ask(order_[k + kAhead]);
       visit(order_[k]);
     }
   }
+
+  // The same, each with its entry, which is kept.
+  template <class Visit>
+  void FindEach(int64_t s, const Visit& visit) {
+    const auto ask = [&](int64_t i) { content_.index.Ask(hashes_[i]); };
+    EachKey(s, ask, [&](int64_t i) {
+      entries_[i] = content_.index.FindEntry(batch_.keys[i], hashes_[i]);
+      visit(i);
+    });
+  }
+
+  // Once a shard has grown.
+  void FindAgain(int64_t s) {
+    FindEach(s, [](int64_t) {});
+  }
+
+  Ref RefOf(int64_t i) const { return entries_[i] ? entries_[i]->ref.load(std::memory_order_relaxed) : 0; }
 
   // Finds the rows there are; returns how many keys have none. They are counted in a Bloom filter, where the table has one.
   int64_t Look(int64_t s) {
     int64_t unknown = 0;
     const bool bloom = table_.options_.admission.kind == AdmissionKind::kBloom;
-    EachKey(s, [&](int64_t i) {
-      const Ref ref = content_.index.Find(batch_.keys[i], hashes_[i]);
-      if (IsRow(ref)) {
+    FindEach(s, [&](int64_t i) {
+      if (const Ref ref = RefOf(i); IsRow(ref)) {
         rows_[i] = int64_t{ref} - 1;
         return;
       }
@@ -156,8 +171,9 @@ class Table::Step {
   }
 
   // How often a key without a row has come, this step's included.
-  int64_t CountOf(int64_t i, Ref ref) const {
+  int64_t CountOf(int64_t i) const {
     if (content_.filter.bytes()) return content_.filter.Count(batch_.keys[i]);
+    const Ref ref = RefOf(i);
     return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
   }
 
@@ -165,27 +181,31 @@ class Table::Step {
 
   // How many rows a shard will make, and how many entries.
   void Decide(int64_t s, int64_t* entries) {
-    EachKey(s, [&](int64_t i) {
-      if (rows_[i] != kNone) return;
-      const Ref ref = content_.index.Find(batch_.keys[i], hashes_[i]);
-      const bool row = Admitted(CountOf(i, ref));
+    for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
+      const int64_t i = order_[k];
+      if (rows_[i] != kNone) continue;
+      const bool row = Admitted(CountOf(i));
       made_[s] += row;
-      *entries += ref == 0 && (row || !content_.filter.bytes());
-    });
+      *entries += !entries_[i] && (row || !content_.filter.bytes());
+    }
   }
 
   void Enter(int64_t s, int64_t next) {
     const uint32_t stamp = static_cast<uint32_t>(step_ << 1 | 1);
-    EachKey(s, [&](int64_t i) {
+    const auto ask = [&](int64_t i) {
+      ctrlab::Prefetch(entries_[i], 0);
+      if (rows_[i] != kNone) ctrlab::Prefetch(&content_.rows->Frequency(static_cast<uint32_t>(rows_[i])), 0);
+    };
+    EachKey(s, ask, [&](int64_t i) {
       const int64_t key = batch_.keys[i];
-      Entry* entry = content_.index.FindEntry(key, hashes_[i]);
+      Entry* entry = entries_[i];
       if (rows_[i] != kNone) {
         uint32_t& frequency = content_.rows->Frequency(static_cast<uint32_t>(rows_[i]));
         frequency = static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, frequency + batch_.counts[i]));
         entry->stamp = stamp;
         return;
       }
-      const int64_t count = CountOf(i, entry ? entry->ref.load(std::memory_order_relaxed) : 0);
+      const int64_t count = CountOf(i);
       const bool admitted = Admitted(count);
       if (!admitted && content_.filter.bytes()) return;
       const Ref ref = kCandidate + static_cast<Ref>(std::min(count, kMostCount));
@@ -232,6 +252,7 @@ class Table::Step {
   std::vector<uint64_t> hashes_;
   std::vector<int32_t> order_;                                 // the keys' places, shard by shard
   std::vector<int64_t> ends_;                                  // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
+  std::vector<Entry*> entries_;                                // the keys' in the index; null: none
   std::vector<int64_t> rows_;                                  // where the key's row is
   std::vector<int64_t> made_;                                  // rows that a shard makes
   std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
