@@ -146,7 +146,7 @@ def store(row_bytes: list[int], profile: str | None, json_path: Path | None, htm
 
 
 def embedding(profile: str | None, json_path: Path | None) -> None:
-    """Times the embedding variable beside a dense table and TensorFlow's hash tables, prints a table, writes the JSON.
+    """Times the embedding variable beside a dense table and TensorFlow's hash tables, prints tables, writes the JSON.
 
     Raises:
         UnknownName: no such profile. NativeLibraryError: the compiled library is missing. CtrlabError: the JSON can't be written.
@@ -155,14 +155,19 @@ def embedding(profile: str | None, json_path: Path | None) -> None:
         require_place(json_path)
     found = bench_embedding(profile)
     console = Console()
-    for keys, comparison in ((found.keys, found.gather), (found.table_keys, found.tables)):
-        table = Table(title=f"Lookup of {BATCH_OF_IDS:,} ids in {keys:,} keys, rows of {DIM}", caption=machine().line)
+    measured = (
+        ("Lookup of", found.keys, found.gather),
+        ("Lookup and step of Adagrad on", found.keys, found.step),
+        ("Lookup of", found.table_keys, found.tables),
+    )
+    for what, keys, comparison in measured:
+        table = Table(title=f"{what} {BATCH_OF_IDS:,} ids in {keys:,} keys, rows of {DIM}", caption=machine().line)
         table.add_column("table", no_wrap=True)
         for heading in ("ns an id", f"times as fast as {comparison.baseline}", "% of bound"):
             table.add_column(heading, justify="right")
-        for name, measured in comparison.measurements.items():
-            share = f"{measured.percent_of_bound:.2g}"
-            table.add_row(name, f"{1e9 * measured.median / BATCH_OF_IDS:.3g}", str(comparison.ratio(name)), share)
+        for name, one in comparison.measurements.items():
+            share = f"{one.percent_of_bound:.2g}"
+            table.add_row(name, f"{1e9 * one.median / BATCH_OF_IDS:.3g}", str(comparison.ratio(name)), share)
         console.print(table)
     console.print(
         f"{found.bytes_per_key:.1f} bytes a key, {found.bytes_per_key / found.floor_per_key:.3f} times those of key, value and "
