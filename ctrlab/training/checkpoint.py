@@ -22,6 +22,7 @@ from ctrlab.embedding.checkpoint import to_arrays
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import snapshot
 from ctrlab.tensors import write_durably, write_tensors
+from ctrlab.training.folder_lock import FolderLock
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 from ctrlab.training.saves import POINTER, Save, files_in, spare
@@ -51,7 +52,7 @@ class Checkpoints:
         run: what must be the same when the run is taken up again, e.g. {"seed": "2021"}.
     Raises:
         CtrlabError: the folder holds another run's checkpoints and `resume` was not asked for; they are of another model; the
-            folder can't be made.
+            folder can't be made, or others have it open.
 
     >>> with Checkpoints("run", model, optimizer, every=1_000) as checkpoints:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=checkpoints)
@@ -144,14 +145,17 @@ class Checkpoints:
             writing.result()
 
     def close(self) -> None:
-        """Waits for the last save and ends the thread.
+        """Waits for the last save, ends the thread and lets the folder go.
 
         Raises:
             CheckpointError: the disk refused the last save.
         """
-        if self._thread:
-            self._thread.shutdown()
-        self.wait()
+        try:
+            if self._thread:
+                self._thread.shutdown()
+            self.wait()
+        finally:
+            self._lock.release()
 
     def callback(self) -> tf.keras.callbacks.Callback:
         """The same for `model.fit(batches, callbacks=[checkpoints.callback()])`."""
@@ -173,10 +177,18 @@ class Checkpoints:
     def _open(self, resume: bool) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(self.folder)  # before what another is just writing would be taken for a leftover
             for left in self.folder.glob(".*.part"):
                 left.unlink()
         except OSError as error:
             raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}; name another.") from None
+        try:
+            self._resume(resume)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _resume(self, resume: bool) -> None:
         found = files_in(self.folder)
         if found and not resume:
             raise CheckpointError(

@@ -6,6 +6,8 @@ import os
 import random
 import resource
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -157,6 +159,28 @@ def test_a_folder_belongs_to_one_run(tmp_path):
     with pytest.raises(CtrlabError, match=r"the same seed; .* has 1, now it is 2"):
         Checkpoints(tmp_path, *small_run(), resume=True, run={"seed": "2"})
     assert Checkpoints(tmp_path / "new", *small_run(), resume=True).restored is None
+
+
+def test_a_folder_takes_one_run_at_a_time(tmp_path):
+    with Checkpoints(tmp_path, *small_run(1.0)) as checkpoints:
+        (tmp_path / f".{POINTER}.1.part").write_text("the first is just writing this")
+        for resume in (True, False):
+            with pytest.raises(
+                CtrlabError, match=f"^One run at a time saves into a folder; {tmp_path} is in use: .* name another"
+            ):
+                Checkpoints(tmp_path, *small_run(), resume=resume)
+        other = "import pathlib, sys; from ctrlab.training.folder_lock import FolderLock; FolderLock(pathlib.Path(sys.argv[1]))"
+        ran = subprocess.run([sys.executable, "-c", other, tmp_path], capture_output=True, text=True, check=False)
+        assert ran.returncode == 1 and "is in use" in ran.stderr
+        assert (tmp_path / f".{POINTER}.1.part").exists()
+        checkpoints.save()
+    with pytest.raises(CheckpointError, match="holds checkpoints of an earlier run"):
+        Checkpoints(tmp_path, *small_run())
+    with Checkpoints(tmp_path, *small_run(), resume=True) as checkpoints:  # what was refused holds nothing
+        assert (
+            checkpoints.restored is not None and subprocess.run([sys.executable, "-c", other, tmp_path], check=False).returncode
+        )
+    assert subprocess.run([sys.executable, "-c", other, tmp_path], check=False).returncode == 0
 
 
 def test_a_checkpoint_of_another_model_changes_nothing(tmp_path, rows):

@@ -1,0 +1,36 @@
+"""One run at a time saves into a folder: another, in this process or the next, is refused as long as the first has it open.
+
+The lock lies on the folder itself and adds no file to it. Of a process that is killed, the system lets it go.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+
+
+class FolderLock:
+    """Holds a folder until `release`, or until nobody has this object any more.
+
+    Raises:
+        CtrlabError: it is held already. OSError: there is no such folder.
+    """
+
+    def __init__(self, folder: Path):
+        file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        self.release = weakref.finalize(self, os.close, file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if problem.errno != errno.EWOULDBLOCK:
+                return  # some file systems of a network have no locks
+            self.release()
+            raise CtrlabError(
+                f"One run at a time saves into a folder; {folder} is in use: close the other's Checkpoints, wait until its "
+                "process has ended, or name another folder."
+            ) from None
