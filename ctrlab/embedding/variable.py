@@ -54,6 +54,8 @@ class Stats:
         hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
             whose row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
         removed: keys that went since the last save.
+        problem: why rows could not sink to the storage the last time, in a sentence; empty where they could. Training goes on
+            while the memory has room, and the update that finds none is refused with the same sentence.
     """
 
     rows: int
@@ -65,6 +67,7 @@ class Stats:
     misses: int
     hits_below: int
     removed: int
+    problem: str = ""
 
     @property
     def hit_rate(self) -> float:
@@ -153,7 +156,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return self.stats().rows
 
     def stats(self) -> Stats:
-        return Stats(*_native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle).stats.numpy().tolist())
+        found = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
+        return Stats(*found.stats.numpy().tolist(), found.problem.numpy().decode())
 
     def prefetch(self, keys: tf.Tensor) -> None:
         """Brings the rows of int64 keys up into the memory, for the lookup that comes; for tables with storage below it."""

@@ -194,15 +194,17 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
     .Input("handle: resource")
     .Output("stats: int64")
     .Output("slot_names: string")
+    .Output("problem: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Vector(9));
       c->set_output(1, c->Vector(c->UnknownDim()));
+      c->set_output(2, c->Scalar());
       return absl::OkStatus();
     })
     .Doc(
         "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed "
-        "since the last save; and the names of the slots.");
+        "since the last save; the names of the slots; why rows could not sink in the background the last time.");
 
 class EmbeddingStatsOp : public TableOp {
  public:
@@ -216,6 +218,9 @@ class EmbeddingStatsOp : public TableOp {
     const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
                              s.hits, s.misses,     s.hits_below, s.removed};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
+    Tensor* problem;
+    TF_RETURN_IF_ERROR(context->allocate_output(2, TensorShape({}), &problem));
+    problem->scalar<tensorflow::tstring>()() = s.problem;
     const std::shared_lock lock(table.slots_mutex);
     Tensor* names;
     TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({std::ssize(table.slot_names)}), &names));

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import re
+import resource
 import threading
 import time
 
@@ -57,12 +59,16 @@ def same(state, expected):
     np.testing.assert_array_equal(np.sort(state.removed), np.sort(expected.removed))
 
 
+def until(holds, variable):
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, variable.stats()
+        time.sleep(0.01)
+
+
 def fits_memory(variable, memory_rows):
     """Waits until no more rows are in memory: those of an update that were more sink in the background."""
-    end = time.monotonic() + 60
-    while (stats := variable.stats()).rows - stats.rows_below > memory_rows:
-        assert time.monotonic() < end, stats
-        time.sleep(0.01)
+    until(lambda: (stats := variable.stats()).rows - stats.rows_below <= memory_rows, variable)
 
 
 @pytest.mark.parametrize("cache", ["lru", "lfu"])
@@ -158,6 +164,24 @@ def test_readers_see_whole_rows_while_rows_sink(tmp_path):
     np.testing.assert_allclose(
         base - variable.lookup(tf.range(2_000, dtype=tf.int64), training=True), came[:, None] + 0 * base, atol=1e-4
     )
+
+
+def test_a_disk_that_is_full_is_told_and_nothing_is_lost(tmp_path):
+    both, steps = Both(tmp_path, memory_rows=1_000), iter(range(1_000))
+    variable, limit = both.variables[0], resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, limit[1]))
+    try:
+        with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items: Can't write to .*\.seg: File too large"):
+            for step in steps:  # some 18,000 rows fill the store's buffer, which is then written
+                both.update(range(50 * step, 50 * step + 50), step)
+        until(lambda: re.fullmatch(r"Can't write to .*\.seg: File too large\.", variable.stats().problem), variable)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    both.update(range(50 * step, 50 * step + 50), step)
+    for again in range(0, 50 * step, 400):
+        both.update(range(again, again + 50), again)
+    both.check(range(0, 50 * step + 100, 7))
+    until(lambda: variable.stats().problem == "", variable)
 
 
 def test_a_saved_graph_names_no_folder(tmp_path):
