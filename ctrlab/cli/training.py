@@ -19,7 +19,7 @@ def train(
     data: SourceOption = "generated",
     format: FormatOption = "parquet",
     profile: ProfileOption = None,
-    seed: Annotated[int, typer.Option(help="Of the first weights and the shuffling.")] = 2021,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the first weights and the shuffling.")] = 2021,
     save: Annotated[Path | None, typer.Option(help="Write the trained model to this .keras file.", dir_okay=False)] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the training's state in this folder.", file_okay=False)] = None,
     every: Annotated[int | None, typer.Option(min=1, help="Save after so many steps; else only at the end.")] = None,

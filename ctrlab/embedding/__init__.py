@@ -9,6 +9,7 @@ _PLACES = {
         ("BloomFilter", "CounterFilter", "GlobalStepEviction", "Initializer", "L2Eviction", "Options", "Storage"), "options"
     ),
     "TableState": "state",
+    "prefetched": "prefetch",
 }
 __all__ = sorted(_PLACES)
 __getattr__ = loader(__name__, _PLACES)  # options, states and their analysis need no TensorFlow

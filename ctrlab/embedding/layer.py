@@ -101,7 +101,9 @@ class Embedding(Tables):
     ):
         super().__init__(name=name, **kwargs)
         self.dim, self.single = dim, columns is None
-        self.columns = dict(columns or {ONE: self.name})
+        if not (self.single or (isinstance(columns, Mapping) and columns)):
+            raise CtrlabError(f"The columns of layer {self.name} must be a mapping {{column: table}}; received {columns!r}.")
+        self.columns = {ONE: self.name} if self.single else dict(columns)
         used = list(dict.fromkeys(self.columns.values()))
         self.combiners = _each(self.columns, "combiner", combiner)
         for column, combiner in self.combiners.items():

@@ -17,7 +17,8 @@ CACHES = ("lru", "lfu")
 COMPACTIONS = ("async", "sync")
 
 
-def _require_whole(what: str, number: int, least: int, bits: int) -> None:
+def require_whole(what: str, number: int, least: int, bits: int) -> None:
+    """Raises CtrlabError where it is no whole number in [least, 2^bits)."""
     try:
         fits = least <= operator.index(number) < 1 << bits
     except TypeError:
@@ -55,7 +56,7 @@ class Initializer:
             raise CtrlabError(f"A uniform initializer draws in [a, b), so a must not exceed b; received a={self.a}, b={self.b}.")
         if self.kind in ("normal", "truncated_normal") and self.b < 0:
             raise CtrlabError(f"A standard deviation must not be negative; received b={self.b}.")
-        _require_whole("A seed", self.seed, 0, 63)
+        require_whole("A seed", self.seed, 0, 63)
 
     @classmethod
     def glorot_uniform(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
@@ -100,7 +101,7 @@ class CounterFilter:
     threshold: int
 
     def __post_init__(self):
-        _require_whole("An admission threshold", self.threshold, 1, 31)
+        require_whole("An admission threshold", self.threshold, 1, 31)
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class BloomFilter(CounterFilter):
 
     def __post_init__(self):
         super().__post_init__()
-        _require_whole("A Bloom filter's expected_keys", self.expected_keys, 1, 40)
+        require_whole("A Bloom filter's expected_keys", self.expected_keys, 1, 40)
         if not 0 < self.false_positive_rate < 1:
             raise CtrlabError(f"A false-positive rate must be in (0, 1); received {self.false_positive_rate}.")
 
@@ -134,7 +135,7 @@ class GlobalStepEviction:
     steps_to_live: int
 
     def __post_init__(self):
-        _require_whole("steps_to_live", self.steps_to_live, 1, 31)
+        require_whole("steps_to_live", self.steps_to_live, 1, 31)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Storage:
     def __post_init__(self):
         choose("cache strategy", self.cache, CACHES)
         choose("compaction", self.compaction, COMPACTIONS)
-        _require_whole("memory_rows", self.memory_rows, 1, 31)
+        require_whole("memory_rows", self.memory_rows, 1, 31)
 
 
 @dataclass(frozen=True)

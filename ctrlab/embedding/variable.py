@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
-from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options
+from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options, require_whole
 from ctrlab.embedding.proxy import Proxy
-from ctrlab.embedding.state import TableState
-from ctrlab.errors import CtrlabError
+from ctrlab.embedding.state import FIELDS, TableState
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import _native
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.refusals import one_sentence
@@ -108,8 +108,12 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
                 f"An embedding variable lives in one process and can't be mirrored; received a distribution strategy for {name}: "
                 "make the model outside of its scope."
             )
-        if "/" in name or not name.strip("."):
-            raise CtrlabError(f"The name of an embedding variable must not be empty, dots or contain a slash; received {name!r}.")
+        if not isinstance(name, str) or not name.strip(".") or not name.isprintable() or "/" in name:
+            raise CtrlabError(
+                "The name of an embedding variable must be printable text, not empty or dots, without a slash; received "
+                f"{name!r}."
+            )
+        require_whole(f"The dim of embedding variable {name}", dim, 1, 16)
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
         self.serving = False
@@ -142,11 +146,13 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         )
 
     def lookup(self, keys: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Keys int64 of any shape -> their rows, float32 [..., D].
+        """Keys int64 of any shape, or ragged -> their rows, float32 [..., D].
 
         Args:
             training: a key without a row reads its initial value; else 0.
         """
+        if isinstance(keys, tf.RaggedTensor):
+            return keys.with_flat_values(self.lookup(keys.flat_values, training))
         keys = tf.convert_to_tensor(keys)
         (rows,) = lookup.grouped([self], [tf.reshape(keys, [-1])], Layout((0,), ("rows",), (0,)), training)
         return tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))
@@ -221,19 +227,27 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         Args:
             how: "all": in place of everything; "more": besides it; "changes": as changes of what it is.
         Raises:
-            CtrlabError: another dimension, other slots, a key twice, a count below 1; nothing has changed then.
+            CtrlabError: another dimension, other slots, a key twice, a count below 1, numbers that are not whole; nothing has
+                changed then. UnknownName: no such `how`.
         """
+        choose("way to take a state", how, ("all", "more", "changes"))
         slots = [np.asarray(array, np.float32) for array in state.slots.values()]
-        parts = {
-            "keys": np.asarray(state.keys, np.int64),
+        if odd := [name for name, slot in zip(state.slots, slots) if slot.shape != np.shape(state.values)]:
+            raise CtrlabError(f"Slots must be as values are, {np.shape(state.values)}; slot {odd[0]} of {self.name} is not.")
+        parts = {name: self._whole(name, getattr(state, name), dtype) for name, dtype in FIELDS.items() if name != "values"}
+        parts |= {
             "values": np.asarray(state.values, np.float32),
             "slots": np.stack(slots) if slots else np.zeros((0, len(state.keys), self.dim), np.float32),
             "slot_names": tf.constant(list(state.slots), tf.string),
-            "filter": np.asarray(state.filter, np.uint8),
         }
-        parts |= {name: np.asarray(getattr(state, name), np.int64) for name in PARTS if name not in parts}
         with one_sentence():
             self._import(parts, shard, how)
+
+    def _whole(self, name: str, numbers, dtype: type) -> np.ndarray:
+        numbers = np.asarray(numbers)
+        if numbers.size and not np.can_cast(numbers.dtype, dtype):
+            raise CtrlabError(f"The {name} of {self.name} must be {np.dtype(dtype)}; received {numbers.dtype}: cast them.")
+        return numbers.astype(dtype, copy=False)
 
     @property
     def slot_names(self) -> tuple[str, ...]:

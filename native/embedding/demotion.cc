@@ -41,7 +41,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
   for (int64_t s = 0; s < Index::kShards; ++s) {
     std::lock_guard writer(writer_);
     if (!tier_->open()) return Status();
-    if (s == 0) marked = RowsOf(fetched_.data(), std::ssize(fetched_));
+    if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
     AddVictims(s, marked, &victims);
@@ -58,14 +58,21 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
   return OutOfMemory();
 }
 
-// Makes room in memory for so many rows, by other rows than those of `kept`.
+// Makes room in memory for so many rows, by other rows than those of `kept`; by what was fetched only where there are no others.
 Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
   if (Room() >= incoming) return Status();
   if (Status bad = tier_->Settle(); !bad.ok()) return bad;
-  fetched_.clear();  // so much is fetched that others find no room
-  const std::vector<uint8_t> marked = RowsOf(kept.keys, kept.size);
+  const std::span<const int64_t> keys(kept.keys, kept.size);
   std::vector<Victim> victims;
-  for (int64_t s = 0; s < Index::kShards; ++s) AddVictims(s, marked, &victims);
+  const auto choose = [&](const std::vector<uint8_t>& marked) {
+    victims.clear();
+    for (int64_t s = 0; s < Index::kShards; ++s) AddVictims(s, marked, &victims);
+  };
+  choose(RowsOf({keys, fetched_, fetched_before_}));
+  if (std::ssize(victims) < incoming - Room()) {
+    fetched_.clear(), fetched_before_.clear();
+    choose(RowsOf({keys}));
+  }
   for (const Piece& piece : Cut(&victims, incoming + tier_->spare() - Room(), std::ssize(victims))) {
     if (Status bad = SinkPiece(piece); !bad.ok()) return bad;
   }
@@ -73,10 +80,12 @@ Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
 }
 
 // 1 for each row of these keys, by its number.
-std::vector<uint8_t> Table::RowsOf(const int64_t* keys, int64_t count) const {
-  std::vector<uint8_t> marked(count ? content_->rows->used() : 0);
-  for (int64_t i = 0; i < count; ++i) {
-    if (const Ref ref = content_->index.Find(keys[i], HashKey(keys[i])); IsRow(ref)) marked[ref - 1] = 1;
+std::vector<uint8_t> Table::RowsOf(std::initializer_list<std::span<const int64_t>> lists) const {
+  std::vector<uint8_t> marked(content_->rows->used());
+  for (const std::span<const int64_t> keys : lists) {
+    for (const int64_t key : keys) {
+      if (const Ref ref = content_->index.Find(key, HashKey(key)); IsRow(ref)) marked[ref - 1] = 1;
+    }
   }
   return marked;
 }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -154,7 +155,7 @@ class Table {
   bool Demote(const std::atomic<bool>& stop);
   Status MakeSpareRoom(const std::atomic<bool>& stop);
   Status Sink(int64_t incoming, const MergedBatch& kept);
-  std::vector<uint8_t> RowsOf(const int64_t* keys, int64_t count) const;
+  std::vector<uint8_t> RowsOf(std::initializer_list<std::span<const int64_t>> lists) const;
   uint64_t OrderOf(const Entry& entry, Ref ref) const;
   void AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::vector<Victim>* victims) const;
   static std::vector<Piece> Cut(std::vector<Victim>* victims, int64_t count, int64_t most);
@@ -172,8 +173,10 @@ class Table {
   mutable FairMutex writer_;  // whoever changes anything below holds it
   Gate gate_;                 // and this, too, for what lookups must not see half done
   std::unique_ptr<Content> content_;
-  std::unique_ptr<Tier> tier_;    // null: there is none
-  std::vector<int64_t> fetched_;  // the keys of the last Prefetch: they don't sink in the background
+  std::unique_ptr<Tier> tier_;  // null: there is none
+  // The keys of the last two Prefetches: while the rows of one are trained on, those of the other come. They sink only where an
+  // update finds no room otherwise.
+  std::vector<int64_t> fetched_, fetched_before_;
   float slot_initial_[2] = {0, 0};
   bool has_base_ = false;         // there was a kSave, a kChanges or an Import, so that somebody may have what goes
   std::vector<int64_t> removed_;  // tombstones, ascending, each once

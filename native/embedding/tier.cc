@@ -107,6 +107,7 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
     const MergedBatch kept{wanted.data(), nullptr, nullptr, std::ssize(wanted)};
     if (Status bad = Raise(absent, 0, kept, parallel_for); !bad.ok()) return bad;
   }
+  fetched_before_ = std::move(fetched_);
   fetched_ = std::move(wanted);
   return Status();
 } catch (const std::bad_alloc&) {

@@ -263,6 +263,9 @@ def test_what_a_layer_refuses():
         Embedding(2, combiner="max")
     with pytest.raises(CtrlabError, match="'c' is named on one side only"):
         Embedding(2, {"a": "t"}, options={"t": Options(), "c": Options()})
+    for columns in ({}, ["a"]):
+        with pytest.raises(CtrlabError, match=r"must be a mapping \{column: table\}; received [\[{]"):
+            Embedding(2, columns)
     layer = Embedding(2, {"a": "t"})
     with pytest.raises(CtrlabError, match=r"^Layer \w+ looks up the columns \['a'\]; received \['b'\]\.$"):
         layer({"b": tf.zeros([1], tf.int64)})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reference_pairs import Pair, same
 
 from ctrlab.embedding import CounterFilter, EmbeddingVariable, GlobalStepEviction, Initializer, L2Eviction, Options
+from ctrlab.embedding.state import TableState
 from ctrlab.training import TouchedRows
 from ctrlab.training.optimizers import KINDS
 
@@ -202,6 +203,25 @@ def test_threads_train_and_read_one_table_at_once():
     np.testing.assert_array_equal(state.frequencies, came[state.keys])
     np.testing.assert_array_equal(state.values, np.repeat(came[state.keys][:, None], 4, 1))
     assert len(state.keys) == (came > 0).sum()
+
+
+def test_ragged_keys_are_looked_up_as_they_lie():
+    variable = EmbeddingVariable("items", 3)
+    keys = tf.ragged.constant([[1, 2], [], [2]], dtype=tf.int64)
+    rows = variable.lookup(keys, training=True)
+    assert rows.shape.as_list() == [3, None, 3]
+    np.testing.assert_array_equal(rows.values, variable.lookup(keys.values, training=True))
+
+
+def test_memory_is_at_most_thirteen_tenths_of_what_is_kept():
+    """Of key, row, frequency and last step; whatever the number of keys, so also where parts of the index have just grown."""
+    variable, dim, keys = EmbeddingVariable("items", 16), 16, 0
+    while keys < 1_000_000:
+        n = 50_000 if keys else 250_000  # below, pages of the shards that are half full count for more
+        ones = np.ones(n, np.int64)
+        variable.load_state(TableState(np.arange(keys, keys + n) * 7919, np.zeros((n, dim), "f4"), {}, ones, ones), how="more")
+        keys += n
+        assert variable.stats().bytes <= 1.3 * keys * (8 + 4 * dim + 8), keys
 
 
 def test_counts_of_the_statistics():

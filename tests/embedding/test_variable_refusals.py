@@ -6,7 +6,7 @@ import tensorflow as tf
 from reference_pairs import Pair, same
 
 from ctrlab.embedding import EmbeddingVariable
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.training import TouchedRows
 
 
@@ -59,10 +59,12 @@ def test_two_optimizers_do_not_share_a_table():
 
 
 def test_what_an_embedding_variable_can_not_be():
-    with pytest.raises(CtrlabError, match="dim"):
-        EmbeddingVariable("items", 0)
-    with pytest.raises(CtrlabError, match="slash"):
-        EmbeddingVariable("a/b", 2)
+    for dim in (0, 1 << 16, 2.5, "16"):
+        with pytest.raises(CtrlabError, match=r"^The dim of .* items must be a whole number in \[1, 2\^16\); received"):
+            EmbeddingVariable("items", dim)
+    for name in ("a/b", "", "..", "a\0b", "a\nb", None):
+        with pytest.raises(CtrlabError, match=r"must be printable text.*without a slash; received"):
+            EmbeddingVariable(name, 2)
     with pytest.raises(CtrlabError, match="option `eviction`"):
         EmbeddingVariable("items", 2).evict()
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="can't be mirrored"):
@@ -80,10 +82,15 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         ({"frequencies": np.array([-1, 1])}, "frequenc"),
         ({"steps": np.array([1, -1])}, "step"),
         ({"slots": {"m": state.values}}, "accumulator"),
+        ({"slots": {"accumulator": state.values[:, :1]}}, r"^Slots must be as values are, \(2, 2\)"),
+        ({"keys": np.array([1.7, 2])}, r"^The keys of \w+ must be int64; received float64: cast them\.$"),
+        ({"keys": np.array([1, 2**64 - 1], np.uint64)}, "received uint64"),
     ]:
         with pytest.raises(CtrlabError, match=sentence):
             pair.variable.load_state(type(state)(**vars(state) | change))
         same(pair.variable.state(), pair.reference.state())
+    with pytest.raises(UnknownName, match="way to take a state 'replace'"):
+        pair.variable.load_state(state, how="replace")
 
 
 def test_a_save_is_of_the_whole_table():
