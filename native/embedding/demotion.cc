@@ -74,7 +74,7 @@ Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
     choose(RowsOf({keys}));
   }
   for (const Piece& piece : Cut(&victims, incoming + tier_->spare() - Room(), std::ssize(victims))) {
-    if (Status bad = SinkPiece(piece); !bad.ok()) return bad;
+    if (Status bad = SinkPiece(piece); !bad.ok()) return Room() >= incoming ? Status() : bad;
   }
   return Status();
 }
