@@ -85,7 +85,8 @@ def prepare_variable(case: Case, batches: list[Batch], threads: int) -> Running:
 
 
 def _filled(t: int, case: Case) -> EmbeddingVariable:
-    table, values, ones = EmbeddingVariable(f"t{t}", case.dim), cases.first_table(t, case.rows, case.dim), np.ones(case.rows)
+    table, values = EmbeddingVariable(f"t{t}", case.dim), cases.first_table(t, case.rows, case.dim)
+    ones = np.ones(case.rows, np.int64)
     table.load_state(TableState(np.arange(case.rows), values, {}, frequencies=ones, steps=ones))
     return table
 
