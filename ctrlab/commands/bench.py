@@ -12,12 +12,13 @@ from rich.table import Table
 from ctrlab import data, profiles
 from ctrlab.embedding.bench import BATCH as BATCH_OF_IDS
 from ctrlab.embedding.bench import DIM, bench_embedding
-from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, bench_store
+from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, StoreBench, bench_store
 from ctrlab.errors import choose
 from ctrlab.models import MODELS, build
 from ctrlab.ops.benches import bench_ops
 from ctrlab.optimizations import of_level
 from ctrlab.paths import cache_folder, require_place, write_atomically
+from ctrlab.profiling import page
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.timing import Interval
 from ctrlab.training import make_optimizer, train_step
@@ -107,8 +108,10 @@ def store(row_bytes: list[int], profile: str | None, json_path: Path | None, htm
     Raises:
         UnknownName: no such profile. CtrlabError: it can't be compiled, fails, or a file can't be written.
     """
-    for path in filter(None, (json_path, html)):
-        require_place(path)
+    if json_path:
+        require_place(json_path)
+    if html:
+        page.check(html)
     found = [bench_store(size, profile) for size in row_bytes]
     console = Console()
     for each in found:
@@ -137,12 +140,19 @@ def store(row_bytes: list[int], profile: str | None, json_path: Path | None, htm
     if json_path:
         write_atomically(json_path, json.dumps([each.to_json() for each in found], indent=1) + "\n")
     if html:
-        from ctrlab.profiling import charts
+        write_atomically(html, page_of(found))
 
-        last = found[-1]
-        samples = {f"{name}, {phase}": last.reads(name, phase) for name in last.stores for phase in ("read", "compacting")}
-        title = f"{BATCH:,} random reads of {last.row_bytes} bytes, with and without compaction"
-        write_atomically(html, charts.latency(samples, title=title, device=machine().line).to_html(include_plotlyjs="cdn"))
+
+def page_of(found: list[StoreBench]) -> str:
+    """Of each size of rows, how long the stores' reads took, as a page that needs nothing else."""
+    from ctrlab.profiling import charts
+
+    figures = []
+    for each in found:
+        samples = {f"{name}, {phase}": each.reads(name, phase) for name in each.stores for phase in ("read", "compacting")}
+        title = f"{BATCH:,} random reads of {each.row_bytes} bytes, with and without compaction"
+        figures.append(charts.latency(samples, title=title, device=machine().line))
+    return page.of_figures(figures, "Stores of rows on a disk")
 
 
 def embedding(profile: str | None, json_path: Path | None) -> None:

@@ -1,9 +1,11 @@
 """The bench of the store: that its program compiles, runs, and that what it says is put together rightly."""
 
 import json
+import re
 
 import pytest
 
+from ctrlab.commands.bench import page_of
 from ctrlab.embedding import store_bench
 from ctrlab.embedding.store_bench import StoreBench, bench_store
 
@@ -27,6 +29,12 @@ def test_ratios_are_taken_round_by_round():
     assert bench.rows_per_second("peer", "read").median == 10
     assert len(bench.reads("peer", "read")) == 30 and bench.write_amplification() == 1.5
     assert json.loads(json.dumps(bench.to_json()))["rounds"][0]["disk"]["iops"] == 80
+
+
+def test_the_page_of_latencies_needs_nothing_else():
+    page = page_of([StoreBench(size, 100, 10, [round_of(20, 10, 1, 2)]) for size in (64, 256)])
+    assert "random reads of 64 bytes" in page and "random reads of 256 bytes" in page
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page[:2_000] + page[-20_000:])
 
 
 @pytest.mark.timeout(900)

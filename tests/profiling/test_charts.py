@@ -135,7 +135,9 @@ def test_bad_input_is_one_sentence():
 
 def test_latency_marks_say_times_as_people_do():
     marks = charts.latency({"none": [50e-6] * 98 + [12.5e-3] * 2}).data[1]
-    assert list(marks.text) == ["p50 50 µs", "p95 50 µs", "p99 12.5 ms"]
+    assert list(marks.text) == ["p50 50 µs", "p95 50 µs", "p99 12.5 ms"] and marks.mode == "markers+text"
+    many = charts.latency({str(i): [50e-6] for i in range(4)}).data[1]
+    assert many.mode == "markers" and "%{text}" in many.hovertemplate
 
 
 def test_decimation_keeps_ends_and_peaks():

@@ -206,6 +206,10 @@ def ladder(comparison: Comparison, *, title: str = "The ladder", bound: float | 
     return chart if bound is None else _floor_line(chart, bound / size, "x", f"bound {seconds(bound)}")
 
 
+MOST_LABELLED = 3
+"""Curves whose marks are labelled side by side; of more, the labels would lie on each other, and show where one points."""
+
+
 def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", device: str = "") -> go.Figure:
     """The share of requests that took no longer than a time, with the median, the 95th and the 99th percentile marked.
 
@@ -230,7 +234,7 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
             go.Scatter(
                 x=marks,
                 y=[50, 95, 99],
-                mode="markers+text",
+                mode="markers+text" if len(samples) <= MOST_LABELLED else "markers",
                 text=[f"p{p} {seconds(m * size)}" for p, m in zip((50, 95, 99), marks)],
                 textposition="bottom right",  # the curve goes on above it
                 textfont={"size": 11},
