@@ -178,19 +178,25 @@ inline void Demotion(uint64_t seed) {
   Until("a problem that stays", [&] { return table->Stats().problem.empty(); });
   Until("rows that do not sink again", [&] { return in_memory() == kMemoryRows - kSpare; });
   if (table->Stats().rows != last - first) Wrong("another number of rows", table->Stats().rows);
-  // What was fetched stays, though it was unused for longest; the others make room.
+  // What was fetched stays, though it was unused for longest, till two more fetches have come; the others make room.
   const std::vector<int64_t> fetched = Keys(first, kMemoryRows - 3);
+  const int64_t none = first - 1;
+  const auto stays = [&] {
+    std::vector<int64_t> below;
+    Must(table->KeysBelow(&below));
+    for (const int64_t key : below) {
+      if (key < first + std::ssize(fetched)) Wrong("a row that was fetched and sank again", key);
+    }
+  };
   Must(table->Prefetch(fetched.data(), std::ssize(fetched), pools[0].parallel_for));
   Until("rows that don't make room for what was fetched", [&] { return in_memory() == std::ssize(fetched); });
-  std::vector<int64_t> below;
-  Must(table->KeysBelow(&below));
-  for (const int64_t key : below) {
-    if (key < first + std::ssize(fetched)) Wrong("a row that was fetched and sank again", key);
-  }
-  const int64_t none = first - 1;
+  stays();
+  Must(table->Prefetch(&none, 1, pools[0].parallel_for));
+  for (int i = 0; i < 5; ++i) Must(add(1));  // three fill the memory, and sink for the others
+  stays();
   Must(table->Prefetch(&none, 1, pools[0].parallel_for));
   Must(add(1));
-  Until("rows that do not sink after the next fetch", [&] { return in_memory() + kSpare / 2 <= kMemoryRows; });
+  Until("rows that do not sink after two more fetches", [&] { return in_memory() + kSpare / 2 <= kMemoryRows; });
   while (in_memory() > kMemoryRows - kSpare && in_memory() + kSpare / 2 <= kMemoryRows) Must(add(1));
   Until("rows that do not sink", [&] { return in_memory() == kMemoryRows - kSpare; });
   // The thread is at work on a piece: lookups go on, and closing waits for it.
