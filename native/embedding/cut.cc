@@ -58,9 +58,15 @@ Cut::Cut(int64_t dim, int64_t slots, const StateSizes& memory, std::unique_ptr<S
 }
 
 StateOut Cut::Room() {
-  return {keys_.get(),           values_.get(),           {slot_values_[0].get(), slot_values_[1].get()},
-          frequencies_.get(),    steps_.get(),            candidate_keys_.get(),
-          candidate_counts_.get(), candidate_steps_.get(), filter_.get(),
+  return {keys_.get(),
+          values_.get(),
+          {slot_values_[0].get(), slot_values_[1].get()},
+          frequencies_.get(),
+          steps_.get(),
+          candidate_keys_.get(),
+          candidate_counts_.get(),
+          candidate_steps_.get(),
+          filter_.get(),
           removed_.get()};
 }
 

@@ -126,7 +126,8 @@ Status Table::CutFor(const std::string& consumer, const ParallelFor& parallel_fo
   if (HasRowsBelow()) {
     const auto true_ones = [&](int64_t key) { return !index.FindEntry(key, HashKey(key)); };
     SegmentStore& store = *tier_->store();
-    Status status = all ? store.Snapshot(&below, true_ones) : store.SnapshotOf(absent.data(), std::ssize(absent), found.data(), &below);
+    Status status =
+        all ? store.Snapshot(&below, true_ones) : store.SnapshotOf(absent.data(), std::ssize(absent), found.data(), &below);
     if (!status.ok()) return status;
   }
   for (size_t k = 0; k < absent.size(); ++k) {

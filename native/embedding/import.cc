@@ -36,8 +36,7 @@ Status Check(const StateSizes& sizes, const StateIn& in) {
 // What comes, by the shard of the index that it goes to.
 class Table::Incoming {
  public:
-  Incoming(Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in,
-           const ParallelFor& parallel_for)
+  Incoming(Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in, const ParallelFor& parallel_for)
       : table_(table), in_(in), slots_(slots), parallel_for_(parallel_for), rows_(Index::kShards), candidates_(Index::kShards) {
     for (int64_t i = 0; i < sizes.rows; ++i) {
       if (shard.Has(in.keys[i])) rows_[Index::ShardOf(HashKey(in.keys[i]))].push_back(i);
@@ -210,7 +209,8 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   const std::vector<int64_t> below = FindBelow(sizes, in, shard);
   std::vector<int64_t> removed;
   if (kind == ImportKind::kChanges) {
-    std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed), [&](int64_t key) { return shard.Has(key); });
+    std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
+                 [&](int64_t key) { return shard.Has(key); });
     std::sort(removed.begin(), removed.end());
     removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
   }

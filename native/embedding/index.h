@@ -109,7 +109,7 @@ class Index {
 
   int64_t entries(int64_t shard) const { return shards_[shard].used; }
   int64_t gone(int64_t shard) const { return shards_[shard].gone; }  // of these, keys that are gone
-  int64_t bytes() const;  // with those to be reclaimed
+  int64_t bytes() const;                                             // with those to be reclaimed
 
  private:
   static const Entry* EntryIn(const Bucket& bucket, int64_t key) {

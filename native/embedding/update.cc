@@ -22,7 +22,7 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
+constexpr int64_t kAhead = 16;   // keys between the one whose memory is asked for and the one in work
 constexpr int64_t kNone = -1;    // no row
 constexpr int64_t kComing = -2;  // a row that is still below
 constexpr int64_t kMostFrequency = ~uint32_t{0};

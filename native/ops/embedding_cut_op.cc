@@ -72,7 +72,8 @@ REGISTER_OP("Ctrlab>EmbeddingCut")
       return absl::OkStatus();
     })
     .Doc(
-        "What changed of a table since the version that a consumer confirmed, at this moment. `numbers`: that version, or -1 where "
+        "What changed of a table since the version that a consumer confirmed, at this moment. `numbers`: that version, or -1 "
+        "where "
         "this is everything; the version of this cut; rows, candidates, bytes of the filter, removed keys.");
 
 class EmbeddingCutOp : public TableOp {
@@ -245,7 +246,8 @@ class EmbeddingAdoptOp : public TableOp {
     TF_RETURN_IF_ERROR(FindTable(context, *handle, &stage));
     if (stage.get() == &table) return InvalidArgument("Embedding variable ", table.name(), " can't adopt itself.");
     if (stage->table().dim() != table.table().dim() || stage->table().filter_bytes() != table.table().filter_bytes()) {
-      return InvalidArgument("Embedding variable ", table.name(), " adopts a stage of its own; received one of ", stage->name(), ".");
+      return InvalidArgument("Embedding variable ", table.name(), " adopts a stage of its own; received one of ", stage->name(),
+                             ".");
     }
     const std::scoped_lock locks(table.slots_mutex, stage->slots_mutex);
     if (!table.slot_names.empty() && table.slot_names != stage->slot_names) {

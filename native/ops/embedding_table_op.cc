@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "embedding/tier_store.h"
 #include "ops/checks.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
@@ -210,8 +211,7 @@ class EmbeddingStatsOp : public TableOp {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
     const embedding::TableStats s = table.table().Stats();
-    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
-                             s.hits, s.misses,     s.hits_below, s.logged};
+    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes, s.peak_bytes, s.hits, s.misses, s.hits_below, s.logged};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
     Tensor* problem;
     TF_RETURN_IF_ERROR(context->allocate_output(2, TensorShape({}), &problem));
