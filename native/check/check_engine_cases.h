@@ -73,7 +73,8 @@ class MapStore : public SegmentStore {
   }
   Status Flush() override { return Status(); }
   Status Compact() override { return Status(); }
-  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override {
+  Status Relieve() override { return Status(); }
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t key)>&) override {
     std::lock_guard lock(mutex_);
     *snapshot = std::make_unique<Copy>(rows_, row_bytes_);
     return Status();

@@ -47,9 +47,6 @@ struct TierOptions {
   Cache cache = Cache::kLfu;
 };
 
-// The store of a tier, with a file that marks it as one, whose rows may be erased. Refuses one with rows that has no mark.
-Status OpenTierStore(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);
-
 class Tier {
  public:
   explicit Tier(TierOptions options) : options_(std::move(options)) {}
@@ -68,7 +65,7 @@ class Tier {
   int64_t spare() const { return (options_.memory_rows + 7) / 8; }
 
   int64_t rows() const { return store_ ? store_->Stats().live : 0; }
-  int64_t bytes() const { return store_ ? store_->Stats().index_bytes : 0; }
+  int64_t bytes() const { return store_ ? store_->Stats().memory_bytes : 0; }
   SegmentStore& store() const { return *store_; }
 
   int64_t row_bytes() const { return 4 * width_ + 8; }

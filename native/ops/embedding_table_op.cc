@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "embedding/tier_store.h"
 #include "ops/checks.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
@@ -94,12 +95,7 @@ class EmbeddingTableOp : public StatusOp {
     std::unique_ptr<Table> table;
     TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
     if (!store_.path.empty()) {
-      const auto open = [store = store_](int64_t row_bytes, std::unique_ptr<embedding::SegmentStore>* opened) {
-        embedding::StoreOptions options = store;
-        options.row_bytes = row_bytes;
-        return embedding::OpenTierStore(options, opened);
-      };
-      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({open, memory_rows_, cache_})));
+      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({embedding::StoresIn(store_), memory_rows_, cache_})));
     }
     made->reset(new TableResource(name_, std::move(table)));
     return absl::OkStatus();
