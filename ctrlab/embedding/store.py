@@ -30,6 +30,7 @@ class StoreStats:
 
     Attributes:
         live: keys with a row. total: records on the disk; those that are not live are garbage.
+        memory_bytes: all that the store and its snapshots hold.
         user_bytes, compaction_bytes: records written for put and erase, and copied by compaction.
         compactions: segments that compaction removed. reads: requests to the system for rows.
         dropped_records: cut off a torn tail when the store was opened.
@@ -41,7 +42,7 @@ class StoreStats:
     total: int
     segments: int
     disk_bytes: int
-    index_bytes: int
+    memory_bytes: int
     user_bytes: int
     compaction_bytes: int
     compactions: int

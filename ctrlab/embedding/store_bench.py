@@ -25,7 +25,10 @@ from ctrlab.profiling.timing import Interval
 
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
-UNITS = ("segment", "segment_load", "segment_store", "store_load", "store_snapshot", "manifest", "compaction", "record_reader")
+UNITS = (
+    *("segment", "segment_load", "segment_store", "store_open", "store_load", "store_snapshot"),
+    *("folder", "manifest", "compaction", "record_reader"),
+)
 """The store's sources, native/embedding/*.cc: it needs nothing else of ours."""
 BATCH = 1024
 _SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase
@@ -36,7 +39,7 @@ class StoreBench:
     """What one run of the program measured.
 
     Attributes:
-        row_bytes, keys: what was stored. memory: bytes of our index, and of a peer's block cache.
+        row_bytes, keys: what was stored. memory: bytes that ours held when it was filled, and of a peer's block cache.
         rounds: for each round, by store: by phase {"rows_per_second", "reads": [[at, seconds of a batch], ..], "updates"}, and
             its facts; "disk": random reads of 4096 bytes a second, "iops" with 128 in flight and "iops_alone".
         missing: peers whose libraries are not there.

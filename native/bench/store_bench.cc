@@ -8,7 +8,7 @@
 // has; "read", batches of reads only, while nothing else goes on. All run on one thread of the caller's and the threads they
 // start themselves. What was done to be fair:
 //
-//   memory       ctrlab holds its index in memory; each peer gets a block cache of as many bytes, and Bloom filters of 10 bits
+//   memory       each peer gets a block cache of as many bytes as ctrlab holds in memory, and Bloom filters of 10 bits
 //                a key and a write buffer of 64 MiB beside it.
 //   page cache   ctrlab and RocksDB read and write with O_DIRECT. LevelDB has no such option: it gets an Env that reads tables
 //                for Get with O_DIRECT, and for its compaction thread through the page cache, with the system's read-ahead.
@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   {
     Ours first(sizes);
     Fill(first, sizes);
-    sizes.memory = first.index_bytes();
+    sizes.memory = first.memory_bytes();
   }
   for (const std::string& name : names) {
     if (name != "ctrlab") Fill(*OpenStore(name, sizes), sizes);

@@ -164,6 +164,7 @@ inline void CheckBurst(const std::string& folder) {
     const int64_t key = RandomKey();
     const Row row = RandomRow(rng());
     Good(store->Put(&key, &row, 1));
+    Good(store->Relieve());
     const StoreStats stats = store->Stats();
     Require(stats.total <= 3 * stats.live + 2 * per_segment,
             "Garbage is bounded: " + std::to_string(stats.total) + " records, " + std::to_string(stats.live) + " live.");
