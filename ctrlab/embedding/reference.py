@@ -79,7 +79,10 @@ class ReferenceTable:
         Args:
             step: 1 for the first.
             clip_norm: the most that the norm of the merged gradient of the keys with a row may be.
+        Raises:
+            CtrlabError: FTRL's learning rate is 0 or below.
         """
+        sparse_update.check_rate(self.rule, learning_rate, step)
         unique, counts = np.unique(keys, return_counts=True)
         _, merged = sparse_update.merge_reference(keys, gradients)
         admitted = np.array([self._count(key, count, step) for key, count in zip(unique.tolist(), counts.tolist())], bool)

@@ -22,7 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native, lookup
+
+SMALLEST_RATE = np.finfo(np.float32).tiny
+FTRL_RATE = "FTRL divides by its learning rate, which must be above 0 and no denormal"
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,21 @@ def clip_reference(gradient: np.ndarray, norm: float) -> np.ndarray:
     return gradient * (norm / length) if length > norm else gradient
 
 
+def check_rate(rule: Rule, learning_rate: float, step: int) -> None:
+    """Raises CtrlabError where FTRL's learning rate is 0 or below."""
+    if rule.kind == "ftrl" and not learning_rate >= SMALLEST_RATE:
+        raise CtrlabError(f"{FTRL_RATE}; received {learning_rate:g} in step {step}: let a warm-up begin above 0.")
+
+
 def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
     """One step in NumPy float64, in place. `gradient` is dense, or (ids, rows) as they came, unmerged.
 
     Args:
         w: float64, any shape; slots: {name: like w}; step: 1 for the first.
+    Raises:
+        CtrlabError: FTRL's learning rate is 0 or below.
     """
+    check_rate(rule, learning_rate, step)
     if isinstance(gradient, tuple):
         ids, g = merge_reference(*gradient)
         part = {name: slot[ids] for name, slot in slots.items()}
@@ -112,8 +125,30 @@ def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: 
         w -= rate * slots["m"] / (np.sqrt(slots["v"]) + rule.epsilon)
 
 
+def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
+    """`learning_rate`, float32 scalar, once it is known that the rule can take it.
+
+    TensorFlow's sparse kernel of FTRL refuses a rate of 0; its dense one divides 0 by 0, and the weight is NaN for ever.
+
+    Raises:
+        InvalidArgumentError: FTRL's learning rate is 0 or below.
+    """
+    learning_rate = tf.convert_to_tensor(learning_rate, tf.float32)
+    if rule.kind != "ftrl":
+        return learning_rate
+    sentence = f"{FTRL_RATE}: let a warm-up begin above 0; nothing was changed; received"
+    check = tf.raw_ops.Assert(condition=learning_rate >= SMALLEST_RATE, data=[sentence, learning_rate])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(learning_rate)
+
+
 def stock(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
-    """One step with TensorFlow's own kernels. A sparse gradient must be merged; `step` is a float32 scalar, 1 for the first."""
+    """One step with TensorFlow's own kernels. A sparse gradient must be merged; `step` is a float32 scalar, 1 for the first.
+
+    Raises:
+        InvalidArgumentError: FTRL's learning rate is 0 or below.
+    """
+    learning_rate = usable_rate(rule, learning_rate)
     sparse = isinstance(gradient, tf.IndexedSlices)
     if rule.kind == "adam_async":
         (_adam_sparse if sparse else _adam_dense)(rule, w, slots, gradient, learning_rate, step)

@@ -30,7 +30,7 @@ class TouchedRows(keras.optimizers.Optimizer):
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
         fused: step all variables in one op of ours; else TensorFlow's kernels, several ops a variable.
     Raises:
-        UnknownName: no such kind.
+        UnknownName: no such kind. InvalidArgumentError, in a step: FTRL's learning rate is 0 or below, as in a warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """
@@ -113,7 +113,9 @@ class TouchedRows(keras.optimizers.Optimizer):
 
     def _numbers(self, learning_rate) -> tuple[tf.Tensor, tf.Tensor]:
         """Learning rate and number of this step, 1 for the first, float32."""
-        return tf.cast(learning_rate, tf.float32), tf.cast(self.iterations + 1, tf.float32)
+        rate = sparse_update.usable_rate(self.rule, tf.cast(learning_rate, tf.float32))
+        with tf.control_dependencies([rate]):  # Keras counts a step after this read: a refused one is not counted
+            return rate, tf.cast(self.iterations + 1, tf.float32)
 
     def get_config(self):
         config = super().get_config()

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -36,8 +35,13 @@ void Measure(const char* name, const Fn& fn, const Truth& truth, float from, flo
   at(0.0f, 2);
   std::printf("%s %.3g %g\n", name, worst, where);
   if (!(worst <= 3e-7)) wrong = true, std::fprintf(stderr, "%s is off by %g at %g\n", name, worst, where);
-  const Vec far = fn(Splat(std::numeric_limits<float>::quiet_NaN()));
-  if (!std::isnan(far[3])) wrong = true, std::fprintf(stderr, "%s does not keep NaN\n", name);
+  for (uint32_t payload = 1; payload < 1u << 23; payload = payload < 1u << 10 ? payload + 1 : payload * 5 / 4) {
+    for (const uint32_t sign : {0u, 1u << 31}) {
+      const uint32_t nan = sign | 0x7f800000 | payload;
+      const Vec far = fn(FromBits(Bits{} + nan));
+      if (!std::isnan(far[3])) wrong = true, std::fprintf(stderr, "%s makes %g of a NaN, %08x\n", name, far[3], nan);
+    }
+  }
 }
 
 void Product(bool add, int64_t m, int64_t n, int64_t k, bool transposed) {

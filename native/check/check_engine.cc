@@ -211,7 +211,8 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "closing") == 0) Closing(seed);
   else if (std::strcmp(argv[1], "waiting") == 0) Waiting(seed);
   else if (std::strcmp(argv[1], "demotion") == 0) Demotion(seed);
-  else if (std::strcmp(argv[1], "allocations") == 0) Allocations(seed, 0), Allocations(seed, 50);
+  else if (std::strcmp(argv[1], "allocations") == 0)
+    for (const auto& pool : {ctrlab::check::pools[1], failing_pool}) Allocations(seed, 0, pool), Allocations(seed, 50, pool);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

@@ -8,10 +8,13 @@
 
 #include "check_engine_cases.h"
 #include "embedding/lookup.h"
+#include "embedding/merge.h"
 
 namespace ctrlab::check::engine {
 
-extern thread_local int64_t fail_in;  // of this thread's allocations, how many until one fails: failing_new.cc
+// In failing_new.cc.
+extern std::atomic<int64_t> fail_in;  // how many allocations until one fails; 0: none does
+extern thread_local bool may_fail;    // whether this thread's count
 
 // One step of SGD on these keys, which takes 1 from each row.
 inline Status Step(Table* table, const std::vector<int64_t>& keys, int64_t step, const Pool& pool) {
@@ -227,10 +230,44 @@ inline auto Held(Table* table) {
   return held;
 }
 
+// pools[2], in both threads of which an allocation may fail, and not where the other begins.
+inline const Pool failing_pool{"the work halved between two threads without memory",
+                               {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) {
+                                  may_fail = false;
+                                  std::thread other([=] {
+                                    may_fail = true;
+                                    body(c, n / 2, n);
+                                  });
+                                  may_fail = true;
+                                  if (n / 2 > 0) body(c, 0, n / 2);
+                                  other.join();
+                                }}};
+
+// Equal keys merged, and their rows looked up, each alone and two in a sum.
+inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, const Pool& pool) try {
+  const int64_t rows = std::ssize(keys) / 2, dim = table->dim();
+  std::vector<int64_t> splits(rows + 1);
+  for (int64_t b = 0; b <= rows; ++b) splits[b] = 2 * b;
+  const LookupColumn columns[] = {{keys.data(), nullptr, 0, 0, 0, kRows}, {keys.data(), splits.data(), 0, 1, 0, kSum}};
+  const LookupTable shape{0, dim};
+  const int64_t widths[] = {dim, dim};
+  const LookupInput input{columns, 2, &shape, 1, widths, rows};
+  Floats out[] = {Floats(rows * dim), Floats(rows * dim)}, merged(keys.size() * dim);
+  std::vector<int64_t> unique(keys.size()), counts(keys.size());
+  float* const to[] = {out[0].data(), out[1].data()};
+  const KeyMerge merge(input, pool.parallel_for);
+  const MergedKeys into{unique.data(), counts.data(), merged.data()};
+  merge.Write(to, &into, pool.parallel_for);
+  return ctrlab::embedding::Lookup(input, &table, true, to, pool.parallel_for);
+} catch (const std::bad_alloc&) {
+  return Status("no memory");
+}
+
 // Whichever allocation of a call fails, all is as it was before; and the call does its work when there is memory.
-inline void Allocations(uint64_t seed, int64_t memory_rows) {
+inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
   constexpr int64_t kDim = 2;
   rng.seed(seed);
+  may_fail = true;
   for (const ImportKind kind : {ImportKind::kAll, ImportKind::kMore, ImportKind::kChanges}) {
     std::unique_ptr<Table> tables[2];
     for (auto& table : tables) {
@@ -259,10 +296,11 @@ inline void Allocations(uint64_t seed, int64_t memory_rows) {
     StepRule rule{};
     rule.kind = kSgd, rule.learning_rate = 1, rule.step = 10;
     const auto call = [&](Table* table, int what) {
-      if (what == 0) return table->Import(kind, {}, in.Sizes(), 0, in.In(), pools[0].parallel_for);
-      return table->Update(batch, rule, pools[0].parallel_for);
+      if (what == 0) return table->Import(kind, {}, in.Sizes(), 0, in.In(), pool.parallel_for);
+      if (what == 1) return table->Update(batch, rule, pool.parallel_for);
+      return MergeAndLookup(table, keys, pool);
     };
-    for (const int what : {0, 1}) {
+    for (const int what : {0, 1, 2}) {
       Must(call(tables[1].get(), what));
       const auto before = Held(tables[0].get());
       for (int64_t n = 1;; ++n) {

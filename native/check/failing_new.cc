@@ -1,18 +1,20 @@
 // An operator new that fails when it is told to. Apart from its users, so that no compiler sees through it.
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
 namespace ctrlab::check::engine {
 
-thread_local int64_t fail_in = 0;
+std::atomic<int64_t> fail_in = 0;
+thread_local bool may_fail = false;
 
 }  // namespace ctrlab::check::engine
 
 void* operator new(std::size_t size) {
-  using ctrlab::check::engine::fail_in;
-  if (fail_in > 0 && --fail_in == 0) throw std::bad_alloc();
+  using namespace ctrlab::check::engine;
+  if (may_fail && fail_in > 0 && --fail_in == 0) throw std::bad_alloc();
   void* memory = std::malloc(size ? size : 1);
   if (!memory) throw std::bad_alloc();
   return memory;

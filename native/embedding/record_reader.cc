@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 namespace ctrlab::embedding {
 
@@ -59,7 +58,6 @@ struct RecordReader::Output {
   uint8_t* found;
   std::mutex mutex;
   Status status;  // the first that went wrong
-  std::atomic<bool> no_memory = false;
 
   void Fail(Status problem) {
     std::lock_guard lock(mutex);
@@ -196,14 +194,8 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
 Status RecordReader::Read(std::vector<WantedRecord>* wanted, char* rows, uint8_t* found, const ParallelFor& parallel_for) {
   std::sort(wanted->begin(), wanted->end(), WantedRecord::Before);
   Output output{rows, found, {}, {}};
-  parallel_for(std::ssize(*wanted), kCyclesOfRead, [&](int64_t begin, int64_t end) {
-    try {
-      ReadRuns(wanted->data() + begin, end - begin, &output);
-    } catch (const std::bad_alloc&) {  // must not leave another's thread
-      output.no_memory = true;
-    }
-  });
-  if (output.no_memory) throw std::bad_alloc();
+  parallel_for(std::ssize(*wanted), kCyclesOfRead,
+               [&](int64_t begin, int64_t end) { ReadRuns(wanted->data() + begin, end - begin, &output); });
   return output.status;
 }
 

@@ -5,7 +5,9 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <new>
 
 // Goes up whenever a struct or a signature in kernels/*.h changes.
 #define CTRLAB_ABI_VERSION 1
@@ -16,6 +18,7 @@ namespace ctrlab {
 
 // Runs body(begin, end) over pieces that cover [0, total), on whatever threads the caller owns.
 // The pieces come in any order and at the same time; `cycles` is what one unit costs, so that cheap work stays on one thread.
+// A body may throw std::bad_alloc, which must not leave a thread of the pool: the calling thread gets it when all pieces are done.
 struct ParallelFor {
   void* pool;
   void (*run)(void* pool, int64_t total, int64_t cycles, void (*body)(void* context, int64_t begin, int64_t end), void* context);
@@ -23,8 +26,20 @@ struct ParallelFor {
   template <class Body>
   void operator()(int64_t total, int64_t cycles, const Body& body) const {
     if (total <= 0) return;
-    auto call = [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); };
-    run(pool, total, cycles, call, const_cast<Body*>(&body));
+    struct Call {
+      const Body& body;
+      std::atomic<bool> failed = false;
+    } call{body};
+    auto piece = [](void* context, int64_t begin, int64_t end) {
+      Call& call = *static_cast<Call*>(context);
+      try {
+        call.body(begin, end);
+      } catch (const std::bad_alloc&) {
+        call.failed = true;
+      }
+    };
+    run(pool, total, cycles, piece, &call);
+    if (call.failed) throw std::bad_alloc();
   }
 };
 

@@ -27,9 +27,9 @@ void AddBiasRelu(float* y, const float* bias, int64_t rows, int64_t n) {
   }
 }
 
-// d = d_y where y > 0, else 0.
+// d = d_y times 1 where y > 0, else times 0: what is not a number stays so.
 void MaskByRelu(const float* y, const float* d_y, float* d, int64_t count) {
-  for (int64_t k = 0; k < count; k += kLanes) Store(d + k, Load(y + k) > Vec{} ? Load(d_y + k) : Vec{});
+  for (int64_t k = 0; k < count; k += kLanes) Store(d + k, Load(d_y + k) * (Load(y + k) > Vec{} ? Vec{} + 1.0f : Vec{}));
 }
 
 void SumRows(const float* d, int64_t rows, int64_t n, float* sums) {

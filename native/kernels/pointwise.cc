@@ -43,7 +43,7 @@ void Backward(const Tile& tile, const PointwiseInput& input, const float* out, c
     for (int v = 0; v < V; ++v) {
       const Vec d = tile.Get(d_out + b * n, v);
       Vec d_x = d;
-      if constexpr (kKind == kRelu) d_x = tile.Get(out + b * n, v) > 0.0f ? d : Vec{};
+      if constexpr (kKind == kRelu) d_x = d * (tile.Get(out + b * n, v) > 0.0f ? Vec{} + 1.0f : Vec{});
       if constexpr (kKind == kPrelu) {
         const Vec p = tile.Get(input.x + b * n, v) + shift[v];
         d_x = p > 0.0f ? d : slope[v] * d;

@@ -18,9 +18,12 @@ inline Vec FromBits(const Bits& b) { return reinterpret_cast<const Vec&>(b); }
 inline Vec Exp(Vec x) {
   x = x > 88.0f ? Splat(88.0f) : x;
   x = x < -87.3f ? Splat(-87.3f) : x;
-  // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
-  const Vec shifted = x * 1.44269504f + 12582912.0f;
-  const Vec n = shifted - 12582912.0f;
+  // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more, and
+  // shifted to where a float has its exponent, they are 2^n. By that it is multiplied: added to the exponent, n would make a
+  // number of a NaN.
+  constexpr float kRound = 12582912.0f + 127.0f;
+  const Vec shifted = x * 1.44269504f + kRound;
+  const Vec n = shifted - kRound;
   const Vec r = x - n * 0.693359375f + n * 2.12194440e-4f;  // ln 2 in two parts, the first one exact when multiplied by n
   Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;          // the minimax polynomial of Cephes's expf
   p = p * r + 8.3334519073e-3f;
@@ -28,7 +31,7 @@ inline Vec Exp(Vec x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  return FromBits(BitsOf(p) + (BitsOf(shifted) << 23));  // times 2^n
+  return p * FromBits(BitsOf(shifted) << 23);
 }
 
 inline Vec Sigmoid(const Vec& x) { return 1.0f / (1.0f + Exp(-x)); }

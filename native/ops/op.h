@@ -25,8 +25,8 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// Scratch is allocated in the calling thread, where its lack is an error of the op and not the process's end; pool threads
-// allocate nothing.
+// Too little memory for scratch is an error of the op and not the process's end, in threads of the pool too: ParallelFor brings
+// it to this one.
 class StatusOp : public OpKernel {
  public:
   using OpKernel::OpKernel;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include "kernels/optimizer_step.h"
@@ -39,6 +40,10 @@ inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* 
   if (!std::isfinite(given)) return InvalidArgument("A learning rate must be finite; received ", given, ". Nothing was changed.");
   const auto n = numbers->flat<double>();
   const double t = step->dtype() == tensorflow::DT_INT64 ? step->scalar<int64_t>()() : step->scalar<float>()();
+  if (kind == kFtrl && given < std::numeric_limits<float>::min()) {
+    return InvalidArgument("FTRL divides by its learning rate, which must be above 0 and no denormal; received ", given,
+                           " in step ", t, ": let a warm-up begin above 0. Nothing was changed.");
+  }
   *rule = {kind, n(0), n(1), n(2), n(3), n(4), n(5), given, t};
   return absl::OkStatus();
 }

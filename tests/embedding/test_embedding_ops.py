@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.embedding import EmbeddingVariable
+from ctrlab.embedding import BloomFilter, CounterFilter, EmbeddingVariable, Options
 from ctrlab.ops import _native
 
 MOST = 2**63 - 1
@@ -243,3 +243,13 @@ def test_slots_and_evictions_that_can_not_be(ops, variable):
     for limit, received in ((-1.0, "-1"), (np.nan, "nan"), (np.inf, "inf"), (1e300, "1e\\+300"), ([1.0, 2.0], "1 2")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=rf"limit .* in \[0, 2\^53\); received \[{received}\]"):
             ops.ctrlab_embedding_evict(handle=handle, rule="steps", step=1, limit=tf.constant(limit, tf.float64))
+
+
+@pytest.mark.parametrize("admission", [None, CounterFilter(3), BloomFilter(3, 100, 0.01)], ids=["none", "counter", "bloom"])
+def test_counts_near_the_greatest_stop_at_the_greatest_frequency(ops, admission):
+    variable = EmbeddingVariable("items", 2, Options(admission=admission))
+    variable.set_slots({"accumulator": 0.1})
+    for counts in ((1, MOST), (MOST, MOST), (MOST - 1, 1), (1, 2**32)):
+        update(ops, variable, counts=[ints(*counts)])
+        state = variable.state()
+    assert dict(zip(state.keys.tolist(), state.frequencies.tolist())) == {1: 2**32 - 1, 2: 2**32 - 1}
