@@ -69,7 +69,8 @@ class Embedding(Tables):
         [...], or ragged [B, (L)]            combiner "rows"            ->  float32 [..., D], or ragged [B, (L), D]
 
     Any int64 is a key, so there is no key to pad with: lists of different lengths are ragged. In training a key without a row
-    reads its initial value, otherwise 0. The model must be compiled with a `ctrlab.training.TouchedRows`.
+    reads its initial value, otherwise 0. The model must be compiled with a `ctrlab.training.TouchedRows`, which under the policy
+    mixed_float16 scales the loss.
 
     `model.save("m.keras")` and `save_weights` write all that the tables hold, with the optimizer's slots, as arrays among the
     weights (an HDF5 file inside the .keras archive): 24 + 4 D (1 + slots) bytes a key, so ten million keys of D = 8 make 560 MB,
@@ -115,6 +116,8 @@ class Embedding(Tables):
         if self.built:
             return
         self.hold({table: EmbeddingVariable(table, self.dim, self.options[table]) for table in self.options})
+        for proxy in self.proxies:
+            proxy.read_as = self.compute_dtype
 
     def call(self, keys, training=False):
         given = {ONE: keys} if self.single else dict(keys)

@@ -36,7 +36,12 @@ class Proxy(keras.Variable):
     What Keras copies and puts back by `numpy` and `assign` (`get_weights`, `set_weights`, `EarlyStopping`) is the table's state.
     Keras hands the gradient of a variable that says `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a
     gradient that arrives there comes from one that would not have stepped the table.
+
+    Attributes:
+        read_as: the type that its rows are cast to by the layer that reads them.
     """
+
+    read_as = "float32"
 
     def __init__(self, table: EmbeddingVariable):
         # Under mixed precision Keras gives a copy in fewer bits, and lookups take a handle, which a copy has not.

@@ -7,6 +7,8 @@ their tables, always in one op.
 
 from __future__ import annotations
 
+import math
+
 import keras
 import tensorflow as tf
 
@@ -17,11 +19,17 @@ from ctrlab.ops import sparse_update
 from ctrlab.profiling.parts import part
 
 KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
+LOSS_SCALE = 2.0**15
 
 
 @keras.saving.register_keras_serializable("ctrlab")
-class TouchedRows(keras.optimizers.Optimizer):
+class TouchedRows(keras.optimizers.LossScaleOptimizer):
     """SGD, Adagrad, FTRL or AdamAsync; sparse gradients are merged and change only the touched rows and their slots.
+
+    Under the policy mixed_float16 it scales the loss, as `keras.optimizers.LossScaleOptimizer` does around other optimizers:
+    gradients too small for float16 arrive, and a step with a gradient that is not finite is skipped as a whole, tables and
+    counts included. Keras's own can't stand around this one, because it fills a dense array from each sparse gradient, and keys
+    have none. Being one itself, this optimizer gets none from `compile`.
 
     Args:
         kind: one of "sgd", "adagrad", "ftrl", "adam_async".
@@ -29,24 +37,61 @@ class TouchedRows(keras.optimizers.Optimizer):
         clip_norm: the most that the L2 norm of one variable's merged gradient may be; None for no clipping.
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
         fused: step all variables in one op of ours; else TensorFlow's kernels, several ops a variable.
+        loss_scale: what the loss is multiplied by at first; later twice as much after each 2,000 steps in a row, and half as much
+            after a step that was skipped. 0: nothing is scaled. None: 2^15 where Keras's global policy is mixed_float16 at this
+            moment, else 0, and then it steps no `Embedding` that computes in float16.
     Raises:
-        UnknownName: no such kind. InvalidArgumentError, in a step: FTRL's learning rate is 0 or below, as in a warm-up from 0.
+        UnknownName: no such kind. CtrlabError: a scale below 0, or not finite; a LossScaleOptimizer is put around it.
+        InvalidArgumentError, in a step: FTRL's learning rate is 0 or below, as in a warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """
 
-    def __init__(self, kind="adam_async", learning_rate=1e-3, clip_norm=None, rule=None, fused=False, name=None):
-        super().__init__(learning_rate=learning_rate, name=name or choose("optimizer", kind, KINDS))
+    def __init__(self, kind="adam_async", learning_rate=1e-3, clip_norm=None, rule=None, fused=False, loss_scale=None, name=None):
+        self.inner_optimizer.__init__(learning_rate=learning_rate, name=name or choose("optimizer", kind, KINDS))
+        if loss_scale is not None and not 0 <= loss_scale < math.inf:
+            raise CtrlabError(f"The scale of a loss must be at least 0 and finite; received {loss_scale}.")
+        of_policy = LOSS_SCALE if keras.config.dtype_policy().name == "mixed_float16" else 0.0
+        self.initial_scale = of_policy if loss_scale is None else float(loss_scale)
+        self.dynamic_growth_steps = 2_000
+        self._may_underflow = loss_scale == 0
         self.kind = kind
         self.clip_norm = clip_norm
         self.rule = sparse_update.Rule(kind, **(rule or {}))
         self._rule_options = dict(rule or {})
         self.fused = fused
 
+    @property
+    def inner_optimizer(self):
+        """What the scale of the loss is put around: this optimizer, as Keras's other optimizers are."""
+        return super(keras.optimizers.LossScaleOptimizer, self)
+
+    variables = keras.optimizers.Optimizer.variables
+    learning_rate = keras.optimizers.Optimizer.learning_rate
+
+    def __setattr__(self, name, value):
+        if name == "loss_scale_factor" and hasattr(self, "rule"):
+            raise CtrlabError(
+                "TouchedRows scales the loss itself, under the policy mixed_float16 or with loss_scale; received another scale "
+                "around it: give compile the TouchedRows."
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def _scaled(self):
+        """Itself with the scale of the loss around it, where it has one."""
+        return super() if self.initial_scale else self.inner_optimizer
+
     def build(self, variables):
         if self.built:
             return
-        super().build(variables)
+        halves = [v.name for v in variables if isinstance(v, Proxy) and v.read_as == "float16"]
+        if halves and not (self.initial_scale or self._may_underflow):
+            raise CtrlabError(
+                f"Embedding variable {halves[0]} is read in float16, where small gradients become 0 unless the loss is scaled: "
+                "make TouchedRows under the global policy mixed_float16, or give it loss_scale=2**15, or 0 for no scale."
+            )
+        self._scaled.build(variables)
         self._slots = [self._make_slots(v) for v in variables]
 
     def _make_slots(self, variable) -> dict[str, keras.Variable]:
@@ -58,8 +103,17 @@ class TouchedRows(keras.optimizers.Optimizer):
             for slot, value in self.rule.slots.items()
         }
 
-    def _overwrite_variables_directly_with_gradients(self, grads, vars):
-        return grads, vars  # the proxies', whose gradients `_backend_update_step` takes
+    def apply(self, grads, trainable_variables=None):
+        self._scaled.apply(grads, trainable_variables)
+
+    def scale_loss(self, loss):
+        return self._scaled.scale_loss(loss)
+
+    def check_finite(self, grads):
+        return super().check_finite([g.values if isinstance(g, tf.IndexedSlices) else g for g in grads])
+
+    def _overwrite_variable_with_gradient(self, variable):
+        return False  # a proxy says so to other optimizers: here its gradient is one as others are
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         tables = [(v.table, g) for v, g in zip(trainable_variables, grads) if isinstance(v, Proxy)]
@@ -118,9 +172,14 @@ class TouchedRows(keras.optimizers.Optimizer):
             return rate, tf.cast(self.iterations + 1, tf.float32)
 
     def get_config(self):
-        config = super().get_config()
+        config = self.inner_optimizer.get_config()
         keep = {k: config[k] for k in ("name", "learning_rate")}
-        return keep | {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "fused": self.fused}
+        keep |= {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "fused": self.fused}
+        return keep | {"loss_scale": self.initial_scale}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
 
 
 def make_optimizer(model, hyper=None) -> TouchedRows:

@@ -17,16 +17,21 @@ def loss_of(model, features, labels, training: bool) -> tuple[tf.Tensor, tf.Tens
     Returns:
         loss, float32 scalar; logits, float32 [B, K].
     """
-    logits = model(features, training=training)  # [B, K]
+    logits = tf.cast(model(features, training=training), tf.float32)  # [B, K]
     cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)  # [B, K]
     return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
 
 
-def gradients_of(model, features, labels) -> tuple[tf.Tensor, tf.Tensor, list]:
-    """Loss, logits, and the gradient of each trainable weight in the order of `model.trainable_variables`."""
+def gradients_of(model, features, labels, scale: Callable = tf.identity) -> tuple[tf.Tensor, tf.Tensor, list]:
+    """Loss, logits, and the gradient of each trainable weight in the order of `model.trainable_variables`.
+
+    Args:
+        scale: the gradients are those of scale(loss): an optimizer's `scale_loss`.
+    """
     with tf.GradientTape() as tape:
         loss, logits = loss_of(model, features, labels, training=True)
-    return loss, logits, tape.gradient(loss, [v.value for v in model.trainable_variables])
+        scaled = scale(loss)
+    return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
 
 
 def train_step(model, optimizer) -> Callable:
@@ -39,7 +44,7 @@ def train_step(model, optimizer) -> Callable:
 
     @tf.function(reduce_retracing=True)
     def step(features, labels):
-        loss, _, gradients = gradients_of(model, features, labels)
+        loss, _, gradients = gradients_of(model, features, labels, optimizer.scale_loss)
         optimizer.apply(gradients, model.trainable_variables)
         return loss
 
