@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 # The environment knows each module by its file, so one that became a package is found only after another installation.
 PACKAGES := $(shell find ctrlab -name __init__.py)
-CPP    := $(filter %.cc %.h %.cu %.cuh,$(NATIVE))
+CPP    := $(filter %.c %.cc %.h %.cu %.cuh,$(NATIVE))
 SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2

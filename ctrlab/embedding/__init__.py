@@ -4,10 +4,11 @@ from ctrlab.lazy import loader
 
 _PLACES = {
     "Embedding": "layer",
-    **dict.fromkeys(("EmbeddingVariable", "embedding_variables", "for_serving"), "variable"),
+    **dict.fromkeys(("EmbeddingVariable", "embedding_variables"), "variable"),
     **dict.fromkeys(
         ("BloomFilter", "CounterFilter", "GlobalStepEviction", "Initializer", "L2Eviction", "Options", "Storage"), "options"
     ),
+    "served": "serving",
     "TableState": "state",
     "prefetched": "prefetch",
 }

@@ -6,9 +6,7 @@ The proxy (`ctrlab.embedding.proxy`) is what gradients flow to and what Keras co
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +14,15 @@ import tensorflow as tf
 
 from ctrlab.embedding import lookup
 from ctrlab.embedding.cut import WHOLE, Cut, Stage, import_tensors, state_of, take_state
-from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options, require_whole
+from ctrlab.embedding.options import (
+    INITIALIZERS,
+    BloomFilter,
+    CounterFilter,
+    GlobalStepEviction,
+    Options,
+    Storage,
+    require_whole,
+)
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.errors import CtrlabError
@@ -26,7 +32,6 @@ from ctrlab.ops.refusals import one_sentence
 
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
 SAVED = (*(name for name in FIELDS if name != "removed"), "slots", "slot_names")
-SERVED = ("keys", "values")
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,9 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     it through `proxy` by a `TouchedRows`. It lives in this process's memory, on its CPU. Lookups and steps may come from several
     threads at once.
 
-    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; within
-    `for_serving` they write keys and values alone. In a loaded SavedModel all rows are in memory and a key without a row reads 0;
-    the process that loads one calls `ctrlab.ops.register()` first.
+    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; what
+    `ctrlab.embedding.served` gives in its place, keys and values alone. In a loaded SavedModel all rows are in memory and a key
+    without a row reads 0; the process that loads one calls `ctrlab.ops.register()` first.
 
     Args:
         name: in messages and checkpoints.
@@ -102,17 +107,18 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         require_whole(f"The dim of embedding variable {name}", dim, 1, 16)
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
-        self.serving = False
         with tf.init_scope(), one_sentence():
             _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
         self.proxy = Proxy(self)
         self._track_trackable(self.proxy, "proxy")
 
     def _create_resource(self) -> tf.Tensor:
-        initializer, admission = self.options.initializer, None if self.serving else self.options.admission
+        return self.make(self.options.admission, self.options.storage if tf.executing_eagerly() else None)
+
+    def make(self, admission: CounterFilter | BloomFilter | None, storage: Storage | None) -> tf.Tensor:
+        """The handle of a new table for such rows. In a graph, as a SavedModel has it, it outlives a session's call."""
+        initializer = self.options.initializer
         bloom = admission if isinstance(admission, BloomFilter) else None
-        served = not tf.executing_eagerly()  # in a SavedModel, where each call of a session makes its handle anew
-        storage = None if served else self.options.storage
         return _native.library().ops.ctrlab_embedding_table(
             numbers=tf.constant([initializer.a, initializer.b, bloom.false_positive_rate if bloom else 0.0], tf.float64),
             table_name=self.name,
@@ -126,7 +132,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             memory_rows=storage.memory_rows if storage else 0,
             cache=storage.cache if storage else "lfu",
             compaction=storage.compaction if storage else "async",
-            keep=served,
+            keep=not tf.executing_eagerly(),
         )
 
     def lookup(self, keys: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -265,37 +271,16 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return tuple(name.decode() for name in stats.slot_names.numpy())
 
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
-        whole = tf.constant(WHOLE, tf.int64)
-        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole)
-        return {name: getattr(parts, name) for name in (SERVED if self.serving else SAVED)}
+        parts = export_all(self.resource_handle)
+        return {name: getattr(parts, name) for name in SAVED}
 
     def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
-        if "slots" not in tensors:  # saved for serving
-            n, none = tf.shape(tensors["keys"])[0], tf.zeros([0], tf.int64)
-            never = dict.fromkeys(("frequencies", "steps"), tf.zeros([n], tf.int64))
-            tensors = tensors | never | dict.fromkeys(("candidate_keys", "candidate_counts", "candidate_steps"), none)
-            tensors |= {"slots": tf.zeros([0, n, self.dim]), "slot_names": tf.zeros([0], tf.string)}
-            tensors |= {"filter": tf.zeros([0], tf.uint8)}
         return import_tensors(self.resource_handle, tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
 
 
-@contextlib.contextmanager
-def for_serving(model) -> Iterator[None]:
-    """What is saved of a model's embedding variables within is keys and values: no slots, no counts, no filter.
-
-    For `model.export` and `tf.saved_model.save`; a checkpoint has to hold the rest. The six models export so by themselves.
-
-    >>> with for_serving(model):  # doctest: +SKIP
-    ...     model.export("served")
-    """
-    tables = embedding_variables(model)
-    for table in tables:
-        table.serving = True
-    try:
-        yield
-    finally:
-        for table in tables:
-            table.serving = False
+def export_all(handle: tf.Tensor):
+    """All that a table holds at one moment, as tensors, in a graph or out of it."""
+    return _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(WHOLE, tf.int64))
 
 
 def embedding_variables(model) -> list[EmbeddingVariable]:

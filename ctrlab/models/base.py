@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from ctrlab import optimizations as ladder
 from ctrlab.data.csv import entry_dtype
-from ctrlab.embedding import choices, for_serving
+from ctrlab.embedding import choices
+from ctrlab.embedding.serving import served
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 
@@ -78,16 +79,17 @@ class CTRModel(keras.Model):
         return tf.function(lambda features: self(features, training=False), input_signature=[self.input_signature()])
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        with for_serving(self):
-            if format != "tf_saved_model" or input_signature is not None:
-                super().export(filepath, format, verbose, input_signature, **kwargs)
-                return
+        if format != "tf_saved_model":
+            super().export(filepath, format, verbose, input_signature, **kwargs)
+            return
+        archive = keras.export.ExportArchive()
+        archive.track(served(self))
+        serve = self.__call__
+        if input_signature is None:
             serve = self._default_save_signature
             serve.get_concrete_function()
-            archive = keras.export.ExportArchive()
-            archive.track(self)
-            archive.add_endpoint("serve", serve)
-            archive.write_out(str(filepath), verbose=bool(verbose))
+        archive.add_endpoint("serve", serve, input_signature, **kwargs)
+        archive.write_out(str(filepath), verbose=bool(verbose))
 
     def build(self, input_shape=None):
         """Nothing is left to build: every variable was made in the constructor."""

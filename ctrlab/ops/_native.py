@@ -1,4 +1,4 @@
-"""Loads the compiled library, or says in one sentence what is wrong with it and which command cures that."""
+"""Loads the compiled libraries, or says in one sentence what is wrong with it and which command cures that."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from types import ModuleType
 from ctrlab.errors import NativeLibraryError
 
 LIBRARY = Path(__file__).with_name("_ctrlab.so")
+ENGINE = Path(__file__).with_name("libctrlab_engine.so")
+"""The engine of embedding variables, which needs no TensorFlow: `LIBRARY` is linked to it."""
 READER = Path(__file__).with_name("_ctrlab_arrow.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
+_NONE = f"{{library}} is no compiled library of ctrlab, or only a piece of one; {CURE}."
 
 
 @dataclass(frozen=True)
 class Library:
-    """The loaded library: its file, its TensorFlow ops (`ops.ctrlab_indicator`), its C interface (kernels/registry.h)."""
+    """The loaded library: its file, its TensorFlow ops (`ops.ctrlab_indicator`), its C interface and the engine's."""
 
     path: Path
     ops: ModuleType
@@ -32,8 +35,9 @@ def library() -> Library:
     """Loads the compiled library, once.
 
     Raises:
-        NativeLibraryError: it is missing, or was built for another TensorFlow.
+        NativeLibraryError: it or the engine is missing, or it was built for another TensorFlow.
     """
+    check_whole(ENGINE)
     check(LIBRARY, importlib.metadata.version("tensorflow"))
     import tensorflow as tf
 
@@ -67,17 +71,24 @@ def check(library: Path, version: str) -> None:
 
     A library of another TensorFlow may fail to load with a list of symbols, or load and crash later.
     """
-    if not library.exists():
-        raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
-    content = library.read_bytes()
-    mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", content)
-    if mark is None or _cut_short(content):
-        raise NativeLibraryError(f"{library} is no compiled library of ctrlab, or only a piece of one; {CURE}.")
+    mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", check_whole(library))
+    if mark is None:
+        raise NativeLibraryError(_NONE.format(library=library))
     built_for = mark[1].decode()
     if built_for != version:
         raise NativeLibraryError(
             f"The compiled library was built for TensorFlow {built_for}, and TensorFlow {version} is installed; {CURE}."
         )
+
+
+def check_whole(library: Path) -> bytes:
+    """What the file holds; refused where it is missing or only a piece is left, before anything loads it."""
+    if not library.exists():
+        raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
+    content = library.read_bytes()
+    if not content or _cut_short(content):
+        raise NativeLibraryError(_NONE.format(library=library))
+    return content
 
 
 def _cut_short(content: bytes) -> bool:

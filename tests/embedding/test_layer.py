@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.embedding import (
-    BloomFilter,
     CounterFilter,
     Embedding,
     GlobalStepEviction,
@@ -17,7 +16,6 @@ from ctrlab.embedding import (
     L2Eviction,
     Options,
     embedding_variables,
-    for_serving,
 )
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.training import TouchedRows, get_state, set_state
@@ -97,28 +95,6 @@ def test_an_exported_model_in_a_session_and_out_of_it(trained, answers, tmp_path
         signature = loaded.signature_def["serving_default"]
         (given,), (out,) = signature.inputs.values(), signature.outputs.values()
         np.testing.assert_allclose(session.run(out.name, {given.name: KEYS}), answers, rtol=1e-6)
-
-
-def saved_parts(path):
-    """{what of the table, and of nothing else, a SavedModel or a checkpoint of TensorFlow holds: its shape}."""
-    shapes = tf.train.load_checkpoint(str(path)).get_variable_to_shape_map()
-    found = {name.rpartition("/")[2]: shape for name, shape in shapes.items()}
-    return {name: shape for name, shape in found.items() if name not in ("VARIABLE_VALUE", "_CHECKPOINTABLE_OBJECT_GRAPH")}
-
-
-@pytest.mark.parametrize("admission", [CounterFilter(2), BloomFilter(2, expected_keys=1_000)])
-def test_what_is_served_is_keys_and_values_alone(tmp_path, admission):
-    model = network(options=Options(admission=admission))
-    model.compile(TouchedRows("adam_async", 0.1), loss="mse")
-    model.fit(KEYS[:30], LABELS[:30], batch_size=8, epochs=2, verbose=0)
-    (table,) = embedding_variables(model)
-    with for_serving(model):
-        model.export(str(tmp_path / "served"), verbose=False)
-    assert saved_parts(tmp_path / "served/variables/variables") == {"keys": [table.rows()], "values": [table.rows(), 4]}
-    served = tf.saved_model.load(str(tmp_path / "served"))
-    np.testing.assert_allclose(served.serve(tf.constant(KEYS)), model.predict(KEYS, verbose=0), rtol=1e-6)
-    path = tf.train.Checkpoint(model=model).save(tmp_path / "checkpoint")
-    assert saved_parts(path)["slots"] == [2, table.rows(), 4] and "filter" in saved_parts(path)
 
 
 def test_a_process_of_its_own_serves_what_was_exported(trained, answers, tmp_path):

@@ -1,6 +1,8 @@
 """A missing library, or one of another TensorFlow, is one sentence with the cure."""
 
 import importlib.metadata
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +39,27 @@ def test_a_library_that_does_not_load(tmp_path, monkeypatch):
     monkeypatch.setattr(_native, "LIBRARY", path)
     with pytest.raises(NativeLibraryError, match=r"cannot load .*pip install"):
         _native.library.__wrapped__()
+
+
+def test_the_engine_is_missing_or_a_piece(tmp_path, monkeypatch):
+    path = tmp_path / "libctrlab_engine.so"
+    monkeypatch.setattr(_native, "ENGINE", path)
+    with pytest.raises(NativeLibraryError, match=r"libctrlab_engine\.so is missing; run `pip install"):
+        _native.library.__wrapped__()
+    path.write_bytes(_native.LIBRARY.with_name("libctrlab_engine.so").read_bytes()[:-100])
+    with pytest.raises(NativeLibraryError, match=r"libctrlab_engine\.so is no compiled library.*only a piece of one"):
+        _native.library.__wrapped__()
+
+
+def test_the_engine_needs_no_tensorflow_and_is_in_a_process_once():
+    """Loaded by its path, then as what the bindings are linked to, it is one library."""
+    code = f"""
+import ctypes
+engine = ctypes.CDLL({str(_native.ENGINE)!r})
+assert engine.ctrlab_store_open and "tensorflow" not in open("/proc/self/maps").read()
+from ctrlab.ops import _native
+address = lambda library: ctypes.cast(library.ctrlab_store_open, ctypes.c_void_p).value
+assert address(_native.library().c) == address(engine)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr

@@ -1,0 +1,86 @@
+"""What a SavedModel for serving holds of embedding variables: their keys and values, as they are when it is written.
+
+A model in training goes on meanwhile, is saved, and knows nothing of it: what is exported is an object of its own.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from ctrlab.embedding.variable import WHOLE, EmbeddingVariable, embedding_variables, export_all
+from ctrlab.errors import CtrlabError
+from ctrlab.ops import _native
+
+
+class Served(tf.saved_model.experimental.TrackableResource):
+    """An embedding variable as a SavedModel has it: keys and values, no slots, no counts, no filter, no storage.
+
+    Functions that look up in the variable look up in this where they are exported with it, and without the variable itself.
+    """
+
+    def __init__(self, table: EmbeddingVariable):
+        super().__init__(device="CPU:0")
+        self.table = table
+        self._exported = False
+
+    @property
+    def resource_handle(self) -> tf.Tensor:
+        """The variable's, for which an export puts in what `_create_resource` makes there."""
+        return self.table.resource_handle if self._resource_handle is None else self._resource_handle
+
+    def _create_resource(self) -> tf.Tensor:
+        return self.table.make(admission=None, storage=None)
+
+    def _export_to_saved_model_graph(self, **kwargs):
+        if self._exported:
+            raise CtrlabError(
+                f"What is served is exported once; embedding variable {self.table.name} was: call served(model) for each export."
+            )
+        self._exported = True
+        return super()._export_to_saved_model_graph(**kwargs)
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        parts = export_all(self.resource_handle)
+        return {"keys": parts.keys, "values": parts.values}
+
+    def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
+        n, none = tf.shape(tensors["keys"])[0], tf.zeros([0], tf.int64)
+        never = tf.zeros([n], tf.int64)
+        return _native.library().ops.ctrlab_embedding_import(
+            handle=self.resource_handle,
+            shard=tf.constant(WHOLE, tf.int64),
+            kind="all",
+            slots=tf.zeros([0, n, self.table.dim]),
+            slot_names=tf.zeros([0], tf.string),
+            frequencies=never,
+            steps=never,
+            candidate_keys=none,
+            candidate_counts=none,
+            candidate_steps=none,
+            filter=tf.zeros([0], tf.uint8),
+            removed=none,
+            **tensors,
+        )
+
+
+class ServedTables(tf.Module):
+    """The embedding variables of a model, each as `Served`: see `served`."""
+
+    def __init__(self, tables: list[EmbeddingVariable]):
+        super().__init__()
+        self.tables = [Served(table) for table in tables]
+
+
+def served(model) -> ServedTables:
+    """The embedding variables of a Keras model or layer, to be tracked by one export in the model's place.
+
+    The SavedModel has their keys and values as they are when it is written; other weights are those that its endpoints use. The
+    six models export so by themselves. What tracks the model (`model.export`, `tf.saved_model.save(model)`) has all that its
+    variables hold.
+
+    >>> archive = keras.export.ExportArchive()  # doctest: +SKIP
+    >>> archive.track(served(model))
+    >>> archive.add_endpoint("serve", lambda keys: model(keys, training=False), [model.input])
+    >>> archive.write_out("served")
+    """
+    return ServedTables(embedding_variables(model))
