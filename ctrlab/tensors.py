@@ -64,8 +64,7 @@ def writing(
     Args:
         shapes: {name: (dtype, shape)} of all arrays.
     Raises:
-        OSError: the disk refused. CtrlabError: an array got more or fewer rows than its shape says, or of another dtype. KeyError:
-            a dtype that the format does not have.
+        OSError: the disk refused. CtrlabError: an array got other rows than was said. KeyError: a dtype that the format lacks.
 
     >>> with writing(path, {"keys": (np.dtype("i8"), (4,))}, {}) as put:     # doctest: +SKIP
     ...     put("keys", np.arange(3))
@@ -152,6 +151,11 @@ class Stored:
     def read(self) -> np.ndarray:
         """All of it."""
         return self._array(self._begin, self.size * self.dtype.itemsize, self.shape)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """All of it, flat, in pieces of some megabytes."""
+        flat, step = Stored(self._content, self._begin, self.dtype, (self.size,)), PIECE // self.dtype.itemsize
+        return (flat[first : first + step] for first in range(0, self.size, step))
 
     def _array(self, begin: int, size: int, shape: tuple[int, ...]) -> np.ndarray:
         array = self._content.at(begin, size).view(self.dtype).reshape(shape)
