@@ -41,6 +41,8 @@ SAVED = tuple(part for part in PARTS if part != "removed")
 SERVED = ("keys", "values")
 WHOLE = (0, 1)
 """Shard 0 of 1."""
+MOST_AT_ONCE = 4_000_000_000
+"""Bytes of a table that is written in one piece."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,29 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             handle=self.resource_handle, shard=tf.constant(shard, tf.int64), kind=how, **parts
         )
 
+    def require_one_piece(self) -> None:
+        """For what can't be written in parts: a SavedModel, a `tf.train.Checkpoint`, the weights in a .keras file.
+
+        Raises:
+            CtrlabError: the table is larger than 4 GB, which such a file would hold in memory two or three times.
+        """
+        with tf.__internal__.eager_context.eager_mode():  # where a SavedModel's graph is made, too
+            stats, beside = self.stats(), 0 if self.serving else 16 + 4 * self.dim * len(self.slot_names)
+        size = stats.rows * (8 + 4 * self.dim + beside) + (0 if self.serving else 24 * stats.candidates)
+        if size > MOST_AT_ONCE:
+            raise CtrlabError(
+                f"A SavedModel, a tf.train.Checkpoint and a .keras file take at most {MOST_AT_ONCE / 1e9:g} GB of a table, for "
+                f"they are not written in parts; embedding variable {self.name} has {size / 1e9:,.1f} GB: save it by "
+                "ctrlab.training.Checkpoints, which are."
+            )
+
+    def _export_to_saved_model_graph(self, *arguments, **options):
+        self.require_one_piece()
+        return super()._export_to_saved_model_graph(*arguments, **options)
+
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        if tf.executing_eagerly():  # else this is what a SavedModel is made of, and was asked before
+            self.require_one_piece()
         whole = tf.constant(WHOLE, tf.int64)
         parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole, extent="all")
         return {name: getattr(parts, name) for name in (SERVED if self.serving else SAVED)}
