@@ -24,7 +24,7 @@ from ctrlab.training.saves import Link, Save
 
 CONSUMER = "merge"
 SCRATCH = ".merging"
-MEMORY = 64 << 20
+MEMORY = 16 << 20
 """Bytes of rows that a table holds in memory while it merges; the others sink to the disk."""
 
 
