@@ -7,6 +7,9 @@
 Reading never runs code. The metadata's "crc32" is that of the whole file with eight zeros in its own place. A file is written
 beside its place, forced to the disk and renamed: whoever reads sees the old file or the new one, whole.
 
+Arrays may be larger than the memory. `writing` takes each in parts, several side by side; `TensorFile` gives rows of each. The
+file is read, not mapped, so no array takes address space.
+
 This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.checkpoint`.
 """
 
@@ -14,15 +17,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
+import math
 import os
+import weakref
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, CtrlabError
 
 DTYPES = {
     "F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
@@ -32,129 +36,309 @@ CODES = {np.dtype(code): name for name, code in DTYPES.items()}
 NO_CHECKSUM = "0" * 8
 MOST_HEADER = 100_000_000  # bytes; the format's own limit
 ALIGNMENT = 8
+PIECE = 8 << 20  # bytes that are read at once where a file is read through
+POLYNOMIAL = 0xEDB88320
+"""Of CRC-32, the lowest bit being x^31."""
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
     """Writes the file whole or not at all.
 
     Raises:
-        OSError: the disk refused; what was at `path` is still there. KeyError: a dtype that the format does not have.
+        OSError: the disk refused. KeyError: a dtype that the format does not have.
     """
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    data = [array.reshape(-1).view(np.uint8) for array in arrays.values()]
-    blank = _header(arrays, {**metadata, "crc32": NO_CHECKSUM})
-    checksum = zlib.crc32(blank)
-    for piece in data:
-        checksum = zlib.crc32(piece, checksum)
-    write_durably(path, [_header(arrays, {**metadata, "crc32": f"{checksum:08x}"}), *data])
+    with writing(path, {name: (array.dtype, array.shape) for name, array in arrays.items()}, metadata) as put:
+        for name, array in arrays.items():
+            put(name, array)
+
+
+@contextlib.contextmanager
+def writing(
+    path: Path, shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Mapping[str, str]
+) -> Iterator[Callable[[str, np.ndarray], None]]:
+    """Within it, `put(name, rows)` adds rows to an array of the file, in any order of the arrays. After it, the file is there.
+
+    Any exception within it leaves what was at `path`.
+
+    Args:
+        shapes: {name: (dtype, shape)} of all arrays.
+    Raises:
+        OSError: the disk refused. CtrlabError: an array got other rows than was said. KeyError: a dtype that the format lacks.
+
+    >>> with writing(path, {"keys": (np.dtype("i8"), (4,))}, {}) as put:     # doctest: +SKIP
+    ...     put("keys", np.arange(3))
+    ...     put("keys", np.array([9]))
+    """
+    shapes = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in shapes.items()}
+    blank = _header(shapes, {**metadata, "crc32": NO_CHECKSUM})
+    begins, end = {}, len(blank)
+    for name, (dtype, shape) in shapes.items():
+        begins[name], end = end, end + dtype.itemsize * math.prod(shape)
+    ends = dict(zip(begins, [*list(begins.values())[1:], end]))
+    places, checksums = dict(begins), dict.fromkeys(begins, 0)
+    with _replacing(path) as file:
+
+        def put(name: str, rows: np.ndarray) -> None:
+            data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+            if rows.dtype != shapes[name][0] or places[name] + data.size > ends[name]:
+                raise CtrlabError(
+                    f"Array {name} of {path} was said to be {shapes[name][0]} {list(shapes[name][1])}; received {rows.dtype} "
+                    f"{list(np.shape(rows))} after {places[name] - begins[name]:,} bytes of it."
+                )
+            _write_at(file, places[name], data)
+            places[name] += data.size
+            checksums[name] = zlib.crc32(data, checksums[name])
+
+        yield put
+        if short := [name for name in shapes if places[name] != ends[name]]:
+            received, said = (at[short[0]] - begins[short[0]] for at in (places, ends))
+            raise CtrlabError(f"Array {short[0]} of {path} was said to have {said:,} bytes; received {received:,}.")
+        whole = zlib.crc32(blank)
+        for name in shapes:
+            whole = _joined_crc(whole, checksums[name], ends[name] - begins[name])
+        _write_at(file, 0, _header(shapes, {**metadata, "crc32": f"{whole:08x}"}))
 
 
 def write_durably(path: Path, pieces: Iterable) -> None:
     """Writes bytes-like pieces beside `path`, forces them to the disk and moves them there in one step.
 
     Raises:
-        OSError: the disk refused; what was at `path` is still there.
+        OSError: the disk refused.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            for piece in pieces:
-                rest = memoryview(piece)
-                while rest:
-                    rest = rest[os.write(file, rest) :]
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.replace(part, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    with _replacing(path) as file:
+        place = 0
+        for piece in pieces:
+            _write_at(file, place, piece)
+            place += len(piece)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays, read-only views of the file, and the metadata.
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, and forces each new name to the disk: without it a loss of power takes what is inside.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in reversed(made):
+        _sync_folder(place.parent)
+
+
+class Stored:
+    """An array in a `TensorFile`: `array[a:b]` and `read()` read from the disk, again each time.
+
+    Raises:
+        BadData: the disk does not give the rows.
+    """
+
+    def __init__(self, content: _Content, begin: int, dtype: np.dtype, shape: tuple[int, ...]):
+        self._content, self._begin, self.dtype, self.shape = content, begin, dtype, shape
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        first, last, _ = rows.indices(len(self))
+        row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
+        count = max(0, last - first)
+        return self._array(self._begin + first * row_bytes, count * row_bytes, (count, *self.shape[1:]))
+
+    def read(self) -> np.ndarray:
+        """All of it."""
+        return self._array(self._begin, self.size * self.dtype.itemsize, self.shape)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """All of it, flat, in pieces of some megabytes."""
+        flat, step = Stored(self._content, self._begin, self.dtype, (self.size,)), PIECE // self.dtype.itemsize
+        return (flat[first : first + step] for first in range(0, self.size, step))
+
+    def _array(self, begin: int, size: int, shape: tuple[int, ...]) -> np.ndarray:
+        array = self._content.at(begin, size).view(self.dtype).reshape(shape)
+        array.flags.writeable = False
+        return array
+
+
+class TensorFile(Mapping[str, Stored]):
+    """A file of tensors, open as long as anybody has this object or an array of it. Opening reads it through, a piece at a time:
+    its bytes are those that were written.
 
     Raises:
         BadData: the file is not there, is none of this format, is cut off, or its bytes are not those that were written.
     """
-    content = _content(path)
-    length, described, metadata = _described(path, content)
-    try:
-        arrays = {name: _array(content, 8 + length, **entry) for name, entry in described.items()}
-        end = max((entry["data_offsets"][1] for entry in described.values()), default=0)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
-    if 8 + length + end != len(content):
-        raise BadData(f"{path} is damaged: it should have {8 + length + end:,} bytes and has {len(content):,}.")
-    _check(path, content, length, metadata["crc32"])
-    return arrays, metadata
+
+    def __init__(self, path: Path):
+        self.path, content = path, _Content(path)
+        header = content.header()
+        described, self.metadata = _described(path, header)
+        try:
+            self._arrays = {name: _stored(content, len(header), **entry) for name, entry in described.items()}
+            end = len(header) + max((entry["data_offsets"][1] for entry in described.values()), default=0)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
+        if end != content.size:
+            raise BadData(f"{path} is damaged: it should have {end:,} bytes and has {content.size:,}.")
+        _check(content, header, self.metadata["crc32"])
+
+    def __getitem__(self, name: str) -> Stored:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class _Content:
+    """An open file's bytes. Raises a BadData where it does not give them."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
+            self.size = os.fstat(self._file).st_size
+        except OSError as error:
+            raise BadData(f"{path} can't be read: {error.strerror}.") from None
+
+    def at(self, begin: int, size: int) -> np.ndarray:
+        """uint8 [size] from the byte `begin` on."""
+        out, place = np.empty(size, np.uint8), 0
+        while place < size:
+            try:
+                count = os.preadv(self._file, [memoryview(out)[place:]], begin + place)
+            except OSError as error:
+                raise BadData(f"{self.path} can't be read: {error.strerror}.") from None
+            if not count:
+                raise BadData(f"{self.path} is damaged: it ends at byte {begin + place:,}, within an array.")
+            place += count
+        return out
+
+    def header(self) -> bytes:
+        """All before the data."""
+        length = int.from_bytes(self.at(0, min(8, self.size)).tobytes(), "little")
+        if self.size < 8 or not 2 <= length <= min(MOST_HEADER, self.size - 8):
+            raise BadData(f"{self.path} is no file of tensors, or only the beginning of one: its header does not fit into it.")
+        return self.at(0, 8 + length).tobytes()
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """All arrays, read-only, and the metadata.
+
+    Raises:
+        BadData: what `TensorFile` raises.
+    """
+    file = TensorFile(path)
+    return {name: array.read() for name, array in file.items()}, file.metadata
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata alone, from the file's first bytes; whether the rest is whole only `read_tensors` knows.
+    """The metadata alone, from the file's first bytes; whether the rest is whole only `TensorFile` knows.
 
     Raises:
         BadData: the file is not there, or does not begin as one of this format with a checksum does.
     """
-    return _described(path, _content(path))[2]
+    return _described(path, _Content(path).header())[1]
 
 
-def _content(path: Path) -> mmap.mmap:
+def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, str]]:
+    """What the header says of each array, and the metadata."""
     try:
-        with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
-        raise BadData(f"{path} can't be read: {getattr(error, 'strerror', None) or 'it is empty'}.") from None
-
-
-def _described(path: Path, content: mmap.mmap) -> tuple[int, dict[str, dict], dict[str, str]]:
-    """The header's length, what it says of each array, and the metadata."""
-    length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or not 2 <= length <= min(MOST_HEADER, len(content) - 8):
-        raise BadData(f"{path} is no file of tensors, or only the beginning of one: its header does not fit into it.")
-    try:
-        described = json.loads(content[8 : 8 + length])
+        described = json.loads(header[8:])
         metadata = described.pop("__metadata__", {})
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
     if not (isinstance(metadata, dict) and isinstance(metadata.get("crc32"), str)):
         raise BadData(f"{path} holds tensors, but no checksum of them: it is damaged, or was written by something else.")
-    return length, described, metadata
+    return described, metadata
 
 
-def _header(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
+def _stored(content: _Content, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> Stored:
+    begin, end = data_offsets
+    kind = np.dtype(DTYPES[dtype])
+    if not 0 <= begin <= end <= content.size - start:
+        raise ValueError(f"an array lies at {begin} to {end}, beyond the file's end")
+    if not all(type(n) is int and n >= 0 for n in shape) or math.prod(shape) * kind.itemsize != end - begin:
+        raise ValueError(f"an array of {end - begin} bytes is said to be {dtype} {shape}")
+    return Stored(content, start + begin, kind, tuple(shape))
+
+
+def _check(content: _Content, header: bytes, expected: str) -> None:
+    mark = '"crc32":"{}"'
+    crc = zlib.crc32(header.replace(mark.format(expected).encode(), mark.format(NO_CHECKSUM).encode(), 1))
+    for begin in range(len(header), content.size, PIECE):
+        crc = zlib.crc32(content.at(begin, min(PIECE, content.size - begin)), crc)
+    if (found := f"{crc:08x}") != expected:
+        raise BadData(f"{content.path} is damaged: its checksum is {found}, and {expected} was noted when it was written.")
+
+
+def _header(shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Mapping[str, str]) -> bytes:
     entries: dict[str, dict] = {"__metadata__": dict(metadata)}
     begin = 0
-    for name, array in arrays.items():
-        end = begin + array.nbytes
-        entries[name] = {"dtype": CODES[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+    for name, (dtype, shape) in shapes.items():
+        end = begin + dtype.itemsize * math.prod(shape)
+        entries[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 
 
-def _array(content: mmap.mmap, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> np.ndarray:
-    begin, end = data_offsets
-    if not 0 <= begin <= end <= len(content) - start:
-        raise ValueError(f"an array lies at {begin} to {end}, beyond the file's end")
-    return np.frombuffer(content, np.uint8, end - begin, start + begin).view(DTYPES[dtype]).reshape(shape)
+def _joined_crc(first: int, second: int, length: int) -> int:
+    """CRC-32 of a and b, one after the other, from that of each and the number of b's bytes: crc(a) x^(8 length) + crc(b).
+
+    Source: zlib's crc32_combine; as there, the highest bit stands for x^0.
+    """
+    power = 1 << 23  # x^8
+    while length:
+        if length & 1:
+            first = _product(first, power)
+        power, length = _product(power, power), length >> 1
+    return first ^ second
 
 
-def _check(path: Path, content: mmap.mmap, length: int, expected: str) -> None:
-    mark = '"crc32":"{}"'
-    blank = content[: 8 + length].replace(mark.format(expected).encode(), mark.format(NO_CHECKSUM).encode(), 1)
-    with memoryview(content) as whole:
-        found = f"{zlib.crc32(whole[8 + length :], zlib.crc32(blank)):08x}"
-    if found != expected:
-        raise BadData(f"{path} is damaged: its checksum is {found}, and {expected} was noted when it was written.")
+def _product(a: int, b: int) -> int:
+    """Of two polynomials over two elements, modulo the CRC's."""
+    product = 0
+    for place in range(31, -1, -1):
+        product ^= b if a >> place & 1 else 0
+        b = b >> 1 ^ (POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[int]:
+    """A new file beside `path`, to be written; then it is forced to the disk and renamed. Where anything fails it goes."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            yield file
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _write_at(file: int, place: int, piece) -> None:
+    rest = memoryview(piece)
+    while rest:
+        count = os.pwrite(file, rest, place)
+        rest, place = rest[count:], place + count
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk only when the folder is."""
+    """A rename, or a new file's name, is on the disk only when the folder is."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -3,15 +3,20 @@
 import errno
 import json
 import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from ctrlab import tensors
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, CtrlabError
 
 ARRAYS = {
     "table": np.arange(600, dtype=np.float32).reshape(200, 3),
@@ -52,6 +57,15 @@ def test_the_file_is_a_safetensors_file(file):
     begin, end = header["table"]["data_offsets"]
     assert header["table"]["dtype"] == "F32"
     np.testing.assert_array_equal(np.frombuffer(content[8 + length :][begin:end], "<f4").reshape(200, 3), ARRAYS["table"])
+
+
+def test_the_safetensors_library_reads_it(file):
+    for found in (safetensors.numpy.load_file(file), safetensors.numpy.load(file.read_bytes())):
+        assert set(found) == set(ARRAYS)
+        for name, array in ARRAYS.items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+    with safetensors.safe_open(file, "numpy") as opened:
+        assert opened.metadata() == tensors.read_metadata(file)
 
 
 @settings(max_examples=50, deadline=None)
@@ -103,6 +117,8 @@ def test_foreign_bytes(content, tmp_path_factory):
         {"a": {"dtype": "object", "shape": [1], "data_offsets": [0, 8]}},
         {"a": {"dtype": "F32", "shape": [2]}},
         {"a": {"dtype": "F32", "shape": "2", "data_offsets": "08"}},
+        {"a": {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]}},
+        {"a": {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]}},
         {"a": 3},
         {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "__metadata__": 3},
         [1],
@@ -117,12 +133,20 @@ def test_foreign_headers(tmp_path, header):
         tensors.read_tensors(path)
 
 
+def test_a_header_of_brackets(tmp_path):
+    text = b'{"a":' + b"[" * 100_000
+    path = tmp_path / "file"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(BadData, match=f"{path} is no file of tensors"):
+        tensors.read_tensors(path)
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(BadData, match="No such file"):
         tensors.read_tensors(tmp_path / "file")
 
 
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+@pytest.mark.parametrize("call", ["open", "pwrite", "fsync", "replace"])
 def test_a_failing_disk_leaves_the_old_file_and_nothing_else(file, call, monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
@@ -136,8 +160,8 @@ def test_a_failing_disk_leaves_the_old_file_and_nothing_else(file, call, monkeyp
 
 
 def test_a_disk_that_takes_a_little_at_a_time(tmp_path, monkeypatch):
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, piece: write(file, piece[:100]))
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, piece, place: write(file, piece[:100], place))
     tensors.write_tensors(tmp_path / "file", ARRAYS, {})
     np.testing.assert_array_equal(tensors.read_tensors(tmp_path / "file")[0]["table"], ARRAYS["table"])
 
@@ -147,3 +171,106 @@ def test_the_metadata_alone(file):
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(BadData, match="only the beginning"):
         tensors.read_metadata(file)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cuts=st.lists(st.tuples(st.sampled_from(["table", "seed", "ids"]), st.integers(0, 80)), max_size=20))
+def test_arrays_filled_side_by_side_are_those_written_whole(cuts, tmp_path_factory):
+    """Byte by byte, checksum included; and each slice of an array is that slice."""
+    folder, arrays = tmp_path_factory.mktemp("parts"), ARRAYS | {"ids": np.arange(100)}
+    shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    begun = dict.fromkeys(arrays, 0)
+    tensors.write_tensors(folder / "whole", arrays, {"a": "b"})
+    with tensors.writing(folder / "parts", shapes, {"a": "b"}) as put:
+        for name, rows in cuts:
+            put(name, arrays[name][begun[name] : begun[name] + rows])
+            begun[name] += rows
+        for name, array in arrays.items():
+            put(name, array[begun[name] :] if begun[name] else array)
+        assert not (folder / "parts").exists()
+    assert (folder / "parts").read_bytes() == (folder / "whole").read_bytes()
+    file = tensors.TensorFile(folder / "parts")
+    for name, rows in cuts:
+        np.testing.assert_array_equal(file[name][rows : 2 * rows], arrays[name][rows : 2 * rows], strict=True)
+    assert (file["table"].shape, file["table"].dtype, file["table"].size, len(file["table"])) == ((200, 3), np.float32, 600, 200)
+
+
+@given(a=st.binary(max_size=300), b=st.binary(max_size=300))
+def test_a_checksum_of_two_pieces(a, b):
+    assert tensors._joined_crc(zlib.crc32(a), zlib.crc32(b), len(b)) == zlib.crc32(a + b)
+
+
+@pytest.mark.parametrize(
+    "parts, sentence",
+    [
+        ([np.zeros(3)], "said to have 32 bytes; received 24"),
+        ([np.zeros(3), np.zeros(2)], r"said to be float64 \[4\]; received float64 \[2\] after 24 bytes"),
+        ([np.zeros(4, np.float32)], r"said to be float64 \[4\]; received float32 \[4\]"),
+    ],
+)
+def test_an_array_of_another_size_than_was_said(file, parts, sentence):
+    before = file.read_bytes()
+    with pytest.raises(CtrlabError, match=sentence), tensors.writing(file, {"a": (np.dtype("f8"), (4,))}, {}) as put:
+        for part in parts:
+            put("a", part)
+    assert file.read_bytes() == before and [p.name for p in file.parent.iterdir()] == [file.name]
+
+
+def test_what_fails_between_two_parts_leaves_the_old_file(file):
+    before = file.read_bytes()
+    with pytest.raises(ZeroDivisionError), tensors.writing(file, {"a": (np.dtype("f8"), (2,))}, {}) as put:
+        put("a", np.ones(1))
+        put("a", 1 / 0)
+    assert file.read_bytes() == before and [p.name for p in file.parent.iterdir()] == [file.name]
+
+
+IN_LITTLE_MEMORY = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from ctrlab import tensors
+path, size = Path(sys.argv[1]), 400 << 20
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20),) * 2)
+with tensors.writing(path, {"a": (np.dtype("f4"), (size // 1024, 256))}, {}) as put:
+    for first in range(0, size // 1024, 4096):
+        put("a", np.full((4096, 256), first, np.float32))
+array = tensors.TensorFile(path)["a"]
+assert all((array[first : first + 4096] == first).all() for first in range(0, len(array), 4096))
+try:
+    tensors.read_tensors(path)
+except MemoryError:
+    sys.exit(0)
+sys.exit("the limit is none")
+"""
+
+
+def test_a_file_of_six_times_the_memory(tmp_path):
+    """What reads all of it at once shows that the limit holds."""
+    ran = subprocess.run([sys.executable, "-c", IN_LITTLE_MEMORY, tmp_path / "file"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_new_folder_is_forced_to_the_disk(tmp_path, monkeypatch):
+    """Each folder that got a new name in it: without that, a loss of power takes the name, and all that lies below."""
+    synced = synced_folders(monkeypatch)
+    tensors.make_folder(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    tensors.make_folder(tmp_path / "a")
+    assert len(synced) == 3
+    tensors.write_tensors(tmp_path / "a" / "b" / "c" / "file", ARRAYS, {})
+    assert synced[3:] == [tmp_path / "a" / "b" / "c"]
+
+
+def synced_folders(monkeypatch):
+    """The folders that are forced to the disk, in their order."""
+    synced, fsync = [], os.fsync
+
+    def record(file):
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+        if path.is_dir():
+            synced.append(path)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return synced

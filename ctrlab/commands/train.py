@@ -102,6 +102,8 @@ def checkpoints_of(saving: Saving | None, model, optimizer, asynchronous: bool, 
     if saver.restored:
         for problem in saver.restored.passed_over:
             console.print(f"Passed over: {problem}", style="yellow", markup=False, soft_wrap=True)
+        if saver.restored.lost:
+            console.print(saver.restored.lost, style="yellow", markup=False, soft_wrap=True)
         console.print(f"Resumed after {saver.position} batches, from {saver.restored.path}.", soft_wrap=True)
     elif saving.resume:
         console.print(f"Nothing to resume: {saving.folder} has no checkpoint yet, so the training begins anew.", soft_wrap=True)

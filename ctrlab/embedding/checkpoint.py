@@ -15,7 +15,8 @@ A table "item" is, in a checkpoint,
 
 A delta has the rows and candidates that changed since the save before it, whole and as they are now, and the filter whole. So
 its word on a key is the last: whatever was known of a key that it names, as row, candidate or tombstone, is forgotten, and what
-it says holds. That is all there is to `apply_delta` and to `merge_deltas`, and why merging comes in any grouping.
+it says holds. That is all there is to `apply_delta` and to `merge_deltas`, and why merging comes in any grouping. Both are the
+definition, on whole states in memory; tables are written, restored and merged in parts of some megabytes each.
 
 Source: DeepRec's incremental checkpoints, where each delta holds everything since the full one and no tombstones.
 """
@@ -23,19 +24,24 @@ Source: DeepRec's incremental checkpoints, where each delta holds everything sin
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.shards import concatenate, require_alike, take
-from ctrlab.embedding.state import CANDIDATES, FIELDS, OTHERS, TableState
+from ctrlab.embedding.state import CANDIDATES, FIELDS, OTHERS, ROWS, TableState
 from ctrlab.errors import BadData, CtrlabError
 
 PREFIX = "embedding/"
 SLOT = "slot_"
 RANGES = (("frequencies", 0, 1 << 32), ("steps", 0, 1 << 31), ("candidate_counts", 1, 1 << 31), ("candidate_steps", 0, 1 << 31))
 """(array, least, one past the most) that a table takes."""
+PART_BYTES = 8 << 20
+"""What a part of a table takes in memory, about: rows, candidates, tombstones."""
+MOST_SEEN = 1 << 20
+"""So many keys of a table's are held against each other at most."""
 
 
 def apply_delta(state: TableState, delta: TableState) -> TableState:
@@ -61,6 +67,97 @@ def merge_deltas(deltas: Sequence[TableState]) -> TableState:
     return functools.reduce(_overlay, deltas)
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What is known of a table before its arrays are there. An `ctrlab.embedding.variable.Cut` says the same."""
+
+    rows: int
+    candidates: int
+    filter_bytes: int
+    removed: int
+    slot_names: tuple[str, ...]
+
+
+def rows_a_part(dim: int, slots: int) -> int:
+    """How many rows, candidates and tombstones a part of a table has."""
+    return max(1, PART_BYTES // (24 + 4 * dim * (1 + slots) + 24 + 8))
+
+
+def parts_of(state: TableState) -> Iterator[TableState]:
+    """A state in parts that together are it; the filter is in the first. Its arrays may be `Stored` in a file.
+
+    No row comes before a tombstone, but in the same part: files of older versions have tombstones of keys that came back.
+    """
+    size = rows_a_part(state.dim, len(state.slots))
+    before = max(0, len(state.removed) - 1) // size  # parts of tombstones alone
+    for i in range(before + max(1, -(-max(len(state.keys), len(state.candidate_keys)) // size))):
+        gone, here = slice(i * size, (i + 1) * size), slice(max(0, i - before) * size, max(0, i + 1 - before) * size)
+        arrays = {name: getattr(state, name)[here] for name in ROWS | CANDIDATES}
+        arrays |= {"filter": state.filter[: None if i == 0 else 0], "removed": state.removed[gone]}
+        yield TableState(**arrays, slots={name: slot[here] for name, slot in state.slots.items()})
+
+
+def whole(state: TableState) -> TableState:
+    """The same in memory."""
+    arrays = {name: getattr(state, name)[:] for name in FIELDS}
+    return TableState(**arrays, slots={name: slot[:] for name, slot in state.slots.items()})
+
+
+def shapes_of(name: str, dim: int, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """{array's name in the file: (dtype, shape)} of a table, before any part of it is there."""
+    sizes = dict.fromkeys(ROWS, cut.rows) | dict.fromkeys(CANDIDATES, cut.candidates) | {"filter": cut.filter_bytes}
+    sizes |= {"removed": cut.removed} if delta else {}
+    matrices = ["values", *(SLOT + slot for slot in cut.slot_names)]
+    shapes = {field: (size,) for field, size in sizes.items()} | dict.fromkeys(matrices, (cut.rows, dim))
+    return {f"{PREFIX}{name}/{field}": (np.dtype(FIELDS.get(field, np.float32)), shape) for field, shape in shapes.items()}
+
+
+def write_table(
+    put: Callable[[str, np.ndarray], None], name: str, cut: Sizes, parts: Iterable[TableState], delta: bool = False
+) -> None:
+    """Writes a table part by part, as `ctrlab.tensors.writing` takes it.
+
+    Raises:
+        BadData: the table contradicts itself: see `checked`; here no tombstone may be of a key that the table has.
+    """
+    for part in _checked(parts, cut.rows + cut.candidates + cut.removed, f"Table {name}", tombstones=True):
+        for path, array in to_arrays(name, part, delta).items():
+            put(path, array)
+
+
+def checked(state: TableState, where: str) -> Iterator[TableState]:
+    """The parts of a state, each once it was found to be what a table can hold, in a memory that does not grow with them.
+
+    Counts and steps: each. A key that comes twice, with a row or counted: within a part always; in two parts where the state has
+    no more than a million keys; of a larger one as many keys are held against each other, chosen by their hash. So one key that
+    comes twice in a large state may pass here, and an array that was never filled does not.
+
+    Raises:
+        BadData: it can't be a table's.
+    """
+    return _checked(parts_of(state), len(state.keys) + len(state.candidate_keys), where, tombstones=False)
+
+
+def _checked(parts: Iterable[TableState], keys: int, where: str, tombstones: bool) -> Iterator[TableState]:
+    every, seen = np.uint64(max(1, -(-keys // MOST_SEEN))), [np.zeros(0, np.int64)]
+    for part in parts:
+        for name, least, most in RANGES:
+            numbers = getattr(part, name)
+            if (odd := np.flatnonzero((numbers < least) | (numbers >= most))).size:
+                raise BadData(f"{where} has {name} in [{least}, {most}); one of its keys has {numbers[odd[0]]}.")
+        here = np.concatenate([part.keys, part.candidate_keys, *([part.removed] if tombstones else [])])
+        _require_once(here, where)
+        seen.append(here[hash_keys(here) % every == 0])
+        yield part
+    _require_once(np.concatenate(seen), where)
+
+
+def _require_once(keys: np.ndarray, where: str) -> None:
+    keys = np.sort(keys)
+    if (again := np.flatnonzero(keys[1:] == keys[:-1])).size:
+        raise BadData(f"{where} has each key once, with a row, counted or removed; it has {keys[again[0]]} twice.")
+
+
 def to_arrays(name: str, state: TableState, delta: bool = False) -> dict[str, np.ndarray]:
     """{array's name in the file: array}, without a copy where the dtype is right."""
     arrays = {field: getattr(state, field) for field in FIELDS if delta or field != "removed"}
@@ -69,7 +166,7 @@ def to_arrays(name: str, state: TableState, delta: bool = False) -> dict[str, np
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, TableState]:
-    """{table's name: state} of a file's arrays; those of other things are passed over.
+    """{table's name: state} of a file's arrays, in memory or `Stored`; those of other things are passed over.
 
     Args:
         where: the file, for what is said of a bad one.
@@ -97,13 +194,6 @@ def require_fits(state: TableState, table: TableState, where: str) -> None:
         raise CtrlabError(f"{where} has the slots {there} in the checkpoint and {here} in the model.")
     if (there := len(state.filter)) != (here := len(table.filter)):
         raise CtrlabError(f"{where} has a filter of {there} bytes in the checkpoint and of {here} in the model.")
-    keys = np.sort(np.concatenate([state.keys, state.candidate_keys]))
-    if (again := np.flatnonzero(keys[1:] == keys[:-1])).size:
-        raise CtrlabError(f"{where} holds each key once; the checkpoint has {keys[again[0]]} twice.")
-    for name, least, most in RANGES:
-        numbers = getattr(state, name)
-        if (odd := np.flatnonzero((numbers < least) | (numbers >= most))).size:
-            raise CtrlabError(f"{where} has {name} in [{least}, {most}); the checkpoint has {numbers[odd[0]]} at {odd[0]}.")
 
 
 def _overlay(old: TableState, new: TableState) -> TableState:

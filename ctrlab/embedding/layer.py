@@ -43,6 +43,7 @@ class Tables(keras.layers.Layer):
 
     def save_own_variables(self, store):
         for t, table in enumerate(self.tables.values()):
+            table.require_one_piece()
             state = table.state()
             arrays = {part: getattr(state, part) for part in _PARTS}
             for part, array in (arrays | {f"slots.{slot}": array for slot, array in state.slots.items()}).items():
@@ -74,8 +75,8 @@ class Embedding(Tables):
 
     `model.save("m.keras")` and `save_weights` write all that the tables hold, with the optimizer's slots, as arrays among the
     weights (an HDF5 file inside the .keras archive): 24 + 4 D (1 + slots) bytes a key, so ten million keys of D = 8 make 560 MB,
-    and pass through one copy in memory each way. `tf.saved_model.save`, `model.export` and
-    `tf.train.Checkpoint` write them as tensors.
+    and pass through one copy in memory each way. `tf.saved_model.save`, `model.export` and `tf.train.Checkpoint` write them as
+    tensors. None of these takes a table of more than 4 GB, for none is written in parts; `ctrlab.training.Checkpoints` are.
 
     `get_weights` and `set_weights`, and so `EarlyStopping(restore_best_weights=True)`, copy rows, counts and slots, too, in as
     many bytes of memory. What they give is for this process; arrays without rows are refused.

@@ -36,6 +36,7 @@ class Served(tf.saved_model.experimental.TrackableResource):
             raise CtrlabError(
                 f"What is served is exported once; embedding variable {self.table.name} was: call served(model) for each export."
             )
+        self.table.require_one_piece(served=True)
         self._exported = True
         return super()._export_to_saved_model_graph(**kwargs)
 

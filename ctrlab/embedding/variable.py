@@ -32,6 +32,8 @@ from ctrlab.ops.refusals import one_sentence
 
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
 SAVED = (*(name for name in FIELDS if name != "removed"), "slots", "slot_names")
+MOST_AT_ONCE = 4_000_000_000
+"""Bytes of a table that is written in one piece."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,31 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return tuple(name.decode() for name in stats.slot_names.numpy())
 
+    def require_one_piece(self, served: bool = False) -> None:
+        """For what can't be written in parts: a SavedModel, a `tf.train.Checkpoint`, the weights in a .keras file.
+
+        Args:
+            served: of keys and values alone.
+        Raises:
+            CtrlabError: the table is larger than 4 GB, which such a file would hold in memory two or three times.
+        """
+        with tf.__internal__.eager_context.eager_mode():  # where a SavedModel's graph is made, too
+            stats, beside = self.stats(), 0 if served else 16 + 4 * self.dim * len(self.slot_names)
+        size = stats.rows * (8 + 4 * self.dim + beside) + (0 if served else 24 * stats.candidates)
+        if size > MOST_AT_ONCE:
+            raise CtrlabError(
+                f"A SavedModel, a tf.train.Checkpoint and a .keras file take at most {MOST_AT_ONCE / 1e9:g} GB of a table, for "
+                f"they are not written in parts; embedding variable {self.name} has {size / 1e9:,.1f} GB: save it by "
+                "ctrlab.training.Checkpoints, which are."
+            )
+
+    def _export_to_saved_model_graph(self, *arguments, **options):
+        self.require_one_piece()
+        return super()._export_to_saved_model_graph(*arguments, **options)
+
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        if tf.executing_eagerly():  # else this is what a SavedModel is made of, and was asked before
+            self.require_one_piece()
         parts = export_all(self.resource_handle)
         return {name: getattr(parts, name) for name in SAVED}
 

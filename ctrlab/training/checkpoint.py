@@ -1,10 +1,14 @@
 """Checkpoints that don't stop training: a snapshot between two steps, written to the disk by a thread of its own.
 
 A synchronous save holds training up until the disk has everything. An asynchronous one holds it up for one copy in memory
-(`ctrlab.ops.snapshot`; of embedding tables, the rows that are to be written), and once more if the next save is due before the
-last one is on the disk. It needs memory for one more copy of the state. A file appears whole, then the pointer `latest.json`
-moves on, then what nobody needs any more is deleted: a process that is killed at any moment loses the checkpoint it was writing,
-and nothing else. What the disk refuses is raised by the next step or by `close`. The files: `ctrlab.training.saves`.
+(`ctrlab.ops.snapshot`; of embedding tables, the rows in memory that are to be written), and once more if the next save is due
+before the last one is on the disk. It needs memory for one more copy of what is in memory; rows below it are read from their
+store while they are written. A file appears whole, then the pointer `latest.json` moves on, then what nobody needs any more is
+deleted: a process that is killed at any moment loses the checkpoint it was writing, and nothing else. What the disk refuses is
+raised by the next step or by `close`. The files: `ctrlab.training.saves`.
+
+Of embedding tables, each folder is a consumer of its own of what changed. A save that came to nothing is not confirmed to the
+table, and so the next one has what changed since the last that is on the disk.
 """
 
 from __future__ import annotations
@@ -18,10 +22,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding.checkpoint import to_arrays
+from ctrlab.embedding.checkpoint import rows_a_part, shapes_of, write_table
+from ctrlab.embedding.variable import Cut
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import snapshot
-from ctrlab.tensors import write_durably, write_tensors
+from ctrlab.tensors import make_folder, write_durably, writing
 from ctrlab.training.folder_lock import FolderLock
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
@@ -78,10 +83,10 @@ class Checkpoints:
         self.model, self.optimizer = model, optimizer
         self.position = 0
         self.restored: Restored | None = None
-        self._last: Save | None = None  # what the next delta follows; None: the next save must be full
+        self._last: Save | None = None  # what the tables' consumer has; None: the next save must be full
         self._tables = tables_of(model)
+        self._consumer = f"checkpoints in {self.folder.resolve()}"
         self._open(resume)
-        self._bases = self._bases_now()
         variables = state_variables(model, optimizer)
         self._sources = {name: v.value for name, v in variables.items()}
         if asynchronous:
@@ -114,15 +119,14 @@ class Checkpoints:
             CheckpointError: the disk refused this one (synchronous) or the last one (asynchronous).
         """
         self.wait()
-        save = self._next()
-        self._last = None  # until all tables are copied: those that are have forgotten what had changed
-        others = self._copy_tables(save) | {f"generators/{name}": value for name, value in get_generators().items()}
-        self._last, self._saved = save, self.position
+        save, cuts = self._cut()
+        others = {f"generators/{name}": value for name, value in get_generators().items()}
+        self._saved = self.position
         if self._thread is None:
-            self._write(save, _views(self._sources) | others)
+            self._write(save, cuts, _views(self._sources) | others)
             return
         self._copy(list(self._sources.values()), list(self._buffers.values()))
-        self._writing = self._thread.submit(lambda: self._write(save, _views(self._buffers) | others))
+        self._writing = self._thread.submit(lambda: self._write(save, cuts, _views(self._buffers) | others))
 
     def save_last(self) -> None:
         """Saves the present state, unless the last save has it; waits until it is on the disk.
@@ -155,6 +159,7 @@ class Checkpoints:
                 self._thread.shutdown()
             self.wait()
         finally:
+            self._forget()
             self._lock.release()
 
     def callback(self) -> tf.keras.callbacks.Callback:
@@ -176,7 +181,7 @@ class Checkpoints:
 
     def _open(self, resume: bool) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             self._lock = FolderLock(self.folder)  # before what another is just writing would be taken for a leftover
             for left in self.folder.glob(".*.part"):
                 left.unlink()
@@ -197,42 +202,63 @@ class Checkpoints:
         if found:
             self.restored = restore(self.folder, self.model, self.optimizer, self.run)
             self.position, self._last = self.restored.position, self.restored.save
+            for table in self._tables.values():
+                table.caught_up(self._consumer)
 
-    def _next(self) -> Save:
+    def _cut(self) -> tuple[Save, dict[str, Cut]]:
+        """What the next file says of itself, and the tables at this moment: all of each, or of each what changed."""
         step, last = int(self.optimizer.iterations), self._last
-        # A delta of the same step as the save it follows would have its name.
-        ours = self._bases == self._bases_now()  # else somebody has loaded or saved a table, and what changed refers to that
-        if self._tables and last and ours and last.number + 1 < self.full_every and last.step < step:
-            return last.delta(step, self.position)
-        return Save.full(step, self.position, self.run)
-
-    def _copy_tables(self, save: Save) -> dict[str, np.ndarray]:
-        """What the file needs of each table. A table copies all its arrays in one moment, whoever else changes it meanwhile."""
-        arrays = {}
-        for name, table in self._tables.items():
+        for table in self._tables.values():
             if table.options.eviction:
-                table.evict(save.step)
-            state = table.changed() if save.number else table.state(save=True)
-            arrays |= to_arrays(name, state, delta=bool(save.number))
-        self._bases = self._bases_now()
-        return arrays
+                table.evict(step)
+        # A delta of the same step as the save it follows would have its name.
+        if self._tables and last and last.number + 1 < self.full_every and last.step < step:
+            cuts = self._cuts()
+            if all(cut.since is not None for cut in cuts.values()):
+                return last.delta(step, self.position), cuts
+        self._forget()
+        return Save.full(step, self.position, self.run), self._cuts()
 
-    def _bases_now(self) -> list[int]:
-        return [table.base for table in self._tables.values()]
+    def _cuts(self) -> dict[str, Cut]:
+        return {name: table.cut(self._consumer) for name, table in self._tables.items()}
 
-    def _write(self, save: Save, arrays: dict[str, np.ndarray]) -> None:
+    def _forget(self) -> None:
+        for table in self._tables.values():
+            table.forget(self._consumer)
+
+    def _write(self, save: Save, cuts: Mapping[str, Cut], arrays: dict[str, np.ndarray]) -> None:
+        delta, path = bool(save.number), self.folder / save.name
+        shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+        for name, cut in cuts.items():
+            shapes |= shapes_of(name, self._tables[name].dim, cut, delta)
         try:
-            write_tensors(self.folder / save.name, arrays, save.to_metadata())
-            write_durably(self.folder / POINTER, [json.dumps({"file": save.name, "step": save.step}).encode()])
-            for path in spare(self.folder, self.folder / save.name, self.keep):
-                path.unlink(missing_ok=True)
-        except BaseException as error:
-            self._last = self._saved = None  # nothing can follow what is not there, and `save_last` has to write it
+            with writing(path, shapes, save.to_metadata()) as put:
+                for name, array in arrays.items():
+                    put(name, array)
+                for name, cut in cuts.items():
+                    parts = cut.parts(rows=rows_a_part(self._tables[name].dim, len(cut.slot_names)))
+                    write_table(put, name, cut, parts, delta)
+            said = {"file": save.name, "step": save.step, "position": save.position}
+            write_durably(self.folder / POINTER, [json.dumps(said).encode()])
+        except (OSError, CtrlabError) as error:
+            self._saved = None  # `save_last` has to write it
+            why = f"{getattr(error, 'strerror', error)}".rstrip(".")
             if not isinstance(error, OSError):
-                raise
+                self._last = None  # what a table says of its changes may be wrong: the next save takes all that it holds
             raise CheckpointError(
-                f"The checkpoint of step {save.step} could not be written to {self.folder}: {error.strerror}. "
+                f"The checkpoint of step {save.step} could not be written to {self.folder}: {why}. "
                 "Earlier ones are as they were; free some space or name another folder, and resume."
+            ) from None
+        for name, cut in cuts.items():
+            self._tables[name].confirm(self._consumer, cut.version)
+        self._last = save
+        try:
+            for old in spare(self.folder, path, self.keep):
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"Checkpoints that nobody needs must go; {self.folder} does not let them: {error.strerror}. "
+                f"That of step {save.step} is written; make the folder writable, or delete them."
             ) from None
 
 

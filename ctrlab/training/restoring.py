@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ctrlab.embedding.checkpoint import require_fits
+from ctrlab.embedding.checkpoint import checked, require_fits
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.training.generators import set_generators
-from ctrlab.training.saves import Save, read_last
+from ctrlab.training.saves import Link, PassedOver, Save, last_whole
 from ctrlab.training.state import variables_of
-
-HARDLY_ANY = (0, 1 << 62)
-"""Of so many shards, each has next to no keys: enough to see what a table is like."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was restored: the file, what it says of itself, and one sentence a file that was passed over."""
+    """What was restored.
+
+    Attributes:
+        path, save: the file, and what it says of itself.
+        passed_over: one sentence for each newer file that could not be used.
+        lost: what was trained after the save that was restored and before the newest of those, in a sentence; empty where
+            nothing was passed over.
+    """
 
     path: Path
     save: Save
     passed_over: tuple[str, ...] = ()
+    lost: str = ""
 
     @property
     def step(self) -> int:
@@ -44,19 +49,48 @@ class Restored:
 def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, str] | None = None) -> Restored:
     """Puts the last whole checkpoint of `folder` into the model, the optimizer and the random generators.
 
-    A damaged file is passed over for the one before it, and so is a delta whose chain is not whole. Without an optimizer only the
-    model's part is taken.
+    A save that is damaged in any way is passed over for the one before it, and so is a delta whose chain is not whole. Tables are
+    taken in parts of some megabytes each, beside those of the model, which change when all has been read. Without an optimizer
+    only the model's part is taken.
 
     Raises:
-        BadData: there is no whole checkpoint. CtrlabError: it is of another model, or of a run with other facts than `run`;
-            nothing has changed then.
+        BadData: there is no whole checkpoint. CtrlabError: it is of another model, or of a run with other facts than `run`, or
+            its tables find no room. Nothing has changed then.
     """
-    path, save, arrays, tables, passed_over = read_last(Path(folder))
-    for name, value in (run or {}).items():
-        if save.run.get(name) != value:
-            raise CtrlabError(f"A run goes on with the same {name}; {path} has {save.run.get(name)}, now it is {value}.")
-    _put(arrays, tables, model, optimizer, path)
-    return Restored(path, save, passed_over)
+
+    def read(links: list[Link]) -> _Ready:
+        path, save = links[-1].path, links[-1].save
+        for name, value in (run or {}).items():
+            if save.run.get(name) != value:
+                raise CtrlabError(f"A run goes on with the same {name}; {path} has {save.run.get(name)}, now it is {value}.")
+        return _read(links, model, optimizer)
+
+    links, ready, passed_over = last_whole(Path(folder), read)
+    for variable, value in ready.dense:
+        variable.assign(value)
+    for table, stage in ready.tables:
+        table.adopt(stage)
+    if optimizer:
+        set_generators(ready.generators)
+    path, save = links[-1].path, links[-1].save
+    return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save))
+
+
+def fill(stage: EmbeddingVariable, state: TableState, where: str, save: Save) -> None:
+    """Adds what a save has of a table, part by part: all of it, or changes of what the `stage` holds.
+
+    Raises:
+        BadData: it can't be a table's.
+    """
+    slots = stage.slot_names if state.slots else ()
+    for part in checked(state, where):
+        stage.load_state(
+            replace(part, slots={name: part.slots[name] for name in slots}), how="changes" if save.number else "more"
+        )
+    keys = len(state.keys) + len(state.candidate_keys)
+    stats = stage.stats()
+    if not save.number and stats.rows + stats.candidates != keys:
+        raise BadData(f"{where} has each key once; of {keys:,} keys only {stats.rows + stats.candidates:,} differ.")
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
@@ -80,10 +114,20 @@ def tables_of(model) -> dict[str, EmbeddingVariable]:
     return tables
 
 
-def _put(arrays: dict[str, np.ndarray], states: dict[str, TableState], model, optimizer, path: Path) -> None:
+@dataclass(frozen=True)
+class _Ready:
+    """All that is to be put into a model, so that no disk can fail any more."""
+
+    dense: list[tuple[object, np.ndarray]]
+    tables: list[tuple[EmbeddingVariable, EmbeddingVariable]]
+    generators: dict[str, np.ndarray]
+
+
+def _read(links: list[Link], model, optimizer) -> _Ready:
+    path, arrays = links[-1].path, links[-1].others
     variables, tables = state_variables(model, optimizer), tables_of(model)
     kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
-    for here, there in ((variables, kept), (tables, states)):
+    for here, there in ((variables, kept), (tables, links[0].tables)):
         if odd := sorted(set(there) ^ set(here)):
             where = "the checkpoint" if odd[0] in there else "the model"
             raise CtrlabError(f"{path} is of another model: {odd[0]!r} is only in {where} ({len(odd)} such names).")
@@ -91,13 +135,25 @@ def _put(arrays: dict[str, np.ndarray], states: dict[str, TableState], model, op
         if tuple(v.shape) != kept[name].shape or np.dtype(v.dtype) != kept[name].dtype:
             there, here = f"{kept[name].dtype} {kept[name].shape}", f"{v.dtype} {tuple(v.shape)}"
             raise CtrlabError(f"{path} is of another model: {name} is {there} in the checkpoint and {here} in the model.")
-    if not optimizer:
-        states = {name: replace(state, slots={}) for name, state in states.items()}
-    for name, table in tables.items():
-        require_fits(states[name], table.state(shard=HARDLY_ANY), f"{path} is of another model: table {name}")
-    for name, v in variables.items():
-        v.assign(kept[name])
-    for name, table in tables.items():
-        table.load_state(states[name])
-    if optimizer:
-        set_generators({n.removeprefix("generators/"): a for n, a in arrays.items() if n.startswith("generators/")})
+    stages = {name: table.stage() for name, table in tables.items()}
+    for name, stage in stages.items():
+        saved = links[0].tables[name]
+        require_fits(saved if optimizer else replace(saved, slots={}), stage.state(), f"{path} is of another model: table {name}")
+    for name, stage in stages.items():
+        for link in links:
+            state = link.tables[name] if optimizer else replace(link.tables[name], slots={})
+            fill(stage, state, f"{link.path}: table {name}", link.save)
+    return _Ready(
+        [(v, kept[name].read()) for name, v in variables.items()],
+        [(table, stages[name]) for name, table in tables.items()],
+        {n.removeprefix("generators/"): a.read() for n, a in arrays.items() if n.startswith("generators/")},
+    )
+
+
+def _lost(passed_over: Sequence[PassedOver], save: Save) -> str:
+    newest = max(passed_over, key=lambda passed: passed.step, default=None)
+    if newest is None or newest.step <= save.step:
+        return ""
+    batches = "" if newest.position is None else f", on {newest.position - save.position:,} batches,"
+    trained = f"{newest.step - save.step:,} steps of training{batches or ' after it'}"
+    return f"Went back from step {newest.step:,} to step {save.step:,}: {trained} are lost."

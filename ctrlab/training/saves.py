@@ -1,6 +1,6 @@
 """The files of a run's checkpoints: what each says of itself, which one it follows, and which may go.
 
-    folder/latest.json                         {"file": "step-000000300.delta.safetensors", "step": 300}
+    folder/latest.json                         {"file": "step-000000300.delta.safetensors", "step": 300, "position": 300}
     folder/step-000000100.safetensors          a full save
     folder/step-000000200.delta.safetensors    everything again, but of embedding tables only what changed since step 100
     folder/step-000000300.delta.safetensors    .. since step 200
@@ -19,21 +19,24 @@ import itertools
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas
+from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas, whole
+from ctrlab.embedding.shards import require_alike
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData
-from ctrlab.tensors import read_metadata, read_tensors
+from ctrlab.tensors import Stored, TensorFile, read_metadata
 
 FORMAT = "ctrlab checkpoint {}"
 VERSION = 2
 POINTER = "latest.json"
 PATTERN = re.compile(r"step-(\d{9,})(\.delta)?\.safetensors")
+Use = TypeVar("Use")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,32 @@ class Save:
             raise BadData(f"{path} is a checkpoint that does not say what it is: {problem}.") from None
 
 
+@dataclass(frozen=True)
+class Link:
+    """A file of a chain. It was read through and is whole; its arrays are still on the disk."""
+
+    path: Path
+    save: Save
+    tables: dict[str, TableState]
+    others: dict[str, Stored]
+
+    @classmethod
+    def open(cls, path: Path) -> Link:
+        """Raises a BadData where the file is missing, damaged, or no checkpoint of this version."""
+        file = TensorFile(path)
+        others = {name: array for name, array in file.items() if not name.startswith(PREFIX)}
+        return cls(path, Save.from_metadata(file.metadata, path), from_arrays(file, str(path)), others)
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A save that can't be used: why, its step, and the batches read until then, where that is known."""
+
+    problem: str
+    step: int
+    position: int | None
+
+
 def paths_in(folder: Path) -> list[tuple[int, Path]]:
     """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last."""
     found = [(match, path) for path in folder.glob("step-*") if (match := PATTERN.fullmatch(path.name))]
@@ -94,12 +123,18 @@ def files_in(folder: Path) -> dict[int, Path]:
 
 def newest_first(folder: Path) -> list[Path]:
     """The file that the pointer names, then the others, newest first."""
-    ordered = [path for _, path in reversed(paths_in(folder))]
+    return sorted((path for _, path in reversed(paths_in(folder))), key=lambda path: path != _pointer(folder)[0])
+
+
+def _pointer(folder: Path) -> tuple[Path | None, int | None]:
+    """The file that it names, and the batches read until then; None: it does not say."""
     try:
-        named = folder / json.loads((folder / POINTER).read_text())["file"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ordered
-    return sorted(ordered, key=lambda path: path != named)
+        said = json.loads((folder / POINTER).read_text())
+        named, position = said["file"], said.get("position")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None, None
+    known = isinstance(named, str) and PATTERN.fullmatch(named)
+    return (folder / named if known else None), (position if type(position) is int else None)
 
 
 def places_of(paths: Sequence[Path]) -> dict[str, Path]:
@@ -113,53 +148,102 @@ def places_of(paths: Sequence[Path]) -> dict[str, Path]:
     return places
 
 
-def read_save(path: Path, places: Mapping[str, Path]) -> tuple[Save, dict[str, np.ndarray], dict[str, TableState]]:
-    """What a save says of itself, its arrays, and the embedding tables as they were then: a delta's chain is put together.
+def open_save(path: Path, places: Mapping[str, Path], open_link: Callable[[Path], Link] = Link.open) -> list[Link]:
+    """The chain of a save: the full one, and the deltas that follow it up to this one.
 
     Args:
         places: {id: file} of the saves that it may follow.
     Raises:
-        BadData: it, or a save that it builds on, is missing or damaged, or of another chain.
+        BadData: it, or a save that it builds on, is missing or damaged, or of another chain or model.
     """
-    links = [_read(path)]
-    while (save := links[0][1]).number:
+    links = [open_link(path)]
+    while (save := links[0].save).number:
         if save.previous not in places:
             raise BadData(
-                f"{path} can't be used: {links[0][0].name} is delta {save.number} of full save {save.base} and follows save "
+                f"{path} can't be used: {links[0].path.name} is delta {save.number} of full save {save.base} and follows save "
                 f"{save.previous}, which is missing."
             )
         try:
-            links.insert(0, _read(places[save.previous]))
+            links.insert(0, open_link(places[save.previous]))
         except BadData as problem:
             raise BadData(f"{path} can't be used without the saves before it: {problem}") from None
-        check_chain([(p.name, s) for p, s, _ in links], begins_full=False)
-    _, save, arrays = links[-1]
-    tables = [from_arrays(arrays, str(path)) for path, _, arrays in links]
-    for (where, _, _), found in zip(links, tables):
-        if found.keys() != tables[0].keys():
-            raise BadData(f"{where} has the tables {sorted(found)}, and the full save of its chain {sorted(tables[0])}.")
-    whole = {
-        name: apply_delta(full, merge_deltas([delta[name] for delta in tables[1:]])) if len(links) > 1 else full
-        for name, full in tables[0].items()
-    }
-    return save, {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}, whole
+        check_chain([(link.path.name, link.save) for link in links], begins_full=False)
+    require_same_tables(links)
+    return links
 
 
-def read_last(folder: Path) -> tuple[Path, Save, dict[str, np.ndarray], dict[str, TableState], tuple[str, ...]]:
-    """The file of a folder's last whole save, what `read_save` reads of it, and one sentence a file that was passed over for it.
+def require_same_tables(links: Sequence[Link]) -> None:
+    """Raises a BadData where files are not of one model's tables."""
+    first = links[0]
+    for link in links[1:]:
+        if link.tables.keys() != first.tables.keys():
+            raise BadData(f"{link.path} has the tables {sorted(link.tables)}, and {first.path} {sorted(first.tables)}.")
+        for name, state in link.tables.items():
+            require_alike(first.tables[name], state, f"Table {name} of {first.path}", f"that of {link.path}")
+
+
+def read_save(path: Path, places: Mapping[str, Path]) -> tuple[Save, dict[str, np.ndarray], dict[str, TableState]]:
+    """What a save says of itself, its arrays, and the embedding tables as they were then: all of it in memory.
 
     Raises:
-        BadData: there is no whole save.
+        BadData: what `open_save` raises.
     """
-    passed_over: list[str] = []
+    links = open_save(path, places)
+    return links[-1].save, {name: array.read() for name, array in links[-1].others.items()}, tables_in(links)
+
+
+def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
+    """The embedding tables of a chain, put together in memory."""
+    tables = {}
+    for name in links[0].tables:
+        full, *deltas = (whole(link.tables[name]) for link in links)
+        tables[name] = apply_delta(full, merge_deltas(deltas)) if deltas else full
+    return tables
+
+
+def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
+    """The chain of a folder's last save that `use` can use, what that gave, and the saves that were passed over for it.
+
+    Args:
+        use: is called with the chain of a save that is whole; raises a BadData where it can't be used all the same.
+    Raises:
+        BadData: there is none.
+    """
+    passed_over: list[PassedOver] = []
+    opened: dict[Path, Link | BadData] = {}
+
+    def open_once(path: Path) -> Link:
+        if path not in opened:
+            try:
+                opened[path] = Link.open(path)
+            except BadData as problem:
+                opened[path] = problem
+        if isinstance(opened[path], BadData):
+            raise opened[path]
+        return opened[path]
+
+    named, position = _pointer(folder)
     paths = newest_first(folder)
+    if named and named not in paths:
+        step = int(PATTERN.fullmatch(named.name)[1])
+        passed_over.append(PassedOver(f"{named} is missing, although {POINTER} names it.", step, position))
     places = places_of(paths)
     for path in paths:
         try:
-            return path, *read_save(path, places), tuple(passed_over)
+            links = open_save(path, places, open_once)
+            return links, use(links), tuple(passed_over)
         except BadData as problem:
-            passed_over.append(str(problem))
-    raise BadData(f"Folder {folder} has no whole checkpoint. {' '.join(passed_over) or 'It has none.'}")
+            batches = position if path == named else _position(path)
+            passed_over.append(PassedOver(str(problem), int(PATTERN.fullmatch(path.name)[1]), batches))
+    problems = " ".join(passed.problem for passed in passed_over)
+    raise BadData(f"Folder {folder} has no whole checkpoint. {problems or 'It has none.'}")
+
+
+def _position(path: Path) -> int | None:
+    try:
+        return Save.from_metadata(read_metadata(path), path).position
+    except BadData:
+        return None
 
 
 def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> None:
@@ -204,8 +288,3 @@ def _followed(path: Path, places: Mapping[str, Path]) -> Path | None:
         return places.get(Save.from_metadata(read_metadata(path), path).previous)
     except BadData:
         return None
-
-
-def _read(path: Path) -> tuple[Path, Save, dict[str, np.ndarray]]:
-    arrays, metadata = read_tensors(path)
-    return path, Save.from_metadata(metadata, path), arrays

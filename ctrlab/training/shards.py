@@ -4,22 +4,37 @@
 
 All of it works on files: there is no model, and nothing is trained. A save's shards carry its id, so shards of two saves are not
 mixed. Of one shard the file is an ordinary full save, which `restore` takes.
+
+Files go through in parts of some megabytes. A merge lets the embedding engine overlay them: a table with storage beside the
+result takes one file after the other, so that only its index is in memory (`ctrlab.training.merging`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ctrlab.embedding import shards
-from ctrlab.embedding.checkpoint import PREFIX, from_arrays, merge_deltas, to_arrays
+from ctrlab.embedding.checkpoint import Sizes, checked, shapes_of, to_arrays, whole
+from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_metadata, read_tensors, write_tensors
-from ctrlab.training.saves import Save, check_chain, newest_first, places_of, read_last, read_save
+from ctrlab.tensors import make_folder, read_metadata, writing
+from ctrlab.training.saves import (
+    Link,
+    Save,
+    check_chain,
+    last_whole,
+    newest_first,
+    places_of,
+    read_save,
+    require_same_tables,
+    tables_in,
+)
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 
@@ -31,10 +46,16 @@ def merge_chain(folder: Path, out: Path) -> Path:
         BadData: there is no whole save. CtrlabError: `out` is the folder itself, where the save would have a new id, and what
             follows the old one would be lost. OSError: the disk refuses.
     """
+    from ctrlab.training.merging import merge  # the engine, and so TensorFlow, which cutting and analysis do without
+
     if out.resolve() == folder.resolve():
         raise CtrlabError(f"A chain is merged into another folder, for what follows it needs it as it is; received {out} twice.")
-    _, save, arrays, tables, _ = read_last(folder)
-    return _write(Save.full(save.step, save.position, save.run), arrays, tables, out, 0, 1)
+
+    def write(links: list[Link]) -> Path:
+        last = links[-1].save
+        return merge(links, Save.full(last.step, last.position, last.run), out)
+
+    return last_whole(folder, write)[1]
 
 
 def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
@@ -43,16 +64,17 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
     Raises:
         BadData: they are no deltas, or do not follow each other. OSError: the disk refuses.
     """
-    read = [(path, *read_tensors(path)) for path in paths]
-    saves = [Save.from_metadata(metadata, path) for path, _, metadata in read]
-    check_chain([(path.name, save) for path, save in zip(paths, saves)], begins_full=False)
-    if full := [path for path, save in zip(paths, saves) if not save.number]:
+    from ctrlab.training.merging import merge
+
+    links = [Link.open(path) for path in paths]
+    if not links:
+        raise BadData("There must be at least one delta to merge; received none.")
+    check_chain([(link.path.name, link.save) for link in links], begins_full=False)
+    if full := [link.path for link in links if not link.save.number]:
         raise BadData(f"Only deltas are merged into one; {full[0]} is a full save.")
-    found = [from_arrays(arrays, str(path)) for path, arrays, _ in read]
-    merged = {name: merge_deltas([tables[name] for tables in found]) for name in found[0]}
-    first, last = saves[0], saves[-1]
-    save = Save(last.step, last.position, last.run, last.id, first.base, first.previous, last.number)
-    return _write(save, _others(read[-1][1]), merged, out, 0, 1)
+    require_same_tables(links)
+    first, last = links[0].save, links[-1].save
+    return merge(links, Save(last.step, last.position, last.run, last.id, first.base, first.previous, last.number), out)
 
 
 def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
@@ -63,52 +85,98 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
     """
     if count < 1:
         raise CtrlabError(f"A save is cut into at least 1 shard; received {count}.")
-    save, arrays, tables = read_shards(paths)
-    cut = [{name: shards.shard(state, j, count) for name, state in tables.items()} for j in range(count)]
-    return [_write(save, arrays, part, out, j, count) for j, part in enumerate(cut)]
+    links = open_shards(paths)
+    save, others = links[0].save, links[0].others
+    sizes = {name: _sizes([link.tables[name] for link in links], count) for name in links[0].tables}
+    make_folder(out)
+    written = [out / (SHARD.format(save.step, j, count) if count > 1 else save.name) for j in range(count)]
+    with contextlib.ExitStack() as files:
+        puts = []
+        for j, path in enumerate(written):
+            shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
+            for name, of_shards in sizes.items():
+                shapes |= shapes_of(name, links[0].tables[name].dim, of_shards[j])
+            place = {"shard": str(j), "shards": str(count)} if count > 1 else {}
+            puts.append(files.enter_context(writing(path, shapes, save.to_metadata() | place)))
+        for name, array in others.items():
+            for put, piece in itertools.product(puts, array.parts()):
+                put(name, piece)
+        for name in sizes:
+            for part in _parts(links, name):
+                for j, put in enumerate(puts):
+                    for path, array in to_arrays(name, shards.shard(part, j, count)).items():
+                        put(path, array)
+    return written
 
 
-def read_shards(paths: Sequence[Path]) -> tuple[Save, dict[str, np.ndarray], dict[str, TableState]]:
-    """What a save's shards say of it, what is not sharded, and the tables put together.
+def open_shards(paths: Sequence[Path]) -> list[Link]:
+    """A save's shards, in their order.
 
     Raises:
         BadData: a shard is missing, damaged, comes twice or is of another save.
     """
     if not paths:
         raise BadData("A save has at least one shard; received none.")
-    read = [(path, *read_tensors(path)) for path in paths]
-    saves = [Save.from_metadata(metadata, path) for path, _, metadata in read]
-    places = [_place(metadata, path) for path, _, metadata in read]
-    count = places[0][1]
-    for path, save, place in zip(paths, saves, places):
-        if save.number:
-            raise BadData(f"Full saves are sharded; {path} is a delta: merge its chain first.")
-        if save.id != saves[0].id or place[1] != count:
-            raise BadData(f"{path} is of save {save.id} in {place[1]} shards, and {paths[0]} of save {saves[0].id} in {count}.")
+    links = [Link.open(path) for path in paths]
+    places = [_place(read_metadata(path), path) for path in paths]
+    count, id = places[0][1], links[0].save.id
+    for link, place in zip(links, places):
+        if link.save.number:
+            raise BadData(f"Full saves are sharded; {link.path} is a delta: merge its chain first.")
+        if link.save.id != id or place[1] != count:
+            raise BadData(f"{link.path} is of save {link.save.id} in {place[1]} shards, and {paths[0]} of save {id} in {count}.")
     numbers = sorted(j for j, _ in places)
     if odd := sorted({*range(count)} ^ {*numbers}) or [j for j, k in itertools.pairwise(numbers) if j == k]:
         what = "comes twice" if odd[0] in numbers else "is missing"
-        raise BadData(f"Save {saves[0].id} is in {count} shards, numbered from 0; shard {odd[0]} {what}.")
-    found = [from_arrays(arrays, str(path)) for path, arrays, _ in read]
-    tables = {name: shards.join([tables[name] for tables in found]) if count > 1 else found[0][name] for name in found[0]}
-    return saves[0], _others(read[0][1]), tables
+        raise BadData(f"Save {id} is in {count} shards, numbered from 0; shard {odd[0]} {what}.")
+    require_same_tables(links)
+    return [link for _, link in sorted(zip(places, links), key=lambda entry: entry[0])]
 
 
 def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
-    """The embedding tables of a folder's last whole save, of one save (a delta's chain lies beside it), or of all shards of one.
+    """The embedding tables of a folder's last whole save, of one save (a delta's chain lies beside it), or of all shards of one:
+    all of them in memory.
 
     Raises:
         BadData: there is none, it is damaged or not whole, or has no embedding tables.
     """
     if len(paths) == 1 and paths[0].is_dir():
-        _, save, _, tables, _ = read_last(paths[0])
+        links, tables, _ = last_whole(paths[0], tables_in)
+        save = links[-1].save
     elif len(paths) == 1 and Save.from_metadata(read_metadata(paths[0]), paths[0]).number:
         save, _, tables = read_save(paths[0], places_of(newest_first(paths[0].parent)))
     else:
-        save, _, tables = read_shards(paths)
+        links = open_shards(paths)
+        save = links[0].save
+        tables = {name: shards.join([whole(link.tables[name]) for link in links]) for name in links[0].tables}
     if not tables:
         raise BadData(f"{paths[0]} has no embedding variables; only a model that was built with some has them to look into.")
     return save, tables
+
+
+def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
+    """Of each of so many shards, what it will hold of a table."""
+
+    def of_shards(arrays) -> list[int]:
+        found = np.zeros(count, np.int64)
+        for keys in itertools.chain.from_iterable(array.parts() for array in arrays):
+            found += np.bincount((hash_keys(keys) % np.uint64(count)).astype(np.int64), minlength=count)
+        return found.tolist()
+
+    rows, candidates = of_shards([s.keys for s in states]), of_shards([s.candidate_keys for s in states])
+    return [Sizes(n, m, len(states[0].filter), 0, tuple(states[0].slots)) for n, m in zip(rows, candidates)]
+
+
+def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:
+    """A table that was cut, in parts. Of Bloom filters the larger byte stays, as in `shards.join`."""
+    filter, count = np.maximum.reduce([link.tables[name].filter[:] for link in links]), np.uint64(len(links))
+    for j, link in enumerate(links):
+        for part in checked(link.tables[name], f"{link.path}: table {name}"):
+            keys = np.concatenate([part.keys, part.candidate_keys])
+            if (odd := keys[hash_keys(keys) % count != j]).size:
+                raise BadData(f"{link.path} is shard {j} of {count}; key {odd[0]} of its table {name} is of another.")
+            part.filter, filter = filter, filter[:0]
+            yield part
 
 
 def _place(metadata: dict[str, str], path: Path) -> tuple[int, int]:
@@ -116,17 +184,3 @@ def _place(metadata: dict[str, str], path: Path) -> tuple[int, int]:
         return int(metadata.get("shard", "0")), int(metadata.get("shards", "1"))
     except ValueError:
         raise BadData(f"{path} does not say which shard it is: {metadata['shard']} of {metadata['shards']}.") from None
-
-
-def _others(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
-
-
-def _write(save: Save, arrays, tables: dict[str, TableState], out: Path, shard: int, count: int) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / (SHARD.format(save.step, shard, count) if count > 1 else save.name)
-    for name, state in tables.items():
-        arrays = arrays | to_arrays(name, state, delta=bool(save.number))
-    place = {"shard": str(shard), "shards": str(count)} if count > 1 else {}
-    write_tensors(path, arrays, save.to_metadata() | place)
-    return path

@@ -1,12 +1,13 @@
 """A chain of saves that is not whole is noticed, and which part; so is one of another model, before anything changes."""
 
+import itertools
 import re
 
 import numpy as np
 import pytest
 from runs_with_tables import TABLES, content, new_run, restored, saved, train_to
 
-from ctrlab.embedding import BloomFilter, Embedding, Options
+from ctrlab.embedding import BloomFilter, Embedding, EmbeddingVariable, Options
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
@@ -41,6 +42,20 @@ def test_a_damaged_delta_ends_its_chain(nine):
     assert restored(folder)[1] == contents[9] and not restored(folder)[0].passed_over
 
 
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:20])
+
+
+@pytest.mark.parametrize("broken", [damage, cut_short, lambda path: path.unlink()], ids=["damaged", "cut", "missing"])
+def test_what_is_lost_is_told(nine, broken):
+    folder, contents = nine
+    files = files_in(folder)
+    broken(files[9]), broken(files[7])
+    found, there = restored(folder)
+    assert found.step == 6 and there == contents[6] and found.passed_over[0].startswith(str(files[9]))
+    assert found.lost == "Went back from step 9 to step 6: 3 steps of training, on 3 batches, are lost."
+
+
 def test_a_missing_delta_is_noticed(nine):
     folder, contents = nine
     files = files_in(folder)
@@ -50,6 +65,7 @@ def test_a_missing_delta_is_noticed(nine):
     found, there = restored(folder)
     assert found.step == 6 and there == contents[6]
     assert found.passed_over == (
+        f"{files[9]} is missing, although latest.json names it.",
         f"{files[8]} can't be used: {files[8].name} is delta 3 of full save {missing.base} and follows save {missing.id}, "
         "which is missing.",
     )
@@ -60,7 +76,7 @@ def test_a_missing_full_save(nine):
     for step in (9, 5):
         files_in(folder)[step].unlink()
     found, there = restored(folder)
-    assert found.step == 4 and there == contents[4] and len(found.passed_over) == 3
+    assert found.step == 4 and there == contents[4] and len(found.passed_over) == 4
 
 
 def test_a_delta_of_another_run_is_noticed(nine, tmp_path_factory):
@@ -72,7 +88,7 @@ def test_a_delta_of_another_run_is_noticed(nine, tmp_path_factory):
     files[7].write_bytes(files_in(other)[7].read_bytes())
     found, there = restored(folder)
     assert found.step == 6 and there == contents[6]
-    assert all("which is missing" in sentence for sentence in found.passed_over) and len(found.passed_over) == 2
+    assert all("which is missing" in sentence for sentence in found.passed_over[1:]) and len(found.passed_over) == 3
 
 
 def test_names_of_files_do_not_matter(nine):
@@ -136,6 +152,84 @@ def test_foreign_metadata(tmp_path, metadata, sentence):
     found, there = restored(tmp_path)
     assert found.step == 2 and there == contents[2]
     assert len(found.passed_over) == 1 and re.search(sentence, found.passed_over[0])
+
+
+def with_array(name, change):
+    """A change of one array of table `shop` in a file."""
+    return lambda arrays: {f"embedding/shop/{name}": change(arrays[f"embedding/shop/{name}"].copy())}
+
+
+def first(value):
+    def change(array):
+        array[0] = value
+        return array
+
+    return change
+
+
+def counted_and_with_a_row(arrays):
+    return {
+        "embedding/shop/candidate_keys": first(arrays["embedding/shop/keys"][0])(arrays["embedding/shop/candidate_keys"].copy())
+    }
+
+
+CONTRADICTIONS = {
+    "a key twice": (with_array("keys", lambda keys: first(keys[-1])(keys)), "has each key once"),
+    "a row and a count": (counted_and_with_a_row, "has each key once"),
+    "a count of 0": (
+        with_array("candidate_counts", first(0)),
+        "has candidate_counts .* one of its keys has 0",
+    ),
+    "a step below 0": (with_array("steps", first(-1)), r"has steps in \[0, 2147483648\)"),
+    "a large frequency": (with_array("frequencies", first(2**32)), r"has frequencies in \[0, 4294967296\)"),
+    "a filter": (with_array("filter", lambda _: np.zeros(9, np.uint8)), "filter bytes are 0 in one and 9 in the other"),
+    "other slots": (lambda _: {"embedding/shop/slot_m": None}, "the slots are"),
+    "no shop": (lambda arrays: {n: None for n in arrays if n.startswith("embedding/shop/")}, r"has the tables \['item'\]"),
+}
+
+
+@pytest.mark.parametrize("step", [3, 5])
+@pytest.mark.parametrize("change, sentence", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_save_that_contradicts_itself_is_passed_over(tmp_path, change, sentence, step):
+    """Its checksum is right: it was written so. Of step 5 it is a full save, with one delta on it."""
+    contents = saved(tmp_path, 6 if step == 5 else 3)
+    path = files_in(tmp_path)[step]
+    rewritten(path, change(read_tensors(path)[0]))
+    if step == 5 and sentence.startswith(("filter", "the slots", "has the tables")):
+        files_in(tmp_path)[6].unlink()  # a full save of another model, and so no damage
+        with pytest.raises(CtrlabError, match="is of another model"):
+            restored(tmp_path)
+        return
+    found, there = restored(tmp_path)
+    assert found.step == step - 1 and there == contents[step - 1]
+    assert all(re.search(sentence, said) for said in found.passed_over) and len(found.passed_over) == (1 if step == 3 else 2)
+
+
+def test_the_order_of_slots_in_a_file_does_not_matter(tmp_path):
+    contents = saved(tmp_path, 2)
+    for path in files_in(tmp_path).values():
+        found, notes = read_tensors(path)
+        write_tensors(path, {name: found[name] for name in sorted(found, reverse=True)}, notes)
+    assert restored(tmp_path)[1] == contents[2]
+
+
+@pytest.mark.parametrize("call", range(6))
+def test_a_table_without_room_is_no_damaged_save_and_nothing_changes(tmp_path, call, monkeypatch):
+    """A full disk, say, at any part of any table."""
+    saved(tmp_path, 3)
+    run, calls, load = new_run(), itertools.count(), EmbeddingVariable.load_state
+    train_to(run, 2)
+    before = content(run)
+
+    def no_room(table, *arguments, **options):
+        if next(calls) == call:
+            raise CtrlabError("There is no room.")
+        load(table, *arguments, **options)
+
+    monkeypatch.setattr(EmbeddingVariable, "load_state", no_room)
+    with pytest.raises(CtrlabError, match="There is no room"):
+        restore(tmp_path, *run)
+    assert content(run) == before
 
 
 @pytest.mark.parametrize("array", [None, np.zeros(3, np.float32)])

@@ -10,12 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
+from histories import as_rows
 from runs_with_tables import content, new_run, restored, saved, train_to
 
-from ctrlab.embedding import Initializer, Options, lookup
-from ctrlab.embedding.checkpoint import from_arrays
+from ctrlab.embedding import Initializer, Options, TableState, lookup
+from ctrlab.embedding.checkpoint import apply_delta, from_arrays
+from ctrlab.embedding.variable import Cut
 from ctrlab.tensors import read_metadata, read_tensors
-from ctrlab.training import CheckpointError, Checkpoints
+from ctrlab.training import CheckpointError, Checkpoints, restore
 from ctrlab.training.saves import POINTER, Save, files_in
 
 
@@ -91,12 +93,12 @@ def test_what_a_failed_delta_held_is_in_the_next_save(tmp_path, monkeypatch):
         checkpoints.wait()
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full_disk)
-            train_to(run, 4, checkpoints)  # its delta is lost, and the marks of what it held are gone
+            train_to(run, 4, checkpoints)
             checkpoints._writing.exception()
         with pytest.raises(CheckpointError, match="step 4 could not be written"):
             train_to(run, 5, checkpoints)
         train_to(run, 6, checkpoints)
-    assert kinds(tmp_path) == {2: False, 6: False}
+    assert kinds(tmp_path) == {2: False, 6: True}
     assert restored(tmp_path)[1] == content(run)
 
 
@@ -108,7 +110,7 @@ def test_what_a_table_could_not_copy_is_in_the_next_save(tmp_path, monkeypatch):
         checkpoints.save()
         train_to(run, 2)
         with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-            patch.setattr(second, "changed", lambda: 1 / 0)
+            patch.setattr(second, "cut", lambda consumer: 1 / 0)
             checkpoints.save()
         checkpoints.save()
     assert restored(tmp_path)[1] == content(run)
@@ -124,27 +126,101 @@ def test_twice_at_one_step(tmp_path):
     assert restored(tmp_path)[1] == content(run) and kinds(tmp_path) == {1: False, 2: False, 3: True}
 
 
-def by_another_saver(run, folder):
-    with Checkpoints(folder / "other", *run) as other:
-        other.save()
-
-
-def by_a_load(run, folder):
-    item = run[0].tables()["item"]
+def by_a_load(item):
     item.load_state(replace(item.state(), steps=item.state().steps * 0))
 
 
-@pytest.mark.parametrize("moved", [by_another_saver, by_a_load])
-def test_a_delta_refers_to_our_own_save(tmp_path, moved):
+def by_a_swap(item):
+    stage = item.stage()
+    stage.load_state(replace(item.state(), steps=item.state().steps * 0), how="more")
+    item.adopt(stage)
+
+
+def by_other_slots(item):
+    item.set_slots({"accumulator": 0.5})
+
+
+def by_too_many_changes(item):
+    """More than the table's log of changes holds: 70,000 rows go, others come."""
+    for base in (0, 70_000):
+        keys = np.arange(base, base + 70_000) + 10_000
+        rows = np.zeros((len(keys), 2), np.float32)
+        slots, one = {name: rows for name in item.slot_names}, np.ones_like(keys)
+        item.load_state(TableState(keys, rows, slots, one, one, removed=keys - 70_000), how="changes")
+
+
+@pytest.mark.parametrize("moved", [by_a_load, by_a_swap, by_other_slots, by_too_many_changes])
+def test_a_table_that_forgot_what_changed_is_saved_whole(tmp_path, moved):
     run = new_run()
+    item = run[0].tables()["item"]
     with Checkpoints(tmp_path, *run, full_every=100) as checkpoints:
         for step in range(1, 5):
-            train_to(run, step)
+            train_to(run, step) if moved is not by_other_slots else run[1].iterations.assign(step)
             if step == 3:
-                moved(run, tmp_path)
+                moved(item)
             checkpoints.save()
     assert kinds(tmp_path) == {1: False, 2: True, 3: False, 4: True}
-    assert restored(tmp_path)[1] == content(run)
+    again = new_run()
+    if moved is by_other_slots:
+        moved(again[0].tables()["item"])
+    found = restore(tmp_path, *again)
+    assert found.step == 4 and not found.passed_over and content(again) == content(run)
+
+
+def test_two_savers_do_not_disturb_each_other(tmp_path):
+    """Both write deltas of the same tables, each of what changed since its own last save; so does a reader of the table's own."""
+    run = new_run()
+    tables = run[0].tables()
+    copies = dict.fromkeys(tables)
+
+    def follow():
+        for name, table in tables.items():
+            cut = table.cut("server")
+            for number, part in enumerate(cut.parts(rows=5)):
+                here = copies[name] if cut.since is not None or number else part
+                copies[name] = here if here is part else apply_delta(here, part)
+            table.confirm("server", cut.version)
+
+    a, b = (Checkpoints(tmp_path / name, *run, full_every=100, keep=99) for name in "ab")
+    with a, b:
+        for step in range(1, 13):
+            train_to(run, step)
+            a.save()
+            if step % 3 == 0:
+                follow()
+            if step % 4 == 0:
+                b.save()
+    assert kinds(tmp_path / "a") == {step: step > 1 for step in range(1, 13)}
+    assert kinds(tmp_path / "b") == {4: False, 8: True, 12: True}
+    for folder in "ab":
+        assert restored(tmp_path / folder)[1] == content(run)
+    for name, table in tables.items():
+        assert as_rows(copies[name]) == as_rows(table.state())
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_save_that_contradicts_itself_is_not_written(tmp_path, monkeypatch, asynchronous):
+    """A table that gives a key twice, as one did whose eviction had failed half way."""
+    run, parts = new_run(), Cut.parts
+
+    def twice(cut, rows=65_536):
+        for part in parts(cut, rows):
+            yield replace(part, keys=np.full_like(part.keys, 7))
+
+    with Checkpoints(tmp_path, *run, full_every=100, asynchronous=asynchronous) as checkpoints:
+        for step in (1, 2, 3):
+            train_to(run, step)
+            with monkeypatch.context() as patch:
+                if step == 2:
+                    patch.setattr(Cut, "parts", twice)
+                    with pytest.raises(CheckpointError, match=r"could not be written to .*: Table item has each key once"):
+                        checkpoints.save()
+                        checkpoints.wait()
+                    assert list(files_in(tmp_path)) == [1] and len(list(tmp_path.iterdir())) == 2
+                else:
+                    checkpoints.save()
+                    checkpoints.wait()
+    assert kinds(tmp_path) == {1: False, 3: False} and restored(tmp_path)[1] == content(run)
 
 
 def test_a_save_is_of_one_moment_while_another_thread_writes(tmp_path):

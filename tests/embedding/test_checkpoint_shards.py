@@ -1,20 +1,23 @@
 """Chains merged offline and saves cut into shards are the state that was saved; what doesn't belong together is refused."""
 
 import shutil
+from unittest import mock
 
 import pytest
-from histories import as_rows
+from histories import as_rows, histories, live, tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from runs_with_tables import content, new_run, train_to
 from typer.testing import CliRunner
 
 from ctrlab import cli
-from ctrlab.embedding.checkpoint import from_arrays
+from ctrlab.embedding.checkpoint import apply_delta, from_arrays, merge_deltas, to_arrays
 from ctrlab.embedding.shards import join, shard
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
-from ctrlab.training.saves import files_in
-from ctrlab.training.shards import merge_chain, merge_delta_files, read_shards, reshard
+from ctrlab.training.saves import Save, files_in
+from ctrlab.training.shards import merge_chain, merge_delta_files, open_shards, read_any, reshard
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,40 @@ def test_merged_deltas_take_the_place_of_those_they_are_made_of(five, tmp_path, 
     assert len(files_in(folder)) == 5 - sum(last - first for first, last in pieces)
 
 
+@settings(max_examples=15, deadline=None)
+@given(table=tables, history=histories, place=st.data())
+def test_what_is_merged_is_what_the_definition_says(table, history, place, tmp_path_factory):
+    """In parts of three rows, from files of which each may have a key as row, candidate or tombstone."""
+    folder = tmp_path_factory.mktemp("merged")
+    table.changed()
+    save, states, paths = Save.full(1, 1, {}), [table.state()], []
+    for step, _ in enumerate(live(table, [*history, "save"]), 2):
+        states.append(table.changed())
+        paths.append(written(folder / "run", save, states[-2]))
+        save = save.delta(step, step)
+    paths.append(written(folder / "run", save, states[-1]))
+    first = place.draw(st.integers(1, len(states) - 1))
+    with mock.patch("ctrlab.embedding.checkpoint.PART_BYTES", 300):
+        whole = merge_chain(folder / "run", folder / "whole")
+        delta = merge_delta_files(paths[first:], folder / "delta")
+    merged = merge_deltas([narrow(state) for state in states[first:]])
+    assert as_rows(from_arrays(read_tensors(delta)[0], "")["item"]) == as_rows(merged)
+    end = apply_delta(narrow(states[0]), merge_deltas([narrow(state) for state in states[1:]]))
+    assert as_rows(from_arrays(read_tensors(whole)[0], "")["item"]) == as_rows(end)
+    assert not list(folder.glob("*/.*"))
+
+
+def written(folder, save, state):
+    folder.mkdir(exist_ok=True)
+    write_tensors(folder / save.name, to_arrays("item", state, bool(save.number)), save.to_metadata())
+    return folder / save.name
+
+
+def narrow(state):
+    """As a file gives it: float32."""
+    return from_arrays(to_arrays("item", state, delta=True), "")["item"]
+
+
 def test_deltas_that_do_not_follow_each_other(five, tmp_path):
     files = files_in(five[0])
     for steps, sentence in {(2, 4): "it is missing", (3, 2): "it is missing|but comes after", (1, 2): "is a full save"}.items():
@@ -82,7 +119,7 @@ def test_deltas_that_do_not_follow_each_other(five, tmp_path):
 def test_any_number_of_shards_and_back(five, tmp_path):
     folder, expected = five
     whole = merge_chain(folder, tmp_path / "whole")
-    tables = read_shards([whole])[2]
+    tables = read_any([whole])[1]
     paths = [whole]
     for count in (3, 2, 5, 1):
         paths = reshard(paths, count, tmp_path / str(count))
@@ -119,9 +156,21 @@ def test_shards_that_are_not_one_save(five, tmp_path):
         ([odd, b, c], "does not say which shard it is: x of 3"),
     ]:
         with pytest.raises(BadData, match=sentence):
-            read_shards(paths)
+            open_shards(paths)
     with pytest.raises(CtrlabError, match="at least 1 shard; received 0"):
         reshard([whole], 0, tmp_path / "none")
+
+
+def test_a_key_of_another_shard_is_refused(five, tmp_path):
+    paths = reshard([merge_chain(five[0], tmp_path / "whole")], 2, tmp_path / "two")
+    found, notes = read_tensors(paths[0])
+    other, _ = read_tensors(paths[1])
+    keys = found["embedding/item/keys"].copy()
+    keys[0] = other["embedding/item/keys"][0]
+    write_tensors(paths[0], found | {"embedding/item/keys": keys}, notes)
+    with pytest.raises(BadData, match=f"is shard 0 of 2; key {keys[0]} of its table item is of another"):
+        reshard(paths, 3, tmp_path / "three")
+    assert not list((tmp_path / "three").iterdir())
 
 
 def test_from_the_command_line(five, tmp_path):

@@ -16,6 +16,7 @@ from ctrlab.embedding import (
     L2Eviction,
     Options,
     embedding_variables,
+    variable,
 )
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.training import TouchedRows, get_state, set_state
@@ -76,6 +77,30 @@ def test_weights_alone(trained, answers, tmp_path):
     other.load_weights(tmp_path / "w.weights.h5")
     np.testing.assert_array_equal(other.predict(KEYS, verbose=0), answers)
     assert_same_state(other, trained)
+
+
+WAYS = {
+    ".keras": lambda model, folder: model.save(folder / "model.keras"),
+    "weights": lambda model, folder: model.save_weights(folder / "w.weights.h5"),
+    "SavedModel": lambda model, folder: tf.saved_model.save(model, str(folder / "saved")),
+    "export": lambda model, folder: model.export(folder / "exported", verbose=False),
+    "tf.train.Checkpoint": lambda model, folder: tf.train.Checkpoint(model).write(str(folder / "checkpoint")),
+}
+
+
+@pytest.mark.parametrize("save", WAYS.values(), ids=WAYS)
+def test_a_table_too_large_for_one_piece_is_refused(trained, tmp_path, monkeypatch, save):
+    """What is stated as 4 GB, here a byte less than the table has."""
+    (table,) = embedding_variables(trained)
+    state = table.state()
+    size = sum(array.nbytes for array in (*vars(state).values(), *state.slots.values()) if isinstance(array, np.ndarray))
+    monkeypatch.setattr(variable, "MOST_AT_ONCE", size)
+    save(trained, tmp_path)
+    monkeypatch.setattr(variable, "MOST_AT_ONCE", size - 1)
+    with pytest.raises(
+        CtrlabError, match=rf"embedding variable {table.name} has 0\.0 GB: save it by ctrlab\.training\.Checkpoints"
+    ):
+        save(trained, tmp_path)
 
 
 def test_a_saved_model_reads_zero_for_keys_it_does_not_know(trained, answers, tmp_path):

@@ -137,7 +137,11 @@ def test_the_newest_are_kept_and_the_pointer_moves(tmp_path):
     with Checkpoints(tmp_path, *small_run(), every=3, keep=2) as checkpoints:
         steps(checkpoints, 13)
     assert sorted(files_in(tmp_path)) == [9, 12]
-    assert json.loads((tmp_path / POINTER).read_text()) == {"file": "step-000000012.safetensors", "step": 12}
+    assert json.loads((tmp_path / POINTER).read_text()) == {
+        "file": "step-000000012.safetensors",
+        "step": 12,
+        "position": 12,
+    }
     assert {p.name for p in tmp_path.iterdir()} == {POINTER, "step-000000009.safetensors", "step-000000012.safetensors"}
 
 
@@ -249,7 +253,7 @@ def test_the_pointer_decides(three):
     assert restore(folder, model, optimizer).step == 2
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "replace"])
 def test_a_full_disk_is_told_by_the_next_step(tmp_path, call, monkeypatch):
     checkpoints = Checkpoints(tmp_path, *small_run(), every=2)
     steps(checkpoints, 1)
@@ -296,6 +300,32 @@ def test_a_folder_that_was_removed(tmp_path):
     steps(checkpoints, 1)
     with pytest.raises(CheckpointError, match="No such file or directory"):
         checkpoints.close()
+
+
+def test_a_new_folder_is_forced_to_the_disk_before_a_file_is_in_it(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(Path(os.readlink(f"/proc/self/fd/{file}"))), fsync(file)))
+    folder = tmp_path / "runs" / "new"
+    with Checkpoints(folder, *small_run(), asynchronous=False) as checkpoints:
+        assert synced == [tmp_path, tmp_path / "runs"]
+        checkpoints.save()
+        assert synced[3] == folder
+
+
+def test_old_checkpoints_that_can_not_be_deleted(tmp_path, monkeypatch):
+    """The new one is there, and nothing is said to be lost."""
+
+    def fail(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with Checkpoints(tmp_path, *small_run(), every=1, keep=1, asynchronous=False) as checkpoints:
+        steps(checkpoints, 1)
+        with monkeypatch.context() as patch, pytest.raises(CheckpointError, match=r"nobody needs must go; .* That of step 2 is"):
+            patch.setattr(Path, "unlink", fail)
+            steps(checkpoints, 1)
+        assert sorted(files_in(tmp_path)) == [1, 2]
+        steps(checkpoints, 1)
+    assert sorted(files_in(tmp_path)) == [3]
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -1,0 +1,95 @@
+"""The saves of a chain overlaid into one, by the embedding engine, so that only its index of keys is in memory.
+
+A table with storage in a folder beside the result takes the files one after the other; then all that it holds is written. Of
+deltas, a second table without rows counts the tombstones: a key is one as long as no later delta has a row or a count for it.
+That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.checkpoint` define.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.embedding.checkpoint import Sizes, rows_a_part, shapes_of, write_table
+from ctrlab.embedding.options import Options, Storage
+from ctrlab.embedding.state import TableState
+from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.tensors import make_folder, writing
+from ctrlab.training.restoring import fill
+from ctrlab.training.saves import Link, Save
+
+CONSUMER = "merge"
+SCRATCH = ".merging"
+MEMORY = 16 << 20
+"""Bytes of rows that a table holds in memory while it merges; the others sink to the disk."""
+
+
+def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
+    """Saves that follow each other as one, which says of itself what `save` is, in the folder `out`.
+
+    Raises:
+        BadData: a table in them contradicts itself. OSError, CtrlabError: the disk refuses.
+    """
+    make_folder(out)
+    others = links[-1].others
+    try:
+        tables = {name: _Merged(links, save, name, out / SCRATCH / str(number)) for number, name in enumerate(links[0].tables)}
+        shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
+        for name, table in tables.items():
+            shapes |= shapes_of(name, table.dim, table.sizes, bool(save.number))
+        with writing(out / save.name, shapes, save.to_metadata()) as put:
+            for name, array in others.items():
+                for piece in array.parts():
+                    put(name, piece)
+            for name, table in tables.items():
+                write_table(put, name, table.sizes, table.parts(), bool(save.number))
+        del tables, table  # and with them their stores
+    finally:
+        shutil.rmtree(out / SCRATCH, ignore_errors=True)
+    return out / save.name
+
+
+class _Merged:
+    """One table of the result."""
+
+    def __init__(self, links: Sequence[Link], save: Save, name: str, scratch: Path):
+        states = [link.tables[name] for link in links]
+        self.dim, self._filter = states[0].dim, states[-1].filter[:]
+        row_bytes = 4 * self.dim * (1 + len(states[0].slots))
+        storage = Storage(str(scratch), memory_rows=max(1, MEMORY // row_bytes))
+        table, gone = EmbeddingVariable("rows", self.dim, Options(storage=storage)), EmbeddingVariable("removed", 1)
+        table.set_slots(dict.fromkeys(states[0].slots, 0.0))
+        for link, state in zip(links, states):
+            fill(table, replace(state, filter=state.filter[:0]), f"{link.path}: table {name}", link.save)
+            if save.number:
+                _note_removed(gone, state)
+        self._rows, self._gone = table.cut(CONSUMER), gone.cut(CONSUMER)
+        sizes = self._rows.rows, self._rows.candidates, len(self._filter), self._gone.candidates
+        self.sizes = Sizes(*sizes, tuple(states[0].slots))
+
+    def parts(self) -> Iterator[TableState]:
+        for i, part in enumerate(self._rows.parts(rows=rows_a_part(self.dim, len(self.sizes.slot_names)))):
+            part.filter = self._filter if i == 0 else self._filter[:0]
+            yield part
+        for part in self._gone.parts():
+            yield _only(self.dim, self.sizes.slot_names, removed=part.candidate_keys)
+
+
+def _note_removed(gone: EmbeddingVariable, state: TableState) -> None:
+    for keys in state.removed.parts():
+        keys = np.unique(keys)
+        counted = {"candidate_keys": keys, "candidate_counts": np.ones_like(keys), "candidate_steps": np.zeros_like(keys)}
+        gone.load_state(_only(1, **counted), how="changes")
+    for here in (state.keys, state.candidate_keys):
+        for keys in here.parts():
+            gone.load_state(_only(1, removed=keys), how="changes")
+
+
+def _only(dim: int, slot_names: Sequence[str] = (), **arrays: np.ndarray) -> TableState:
+    """A state without rows."""
+    none, values = np.zeros(0, np.int64), np.zeros((0, dim), np.float32)
+    return TableState(none, values, dict.fromkeys(slot_names, values), none, none, **arrays)

@@ -1,0 +1,28 @@
+"""A table of several times the memory is saved, restored, merged and cut in parts. See little_memory.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("little_memory.py")
+
+
+def run(folder, what):
+    one_arena = os.environ | {"MALLOC_ARENA_MAX": "1"}  # else each thread of TensorFlow's reserves 64 MB of addresses
+    ran = subprocess.run([sys.executable, PROGRAM, folder, what], capture_output=True, text=True, env=one_arena)
+    assert ran.returncode == 0, ran.stderr[-3_000:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("large")
+    run(made, "make")
+    return made
+
+
+@pytest.mark.parametrize("what", ["save", "restore", "merge", "deltas", "reshard"])
+def test_in_little_memory(folder, what):
+    run(folder, what)
