@@ -11,6 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 PROBE = HERE / "full_disk_probe.py"
 TRAINING = HERE / "filling_disk.py"
+EVICTIONS = HERE / "refused_evictions.py"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,16 @@ def test_a_training_on_a_disk_that_fills_up(on_a_disk_that_fills_up):
     on_a_disk_that_fills_up(TRAINING, 0, 5)
 
 
+def test_an_eviction_that_is_refused_half_way(on_a_disk_that_fills_up):
+    on_a_disk_that_fills_up(EVICTIONS, 0, 5)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(100, 200, 10))
 def test_a_hundred_trainings_on_a_disk_that_fills_up(on_a_disk_that_fills_up, first):
     on_a_disk_that_fills_up(TRAINING, first, 10)
+
+
+@pytest.mark.long
+def test_a_hundred_evictions_that_are_refused_half_way(on_a_disk_that_fills_up):
+    on_a_disk_that_fills_up(EVICTIONS, 100, 100)
