@@ -122,3 +122,22 @@ def bench_stores(
     from ctrlab.commands import bench
 
     bench.store(row_bytes or [64, 256], profile, json_path, html)
+
+
+@app.command("waiting")
+def bench_waiting(
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write the plot of waits against time to this file.", dir_okay=False)] = None,
+) -> None:
+    """Time what lookups wait while an embedding variable's storage is opened, updated, evicted from and compacted.
+
+    - `ctrlab bench waiting`
+    - `ctrlab bench waiting --profile full --json waiting.json --html waiting.html`
+    """
+    from ctrlab.commands import import_tensorflow
+
+    import_tensorflow()
+    from ctrlab.commands import waiting
+
+    waiting.run(profile, json_path, html)

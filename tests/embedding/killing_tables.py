@@ -1,4 +1,5 @@
-"""Kills a training with embedding tables, which saves a delta after every step and a full save after some, again and again.
+"""Kills a training with embedding tables, which saves a delta after every step and a full save after some, again and again; and
+whose tables another thread evicts from meanwhile.
 
     python killing_tables.py FOLDER KILLS SEED
 
@@ -7,6 +8,8 @@ What is left must be the state of its step, bit for bit: that of a training whic
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
@@ -29,7 +32,7 @@ from ctrlab.embedding import (
 from ctrlab.training import Checkpoints, TouchedRows, restore
 
 TABLES = {
-    "item": Options(),  # in training, with most of its rows on the disk
+    "item": Options(eviction=GlobalStepEviction(20)),  # in training, with most of its rows on the disk
     "shop": Options(admission=CounterFilter(3), eviction=GlobalStepEviction(10)),
     "user": Options(eviction=L2Eviction(0.15)),
 }
@@ -37,7 +40,7 @@ KEYS, DIM, FULL_EVERY = 2_000, 16, 7
 
 
 def new_run(storage=None):
-    tables = TABLES | {"item": Options(storage=storage)}
+    tables = TABLES | {"item": replace(TABLES["item"], storage=storage)}
     model = keras.Sequential([Embedding(DIM, {name: name for name in tables}, options=tables, name="tables")])
     optimizer = TouchedRows("adam_async")
     optimizer.build(model.trainable_variables)
@@ -60,11 +63,21 @@ def train(folder, durable):
     checkpoints = Checkpoints(folder, *run, every=1, full_every=FULL_EVERY, keep=2, resume=True)
     step = checkpoints.position
     os.write(durable, f"{step}\n".encode())
-    while True:
-        step += 1
-        become(run, step)
-        checkpoints(step, 0.0)
-        os.write(durable, f"{step - 1}\n".encode())
+    with ThreadPoolExecutor(1) as thread:
+        while True:
+            step += 1
+            become(run, step)
+            others = thread.submit(beside, run, step)
+            checkpoints(step, 0.0)
+            others.result()
+            os.write(durable, f"{step - 1}\n".encode())
+
+
+def beside(run, step):
+    """What others do with the tables while step `step` is saved. The save evicts the same rows, whichever comes first."""
+    for table in embedding_variables(run[0]):
+        if table.options.eviction:
+            table.evict(step)
 
 
 def look(folder, at_least):

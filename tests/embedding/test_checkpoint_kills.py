@@ -12,6 +12,6 @@ def test_ten_kills_with_tables(survives_ten_kills):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_a_hundred_kills_with_tables(survives_ten_kills, seed):
+@pytest.mark.parametrize("seed", range(30))
+def test_three_hundred_kills_with_tables(survives_ten_kills, seed):
     survives_ten_kills(KILLING, 100 + seed)

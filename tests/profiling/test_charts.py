@@ -13,6 +13,7 @@ from ctrlab.profiling import colours
 from ctrlab.profiling.parts import PARTS
 from ctrlab.profiling.timing import Comparison, Interval
 from ctrlab.profiling.traces import OpRow, OpTable
+from ctrlab.profiling.waiting import Watch
 from ctrlab.profiling.work import Ceilings, Work
 
 charts = pytest.importorskip("ctrlab.profiling.charts", reason="plotly is not installed: pip install ctrlab[lab]")
@@ -26,6 +27,11 @@ def table(title: str, **parts: float) -> OpTable:
     total = sum(parts.values())
     rows = [OpRow(f"{part}Op", f"{title}/{part}", part, 2, value, value / total) for part, value in parts.items()]
     return OpTable(tuple(rows), 3, total / 2, "a machine", title)
+
+
+def watch(work: float, longest: float) -> Watch:
+    times = np.linspace(0, 1, 200)
+    return Watch(np.stack([times, np.where(times == 1, longest, 1e-4)], 1), np.stack([times, times * 1e-5], 1), work)
 
 
 DEEPFM, DIEN = table("deepfm", linear=0.08, tower=0.02), table("dien", gru=0.06, executor=0.03, tower=0.01)
@@ -43,6 +49,7 @@ FIGURES = {
     "loss curves": lambda: charts.loss_curves({"none": np.ones(5000), "indicator": np.ones(5000)}),
     "bins": lambda: charts.bins([0, 1, 2, 4], {"ids": [2, 1, 1], "traffic": [0, 1, 9]}, title="Often", x="times (ids)"),
     "what if": lambda: charts.what_if([1, 2, 9], {"rows": [1, 0.5, 0]}, title="Threshold", x="threshold", chosen=2),
+    "waiting": lambda: charts.waiting({"quiet": watch(0.0, 1e-3), "evicts": watch(0.5, 0.2)}),
     "roofline": lambda: charts.roofline(CEILINGS, {"matmul": (Work(flops=1e9, bytes=1e6), 0.01)} | COMPARISON.measurements),
 }
 
@@ -223,3 +230,14 @@ def test_heat_map_says_every_measured_cell_and_frames_the_best():
     assert (frame.x0, frame.y0) == (-0.49, -0.49)
     with pytest.raises(CtrlabError, match="at least one measured point"):
         charts.heat_map({}, x="", y="", title="")
+
+
+def test_waits_have_a_row_for_each_phase_and_shade_the_work():
+    chart = FIGURES["waiting"]()
+    rows = [(chart.layout[f"yaxis{i}"].type, chart.layout[f"yaxis{i}"].title.text) for i in ("", "2")]
+    assert rows == [("log", "quiet<br>(ms)"), ("log", "evicts<br>(ms)")]
+    assert [trace.name for trace in chart.data] == ["control", "calls"] * 2
+    assert [(shape.x0, shape.x1, shape.xref) for shape in chart.layout.shapes] == [(0, 0.5, "x2")]
+    assert max(chart.data[3].y) == pytest.approx(200)
+    with pytest.raises(CtrlabError, match="at least one phase"):
+        charts.waiting({})

@@ -8,6 +8,7 @@ from ctrlab.profiling.charts.live import LiveChart
 from ctrlab.profiling.charts.roof import roofline
 from ctrlab.profiling.charts.surface import heat_map
 from ctrlab.profiling.charts.tables import bins, what_if
+from ctrlab.profiling.charts.waiting import waiting
 
 __all__ = [
     "LiveChart",
@@ -19,6 +20,7 @@ __all__ = [
     "latency",
     "loss_curves",
     "roofline",
+    "waiting",
     "waterfall",
     "what_if",
 ]
