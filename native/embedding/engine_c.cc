@@ -153,13 +153,9 @@ Status MakeTable(const ctrlab_table_options& options, std::unique_ptr<Table>* ta
   TableOptions table_options;
   table_options.dim = options.dim;
   if (Status bad = Table::Make(table_options, table); !bad.ok() || !options.storage) return bad;
-  const auto open = [path = std::string(options.storage)](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
-    StoreOptions store_options;
-    store_options.path = path;
-    store_options.row_bytes = row_bytes;
-    return OpenTierStore(store_options, store);
-  };
-  return (*table)->SetTier({open, options.memory_rows, Cache::kLfu});
+  StoreOptions store_options;
+  store_options.path = options.storage;
+  return (*table)->SetTier({StoresIn(std::move(store_options)), options.memory_rows, Cache::kLfu});
 }
 
 }  // namespace
