@@ -13,6 +13,7 @@
 #include "embedding/messages.h"
 #include "embedding/segment_store.h"
 #include "embedding/served.h"
+#include "embedding/tier_store.h"
 
 using namespace ctrlab;
 using namespace ctrlab::embedding;
