@@ -3,8 +3,8 @@
     lookup      a key's row; without one its initial value in training and 0 in serving. A lookup changes nothing.
     update      counts are added first, keys are admitted by their counts, then the optimizer steps every key that has a row.
     evict       rows and candidates that are too old go, or rows whose value is too small.
-    changed     what updates touched, and what was evicted, since the last save; before the first, nothing counts as evicted. A
-                key that went and came again is in both: whoever takes a delta removes first.
+    changed     of each key that updates touched or that was evicted since the last cut, what the table holds now, or that it
+                went; at the first cut, everything.
 
 Keys are any int64. Nothing here depends on the order in which keys come, because an update takes them merged and ascending. A
 Bloom filter is taken as one that never errs: the engine's may admit a key earlier, and never later.
@@ -61,9 +61,7 @@ class ReferenceTable:
     rows: dict[int, Row] = field(default_factory=dict)
     candidates: dict[int, Candidate] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
-    removed: set[int] = field(default_factory=set)
-    has_base: bool = False
-    """Whether there was a save, without which nobody has a key that goes."""
+    was_cut: bool = False
 
     def lookup(self, keys: np.ndarray, training: bool) -> np.ndarray:
         """Keys int64 [n] -> float64 [n, D]."""
@@ -121,9 +119,7 @@ class ReferenceTable:
         for key in gone:
             self.rows.pop(key, None)
             self.candidates.pop(key, None)
-        if self.has_base:
-            self.removed.update(gone)
-        self.touched.difference_update(gone)
+        self.touched.update(gone)
         return before - len(self.rows)
 
     def state(self) -> TableState:
@@ -131,9 +127,10 @@ class ReferenceTable:
         return self._state(set(self.rows) | set(self.candidates), set())
 
     def changed(self) -> TableState:
-        """What changed since the last save, which this is: the next one starts here."""
-        delta = self._state(self.touched, self.removed)
-        self.touched, self.removed, self.has_base = set(), set(), True
+        """What changed since the last cut, which this is: the next one starts here."""
+        here = set(self.rows) | set(self.candidates)
+        delta = self._state(self.touched, self.touched - here) if self.was_cut else self.state()
+        self.touched, self.was_cut = set(), True
         return delta
 
     def _state(self, keys: set[int], removed: set[int]) -> TableState:

@@ -88,7 +88,7 @@ Status ChangeLog::Confirm(const std::string& consumer, int64_t version) {
   const auto found = consumers_.find(consumer);
   if (found == consumers_.end()) return Status();
   Consumer& one = found->second;
-  if (version == one.has) return Status();
+  if (one.has >= 0 && version == one.has) return Status();
   const bool given = one.has >= 0 ? version > one.has && version <= one.offered : version == one.offered;
   if (!given) {
     return Problem("A consumer confirms the version of a cut that it was given; ", consumer, " confirms ", version,

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from ctrlab.embedding import EmbeddingVariable, Options
 from ctrlab.embedding.reference import ReferenceTable
+from ctrlab.embedding.shards import concatenate
 from ctrlab.training import TouchedRows
 
 
@@ -34,6 +35,17 @@ class Pair:
             found = self.variable.lookup(tf.constant(keys, tf.int64), training=training)
             np.testing.assert_allclose(found, self.reference.lookup(np.array(keys), training), rtol=1e-5, atol=1e-6)
         same(self.variable.state(), self.reference.state())
+
+
+def changed(variable, consumer="copy"):
+    """What changed since the consumer's last cut, as one state, in parts of 5 rows; the consumer has it then."""
+    cut = variable.cut(consumer)
+    parts = list(cut.parts(5))
+    state = concatenate(parts)
+    assert (cut.rows, cut.candidates, cut.removed) == (len(state.keys), len(state.candidate_keys), len(state.removed))
+    assert all(len(part.keys) <= 5 and len(part.candidate_keys) <= 5 for part in parts)
+    variable.confirm(consumer, cut.version)
+    return state
 
 
 def same(state, expected):

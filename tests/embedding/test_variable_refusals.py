@@ -93,12 +93,35 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         pair.variable.load_state(state, how="replace")
 
 
-def test_a_save_is_of_the_whole_table():
+def test_only_the_version_of_a_cut_is_confirmed():
     pair = Pair(dim=2)
     pair.update([1, 2, 3], np.ones((3, 2)))
-    with pytest.raises(CtrlabError, match="must be of the whole table"):
-        pair.variable.state(save=True, shard=(0, 2))
-    same(pair.variable.changed(), pair.reference.changed())
+    cut = pair.variable.cut("copy")
+    for version in (cut.version + 1, cut.version - 1, -1):
+        with pytest.raises(CtrlabError, match=rf"^Embedding variable items: A consumer confirms .*; copy confirms {version},"):
+            pair.variable.confirm("copy", version)
+    list(cut.parts())
+    with pytest.raises(CtrlabError, match=r"^The parts of a cut are read once; these were\. Take another cut\.$"):
+        next(cut.parts())
+    with pytest.raises(CtrlabError, match="room for at least 1 row; received 0"):
+        next(pair.variable.cut("copy").parts(0))
+    pair.variable.confirm("nobody", 7)  # whoever was forgotten stays so
+    assert pair.variable.cut("nobody").since is None
+
+
+def test_a_stage_is_of_its_own_variable():
+    pair, other = Pair(dim=2), Pair(dim=3)
+    pair.update([1, 2, 3], np.ones((3, 2)))
+    with pytest.raises(CtrlabError, match=r"^Embedding variable items adopts a stage of its own; received one of items\.$"):
+        pair.variable.adopt(other.variable.stage())
+    before = pair.variable.state()
+    stage = pair.variable.stage()
+    stage.load_state(before)
+    with pytest.raises(CtrlabError, match="must be int64"):
+        stage.load_state(type(before)(**vars(before) | {"keys": np.array([1.5, 2, 3])}))
+    same(pair.variable.state(), pair.reference.state())
+    pair.variable.adopt(stage)
+    same(pair.variable.state(), pair.reference.state())
 
 
 @pytest.mark.parametrize("rate", [np.nan, np.inf])
