@@ -168,8 +168,10 @@ def stock(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, l
         apply(var=w.handle, **accumulators, lr=learning_rate, l1=rule.l1, l2=rule.l2, lr_power=-0.5, **grad)
 
 
-def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> None:
+def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> tf.Operation | None:
     """One step on many variables in one op: the merged gradients clipped, then weights and slots changed where they lie.
+
+    It returns the op, in a graph.
 
     Args:
         updates: (variable, {name: slot}, gradient) of each variable. A sparse gradient is merged unless `lookup.fused` made it.
@@ -178,7 +180,7 @@ def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = No
     """
     sparse = [(w, slots, lookup.merge(g)) for w, slots, g in updates if isinstance(g, tf.IndexedSlices)]
     dense = [(w, slots, g) for w, slots, g in updates if not isinstance(g, tf.IndexedSlices)]
-    _native.library().ops.ctrlab_optimizer_step(
+    return _native.library().ops.ctrlab_optimizer_step(
         variables=[w.handle for w, _, _ in sparse + dense],
         slots=[slots[name].handle for _, slots, _ in sparse + dense for name in rule.slots],
         ids=[g.indices for _, _, g in sparse],

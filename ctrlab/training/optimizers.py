@@ -15,8 +15,10 @@ import tensorflow as tf
 from ctrlab.embedding import lookup
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
+from ctrlab.ops import lookup as dense_lookup
 from ctrlab.ops import sparse_update
 from ctrlab.profiling.parts import part
+from ctrlab.training import gradients
 
 KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
 LOSS_SCALE = 2.0**15
@@ -30,6 +32,9 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     gradients too small for float16 arrive, and a step with a gradient that is not finite is skipped as a whole, tables and
     counts included. Keras's own can't stand around this one, because it fills a dense array from each sparse gradient, and keys
     have none. Being one itself, this optimizer gets none from `compile`.
+
+    A step that is refused changes nothing, neither a table, a variable or a slot nor a count: the batch can come again. What the
+    forward pass assigned before stays assigned: moving statistics of batch normalisation, seeds of dropout, metrics.
 
     Args:
         kind: one of "sgd", "adagrad", "ftrl", "adam_async".
@@ -116,51 +121,67 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         return False  # a proxy says so to other optimizers: here its gradient is one as others are
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        tables = [(v.table, g) for v, g in zip(trainable_variables, grads) if isinstance(v, Proxy)]
-        if not tables:
-            self._step_variables(grads, trainable_variables, learning_rate)
+        if not tf.distribute.has_strategy():
+            self._step(grads, trainable_variables, learning_rate)
             return
-        # The tables first: a gradient that they refuse then finds everything as it was.
-        with tf.control_dependencies(self._step_tables(tables, learning_rate)):
-            rest = [(g, v) for v, g in zip(trainable_variables, grads) if not isinstance(v, Proxy)]
-            if rest:
-                self._step_variables(*zip(*rest), learning_rate)
-
-    @part("optimizer")
-    def _step_tables(self, tables, learning_rate) -> list[tf.Operation]:
-        if tf.distribute.has_strategy():
+        if tables := [v.name for v in trainable_variables if isinstance(v, Proxy)]:
             raise CtrlabError(
-                f"Embedding variables can't be trained under a distribution strategy; received {tables[0][0].name}: "
+                f"Embedding variables can't be trained under a distribution strategy; received {tables[0]}: "
                 "train in one process, outside of the strategy's scope."
             )
-        rate, _ = self._numbers(learning_rate)
-        number = tf.cast(self.iterations + 1, tf.int64)
-        done = lookup.step(self.rule, tables, rate, number, self.clip_norm)
-        return [] if done is None else [done]
+        # Each variable is stepped by itself; the results are the same.
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
 
-    def _step_variables(self, grads, trainable_variables, learning_rate):
-        # All variables at once, where Keras would go through them. Without this hook, and under a distribution strategy,
-        # each variable is stepped by itself; the results are the same.
-        if self.fused and not tf.distribute.has_strategy():
-            self._fused_step(zip(trainable_variables, grads), learning_rate)
-        else:
-            super()._backend_update_step(grads, trainable_variables, learning_rate)
+    @part("optimizer")
+    def _step(self, grads, variables, learning_rate):
+        """Steps all variables. What is refused is refused before the first of them changes, and is not counted.
+
+        The tables go first, in one op that changes all of them or none, because only they can find that there is no room; what
+        the dense variables would refuse is checked before.
+        """
+        numbers = self._numbers(learning_rate)
+        tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
+        dense = [(v, self._merged(g)) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
+        done = [op for v, g in dense for op in gradients.checked(v, g, in_range=self.fused)]
+        if tables:
+            with tf.control_dependencies(done):
+                done = [lookup.step(self.rule, tables, numbers[0], tf.cast(self.iterations + 1, tf.int64), self.clip_norm)]
+        with tf.control_dependencies(_given(done)):
+            if self.fused and dense:
+                done = [self._fused(dense, numbers)]
+            elif dense:
+                for variable, gradient in dense:
+                    self._stock(variable, gradient, numbers)
+        # In a graph an assignment waits for the reads before it: so no count moves before the step is known to be done.
+        with tf.control_dependencies(_given(done)):
+            for count in self._counts:
+                count.value.read_value()
+
+    @property
+    def _counts(self) -> list[keras.Variable]:
+        return [self._iterations, *([self.step_counter, self.dynamic_scale] if self.initial_scale else [])]
 
     @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
+        numbers = self._numbers(learning_rate)
         if self.fused:
-            self._fused_step([(variable, gradient)], learning_rate)
-            return
-        if isinstance(gradient, tf.IndexedSlices):
-            gradient = sparse_update.merge_stock(gradient)
+            self._fused([(variable, gradient)], numbers)
+        else:
+            self._stock(variable, self._merged(gradient), numbers)
+
+    def _merged(self, gradient):
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        return dense_lookup.merge(gradient) if self.fused else sparse_update.merge_stock(gradient)
+
+    def _stock(self, variable, gradient, numbers):
         if self.clip_norm is not None:
             gradient = sparse_update.clip_stock(gradient, self.clip_norm)
-        sparse_update.stock(self.rule, variable, self._slots_of(variable), gradient, *self._numbers(learning_rate))
+        sparse_update.stock(self.rule, _native(variable), self._slots_of(variable), gradient, *numbers)
 
-    @part("optimizer")
-    def _fused_step(self, variables_and_gradients, learning_rate):
-        updates = [(v.value if isinstance(v, keras.Variable) else v, self._slots_of(v), g) for v, g in variables_and_gradients]
-        sparse_update.fused(self.rule, updates, *self._numbers(learning_rate), clip_norm=self.clip_norm)
+    def _fused(self, variables_and_gradients, numbers):
+        updates = [(_native(v), self._slots_of(v), g) for v, g in variables_and_gradients]
+        return sparse_update.fused(self.rule, updates, *numbers, clip_norm=self.clip_norm)
 
     def _slots_of(self, variable) -> dict[str, tf.Variable]:
         return {name: slot.value for name, slot in self._slots[self._get_variable_index(variable)].items()}
@@ -180,6 +201,15 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
+
+
+def _native(variable) -> tf.Variable:
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _given(done: list) -> list:
+    """Without the Nones that ops give where they have run already."""
+    return [op for op in done if op is not None]
 
 
 def make_optimizer(model, hyper=None) -> TouchedRows:
