@@ -15,32 +15,18 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
+from ctrlab.embedding.cut import WHOLE, Cut, Stage, exported, import_tensors, take_state
 from ctrlab.embedding.options import INITIALIZERS, BloomFilter, GlobalStepEviction, Options, require_whole
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import FIELDS, TableState
-from ctrlab.errors import CtrlabError, choose
+from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.refusals import one_sentence
 
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
-PARTS = (
-    "keys",
-    "values",
-    "slots",
-    "frequencies",
-    "steps",
-    "candidate_keys",
-    "candidate_counts",
-    "candidate_steps",
-    "filter",
-    "removed",
-    "slot_names",
-)
-SAVED = tuple(part for part in PARTS if part != "removed")
+SAVED = (*(name for name in FIELDS if name != "removed"), "slots", "slot_names")
 SERVED = ("keys", "values")
-WHOLE = (0, 1)
-"""Shard 0 of 1."""
 MOST_AT_ONCE = 4_000_000_000
 """Bytes of a table that is written in one piece."""
 
@@ -55,7 +41,7 @@ class Stats:
         bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
         hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
             whose row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
-        removed: keys that went since the last save.
+        logged: keys in the log of changes that cuts are taken from.
         problem: why rows could not sink to the storage the last time, in a sentence; empty where they could. Training goes on
             while the memory has room, and the update that finds none is refused with the same sentence.
     """
@@ -68,7 +54,7 @@ class Stats:
     hits: int
     misses: int
     hits_below: int
-    removed: int
+    logged: int
     problem: str = ""
 
     @property
@@ -119,8 +105,6 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
         self.serving = False
-        self.base = 0
-        """Another number whenever what `changed` refers to has moved: who saves deltas of this variable must be the only one."""
         with tf.init_scope(), one_sentence():
             _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
         self.proxy = Proxy(self)
@@ -206,22 +190,42 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
                 )
             )
 
-    def state(self, *, save: bool = False, shard: tuple[int, int] = WHOLE) -> TableState:
-        """All that it holds, at one moment.
+    def state(self, *, shard: tuple[int, int] = WHOLE) -> TableState:
+        """All that it holds, at one moment, in memory; in parts: `cut`.
 
         Args:
-            save: this is what the next `changed` refers to.
             shard: (j, N): of the keys with hash(key) mod N == j only.
-        Raises:
-            CtrlabError: a save of a shard, after which changes of the other keys would be forgotten.
         """
-        if save and shard != WHOLE:
-            raise CtrlabError(f"A save must be of the whole table, for later changes refer to it; received shard {shard}.")
-        return self._export("save" if save else "all", shard)
+        return exported(self.resource_handle, shard)
 
-    def changed(self) -> TableState:
-        """What changed since the last `state(save=True)` or `changed`; the next one starts here."""
-        return self._export("changes", WHOLE)
+    def cut(self, consumer: str) -> Cut:
+        """What changed since the version that a consumer confirmed; everything for one that is not known: `ctrlab.embedding.cut`.
+
+        >>> cut = users.cut("server")  # doctest: +SKIP
+        >>> for part in cut.parts():  # doctest: +SKIP
+        ...     send(part)
+        >>> users.confirm("server", cut.version)  # doctest: +SKIP
+        """
+        with one_sentence():
+            return Cut(_native.library().ops.ctrlab_embedding_cut(handle=self.resource_handle, consumer=consumer), self.dim)
+
+    def confirm(self, consumer: str, version: int) -> None:
+        """The consumer has what its cut of this version gave. One that was forgotten meanwhile stays so.
+
+        Raises:
+            CtrlabError: no cut of this version was given to it.
+        """
+        with one_sentence():
+            _native.library().ops.ctrlab_embedding_confirm(handle=self.resource_handle, consumer=consumer, version=version)
+
+    def caught_up(self, consumer: str) -> int:
+        """The consumer has what the table holds now; the version of that."""
+        with one_sentence():
+            return int(_native.library().ops.ctrlab_embedding_caught_up(handle=self.resource_handle, consumer=consumer))
+
+    def forget(self, consumer: str) -> None:
+        """Nothing is noted for this consumer any more; its next cut is everything."""
+        _native.library().ops.ctrlab_embedding_forget(handle=self.resource_handle, consumer=consumer)
 
     def load_state(self, state: TableState, *, shard: tuple[int, int] = WHOLE, how: str = "all") -> None:
         """Takes a state, or a shard's part of it. A state without slots begins with the optimizer's initial ones.
@@ -232,47 +236,33 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             CtrlabError: another dimension, other slots, a key twice, a count below 1, numbers that are not whole; nothing has
                 changed then. UnknownName: no such `how`.
         """
-        choose("way to take a state", how, ("all", "more", "changes"))
-        slots = [np.asarray(array, np.float32) for array in state.slots.values()]
-        if odd := [name for name, slot in zip(state.slots, slots) if slot.shape != np.shape(state.values)]:
-            raise CtrlabError(f"Slots must be as values are, {np.shape(state.values)}; slot {odd[0]} of {self.name} is not.")
-        parts = {name: self._whole(name, getattr(state, name), dtype) for name, dtype in FIELDS.items() if name != "values"}
-        parts |= {
-            "values": np.asarray(state.values, np.float32),
-            "slots": np.stack(slots) if slots else np.zeros((0, len(state.keys), self.dim), np.float32),
-            "slot_names": tf.constant(list(state.slots), tf.string),
-        }
-        with one_sentence():
-            self._import(parts, shard, how)
+        take_state(self.resource_handle, self.name, self.dim, state, shard, how)
 
-    def _whole(self, name: str, numbers, dtype: type) -> np.ndarray:
-        numbers = np.asarray(numbers)
-        if numbers.size and not np.can_cast(numbers.dtype, dtype):
-            raise CtrlabError(f"The {name} of {self.name} must be {np.dtype(dtype)}; received {numbers.dtype}: cast them.")
-        return numbers.astype(dtype, copy=False)
+    def stage(self) -> Stage:
+        """An empty table like this one, for a state that comes in parts.
+
+        >>> stage = users.stage()  # doctest: +SKIP
+        >>> for part in parts:  # doctest: +SKIP
+        ...     stage.load_state(part)
+        >>> users.adopt(stage)  # doctest: +SKIP
+        """
+        with one_sentence():
+            return Stage(self, _native.library().ops.ctrlab_embedding_stage(handle=self.resource_handle))
+
+    def adopt(self, stage: Stage) -> None:
+        """Puts what a stage has taken in place of all that the table holds, at once; all consumers are given everything then.
+
+        Raises:
+            CtrlabError: it is no stage of this variable, or was made before the optimizer was built.
+        """
+        with one_sentence():
+            _native.library().ops.ctrlab_embedding_adopt(handle=self.resource_handle, stage=stage.handle)
 
     @property
     def slot_names(self) -> tuple[str, ...]:
         """The slots beside each row, in the optimizer's order; none before one was built."""
         stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return tuple(name.decode() for name in stats.slot_names.numpy())
-
-    def _export(self, extent: str, shard: tuple[int, int]) -> TableState:
-        with one_sentence():
-            parts = _native.library().ops.ctrlab_embedding_export(
-                handle=self.resource_handle, shard=tf.constant(shard, tf.int64), extent=extent
-            )
-        self.base += extent != "all"
-        names = [name.decode() for name in parts.slot_names.numpy()]
-        # Views of the tensors, which would otherwise be copied once more.
-        arrays = {name: np.asarray(memoryview(getattr(parts, name))) for name in PARTS if name != "slot_names"}
-        return TableState(**arrays | {"slots": dict(zip(names, arrays["slots"]))})
-
-    def _import(self, parts, shard: tuple[int, int], how: str):
-        self.base += 1
-        return _native.library().ops.ctrlab_embedding_import(
-            handle=self.resource_handle, shard=tf.constant(shard, tf.int64), kind=how, **parts
-        )
 
     def require_one_piece(self) -> None:
         """For what can't be written in parts: a SavedModel, a `tf.train.Checkpoint`, the weights in a .keras file.
@@ -298,7 +288,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         if tf.executing_eagerly():  # else this is what a SavedModel is made of, and was asked before
             self.require_one_piece()
         whole = tf.constant(WHOLE, tf.int64)
-        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole, extent="all")
+        parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=whole)
         return {name: getattr(parts, name) for name in (SERVED if self.serving else SAVED)}
 
     def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
@@ -308,7 +298,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             tensors = tensors | never | dict.fromkeys(("candidate_keys", "candidate_counts", "candidate_steps"), none)
             tensors |= {"slots": tf.zeros([0, n, self.dim]), "slot_names": tf.zeros([0], tf.string)}
             tensors |= {"filter": tf.zeros([0], tf.uint8)}
-        return self._import(tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
+        return import_tensors(self.resource_handle, tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
 
 
 @contextlib.contextmanager

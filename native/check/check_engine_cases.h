@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "embedding/table.h"
 #include "harness.h"
@@ -71,12 +72,26 @@ class MapStore : public SegmentStore {
     }
     return Status();
   }
-  Status Flush() override { return Status(); }
-  Status Compact() override { return Status(); }
-  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override {
+  void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept override {
     std::lock_guard lock(mutex_);
-    *snapshot = std::make_unique<Copy>(rows_, row_bytes_);
+    for (int64_t i = 0; i < count; ++i) found[i] = rows_.contains(keys[i]);
+  }
+  Status Flush() override { return Status(); }
+  Status Relieve() override { return Status(); }
+  Status Compact() override { return Status(); }
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
+    std::lock_guard lock(mutex_);
+    Content rows;
+    for (const auto& one : rows_) {
+      if (!wanted || wanted(one.first)) rows.insert(one);
+    }
+    *snapshot = std::make_unique<Copy>(std::move(rows), row_bytes_);
     return Status();
+  }
+  Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) override {
+    Find(keys, count, found);
+    const std::set<int64_t> wanted(keys, keys + count);
+    return Snapshot(snapshot, [&](int64_t key) { return wanted.contains(key); });
   }
   StoreStats Stats() override {
     std::lock_guard lock(mutex_);
@@ -91,7 +106,7 @@ class MapStore : public SegmentStore {
 
   class Copy final : public StoreSnapshot {
    public:
-    Copy(const Content& rows, int64_t row_bytes) : rows_(rows), next_(rows_.begin()), row_bytes_(row_bytes) {}
+    Copy(Content rows, int64_t row_bytes) : rows_(std::move(rows)), next_(rows_.begin()), row_bytes_(row_bytes) {}
     int64_t size() const override { return std::ssize(rows_); }
     Status Next(int64_t limit, int64_t* keys, void* rows, int64_t* count) override {
       for (*count = 0; *count < limit && next_ != rows_.end(); ++next_) {
@@ -141,6 +156,15 @@ struct Saved {
       *out = Arrays<StateOut>(*this);
       return Status();
     };
+  }
+
+  // What a part of a cut has, behind what came before.
+  void Append(const Saved& part) {
+    const auto append = [](auto* to, const auto& from) { to->insert(to->end(), from.begin(), from.end()); };
+    append(&keys, part.keys), append(&frequencies, part.frequencies), append(&steps, part.steps), append(&values, part.values);
+    append(&candidate_keys, part.candidate_keys), append(&candidate_counts, part.candidate_counts);
+    append(&candidate_steps, part.candidate_steps), append(&removed, part.removed), append(&filter, part.filter);
+    for (int s = 0; s < 2; ++s) append(&slots[s], part.slots[s]);
   }
 
   StateSizes Sizes() const { return {std::ssize(keys), std::ssize(candidate_keys), std::ssize(filter), std::ssize(removed)}; }

@@ -27,18 +27,22 @@ class Pair {
     Must(table_->SetSlots(Slots(), kInitial));
   }
 
+  int64_t step() const { return step_; }
+
   void Update(int64_t step) {
+    step_ = step;
     std::map<int64_t, int64_t> batch;
     for (int64_t k = Uniform(0, 400); k > 0; --k) batch[AnyOf(10 * step)] += Uniform(0, 60) ? 1 : 300;
     std::vector<int64_t> keys, counts, with_row;
     Floats gradient = RandomFloats(std::ssize(batch) * test_.dim), dense[3], applied;
     for (const auto& [key, count] : batch) {
       Twin& one = twin_.try_emplace(key).first->second;
-      one.frequency += count, one.step = step, one.changed = true;
+      one.frequency += count, one.step = step;
       if (!one.row && test_.admission == AdmissionKind::kBloom) {
         one.frequency = std::max<int64_t>(std::min<int64_t>(255, filter_[key] += count), count);
       }
       if (!one.row && one.frequency >= test_.threshold) one.row = NewRow(key);
+      if (HasEntry(one)) Note(key);
       if (one.row) {
         with_row.push_back(key);
         for (int s = 0; s < 3; ++s) dense[s].insert(dense[s].end(), (*one.row)[s].begin(), (*one.row)[s].end());
@@ -74,12 +78,14 @@ class Pair {
   }
 
   void EvictSteps(int64_t step, int64_t steps_to_live) {
+    refuse_in_ = static_cast<int>(Uniform(1, 12));  // a disk that refuses keeps no row from leaving
     Must(table_->EvictSteps(step, steps_to_live, pools[step % 3].parallel_for, nullptr));
     std::erase_if(twin_,
                   [&](const auto& one) { return Goes(one, step - one.second.step > steps_to_live && HasEntry(one.second)); });
   }
 
   void EvictNorms(double threshold) {
+    refuse_in_ = static_cast<int>(Uniform(1, 12));
     Must(table_->EvictNorms(threshold, pools[2].parallel_for, nullptr));
     std::erase_if(twin_, [&](const auto& one) {
       double sum = 0;
@@ -131,66 +137,82 @@ class Pair {
     Merge(input, columns[3], rows);
   }
 
-  Saved Save(Extent extent, Shard shard = {}) {
+  Saved Save(Shard shard = {}) {
     Saved saved;
-    Must(table_->Export(extent, shard, saved.Room(test_.dim, Slots()), pools[Uniform(0, 3)].parallel_for));
-    const bool delta = extent == Extent::kChanges;
-    int64_t rows = 0, candidates = 0;
-    for (auto& [key, one] : twin_) {
-      if ((delta && !one.changed) || !shard.Has(key) || !HasEntry(one)) continue;
-      ++(one.row ? rows : candidates);
-    }
-    if (rows != std::ssize(saved.keys) || candidates != std::ssize(saved.candidate_keys))
-      Wrong("another number of keys saved", rows);
-    for (size_t i = 0; i < saved.keys.size(); ++i) {
-      const auto found = twin_.find(saved.keys[i]);
-      if (found == twin_.end() || !found->second.row || (delta && !found->second.changed))
-        Wrong("a row saved that should not", saved.keys[i]);
-      if (saved.frequencies[i] != found->second.frequency || saved.steps[i] != found->second.step)
-        Wrong("another frequency or step", saved.keys[i]);
-      SameRow("a saved value", saved.keys[i], (*found->second.row)[0], &saved.values[i * test_.dim]);
-      for (int64_t s = 0; s < Slots(); ++s)
-        SameRow("a saved slot", saved.keys[i], (*found->second.row)[1 + s], &saved.slots[s][i * test_.dim]);
-    }
-    for (size_t i = 0; i < saved.candidate_keys.size(); ++i) {
-      const Twin& one = twin_.at(saved.candidate_keys[i]);
-      if (one.row || one.frequency != saved.candidate_counts[i] || one.step != saved.candidate_steps[i])
-        Wrong("another candidate", saved.candidate_keys[i]);
-    }
-    if (delta && saved.removed != std::vector<int64_t>(removed_.begin(), removed_.end())) Wrong("other tombstones", 0);
-    if (extent != Extent::kAll) {
-      for (auto& one : twin_) one.second.changed = false;
-      removed_.clear(), has_base_ = true;
-    }
+    Must(table_->Export(shard, saved.Room(test_.dim, Slots()), pools[Uniform(0, 3)].parallel_for));
+    Check(saved, twin_, [&](int64_t key) { return shard.Has(key); });
     return saved;
+  }
+
+  // Gives a consumer's copy what it needs to be what the table was, in parts. Not all of it is taken, nor confirmed: then it comes
+  // again.
+  void BringUpToDate(const std::string& name, Pair* copy) {
+    std::unique_ptr<Cut> cut;
+    Must(table_->CutFor(name, pools[Uniform(0, 3)].parallel_for, &cut));
+    Consumer& consumer = consumers_[name];
+    if ((cut->since() >= 0) != consumer.known) Wrong("a consumer that is not given what it should be", cut->since());
+    if (cut->version() <= version_) Wrong("a version that did not rise", cut->version());
+    version_ = cut->version();
+    const std::map<int64_t, Twin> then = twin_;
+    const Consumer was = std::exchange(consumer, {consumer.known, consumer.since, {}});
+    for (int64_t k = Uniform(0, 3) / 2; k > 0; --k) Update(step_ + 1);  // a cut is of its moment, whatever comes after
+    Saved saved;
+    while (!cut->done()) {
+      Saved part;
+      Must(cut->Next(Uniform(1, 200), part.Room(test_.dim, Slots())));
+      saved.Append(part);
+    }
+    const StateSizes said = cut->sizes(), came = saved.Sizes();
+    if (said.rows != came.rows || said.candidates != came.candidates || said.removed != came.removed ||
+        said.filter_bytes != came.filter_bytes)
+      Wrong("another size than was said", came.rows);
+    Check(saved, then, [&](int64_t key) { return !was.known || was.since.contains(key); });
+    std::vector<int64_t> gone;
+    std::copy_if(was.since.begin(), was.since.end(), std::back_inserter(gone), [&](int64_t key) {
+      const auto found = then.find(key);
+      return was.known && (found == then.end() || !HasEntry(found->second));
+    });
+    if (saved.removed != gone) Wrong("other tombstones", std::ssize(gone));
+    if (!Uniform(0, 4)) return;
+    copy->Import(was.known ? ImportKind::kChanges : ImportKind::kAll, saved);
+    if (!Uniform(0, 4)) return;
+    Must(table_->Confirm(name, cut->version()));
+    consumer.known = true, consumer.since = consumer.later;
+  }
+
+  bool UpToDate(const std::string& name) const {
+    const auto found = consumers_.find(name);
+    return found != consumers_.end() && found->second.known && found->second.since.empty();
   }
 
   void Import(ImportKind kind, const Saved& saved) {
     Must(table_->Import(kind, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for));
-    has_base_ = true;
   }
 
   // The table put together again from its shards, saved apart.
   void Reshard(int64_t count) {
     Pair parts(test_);
     for (int64_t j = 0; j < count; ++j) {
-      const Saved saved = Save(Extent::kAll, {static_cast<uint64_t>(j), static_cast<uint64_t>(count)});
+      const Saved saved = Save({static_cast<uint64_t>(j), static_cast<uint64_t>(count)});
       parts.Import(j == 0 ? ImportKind::kAll : ImportKind::kMore, saved);
     }
     Same(parts);
   }
 
-  // The table taken in again in place of itself, above a disk that may refuse: either it is done or nothing has changed.
+  // The table taken in again in place of itself, in parts, above a disk that may refuse. No consumer knows it then.
   void Reload() {
-    const Saved saved = Save(Extent::kAll);
+    const Saved saved = Save();
+    std::unique_ptr<Table> stage;
+    Must(table_->Stage(&stage));
     refuse_in_ = static_cast<int>(Uniform(1, 6));
-    const Status status =
-        table_->Import(ImportKind::kAll, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for);
-    refuse_in_ = 0;
-    Save(Extent::kAll);
-    if (!status.ok()) return;
-    for (auto& one : twin_) one.second.changed = false;
-    removed_.clear(), has_base_ = true;
+    const int64_t parts = Uniform(1, 4);
+    for (int64_t j = 0; j < parts; ++j) {
+      Must(stage->Import(ImportKind::kMore, {static_cast<uint64_t>(j), static_cast<uint64_t>(parts)}, saved.Sizes(), Slots(),
+                         saved.In(), pools[Uniform(0, 3)].parallel_for));
+    }
+    table_->Adopt(stage.get());
+    consumers_.clear();
+    Save();
   }
 
   // Calls that must change nothing.
@@ -201,7 +223,10 @@ class Pair {
     if (table_->Update({keys, counts, gradient.data(), 2}, rule, pools[0].parallel_for).ok())
       Wrong("a key twice in an update", 3);
     const MakeRoom none = [](const StateSizes&, StateOut*) { return Status("no room"); };
-    if (table_->Export(Extent::kChanges, {}, none, pools[0].parallel_for).problem() != "no room") Wrong("a save without room", 0);
+    if (table_->Export({}, none, pools[0].parallel_for).problem() != "no room") Wrong("a save without room", 0);
+    for (const auto& [name, consumer] : consumers_) {
+      if (table_->Confirm(name, version_ + 1).ok()) Wrong("a version confirmed that no cut gave", version_ + 1);
+    }
     Saved twice;
     StateOut room;
     Must(twice.Room(test_.dim, Slots())({2, 0, table_->filter_bytes(), 0}, &room));
@@ -212,25 +237,28 @@ class Pair {
 
   // Whether another table holds what the twin does.
   void Same(const Pair& other) {
-    const Saved saved = Save(Extent::kAll);
+    const Saved saved = Save();
     Pair same(test_);
     same.table_.swap(const_cast<Pair&>(other).table_);
     same.twin_ = twin_, same.exact_ = exact_;
-    if (same.Save(Extent::kAll).filter != saved.filter) Wrong("another filter", 0);
+    if (same.Save().filter != saved.filter) Wrong("another filter", 0);
     same.table_.swap(const_cast<Pair&>(other).table_);
     int64_t rows = 0, entries = 0;
     for (const auto& one : twin_) rows += one.second.row.has_value(), entries += HasEntry(one.second);
     const TableStats stats = table_->Stats();
     if (stats.rows != rows || stats.candidates != entries - rows) Wrong("other statistics", stats.rows);
-    if (stats.removed != std::ssize(removed_)) Wrong("another number of tombstones", stats.removed);
+    if (consumers_.empty() && stats.logged > 0) Wrong("a log for nobody", stats.logged);
   }
 
  private:
   using Row = std::array<Floats, 3>;  // value and slots
   struct Twin {
     int64_t frequency = 0, step = 0;
-    bool changed = false;
     std::optional<Row> row;
+  };
+  struct Consumer {
+    bool known = false;              // it has confirmed a version
+    std::set<int64_t> since, later;  // what changed since that; since its last cut
   };
 
   static constexpr float kInitial[] = {0.1f, 0.2f};
@@ -248,9 +276,39 @@ class Pair {
 
   template <class One>
   bool Goes(const One& one, bool goes) {
-    if (!goes) return false;
-    if (has_base_) removed_.insert(one.first);
-    return true;
+    if (goes) Note(one.first);
+    return goes;
+  }
+
+  void Note(int64_t key) {
+    for (auto& [name, consumer] : consumers_) consumer.since.insert(key), consumer.later.insert(key);
+  }
+
+  // Whether a state holds what a twin does of the keys that it should have.
+  template <class Wanted>
+  void Check(const Saved& saved, const std::map<int64_t, Twin>& twin, const Wanted& wanted) const {
+    int64_t rows = 0, candidates = 0;
+    for (const auto& [key, one] : twin) {
+      if (wanted(key) && HasEntry(one)) ++(one.row ? rows : candidates);
+    }
+    if (rows != std::ssize(saved.keys) || candidates != std::ssize(saved.candidate_keys))
+      Wrong("another number of keys saved", rows);
+    std::set<int64_t> seen;
+    for (size_t i = 0; i < saved.keys.size(); ++i) {
+      const auto found = twin.find(saved.keys[i]);
+      if (found == twin.end() || !found->second.row || !wanted(saved.keys[i]) || !seen.insert(saved.keys[i]).second)
+        Wrong("a row saved that should not", saved.keys[i]);
+      if (saved.frequencies[i] != found->second.frequency || saved.steps[i] != found->second.step)
+        Wrong("another frequency or step", saved.keys[i]);
+      SameRow("a saved value", saved.keys[i], (*found->second.row)[0], &saved.values[i * test_.dim]);
+      for (int64_t s = 0; s < Slots(); ++s)
+        SameRow("a saved slot", saved.keys[i], (*found->second.row)[1 + s], &saved.slots[s][i * test_.dim]);
+    }
+    for (size_t i = 0; i < saved.candidate_keys.size(); ++i) {
+      const Twin& one = twin.at(saved.candidate_keys[i]);
+      if (one.row || one.frequency != saved.candidate_counts[i] || one.step != saved.candidate_steps[i])
+        Wrong("another candidate", saved.candidate_keys[i]);
+    }
   }
 
   Floats Read(int64_t key, bool training) const {
@@ -301,8 +359,8 @@ class Pair {
   std::unique_ptr<Table> table_;
   std::map<int64_t, Twin> twin_;
   std::map<int64_t, int64_t> filter_;  // what a Bloom filter has counted; it forgets nothing
-  std::set<int64_t> removed_;
-  bool has_base_ = false;  // without one, what goes is noted for nobody
+  std::map<std::string, Consumer> consumers_;
+  int64_t version_ = 0, step_ = 0;
   bool exact_ = true;
   std::atomic<int> refuse_in_ = 0;  // calls until the tier's store refuses one
 };

@@ -64,6 +64,23 @@ int64_t BloomFilter::Count(int64_t key) const {
   });
 }
 
+BloomFilter::Counters BloomFilter::Before(const std::vector<int64_t>& which, const int64_t* keys) const {
+  Counters before;
+  before.places.reserve(which.size() * hashes_), before.values.reserve(which.size() * hashes_);
+  WithWidth([&](const auto* counters) {
+    for (const int64_t i : which) {
+      ForEach(keys[i], [&](int64_t place) { before.places.push_back(place), before.values.push_back(counters[place]); });
+    }
+  });
+  return before;
+}
+
+void BloomFilter::Restore(const Counters& before) {
+  WithWidth([&]<class Counter>(Counter* counters) {
+    for (size_t i = 0; i < before.places.size(); ++i) counters[before.places[i]] = static_cast<Counter>(before.values[i]);
+  });
+}
+
 void BloomFilter::TakeLarger(const uint8_t* other) {
   WithWidth([&]<class Counter>(Counter* counters) {
     for (int64_t i = 0; i < counters_; ++i) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "embedding/options.h"
 #include "embedding/pages.h"
@@ -26,6 +27,14 @@ class BloomFilter {
   // Any thread may add at any time: what the counters hold in the end does not depend on the order.
   void Add(int64_t key, int64_t count);
   int64_t Count(int64_t key) const;  // when no thread adds
+
+  // What the counters of keys[i], for i in `which`, are; and back to that, when no thread adds. The first throws std::bad_alloc.
+  struct Counters {
+    std::vector<int64_t> places;
+    std::vector<uint32_t> values;
+  };
+  Counters Before(const std::vector<int64_t>& which, const int64_t* keys) const;
+  void Restore(const Counters& before);
 
   // Each counter becomes at least that of another filter of the same size.
   void TakeLarger(const uint8_t* other);

@@ -96,6 +96,11 @@ Status Store::CompactWhile(Garbage garbage) {
   return Status();
 }
 
+Status Store::Relieve() {
+  if (auto lock = state_.Read(); !ThereIs(Garbage::kFarTooMuch)) return Status();
+  return CompactWhile(Garbage::kFarTooMuch);
+}
+
 Status Store::Compact() {
   for (Tail* tail : {&copies_, &user_}) {
     std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
@@ -110,7 +115,7 @@ Status Store::CompactSegment(uint32_t slot) {
     return (*segments_)[slot];
   }();
   const int64_t at_once = std::max<int64_t>(1, kAtOnce / record_bytes_);
-  AlignedBuffer buffer((at_once + 1) * record_bytes_ + 2 * kBlock);
+  AlignedBuffer buffer((at_once + 1) * record_bytes_ + 2 * kBlock, memory_);
   for (int64_t first = 0; first < segment->records; first += at_once) {
     if (stop_) return Status();
     const int64_t count = std::min(at_once, segment->records - first);
@@ -130,7 +135,7 @@ Status Store::CompactSegment(uint32_t slot) {
   }
   // Nothing goes before what replaces it is on the disk: copies of its rows, those of an earlier attempt too, and what users
   // wrote.
-  if (copies_.open()) {
+  if (copies_.open() && !options_.scratch) {
     if (Status status = WriteOut(&copies_, true); !status.ok()) return status;
     if (Status status = copies_.appender.segment()->Sync(); !status.ok()) return status;
   }
@@ -154,6 +159,7 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
   }
   for (int64_t i = 0; i < count;) {
     if (Status status = MakeRoom(&copies_); !status.ok()) return status;
+    std::lock_guard changing(changing_);
     auto lock = state_.Write();
     Segment& from = *(*segments_)[slot];
     Segment& to = *copies_.appender.segment();

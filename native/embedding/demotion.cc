@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <new>
-#include <system_error>
+#include <shared_mutex>
 
 #include "embedding/messages.h"
 #include "embedding/table.h"
@@ -14,23 +15,68 @@ namespace ctrlab::embedding {
 // Rows that may come into the memory before one must sink.
 int64_t Table::Room() const { return tier_->options().memory_rows - content_->rows->taken(); }
 
-// Without a thread, updates sink what they must themselves.
-void Table::StartDemotion() try {
-  if (!demotion_) demotion_ = std::make_unique<Worker>("ctrlab-demotion", [this](const auto& stop) { return Demote(stop); });
-} catch (const std::system_error&) {
-} catch (const std::bad_alloc&) {
-}
-
 // Half of the room that demotion makes may be taken before it is made again.
 void Table::WakeDemotion() {
-  if (demotion_ && tier_->open() && Room() < (tier_->spare() + 1) / 2) demotion_->Wake();
+  if (!demotion_ || !HasRowsBelow()) return;
+  if (Room() < (tier_->spare() + 1) / 2 || std::ssize(tier_->dead()) >= kPieceRows) demotion_->Wake();
 }
 
 bool Table::Demote(const std::atomic<bool>& stop) {
-  Status status = MakeSpareRoom(stop);
+  Status status = EraseDead(stop);
+  if (Status sunk = MakeSpareRoom(stop); status.ok()) status = std::move(sunk);
   std::lock_guard writer(writer_);
   demotion_ended_ = std::move(status);
   return demotion_ended_.ok();
+}
+
+// Has the store catch up where much more of it is garbage than it bears; its writers here don't. Holding no lock: it takes as long
+// as a compaction.
+Status Table::Relieve() {
+  std::shared_ptr<SegmentStore> store;
+  {
+    std::shared_lock reader(gate_);
+    if (HasRowsBelow()) store = tier_->store();
+  }
+  return store ? store->Relieve() : Status();
+}
+
+// Erases dead records, a piece at a time, then forgets the keys that are gone.
+Status Table::EraseDead(const std::atomic<bool>& stop) try {
+  for (bool more = true; more && !stop;) {
+    if (Status bad = Relieve(); !bad.ok()) return bad;
+    std::lock_guard writer(writer_);
+    if (!HasRowsBelow()) return Status();
+    std::vector<int64_t>& dead = tier_->dead();
+    std::vector<int64_t> piece;
+    const int64_t count = std::min(kPieceRows, std::ssize(dead));
+    std::copy_if(dead.end() - count, dead.end(), std::back_inserter(piece),
+                 [&](int64_t key) { return content_->index.FindEntry(key, HashKey(key)) != nullptr; });
+    std::sort(piece.begin(), piece.end());  // a row that came up, sank and came up again is there twice
+    piece.erase(std::unique(piece.begin(), piece.end()), piece.end());
+    const int64_t before = tier_->CountBelow(piece);
+    Status status = tier_->store()->Erase(piece.data(), std::ssize(piece));
+    tier_->FewerDead(before - tier_->CountBelow(piece));
+    if (!status.ok()) return status;
+    dead.resize(dead.size() - count);
+    more = !dead.empty();
+  }
+  for (int64_t s = 0; s < Index::kShards && !stop; ++s) {
+    Index::Old old;
+    std::lock_guard writer(writer_);
+    Index& index = content_->index;
+    if (!HasRowsBelow() || !tier_->dead().empty()) return Status();
+    if (index.gone(s) * 8 <= index.entries(s)) continue;
+    index.Sift(s, index.entries(s) - index.gone(s),
+               [](const Entry& entry) { return IsLive(entry.ref.load(std::memory_order_relaxed)); });
+    std::lock_guard alone(gate_);
+    index.Publish(s);
+    old = index.TakeOld();
+  }
+  std::lock_guard writer(writer_);
+  if (HasRowsBelow() && tier_->dead().empty()) std::vector<int64_t>().swap(tier_->dead());
+  return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 // Chooses first, then sinks what is still as it was: the writers' lock is given away after every shard and every piece.
@@ -40,17 +86,17 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
   int64_t count = 0;
   for (int64_t s = 0; s < Index::kShards; ++s) {
     std::lock_guard writer(writer_);
-    if (!tier_->open()) return Status();
+    if (!HasRowsBelow()) return Status();
     if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
     AddVictims(s, marked, &victims);
   }
-  const std::vector<Piece> pieces = Cut(&victims, count, kPieceRows);
+  const std::vector<Piece> pieces = InPieces(&victims, count, kPieceRows);
   for (const Piece& piece : pieces) {
+    if (Status bad = Relieve(); !bad.ok()) return bad;
     std::lock_guard writer(writer_);
-    if (stop || !tier_->open() || Room() >= tier_->spare()) return Status();
-    if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+    if (stop || !HasRowsBelow() || Room() >= tier_->spare()) return Status();
     if (Status bad = SinkPiece(piece); !bad.ok()) return bad;
   }
   return Status();
@@ -59,9 +105,9 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
 }
 
 // Makes room in memory for so many rows, by other rows than those of `kept`; by what was fetched only where there are no others.
+// Throws std::bad_alloc.
 Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
   if (Room() >= incoming) return Status();
-  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
   const std::span<const int64_t> keys(kept.keys, kept.size);
   std::vector<Victim> victims;
   const auto choose = [&](const std::vector<uint8_t>& marked) {
@@ -73,7 +119,7 @@ Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
     fetched_.clear(), fetched_before_.clear();
     choose(RowsOf({keys}));
   }
-  for (const Piece& piece : Cut(&victims, incoming + tier_->spare() - Room(), std::ssize(victims))) {
+  for (const Piece& piece : InPieces(&victims, incoming + tier_->spare() - Room(), std::ssize(victims))) {
     if (Status bad = SinkPiece(piece); !bad.ok()) return Room() >= incoming ? Status() : bad;
   }
   return Status();
@@ -104,7 +150,7 @@ void Table::AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::v
 }
 
 // Of the victims, those `count` that sink first, in pieces of one shard each.
-std::vector<Table::Piece> Table::Cut(std::vector<Victim>* victims, int64_t count, int64_t most) {
+std::vector<Table::Piece> Table::InPieces(std::vector<Victim>* victims, int64_t count, int64_t most) {
   const auto before = [](const Victim& a, const Victim& b) { return a.order != b.order ? a.order < b.order : a.key < b.key; };
   if (count < std::ssize(*victims)) {
     std::nth_element(victims->begin(), victims->begin() + count, victims->end(), before);
@@ -136,41 +182,46 @@ Status Table::SinkPiece(Piece piece) {
   if (entries.empty()) return Status();
   std::sort(entries.begin(), entries.end());  // as they lie in the shard
   const int64_t count = std::ssize(entries), shard = piece.front().shard;
-  std::vector<int64_t> keys(count), changed;
-  std::vector<char> records(count * tier_->row_bytes());
-  Leaving leaving{std::vector<std::vector<int64_t>>(Index::kShards), std::vector<std::vector<uint32_t>>(Index::kShards)};
+  const Record record = tier_->record();
+  std::vector<int64_t> keys(count);
+  std::vector<uint32_t> sinking(count);
+  const auto records = std::make_unique_for_overwrite<char[]>(count * record.bytes());
   for (int64_t k = 0; k < count; ++k) {
-    const uint32_t row = entries[k]->ref.load(std::memory_order_relaxed) - 1;
+    sinking[k] = entries[k]->ref.load(std::memory_order_relaxed) - 1;
     keys[k] = entries[k]->key.load(std::memory_order_relaxed);
-    if (entries[k]->changed()) changed.push_back(keys[k]);
-    leaving.rows[shard].push_back(row);
-    tier_->Write(records.data() + k * tier_->row_bytes(), rows.Row(row), rows.Frequency(row),
+    record.Write(records.get() + k * record.bytes(), rows.Row(sinking[k]), rows.Frequency(sinking[k]),
                  static_cast<uint32_t>(entries[k]->step()));
   }
   rows.ReserveFree(count);
-  tier_->ReserveErase(count);
+  tier_->ReserveDead(count);
   auto next = entries.begin();
-  index.Sift(shard, index.size(shard) - count, [&](const Entry& entry) {
+  index.Sift(shard, index.entries(shard) - count, [&](const Entry& entry) {
     if (next == entries.end() || &entry != *next) return true;
     ++next;
     return false;
   });
   NotePeak();
+  const int64_t dead = tier_->CountBelow(keys);
   Status status;
   try {
-    tier_->changed.insert(changed.begin(), changed.end());
-    status = tier_->store().Put(keys.data(), records.data(), count);
+    status = tier_->store()->Put(keys.data(), records.get(), count);
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
-  if (!status.ok()) {  // the part of them that a disk too full has taken is below and in memory: it goes from below
+  if (!status.ok()) {  // the part of them that a disk too full has taken is dead: those rows are in memory
+    tier_->NoteDead(keys, tier_->CountBelow(keys) - dead);
     index.Discard();
-    for (const int64_t key : changed) tier_->changed.erase(key);
-    tier_->Erase(keys);
     return status;
   }
-  std::lock_guard alone(gate_);
-  Remove(leaving);
+  tier_->FewerDead(dead);
+  Index::Old old;
+  {
+    std::lock_guard alone(gate_);
+    index.Publish(shard);
+    old = index.TakeOld();
+    ++moves_;
+  }
+  rows.Free(sinking);
   return Status();
 }
 

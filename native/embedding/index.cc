@@ -15,20 +15,19 @@ Index::Index() {
   for (int64_t s = 0; s < kShards; ++s) {
     Prepare(shards_[s], BucketsFor(s, 0));
     Publish(s);
-    Reclaim();
   }
 }
 
-uint32_t Index::BucketsFor(int64_t shard, int64_t keys) {
+uint32_t Index::BucketsFor(int64_t shard, int64_t entries) {
   double count = 4 * std::pow(kGrowth, static_cast<double>(shard) / kShards);
-  while (std::floor(count) * kFull < static_cast<double>(keys)) count *= kGrowth;
+  while (std::floor(count) * kFull < static_cast<double>(entries)) count *= kGrowth;
   return static_cast<uint32_t>(count);
 }
 
 void Index::Prepare(One& one, uint32_t count) {
   one.old.reserve(one.old.size() + 1);  // Publish must not fail
   one.next = std::make_unique<Buckets>(count);
-  one.next_used = 0;
+  one.next_used = one.next_gone = 0;
 }
 
 bool Index::Reserve(int64_t shard, int64_t more) {
@@ -44,7 +43,7 @@ void Index::Publish(int64_t shard) {
   if (!one.next) return;
   one.now.store(one.next.get(), std::memory_order_release);
   one.held.swap(one.next);
-  one.used = one.next_used;
+  one.used = one.next_used, one.gone = one.next_gone;
   if (one.next) one.old.push_back(std::move(one.next));
 }
 
@@ -52,13 +51,22 @@ void Index::Discard() {
   for (One& one : shards_) one.next.reset();
 }
 
-void Index::Reclaim() {
-  for (One& one : shards_) one.old.clear();
+Index::Old Index::TakeOld() {
+  Old old;
+  for (int64_t s = 0; s < kShards; ++s) old[s].swap(shards_[s].old);
+  return old;
+}
+
+void Index::AddGone(int64_t key, uint64_t hash) {
+  One& one = shards_[ShardOf(hash)];
+  if (one.next->Find(key, hash)) return;
+  one.next->Insert(key, hash, kGone, 0);
+  ++one.next_used, ++one.next_gone;
 }
 
 Entry* Index::Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp) {
   One& one = shards_[ShardOf(hash)];
-  ++one.used;
+  ++one.used, one.gone += ref == kGone;
   return one.held->Insert(key, hash, ref, stamp);
 }
 

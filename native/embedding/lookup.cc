@@ -9,6 +9,8 @@
 #include <iterator>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "embedding/messages.h"
@@ -16,37 +18,57 @@
 
 namespace ctrlab::embedding {
 
-// What lookups see of a table, between the gate's lock and unlock.
+namespace {
+
+int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? column.splits[b] : b; }
+
+// All keys that a lookup has for a table.
+std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
+  std::vector<int64_t> keys;
+  for (int64_t c = 0; c < input.column_count; ++c) {
+    const LookupColumn& column = input.columns[c];
+    if (column.table == table) keys.insert(keys.end(), column.ids, column.ids + First(column, input.rows));
+  }
+  return keys;
+}
+
+}  // namespace
+
+// A lookup's view of a table. Rows below are read while the gate is open, so that no writer, and nobody behind one, waits for the
+// disk; what was read counts if nothing has left the memory or the tier meanwhile.
 class TableReader {
  public:
-  TableReader(Table* table, bool training)
-      : table_(table),
-        index_(&table->content_->index),
-        rows_(table->content_->rows.get()),
-        dim_(rows_->dim()),
-        training_(training) {}
+  TableReader(Table* table, bool training) : table_(table), dim_(table->dim()), training_(training) {}
 
   static Gate& GateOf(Table* table) { return table->gate_; }
 
-  bool has_tier() const { return table_->HasRowsBelow(); }
-
-  // Reads those of these keys whose rows are below.
-  Status ReadBelow(const std::vector<int64_t>& keys, const ParallelFor& parallel_for) {
-    const int64_t bytes = table_->tier_->row_bytes();
-    record_floats_ = bytes / static_cast<int64_t>(sizeof(float));
-    return table_->tier_->ForEachOf(table_->Absent(keys.data(), std::ssize(keys)), parallel_for,
-                                    [&](int64_t key, const char* record) {
-                                      below_.push_back(key);
-                                      records_.resize(records_.size() + record_floats_);
-                                      std::memcpy(records_.data() + records_.size() - record_floats_, record, bytes);
-                                    });
+  // Inside the gate: whether all rows that the lookup needs are in memory or were read.
+  bool Ready(const LookupInput& input, int64_t table) {
+    index_ = &table_->content_->index;
+    rows_ = table_->content_->rows.get();
+    has_tier_ = table_->HasRowsBelow();
+    if (!has_tier_) return true;
+    if (store_ && moves_ == table_->moves_) return true;
+    below_ = {};
+    moves_ = table_->moves_;
+    store_ = table_->tier_->store();
+    record_ = table_->tier_->record();
+    const std::vector<int64_t> keys = KeysFor(input, table);
+    absent_ = table_->Absent(keys.data(), std::ssize(keys));
+    return absent_.empty();
   }
 
-  // Brings up what ReadBelow has read, as much as there is room for; nothing where a writer is at work. While the gate is held
-  // none can end its work, so a row that is not in memory still is what was read.
+  // Reads those of the absent keys whose rows are below; inside the gate or outside.
+  Status ReadBelow(const ParallelFor& parallel_for) {
+    return ReadRecords(*store_, record_, std::exchange(absent_, {}), parallel_for, &below_);
+  }
+
+  // Brings up what was read, as much as there is room for; nothing where a writer is at work. Inside the gate, where none can end
+  // its work: so a row that is not in memory still is what was read. Throws std::bad_alloc.
   void Raise() {
+    if (below_.keys.empty()) return;
     std::unique_lock writer(table_->writer_, std::try_to_lock);
-    if (writer && !below_.empty()) (void)table_->RaiseRead(below_, reinterpret_cast<const char*>(records_.data()));
+    if (writer) table_->RaiseRead(below_);
   }
 
   int64_t dim() const { return dim_; }
@@ -73,10 +95,12 @@ class TableReader {
     };
     const auto finish = [&](int64_t k) {
       const float* row = rows[k % kRing];
-      if (!row && has_tier()) {
-        row = Below(keys[k]);
-        below += row != nullptr;
-        if (!row) row = CameUp(keys[k]);
+      if (!row && has_tier_) {
+        row = CameUp(keys[k]);
+        if (!row) {
+          row = Below(keys[k]);
+          below += row != nullptr;
+        }
       }
       misses += row == nullptr;
       use(k, row);
@@ -98,7 +122,7 @@ class TableReader {
     }
     table_->hits_.fetch_add(n - below - misses, std::memory_order_relaxed);
     table_->misses_.fetch_add(misses, std::memory_order_relaxed);
-    if (has_tier()) table_->hits_below_.fetch_add(below, std::memory_order_relaxed);
+    if (has_tier_) table_->hits_below_.fetch_add(below, std::memory_order_relaxed);
   }
 
   // What a key without a row reads.
@@ -121,33 +145,36 @@ class TableReader {
     return row;
   }
 
-  // The row that ReadBelow has read, or null.
+  // The row that was read from below, or null.
   const float* Below(int64_t key) const {
-    const auto at = std::lower_bound(below_.begin(), below_.end(), key);
-    return at != below_.end() && *at == key ? records_.data() + (at - below_.begin()) * record_floats_ : nullptr;
+    const auto at = std::lower_bound(below_.keys.begin(), below_.keys.end(), key);
+    if (at == below_.keys.end() || *at != key) return nullptr;
+    return reinterpret_cast<const float*>(below_.At(at - below_.keys.begin(), record_));
   }
 
-  // The row that was below and has come up before ReadBelow came to it, or null.
+  // The row that another lookup has brought up since this one looked, or null: what is in memory is what counts.
   const float* CameUp(int64_t key) const {
     const Ref ref = index_->Find(key, HashKey(key));
     return IsRow(ref) ? rows_->Row(ref - 1) : nullptr;
   }
 
   Table* table_;
-  const Index* index_;
-  const Rows* rows_;
   int64_t dim_;
   bool training_;
-  std::vector<int64_t> below_;  // ascending
-  std::vector<float> records_;  // of these, as the tier keeps them
-  int64_t record_floats_ = 0;
+  const Index* index_ = nullptr;
+  const Rows* rows_ = nullptr;
+  bool has_tier_ = false;
+  // What was found below, when, and in which store.
+  int64_t moves_ = 0;
+  std::shared_ptr<SegmentStore> store_;
+  Record record_{0};
+  std::vector<int64_t> absent_;
+  RecordsRead below_;
 };
 
 namespace {
 
 constexpr int64_t kBlockRows = 512;  // rows of the output that a column fills before the next: its table's pages stay known
-
-int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? column.splits[b] : b; }
 
 void Copy(const float* from, float* to, int64_t n) {
   if (n < kLanes) {
@@ -211,28 +238,28 @@ class Passage {
   std::vector<Table*> tables_;
 };
 
-// All keys that a lookup has for a table.
-std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
-  std::vector<int64_t> keys;
-  for (int64_t c = 0; c < input.column_count; ++c) {
-    const LookupColumn& column = input.columns[c];
-    if (column.table == table) keys.insert(keys.end(), column.ids, column.ids + First(column, input.rows));
-  }
-  return keys;
-}
-
 }  // namespace
 
 Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out,
               const ParallelFor& parallel_for) try {
+  constexpr int kTries = 8;  // before a lookup reads from below inside the gate, where nothing can move
   int64_t ids = 0;
   for (int64_t c = 0; c < input.column_count; ++c) ids += First(input.columns[c], input.rows);
-  const Passage passage(tables, input.table_count);
   std::vector<TableReader> readers;
-  for (int64_t t = 0; t < input.table_count; ++t) {
-    TableReader& reader = readers.emplace_back(tables[t], training);
-    if (!reader.has_tier()) continue;
-    if (Status bad = reader.ReadBelow(KeysFor(input, t), parallel_for); !bad.ok()) return bad;
+  for (int64_t t = 0; t < input.table_count; ++t) readers.emplace_back(tables[t], training);
+  std::optional<Passage> passage;
+  for (int tried = 0;; ++tried) {
+    passage.emplace(tables, input.table_count);
+    std::vector<TableReader*> waiting;
+    for (size_t t = 0; t < readers.size(); ++t) {
+      if (!readers[t].Ready(input, static_cast<int64_t>(t))) waiting.push_back(&readers[t]);
+    }
+    if (waiting.empty()) break;
+    if (tried < kTries) passage.reset();
+    for (TableReader* reader : waiting) {
+      if (Status bad = reader->ReadBelow(parallel_for); !bad.ok()) return bad;
+    }
+    if (passage) break;
   }
   parallel_for(input.rows, 50 * ids / std::max<int64_t>(1, input.rows) + 10, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kBlockRows) {

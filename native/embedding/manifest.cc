@@ -8,19 +8,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "folder.h"
 #include "segment.h"
 
 namespace ctrlab::embedding {
-
-namespace {
-
-// New and removed names outlive a loss of power when this returns.
-Status SyncFolder(const std::string& folder) {
-  const OwnedFile names(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return names.fd() >= 0 && fsync(names.fd()) == 0 ? Status() : SystemError("Can't sync the folder " + folder);
-}
-
-}  // namespace
 
 Status ReadManifest(const std::string& folder, bool* there, Manifest* manifest) {
   const std::string path = folder + "/MANIFEST";

@@ -23,7 +23,8 @@ constexpr int64_t kCyclesOfRead = 20'000;
 class RecordReader::Queue {
  public:
   // Through the page cache the system's queue would wait for each read in turn, so there is none.
-  Queue(int64_t slot_bytes, bool direct) : slot_bytes_(slot_bytes), buffer_(direct ? kDepth * slot_bytes : slot_bytes) {
+  Queue(int64_t slot_bytes, bool direct, const std::shared_ptr<StoreMemory>& memory)
+      : slot_bytes_(slot_bytes), buffer_(direct ? kDepth * slot_bytes : slot_bytes, memory) {
     if (!direct || syscall(SYS_io_setup, kDepth, &context_) != 0) context_ = 0;
   }
   ~Queue() {
@@ -66,7 +67,8 @@ struct RecordReader::Output {
   }
 };
 
-RecordReader::RecordReader(int64_t row_bytes, bool direct) : row_bytes_(row_bytes), direct_(direct) {}
+RecordReader::RecordReader(int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory)
+    : row_bytes_(row_bytes), direct_(direct), memory_(std::move(memory)) {}
 RecordReader::~RecordReader() = default;
 
 std::unique_ptr<RecordReader::Queue> RecordReader::Borrow() {
@@ -78,7 +80,7 @@ std::unique_ptr<RecordReader::Queue> RecordReader::Borrow() {
       return queue;
     }
   }
-  return std::make_unique<Queue>(kRunBytes + RecordBytes(row_bytes_) / kBlock * kBlock + 2 * kBlock, direct_);
+  return std::make_unique<Queue>(kRunBytes + RecordBytes(row_bytes_) / kBlock * kBlock + 2 * kBlock, direct_, memory_);
 }
 
 void RecordReader::GiveBack(std::unique_ptr<Queue> queue) {

@@ -25,7 +25,7 @@ struct WantedRecord {
 
 class RecordReader {
  public:
-  RecordReader(int64_t row_bytes, bool direct);
+  RecordReader(int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory);
   ~RecordReader();
 
   // Puts the row of each wanted record to rows + place * row_bytes and sets found[place]. `wanted` is sorted on the way.
@@ -45,6 +45,7 @@ class RecordReader {
 
   const int64_t row_bytes_;
   const bool direct_;
+  const std::shared_ptr<StoreMemory> memory_;
   std::atomic<int64_t> reads_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Queue>> idle_;

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "store_index.h"
 
@@ -22,7 +21,7 @@ constexpr int64_t BlockCeil(int64_t bytes) { return BlockFloor(bytes + kBlock - 
 
 }  // namespace
 
-std::string IndexAndFooter(const std::vector<IndexEntry>& entries) {
+std::string IndexAndFooter(const IndexEntries& entries) {
   const size_t index_bytes = entries.size() * sizeof(IndexEntry);
   SegmentFooter footer;
   footer.records = entries.size();
@@ -34,12 +33,10 @@ std::string IndexAndFooter(const std::vector<IndexEntry>& entries) {
   return bytes;
 }
 
-AlignedBuffer::AlignedBuffer(int64_t bytes) : bytes_(BlockCeil(bytes)) {
-  data_ = static_cast<char*>(std::aligned_alloc(kBlock, bytes_));
-  if (!data_) throw std::bad_alloc();
-}
+AlignedBuffer::AlignedBuffer(int64_t bytes, std::shared_ptr<StoreMemory> memory)
+    : memory_(std::move(memory)), bytes_(BlockCeil(bytes)), data_(static_cast<char*>(memory_->allocate(bytes_, kBlock))) {}
 
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+AlignedBuffer::~AlignedBuffer() { memory_->deallocate(data_, bytes_, kBlock); }
 
 Status SystemError(const std::string& sentence) { return Status(sentence + ": " + std::strerror(errno) + "."); }
 
@@ -71,6 +68,12 @@ std::string SegmentName(uint64_t number) {
   char name[32];
   std::snprintf(name, sizeof name, "%010llu.seg", static_cast<unsigned long long>(number));
   return name;
+}
+
+uint64_t SegmentNumber(const std::string& name) {
+  uint64_t number = 0;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return SegmentName(number) == name ? number : 0;
 }
 
 void KeyFilter::Add(int64_t key) {
@@ -119,14 +122,17 @@ int OpenSegment(const std::string& path, int flags, bool direct) {
   return fd < 0 && errno == EPERM ? open(path.c_str(), wanted, 0644) : fd;  // who does not own the file may not ask for that
 }
 
-Appender::Appender(int64_t row_bytes, int64_t buffer_bytes)
-    : row_bytes_(row_bytes), buffer_(std::max(buffer_bytes, 2 * kBlock + 2 * RecordBytes(row_bytes))) {}
+Appender::Appender(int64_t row_bytes, int64_t buffer_bytes, bool indexed, std::shared_ptr<StoreMemory> memory)
+    : row_bytes_(row_bytes),
+      indexed_(indexed),
+      memory_(std::move(memory)),
+      buffer_(std::max(buffer_bytes, 2 * kBlock + 2 * RecordBytes(row_bytes)), memory_) {}
 
 Status Appender::Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct) {
   const std::string path = folder + "/" + SegmentName(number);
   const int fd = OpenSegment(path, O_CREAT | O_EXCL, direct);
   if (fd < 0) return SystemError("Can't make the segment " + path);
-  segment_ = std::make_shared<Segment>(path, number, fd, capacity);
+  segment_ = std::make_shared<Segment>(path, number, fd, capacity, memory_);
   SegmentHeader header;
   header.row_bytes = row_bytes_;
   header.number = number;
@@ -142,7 +148,7 @@ void Appender::Reserve(int64_t records) {
     if (list->capacity() - list->size() < static_cast<size_t>(records))
       list->reserve(std::max(2 * list->capacity(), list->size() + records));
   };
-  grow(&segment_->entries);
+  if (indexed_) grow(&segment_->entries);
   grow(&segment_->tombstones);
 }
 
@@ -150,7 +156,7 @@ void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const voi
   WriteRecord(buffer_.data() + fill_, kind, sequence, key, row, row_bytes_);
   fill_ += RecordBytes(row_bytes_);
   segment_->Note({key, sequence << 2 | static_cast<uint64_t>(kind)});
-  segment_->entries.push_back({key, sequence << 2 | static_cast<uint64_t>(kind)});
+  if (indexed_) segment_->entries.push_back({key, sequence << 2 | static_cast<uint64_t>(kind)});
   if (kind == RecordKind::kTombstone) segment_->tombstones.push_back({key, sequence});
 }
 
@@ -166,11 +172,14 @@ void Appender::Settle() {
   if (pending_ <= written_) return;
   written_ = pending_;
   // The buffer then starts with the block of the first record that is not in the file as a whole.
-  const int64_t whole_records = (written_ - static_cast<int64_t>(sizeof(SegmentHeader))) / RecordBytes(row_bytes_);
-  const int64_t base = BlockFloor(RecordOffset(whole_records, row_bytes_));
+  const int64_t base = BlockFloor(RecordOffset(FirstInBuffer(), row_bytes_));
   std::memmove(buffer_.data(), buffer_.data() + (base - base_), fill_ - (base - base_));
   fill_ -= base - base_;
   base_ = base;
+}
+
+uint32_t Appender::FirstInBuffer() const {
+  return static_cast<uint32_t>(std::max<int64_t>(0, written_ - RecordOffset(0, row_bytes_)) / RecordBytes(row_bytes_));
 }
 
 const char* Appender::InBuffer(uint32_t record) const {

@@ -12,13 +12,14 @@
 
 #include "segment_format.h"
 #include "status.h"
+#include "store_memory.h"
 
 namespace ctrlab::embedding {
 
 // Memory whose address and size are multiples of a block, as O_DIRECT asks for.
 class AlignedBuffer {
  public:
-  explicit AlignedBuffer(int64_t bytes);
+  AlignedBuffer(int64_t bytes, std::shared_ptr<StoreMemory> memory);
   ~AlignedBuffer();
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
@@ -26,8 +27,9 @@ class AlignedBuffer {
   int64_t bytes() const { return bytes_; }
 
  private:
-  char* data_;
-  int64_t bytes_;
+  const std::shared_ptr<StoreMemory> memory_;
+  const int64_t bytes_;
+  char* const data_;
 };
 
 // "Sentence: why the system refused."
@@ -55,11 +57,13 @@ Status WriteFully(int fd, const std::string& path, const char* from, int64_t byt
 
 // The name of a segment's file.
 std::string SegmentName(uint64_t number);
+// Of "0000000001.seg"; 0 where the name is none of ours.
+uint64_t SegmentNumber(const std::string& name);
 
 // Which keys a segment may hold: a Bloom filter of 10 bits a key and 6 probes in one cache line.
 class KeyFilter {
  public:
-  explicit KeyFilter(int64_t keys) : lines_((keys * 10 + 511) / 512 + 1) {}
+  KeyFilter(int64_t keys, StoreMemory* memory) : lines_((keys * 10 + 511) / 512 + 1, memory) {}
   void Add(int64_t key);
   bool MayHold(int64_t key) const;
 
@@ -67,8 +71,10 @@ class KeyFilter {
   struct alignas(64) Line {
     uint64_t words[8] = {};
   };
-  std::vector<Line> lines_;
+  std::pmr::vector<Line> lines_;
 };
+
+using IndexEntries = std::pmr::vector<IndexEntry>;
 
 struct Tombstone {
   int64_t key;
@@ -78,8 +84,14 @@ struct Tombstone {
 // A file and what is known about it. The counts change under the store's lock; path, number and file never do.
 // The file closes with the last who holds the segment, a reader or a snapshot; its name may be gone before.
 struct Segment {
-  Segment(std::string path, uint64_t number, int fd, int64_t capacity)
-      : path(std::move(path)), number(number), fd(fd), filter(capacity) {}
+  Segment(std::string path, uint64_t number, int fd, int64_t capacity, std::shared_ptr<StoreMemory> memory)
+      : path(std::move(path)),
+        number(number),
+        fd(fd),
+        memory(std::move(memory)),
+        filter(capacity, this->memory.get()),
+        tombstones(this->memory.get()),
+        entries(this->memory.get()) {}
   ~Segment();
 
   // What was written is on the disk when this returns well. After a failure it never does again: the system may take what it
@@ -97,30 +109,31 @@ struct Segment {
   const std::string path;
   const uint64_t number;
   const int fd;
+  const std::shared_ptr<StoreMemory> memory;
   KeyFilter filter;
   int64_t records = 0;  // all of them: rows, tombstones, commits
   int64_t commits = 0;
   int64_t live = 0;                             // rows that the store's index points to
   uint64_t lowest = ~uint64_t{0}, highest = 0;  // sequence numbers
   uint64_t committed = 0;                       // the highest before the last commit
-  std::vector<Tombstone> tombstones;
+  std::pmr::vector<Tombstone> tombstones;
   int64_t droppable = 0;                 // compaction's own: tombstones that could go, when
   uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
-  std::vector<IndexEntry> entries;       // of an unsealed one: what its index will be
+  IndexEntries entries;                  // of an unsealed one: what its index will be
   bool sealed = false;
   mutable std::atomic<int> unsynced = 0;  // why the system could not sync it, or 0
   bool damaged = false;                   // not to be compacted: the copy of a record would be lost
 };
 
 // What closes a sealed segment: the index of `entries`, then the footer.
-std::string IndexAndFooter(const std::vector<IndexEntry>& entries);
+std::string IndexAndFooter(const IndexEntries& entries);
 
 // Writes records at the end of a segment, a buffer at a time. Whoever appends is alone in doing so; readers may look at the
 // buffer while they keep the appender from `Append` and `Settle` (the store's lock).
 class Appender {
  public:
-  // `buffer_bytes` is at least a record.
-  Appender(int64_t row_bytes, int64_t buffer_bytes);
+  // `buffer_bytes` is at least a record; `indexed`: its segments keep `entries`, to be sealed.
+  Appender(int64_t row_bytes, int64_t buffer_bytes, bool indexed, std::shared_ptr<StoreMemory> memory);
 
   // Makes the file with its header in the buffer. Its name outlives a loss of power once the manifest is written.
   Status Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct);
@@ -137,11 +150,14 @@ class Appender {
   Status Write(bool all);
   void Settle();
 
-  // The bytes of a record that is not in the file yet, or null. Under the store's lock.
+  // The first record that is not in the file as a whole yet; the bytes of one, or null where it is. Under the store's lock.
+  uint32_t FirstInBuffer() const;
   const char* InBuffer(uint32_t record) const;
 
  private:
   const int64_t row_bytes_;
+  const bool indexed_;
+  const std::shared_ptr<StoreMemory> memory_;
   AlignedBuffer buffer_;
   std::shared_ptr<Segment> segment_;
   int64_t base_ = 0;     // where the buffer's first byte belongs in the file; a multiple of a block
@@ -158,7 +174,8 @@ struct LoadedSegment {
 };
 
 // Opens a file of an earlier run. Its `entries` are loaded, also of a sealed one.
-Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded);
+Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory,
+                   LoadedSegment* loaded);
 
 // Refuses a file that is no segment of this number with such rows.
 Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes);

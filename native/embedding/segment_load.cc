@@ -55,7 +55,7 @@ Status CheckHeader(const File& file, uint64_t number, bool* torn) {
 }
 
 // Whether there is a footer with an index that is as it was written; then its entries.
-bool ReadIndex(const File& file, std::vector<IndexEntry>* entries) {
+bool ReadIndex(const File& file, IndexEntries* entries) {
   SegmentFooter footer;
   const int64_t after_header = file.bytes - static_cast<int64_t>(sizeof(SegmentHeader) + sizeof footer);
   if (after_header < 0) return false;
@@ -78,9 +78,9 @@ bool ReadIndex(const File& file, std::vector<IndexEntry>* entries) {
 }
 
 struct Scan {
-  std::vector<IndexEntry> entries;  // of the records before the first broken one
-  bool tail = false;                // there is something after them that is no padding
-  int64_t committed_after = -1;     // a commit that comes after the first broken one
+  IndexEntries entries;          // of the records before the first broken one
+  bool tail = false;             // there is something after them that is no padding
+  int64_t committed_after = -1;  // a commit that comes after the first broken one
 };
 
 // Reads all records, a few megabytes at a time.
@@ -128,7 +128,8 @@ Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes)
   return CheckHeader({opened.fd(), path, about.st_size, row_bytes}, number, &torn);
 }
 
-Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, LoadedSegment* loaded) {
+Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory,
+                   LoadedSegment* loaded) {
   // Through the page cache, since headers and footers lie at no multiple of a block.
   const OwnedFile opened(open(path.c_str(), O_RDWR | O_CLOEXEC));
   File file{opened.fd(), path, 0, row_bytes};
@@ -139,7 +140,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
 
   bool torn;
   if (Status status = CheckHeader(file, number, &torn); !status.ok()) return status;
-  Scan scan;
+  Scan scan{IndexEntries(memory.get())};
   const bool sealed = ReadIndex(file, &scan.entries);
   if (!sealed && file.bytes >= static_cast<int64_t>(sizeof(SegmentHeader))) {
     // What the disk has counts, not what the page cache holds and the system once failed to write.
@@ -172,7 +173,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
   }
   const int fd = OpenSegment(path, 0, direct);
   if (fd < 0) return SystemError("Can't open the segment " + path);
-  auto segment = std::make_shared<Segment>(path, number, fd, static_cast<int64_t>(scan.entries.size()));
+  auto segment = std::make_shared<Segment>(path, number, fd, static_cast<int64_t>(scan.entries.size()), std::move(memory));
   for (const IndexEntry& entry : scan.entries) segment->Note(entry);
   if (sealed) segment->committed = segment->highest;
   segment->entries = std::move(scan.entries);

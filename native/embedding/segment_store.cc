@@ -1,13 +1,10 @@
 #include "segment_store.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "manifest.h"
 #include "no_throw.h"
@@ -20,50 +17,17 @@ namespace {
 constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
 constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
 
-Status CheckOptions(const StoreOptions& options) {
-  auto in = [](const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value >= low && value <= high) return Status();
-    return Status(std::string("A store's ") + name + " must be in [" + std::to_string(low) + ", " + std::to_string(high) +
-                  "]; received " + std::to_string(value) + ".");
-  };
-  if (Status status = in("row_bytes", options.row_bytes, 1, int64_t{1} << 20); !status.ok()) return status;
-  if (Status status = in("write_buffer", options.write_buffer, kBlock, int64_t{1} << 30); !status.ok()) return status;
-  return in("segment_bytes", options.segment_bytes, RecordOffset(2, options.row_bytes), int64_t{1} << 40);
-}
-
-// Takes the store's lock, which goes with the process, however it ends.
-Status Lock(const std::string& path, std::unique_ptr<OwnedFile>* lock) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return Status("Can't make the store's folder " + path + ": " + error.message() + ".");
-  *lock = std::make_unique<OwnedFile>(open((path + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if ((*lock)->fd() < 0) return SystemError("Can't open the store in " + path);
-  if (flock((*lock)->fd(), LOCK_EX | LOCK_NB) == 0) return Status();
-  return errno == EWOULDBLOCK ? Status("One process at a time may use a store; another one has that in " + path + " open.")
-                              : SystemError("Can't lock the store in " + path);
-}
-
 }  // namespace
 
-Status SegmentStore::Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store) {
-  if (Status status = CheckOptions(options); !status.ok()) return status;
-  std::unique_ptr<OwnedFile> lock;
-  if (Status status = Lock(options.path, &lock); !status.ok()) return status;
-  auto opened = std::make_unique<Store>(options, std::move(lock));
-  if (Status status = opened->Load(); !status.ok()) return status;
-  *store = std::move(opened);
-  return Status();
-}
-
-Store::Store(const StoreOptions& options, std::unique_ptr<OwnedFile> lock)
+Store::Store(const StoreOptions& options, std::unique_ptr<FolderLock> lock)
     : options_(options),
       record_bytes_(RecordBytes(options.row_bytes)),
       records_per_segment_(
           std::clamp<int64_t>((options.segment_bytes - RecordOffset(0, options.row_bytes)) / record_bytes_, 1, 1 << 30)),
       lock_(std::move(lock)),
-      reader_(std::make_shared<RecordReader>(options.row_bytes, options.direct)),
-      copies_{Appender(options.row_bytes, options.write_buffer)},
-      user_{Appender(options.row_bytes, options.write_buffer)} {}
+      reader_(std::make_shared<RecordReader>(options.row_bytes, options.direct, memory_)),
+      copies_{Appender(options.row_bytes, options.write_buffer, !options.scratch, memory_)},
+      user_{Appender(options.row_bytes, options.write_buffer, !options.scratch, memory_)} {}
 
 Store::~Store() {
   stop_ = true;
@@ -72,6 +36,7 @@ Store::~Store() {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+  if (options_.scratch) return;
   // Who wants to know whether this works calls Flush before.
   for (Tail* tail : {&copies_, &user_}) (void)!NoThrow([&] { return Close(tail); }).ok();
   (void)!NoThrow([&] { return SealFull(); }).ok();
@@ -105,7 +70,7 @@ Status Store::WriteOut(Tail* tail, bool all) {
 
 // Notes after the tail's records that they, and all records that users wrote before, are on the disk.
 Status Store::NoteCommit(Tail* tail) {
-  if (!tail->open() || tail->uncommitted == 0) return Status();
+  if (!tail->open() || tail->uncommitted == 0 || options_.scratch) return Status();
   tail->appender.Reserve(1);
   {
     auto lock = state_.Write();
@@ -131,18 +96,21 @@ Status Store::Close(Tail* tail) {
 Status Store::SealFull() {
   for (;;) {
     std::shared_ptr<Segment> segment;
+    IndexEntries entries(memory_.get());  // large: freed when no lock is held
     {
       auto lock = state_.Read();
       if (full_.empty()) return Status();
       segment = full_.front();
     }
-    // An index is to say nothing of records that a loss of power may take, with their file or with those before them.
-    if (Status status = segment->Sync(); !status.ok()) return status;
-    if (Status status = SaveManifest(); !status.ok()) return status;
-    if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
+    if (!options_.scratch) {
+      // An index is to say nothing of records that a loss of power may take, with their file or with those before them.
+      if (Status status = segment->Sync(); !status.ok()) return status;
+      if (Status status = SaveManifest(); !status.ok()) return status;
+      if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
+    }
     auto lock = state_.Write();
     segment->sealed = true;
-    std::vector<IndexEntry>().swap(segment->entries);
+    entries.swap(segment->entries);
     full_.erase(full_.begin());
   }
 }
@@ -197,7 +165,7 @@ Status Store::SaveManifest() {
       if (segment) manifest.segments.push_back(segment->number);
     }
   }
-  if (changes != saved_changes_) {
+  if (changes != saved_changes_ && !options_.scratch) {
     std::sort(manifest.segments.begin(), manifest.segments.end());
     if (Status status = WriteManifest(options_.path, manifest); !status.ok()) return status;
     saved_changes_ = changes;
@@ -215,8 +183,10 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
   for (int64_t i = 0; i < count;) {
     if (Status status = MakeRoom(&user_); !status.ok()) return status;
     Segment& segment = *user_.appender.segment();
-    auto lock = state_.Write();
     const int64_t last = std::min({count, i + kUnderLock, i + records_per_segment_ - segment.records});
+    std::lock_guard changing(changing_);
+    if (kind == RecordKind::kRow) GrowIndex(keys + i, last - i);
+    auto lock = state_.Write();
     for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
     for (; i < last && user_.appender.Fits(); ++i) {
       const Location here{user_.slot, static_cast<uint32_t>(segment.records)};
@@ -234,15 +204,19 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     }
   }
   writing.unlock();
-  bool far;
-  {
-    auto lock = state_.Read();
-    if (!ThereIs(Garbage::kTooMuch) && full_.empty()) return Status();
-    far = ThereIs(Garbage::kFarTooMuch);
-  }
+  if (auto lock = state_.Read(); !ThereIs(Garbage::kTooMuch) && full_.empty()) return Status();
   if (options_.compaction == Compaction::kSync) return CompactWhile(Garbage::kTooMuch);
   Wake();
-  return far ? CompactWhile(Garbage::kFarTooMuch) : Status();
+  return Status();
+}
+
+// So that no lock of the state lasts as long as a shard's entries take to move: readers go on in the old one meanwhile.
+void Store::GrowIndex(const int64_t* keys, int64_t count) {
+  index_.ForEachTooSmall(keys, count, [&](int64_t shard, int64_t entries) {
+    StoreIndex::Places places = index_.Grown(shard, entries);
+    auto lock = state_.Write();
+    index_.Replace(shard, &places);
+  });
 }
 
 void Store::Wake() {
@@ -285,8 +259,20 @@ Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found
   return reader_->Read(&wanted, out, found, parallel_for);
 }
 
+void Store::Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept {
+  for (int64_t first = 0; first < count; first += kFoundAtOnce) {
+    const int64_t last = std::min(count, first + kFoundAtOnce);
+    auto lock = state_.Read();
+    for (int64_t i = first; i < last; ++i) {
+      if (i + kAhead < last) index_.Prefetch(keys[i + kAhead]);
+      found[i] = index_.Find(keys[i]).found();
+    }
+  }
+}
+
 // What users wrote, to the disk. Without `commit` no writer waits for the disk, and nothing in the file says that it is there.
 Status Store::SyncUser(bool commit) {
+  if (options_.scratch) return Status();
   std::unique_lock writing(writing_);
   std::vector<std::shared_ptr<Segment>> segments;
   {
@@ -320,7 +306,7 @@ StoreStats Store::Stats() {
   StoreStats stats = stats_;
   stats.live = index_.size();
   stats.total = total_;
-  stats.index_bytes = index_.bytes();
+  stats.memory_bytes = memory_->bytes() + index_.bytes();
   stats.reads = reader_->reads();
   stats.compacting = compacting_now_;
   for (const auto& segment : *segments_) {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,13 +41,17 @@ struct StoreOptions {
   int64_t write_buffer = int64_t{1} << 20;
   Compaction compaction = Compaction::kAsync;
   bool direct = false;  // past the page cache, many reads at a time; else through it
+  // For no longer than it is open: nothing is synced, Flush does nothing, and the files are left as they are when it closes.
+  bool scratch = false;
+  std::shared_ptr<const void> held;  // let go after the store's last file is closed
 };
 
 struct StoreStats {
   int64_t live = 0;   // keys with a row
   int64_t total = 0;  // records in all segments; those that are not live are garbage
   int64_t segments = 0;
-  int64_t disk_bytes = 0, index_bytes = 0;
+  int64_t disk_bytes = 0;
+  int64_t memory_bytes = 0;      // all that the store and its snapshots hold
   int64_t user_bytes = 0;        // records written for Put and Erase since Open
   int64_t compaction_bytes = 0;  // records copied by compaction since Open
   int64_t compactions = 0;       // segments that it removed
@@ -83,12 +88,21 @@ class SegmentStore {
   // found[i]: 1 where keys[i] has a row, else 0, and row i is left as it is. A damaged row is an error, after all others
   // were read.
   virtual Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) = 0;
+  // The same without the rows, and without the disk.
+  virtual void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept = 0;
   virtual Status Erase(const int64_t* keys, int64_t count) = 0;
+  // Compacts in this thread until there is no longer far too much garbage; returns at once where there is not. Who writes without
+  // end calls it now and then, holding nothing that others wait for.
+  virtual Status Relieve() = 0;
   // When it returns well, all before it outlives the process and the machine's power.
   virtual Status Flush() = 0;
   // All garbage goes now, whatever the triggers.
   virtual Status Compact() = 0;
-  virtual Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) = 0;
+  // Of all keys, or of those for which `wanted` is true; 16 bytes of memory a key while it lives, and what is in no file yet.
+  // Writers wait while it looks through the index: `wanted` must wait for none, and not call the store.
+  virtual Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t key)>& wanted = {}) = 0;
+  // Of these keys, each given once, without a look at the others; found as by Find.
+  virtual Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) = 0;
 
   virtual StoreStats Stats() = 0;
   // One sentence each: torn tails that were dropped, damage that compaction met. They stay until the store closes.

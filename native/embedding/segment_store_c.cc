@@ -16,6 +16,9 @@ constexpr ParallelFor kAlone{nullptr,
 
 SegmentStore& StoreOf(void* store) { return *static_cast<SegmentStore*>(store); }
 
+// Garbage stays bounded whoever writes.
+Status Relieved(void* store, Status written) { return written.ok() ? StoreOf(store).Relieve() : written; }
+
 template <class Call>
 int Guarded(StoreProblem* problem, const Call& call) {
   const Status status = NoThrow(call);
@@ -28,7 +31,9 @@ int Guarded(StoreProblem* problem, const Call& call) {
 int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer, int64_t compaction,
                       int64_t direct, void** store, StoreProblem* problem) {
   return Guarded(problem, [&] {
-    const StoreOptions options{path, row_bytes, segment_bytes, write_buffer, static_cast<Compaction>(compaction), direct != 0};
+    StoreOptions options;
+    options.path = path, options.row_bytes = row_bytes, options.segment_bytes = segment_bytes;
+    options.write_buffer = write_buffer, options.compaction = static_cast<Compaction>(compaction), options.direct = direct != 0;
     std::unique_ptr<SegmentStore> opened;
     Status status = SegmentStore::Open(options, &opened);
     *store = opened.release();
@@ -39,7 +44,7 @@ int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes
 void ctrlab_store_close(void* store) { delete static_cast<SegmentStore*>(store); }
 
 int ctrlab_store_put(void* store, const int64_t* keys, const void* rows, int64_t count, StoreProblem* problem) {
-  return Guarded(problem, [&] { return StoreOf(store).Put(keys, rows, count); });
+  return Guarded(problem, [&] { return Relieved(store, StoreOf(store).Put(keys, rows, count)); });
 }
 
 int ctrlab_store_get(void* store, const int64_t* keys, int64_t count, void* rows, uint8_t* found, StoreProblem* problem) {
@@ -47,7 +52,7 @@ int ctrlab_store_get(void* store, const int64_t* keys, int64_t count, void* rows
 }
 
 int ctrlab_store_erase(void* store, const int64_t* keys, int64_t count, StoreProblem* problem) {
-  return Guarded(problem, [&] { return StoreOf(store).Erase(keys, count); });
+  return Guarded(problem, [&] { return Relieved(store, StoreOf(store).Erase(keys, count)); });
 }
 
 int ctrlab_store_flush(void* store, StoreProblem* problem) {
@@ -60,7 +65,7 @@ int ctrlab_store_compact(void* store, StoreProblem* problem) {
 
 void ctrlab_store_stats(void* store, StoreNumbers* numbers) {
   const StoreStats s = StoreOf(store).Stats();
-  *numbers = {s.live,        s.total, s.segments,        s.disk_bytes,    s.index_bytes, s.user_bytes, s.compaction_bytes,
+  *numbers = {s.live,        s.total, s.segments,        s.disk_bytes,    s.memory_bytes, s.user_bytes, s.compaction_bytes,
               s.compactions, s.reads, s.dropped_records, s.pending_bytes, s.compacting};
 }
 

@@ -11,7 +11,7 @@ struct StoreProblem {
 };
 
 struct StoreNumbers {
-  int64_t live, total, segments, disk_bytes, index_bytes, user_bytes, compaction_bytes, compactions, reads, dropped_records,
+  int64_t live, total, segments, disk_bytes, memory_bytes, user_bytes, compaction_bytes, compactions, reads, dropped_records,
       pending_bytes, compacting;
 };
 

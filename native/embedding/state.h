@@ -32,15 +32,9 @@ using StateIn = StateArrays<const float, const int64_t, const uint8_t>;
 // Makes room: is told the sizes, fills in the pointers (all that have a size; `slots` as many as the table has).
 using MakeRoom = std::function<Status(const StateSizes& sizes, StateOut* out)>;
 
-enum class Extent : int64_t {
-  kAll = 0,      // every row and candidate; the marks stay, no key is "removed"
-  kChanges = 1,  // what changed since the last `kSave` or `kChanges`, or an Import in place of everything; clears the marks
-  kSave = 2,     // everything, as the base that later changes refer to: clears the marks
-};
-
 enum class ImportKind : int64_t {
   kAll = 0,      // the table holds what comes, and nothing else
-  kMore = 1,     // what comes is added: another shard's part of the same moment. Of a Bloom filter's counters the larger stay
+  kMore = 1,     // what comes is added: another part of the same moment. Of a Bloom filter's counters the larger stay
   kChanges = 2,  // a delta, on what it refers to: removed keys go first, rows and candidates that come replace those there
 };
 

@@ -5,7 +5,9 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -49,11 +51,34 @@ class StoreIndex {
     if (!shard.places.empty()) __builtin_prefetch(&shard.places[hash & shard.mask()]);
   }
 
-  // Returns where the key was before.
+  using Places = std::vector<Entry>;
+
+  // Calls body(shard, entries) for each shard that has no room for those of these keys that fall into it.
+  template <class Body>
+  void ForEachTooSmall(const int64_t* keys, int64_t count, const Body& body) const {
+    std::array<int64_t, kShards> more{};
+    for (int64_t i = 0; i < count; ++i) ++more[HashOfKey(keys[i]) >> kShift];
+    for (int64_t s = 0; s < kShards; ++s) {
+      const int64_t entries = static_cast<int64_t>(shards_[s].used) + more[s];
+      if (more[s] && entries * 5 > std::ssize(shards_[s].places) * 4) body(s, entries);
+    }
+  }
+
+  // A shard's places with room for so many entries, for Replace: between the two the index stays as it is.
+  Places Grown(int64_t shard, int64_t entries) const {
+    const Places& old = shards_[shard].places;
+    Shard grown{Places(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(8, (entries * 5 + 3) / 4))))};
+    for (const Entry& entry : old) {
+      if (entry.at.found()) grown.places[grown.PlaceOf(entry.key, HashOfKey(entry.key))] = entry;
+    }
+    return std::move(grown.places);
+  }
+  void Replace(int64_t shard, Places* places) { shards_[shard].places.swap(*places); }
+
+  // Returns where the key was before. There must be room for it.
   Location Set(int64_t key, Location at) {
     const uint64_t hash = HashOfKey(key);
     Shard& shard = shards_[hash >> kShift];
-    if ((shard.used + 1) * 5 > shard.places.size() * 4) shard.Grow();
     Entry& entry = shard.places[shard.PlaceOf(key, hash)];
     const Location before = entry.at;
     if (!before.found()) ++shard.used, ++size_;
@@ -99,10 +124,11 @@ class StoreIndex {
   }
 
  private:
-  static constexpr int kShift = 56;  // 256 shards, by the hash's high bits; places by its low bits
+  static constexpr int64_t kShards = 256;  // by the hash's high bits; places by its low bits
+  static constexpr int kShift = 56;
 
   struct Shard {
-    std::vector<Entry> places;  // 0 or a power of two of them
+    Places places;  // 0 or a power of two of them
     uint64_t used = 0;
 
     uint64_t mask() const { return places.size() - 1; }
@@ -113,17 +139,9 @@ class StoreIndex {
       while (places[place].at.found() && places[place].key != key) place = (place + 1) & mask();
       return place;
     }
-
-    void Grow() {
-      std::vector<Entry> old(places.empty() ? 8 : places.size() * 2);
-      old.swap(places);
-      for (const Entry& entry : old) {
-        if (entry.at.found()) places[PlaceOf(entry.key, HashOfKey(entry.key))] = entry;
-      }
-    }
   };
 
-  std::array<Shard, 256> shards_;
+  std::array<Shard, kShards> shards_;
   int64_t size_ = 0;
 };
 

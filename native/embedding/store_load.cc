@@ -1,13 +1,8 @@
 // A store's folder at Open: the segments, then the index from all their records.
 
-#include <dirent.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <memory>
 
 #include "manifest.h"
@@ -17,12 +12,7 @@ namespace ctrlab::embedding {
 
 namespace {
 
-// Of "0000000001.seg"; 0 where the name is none of ours.
-uint64_t NumberOf(const std::string& name) {
-  uint64_t number = 0;
-  std::from_chars(name.data(), name.data() + name.size(), number);
-  return SegmentName(number) == name ? number : 0;
-}
+constexpr uint32_t kAtOnce = 4096;  // records that the index grows for
 
 }  // namespace
 
@@ -40,7 +30,7 @@ Status Store::Load() {
       if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
       segment->sealed = true;
     }
-    std::vector<IndexEntry>().swap(segment->entries);
+    IndexEntries(memory_.get()).swap(segment->entries);
   }
   durable_ = next_sequence_ - 1;
   if (Status status = SaveManifest(); !status.ok()) return status;
@@ -54,18 +44,16 @@ Status Store::Load() {
 
 // The numbers of the files in the folder, ascending, held against the manifest.
 Status Store::FindFiles(std::vector<uint64_t>* numbers) {
-  // Not std::filesystem's iterator, which ends the process where there is no memory for a name.
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(options_.path.c_str()), closedir);
-  for (const dirent* file = nullptr; folder && (errno = 0, file = readdir(folder.get()));) {
-    const std::string name = file->d_name;
+  std::vector<std::string> names;
+  if (Status status = NamesIn(options_.path, &names); !status.ok()) return status;
+  for (const std::string& name : names) {
     if (!name.ends_with(".seg")) continue;
-    numbers->push_back(NumberOf(name));
+    numbers->push_back(SegmentNumber(name));
     if (numbers->back() == 0) {
       return Status("A store's segments have names like " + SegmentName(1) + "; " + options_.path + "/" + name +
                     " is none of them; move it away.");
     }
   }
-  if (errno != 0) return SystemError("Can't read the store's folder " + options_.path);
   std::sort(numbers->begin(), numbers->end());
   bool there;
   Manifest manifest;
@@ -101,7 +89,7 @@ Status Store::FindFiles(std::vector<uint64_t>* numbers) {
 Status Store::AddFile(uint64_t number) {
   const std::string path = options_.path + "/" + SegmentName(number);
   LoadedSegment loaded;
-  Status status = LoadSegment(path, number, options_.row_bytes, options_.direct, &loaded);
+  Status status = LoadSegment(path, number, options_.row_bytes, options_.direct, memory_, &loaded);
   if (!status.ok()) return status;
   next_number_ = std::max(next_number_, number + 1);
   if (!loaded.segment || loaded.segment->records == 0) leftovers_.push_back(path);
@@ -143,9 +131,16 @@ void Store::FillIndex() {
   const SegmentTable& segments = *segments_;
   auto entry_at = [&](Location at) { return segments[at.segment]->entries[at.record]; };
   for (uint32_t slot = 0; slot < segments.size(); ++slot) {
-    const std::vector<IndexEntry>& entries = segments[slot]->entries;
+    const IndexEntries& entries = segments[slot]->entries;
     total_ += std::ssize(entries);
+    std::vector<int64_t> keys;
     for (uint32_t record = 0; record < entries.size(); ++record) {
+      if (record % kAtOnce == 0) {
+        keys.clear();
+        for (uint32_t next = record; next < std::min<size_t>(entries.size(), record + kAtOnce); ++next)
+          keys.push_back(entries[next].key);
+        GrowIndex(keys.data(), std::ssize(keys));
+      }
       const IndexEntry& entry = entries[record];
       if (entry.kind() == RecordKind::kCommit) continue;
       next_sequence_ = std::max(next_sequence_, entry.sequence() + 1);

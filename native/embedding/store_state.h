@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -12,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "folder.h"
+#include "gate.h"
 #include "record_reader.h"
 #include "segment.h"
 #include "segment_store.h"
@@ -50,12 +54,25 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
+// The process that made this, which a child that it forks is not.
+class OwnProcess {
+ public:
+  bool Here() const { return getpid() == process_; }
+  Status Refusal() const {
+    return Status("A store belongs to the process that opened it, " + std::to_string(process_) + "; process " +
+                  std::to_string(getpid()) + " was forked from that and must open a store of its own.");
+  }
+
+ private:
+  const pid_t process_ = getpid();
+};
+
 // Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the manifest, of new names, of
-// the state (short: nobody waits for a disk under it). A tail's appender belongs to who holds its lock, `user_` to writers,
-// `copies_` to compaction.
+// who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what takes longer
+// the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
 class Store final : public SegmentStore {
  public:
-  Store(const StoreOptions& options, std::unique_ptr<OwnedFile> lock);
+  Store(const StoreOptions& options, std::unique_ptr<FolderLock> lock);
   ~Store() override;
 
   Status Load();
@@ -63,15 +80,19 @@ class Store final : public SegmentStore {
   Status Put(const int64_t* keys, const void* rows, int64_t count) override;
   Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) override;
   Status Erase(const int64_t* keys, int64_t count) override;
+  Status Relieve() override;
   Status Flush() override;
   Status Compact() override;
-  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot) override;
+  void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept override;
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t key)>& wanted) override;
+  Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) override;
   StoreStats Stats() override;
   std::vector<std::string> Warnings() override;
 
  private:
   // segment_store.cc
   Status Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count);
+  void GrowIndex(const int64_t* keys, int64_t count);
   Status MakeRoom(Tail* tail);
   Status NewSegment(Tail* tail);
   Status WriteOut(Tail* tail, bool all);
@@ -108,8 +129,9 @@ class Store final : public SegmentStore {
 
   const StoreOptions options_;
   const int64_t record_bytes_, records_per_segment_;
-  const std::unique_ptr<OwnedFile> lock_;
-  const std::shared_ptr<RecordReader> reader_;  // snapshots outlive the store
+  const std::unique_ptr<FolderLock> lock_;
+  const std::shared_ptr<StoreMemory> memory_ = std::make_shared<StoreMemory>();  // as the next
+  const std::shared_ptr<RecordReader> reader_;                                   // snapshots outlive the store
 
   std::mutex compacting_;
   Tail copies_;
@@ -121,6 +143,8 @@ class Store final : public SegmentStore {
   std::mutex saving_;
   uint64_t saved_changes_ = 0;  // what the manifest on the disk knows of
   std::mutex naming_;           // from where a segment gets its number to where it is in the table
+
+  FairMutex changing_;  // the index: held by who changes it, beside the state's lock, and by who needs it as it is for long
 
   FairLock state_;
   StoreIndex index_;

@@ -61,16 +61,19 @@ int64_t Table::filter_bytes() const {
 
 Status Table::SetSlots(int64_t count, const float* initial) {
   if (count < 0 || count > 2) return Problem("A table can have 0 to 2 slots; received ", count, ".");
+  std::shared_ptr<SegmentStore> store;  // goes when nobody waits for it
   std::lock_guard writer(writer_);
   if (count != content_->rows->slots()) {
+    if (const int64_t below = tier_ ? tier_->rows() : 0; below > 0)
+      return Problem("Slots can't change while ", below, " rows lie in the tier below the memory; set them before rows sink.");
     try {
       auto rows = std::make_unique<Rows>(*content_->rows, count, initial);
       NotePeak(rows->bytes());
+      log_.StartAnew(ClearChanged());
       std::lock_guard alone(gate_);
-      if (tier_) {
-        if (Status bad = tier_->Close(); !bad.ok()) return bad;
-      }
-      content_->rows = std::move(rows);
+      if (tier_) store = tier_->Leave();
+      ++moves_;
+      content_->rows.swap(rows);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
     }
@@ -85,7 +88,30 @@ void Table::FillNew(int64_t key, const Rows& rows, uint32_t row) const {
   for (int64_t s = 0; s < rows.slots(); ++s) std::fill_n(value + (1 + s) * dim(), dim(), slot_initial_[s]);
 }
 
-void Table::NotePeak(int64_t more) { peak_bytes_ = std::max(peak_bytes_, content_->bytes() + more); }
+int64_t Table::Bytes() const {
+  const auto fetched = static_cast<int64_t>(fetched_.capacity() + fetched_before_.capacity()) * 8;
+  return content_->bytes() + log_.bytes() + fetched + (tier_ ? tier_->bytes() : 0);
+}
+
+void Table::NotePeak(int64_t more) { peak_bytes_ = std::max(peak_bytes_, Bytes() + more); }
+
+ChangeLog::Clear Table::ClearChanged() const {
+  return [this](int64_t key) {
+    if (Entry* entry = content_->index.FindEntry(key, HashKey(key))) entry->stamp &= ~uint32_t{1};
+  };
+}
+
+// Room to note so many keys of each shard. Throws std::bad_alloc.
+void Table::ReserveLog(const std::vector<int64_t>& more) {
+  if (log_.on()) log_.Reserve(more, TotalRows(), ClearChanged());
+}
+
+// The entry's key changes; where the log is on, room for it was reserved.
+void Table::NoteChange(int64_t shard, Entry* entry) {
+  if (!log_.on() || entry->changed()) return;
+  entry->stamp |= 1;
+  log_.Note(shard, entry->key.load(std::memory_order_relaxed));
+}
 
 Status Table::EvictSteps(int64_t step, int64_t steps_to_live, const ParallelFor& parallel_for, int64_t* removed) {
   if (steps_to_live < 1) return Problem("steps_to_live must be at least 1; received ", steps_to_live, ".");
@@ -105,39 +131,50 @@ Status Table::EvictNorms(double threshold, const ParallelFor& parallel_for, int6
 }
 
 Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed) {
+  (void)Relieve();
+  Index::Old old;  // goes when nobody waits for it
   std::lock_guard writer(writer_);
-  if (Status bad = OpenTier(); !bad.ok()) return bad;
   try {
     std::vector<int64_t> below;
-    if (tier_) {
-      if (Status bad = tier_->Settle(); !bad.ok()) return bad;
+    if (HasRowsBelow()) {
+      const Record record = tier_->record();
       std::vector<float> value(dim());
-      Status read = tier_->ForEach([&](int64_t key, const char* record) {
-        std::memcpy(value.data(), record, value.size() * sizeof(float));
-        if (goes(tier_->Step(record), value.data())) below.push_back(key);
+      Status read = tier_->ForEach([&](int64_t key, const char* from) {
+        if (content_->index.FindEntry(key, HashKey(key))) return;
+        std::memcpy(value.data(), from, value.size() * sizeof(float));
+        if (goes(record.Step(from), value.data())) below.push_back(key);
       });
       if (!read.ok()) return read;
+      tier_->ReserveDead(std::ssize(below));
     }
-    const auto old = [&](const Entry& entry) {
+    const auto is_old = [&](const Entry& entry) {
       const Ref ref = entry.ref.load(std::memory_order_relaxed);
       return goes(entry.step(), IsRow(ref) ? content_->rows->Row(ref - 1) : nullptr);
     };
-    const Leaving leaving = PrepareToRemove(old, std::vector<int64_t>(Index::kShards), parallel_for);
+    const Leaving leaving = PrepareToRemove(is_old, std::vector<int64_t>(Index::kShards), below, parallel_for);
+    std::vector<int64_t> going(Index::kShards);
     int64_t rows = std::ssize(below);
-    for (const auto& of_shard : leaving.rows) rows += std::ssize(of_shard);
-    std::vector<int64_t> tombstones = Tombstones(below, leaving);
-    NotePeak();
-    std::lock_guard alone(gate_);
-    if (!below.empty()) {
-      if (Status bad = tier_->store().Erase(below.data(), std::ssize(below)); !bad.ok()) {
-        content_->index.Discard();
-        return bad;
-      }
+    for (int64_t s = 0; s < Index::kShards; ++s) {
+      rows += std::ssize(leaving.rows[s]), going[s] = std::ssize(leaving.keys[s]);
     }
-    for (const int64_t key : below) tier_->changed.erase(key);
-    removed_.swap(tombstones);
+    for (const int64_t key : below) ++going[Index::ShardOf(HashKey(key))];
+    ReserveLog(going);
+    NotePeak();
+    // Nothing can be refused any more.
+    if (log_.on()) {
+      for (int64_t s = 0; s < Index::kShards; ++s) {
+        for (const int64_t key : leaving.keys[s]) log_.Note(s, key);
+      }
+      for (const int64_t key : below) log_.Note(Index::ShardOf(HashKey(key)), key);
+    }
+    {
+      std::lock_guard alone(gate_);
+      old = PublishRemoval();
+    }
+    for (const auto& of_shard : leaving.rows) content_->rows->Free(of_shard);
+    if (!below.empty()) tier_->NoteDead(below, std::ssize(below));
+    WakeDemotion();
     if (removed) *removed = rows;
-    Remove(leaving);
   } catch (const std::bad_alloc&) {
     content_->index.Discard();
     return OutOfMemory();
@@ -153,24 +190,16 @@ Status Table::CheckRoom(int64_t more) const {
                  " more: evict some, or give it ", "storage.");
 }
 
-// Those there will be when these are gone, too.
-std::vector<int64_t> Table::Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const {
-  std::vector<int64_t> keys = removed_;
-  if (!has_base_) return keys;
-  keys.insert(keys.end(), below.begin(), below.end());
-  for (const auto& of_shard : leaving.keys) keys.insert(keys.end(), of_shard.begin(), of_shard.end());
-  const auto more = keys.begin() + std::ssize(removed_);
-  std::sort(more, keys.end());
-  std::inplace_merge(keys.begin(), more, keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  return keys;
-}
-
-// Makes the shards of the index anew that lose a key, with room for so many more.
-Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const ParallelFor& parallel_for) try {
+// Makes the shards of the index anew that lose a key, or in which a key goes whose row is below, with room for so many more.
+Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const std::vector<int64_t>& below,
+                                      const ParallelFor& parallel_for) try {
   Leaving leaving{std::vector<std::vector<int64_t>>(Index::kShards), std::vector<std::vector<uint32_t>>(Index::kShards)};
+  std::vector<std::vector<int64_t>> gone(Index::kShards);
+  for (const int64_t key : below) gone[Index::ShardOf(HashKey(key))].push_back(key);
+  // A key that goes while a dead record of it may be below must not leave the index, which says that the record is dead.
+  const bool dead = tier_ && !tier_->dead().empty();
   Index& index = content_->index;
-  EachIndexShard(parallel_for, content_->rows->taken(), [&](int64_t s) {
+  EachIndexShard(parallel_for, content_->rows->taken() + std::ssize(below), [&](int64_t s) {
     std::vector<int64_t>& keys = leaving.keys[s];
     index.ForEach(s, [&](const Entry& entry) {
       if (!goes(entry)) return;
@@ -178,13 +207,16 @@ Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_
       const Ref ref = entry.ref.load(std::memory_order_relaxed);
       if (IsRow(ref)) leaving.rows[s].push_back(ref - 1);
     });
-    if (keys.empty()) return;
+    if (keys.empty() && gone[s].empty()) return;
     auto next = keys.begin();  // entries come in the same order again
-    index.Sift(s, index.size(s) - std::ssize(keys) + room[s], [&](const Entry& entry) {
+    index.Sift(s, index.entries(s) + std::ssize(gone[s]) + room[s], [&](const Entry& entry) {
       if (next == keys.end() || entry.key.load(std::memory_order_relaxed) != *next) return true;
       ++next;
       return false;
     });
+    for (const int64_t key : gone[s]) index.AddGone(key, HashKey(key));
+    if (!dead) return;
+    for (const int64_t key : keys) index.AddGone(key, HashKey(key));
   });
   int64_t rows = 0;
   for (const auto& of_shard : leaving.rows) rows += std::ssize(of_shard);
@@ -195,31 +227,55 @@ Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_
   throw;
 }
 
-void Table::Remove(const Leaving& leaving) {
-  for (int64_t s = 0; s < Index::kShards; ++s) {
-    content_->index.Publish(s);
-    content_->rows->Free(leaving.rows[s]);
-  }
-  content_->index.Reclaim();
+// What readers could be in is returned; the rows are to be freed.
+Index::Old Table::PublishRemoval() {
+  for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Publish(s);
+  ++moves_;
+  return content_->index.TakeOld();
 }
 
 TableStats Table::Stats() const {
   std::lock_guard writer(writer_);
+  const Index& index = content_->index;
   TableStats stats;
   stats.rows = content_->rows->taken();
-  for (int64_t s = 0; s < Index::kShards; ++s) stats.candidates += content_->index.size(s);
+  for (int64_t s = 0; s < Index::kShards; ++s) stats.candidates += index.entries(s) - index.gone(s);
   stats.candidates -= stats.rows;
-  if (tier_) (void)tier_->Settle();
   stats.rows_below = tier_ ? tier_->rows() : 0;
   stats.rows += stats.rows_below;
-  stats.bytes = content_->bytes() + (tier_ ? tier_->bytes() : 0);
+  stats.bytes = Bytes();
   stats.peak_bytes = std::max(peak_bytes_, stats.bytes);
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);
   stats.hits_below = hits_below_.load(std::memory_order_relaxed);
-  stats.removed = std::ssize(removed_);
+  stats.logged = log_.size();
   stats.problem = demotion_ended_.problem();
   return stats;
+}
+
+Status Table::Stage(std::unique_ptr<Table>* stage) const try {
+  std::unique_ptr<Table> made(new Table(options_));
+  std::lock_guard writer(writer_);
+  made->content_ = std::make_unique<Content>(dim(), content_->rows->slots(), options_.admission);
+  if (tier_) made->tier_ = std::make_unique<Tier>(tier_->options());
+  std::copy_n(slot_initial_, 2, made->slot_initial_);
+  *stage = std::move(made);
+  return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+void Table::Adopt(Table* stage) {
+  std::scoped_lock writers(writer_, stage->writer_);
+  NotePeak(stage->Bytes());
+  // Nobody knows what the other has seen of this content.
+  log_.StartAnew(ClearChanged());
+  stage->log_.StartAnew(stage->ClearChanged());
+  std::scoped_lock alone(gate_);
+  content_.swap(stage->content_);
+  if (tier_) tier_->Swap(*stage->tier_);
+  fetched_.clear(), fetched_before_.clear();
+  ++moves_;
 }
 
 }  // namespace ctrlab::embedding

@@ -2,9 +2,10 @@
 //
 // What a call does is defined by ctrlab/embedding/reference.py (NumPy). Nothing depends on the order of arrival or on threads.
 // Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
-// exclusive phase (the step on the values, the whole of an Import and of SetSlots) waits for lookups, and lookups for it.
+// exclusive phase (the step on the values, rows that come in by an Import, the moment at which an array takes another's place)
+// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there.
 //
-// No call throws. A call that returns a problem has changed nothing, but for counts in a Bloom filter.
+// No call throws. A call that returns a problem has changed nothing.
 
 #pragma once
 
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "embedding/bloom.h"
+#include "embedding/change_log.h"
+#include "embedding/cut.h"
 #include "embedding/gate.h"
 #include "embedding/hash.h"
 #include "embedding/index.h"
@@ -44,13 +47,27 @@ struct MergedBatch {
 struct TableStats {
   int64_t rows = 0, candidates = 0;  // rows of both tiers
   int64_t rows_below = 0;            // rows in the tier below the memory
-  int64_t bytes = 0;                 // held in memory now: rows, slots, metadata, index, filter, and the index of what is below
+  int64_t bytes = 0;                 // held in memory now: rows, slots, index, filter, change log, and what the store below holds
   int64_t peak_bytes = 0;            // the most since the table was made
   int64_t hits = 0, hits_below = 0;  // keys looked up whose row was in memory; whose row was read from below
   int64_t misses = 0;                // keys looked up that had no row: the three add up to all keys looked up
-  int64_t removed = 0;               // tombstones that the next kChanges will hold
+  int64_t logged = 0;                // keys in the change log
   std::string problem;               // why rows could not sink in the background the last time; empty: they could
 };
+
+class Table;
+
+// What one step does to a table.
+struct TableStep {
+  Table* table;
+  MergedBatch batch;
+};
+
+// One step at rule.step (t: whole, in [1, 2^31)) of an optimizer on several tables, each given once, with as many slots as it
+// needs: counts, admits, makes rows, changes values and slots. The same bits on any number of threads. With clip_norm: a table's
+// norm is over the keys that have a row, once admitted. Either all tables take the step or none does; then `which` (may be null)
+// is the one that could not.
+Status Update(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, int64_t* which = nullptr);
 
 class Table {
  public:
@@ -75,9 +92,11 @@ class Table {
   // memory.
   Status SetSlots(int64_t count, const float* initial);
 
-  // One step at rule.step (t: whole, in [1, 2^31)) of an optimizer with slots() slots: counts, admits, makes rows, changes values
-  // and slots. The same bits on any number of threads. With clip_norm: the norm over the keys that have a row, once admitted.
-  Status Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for);
+  // Of this table alone.
+  Status Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for) {
+    const TableStep step{this, batch};
+    return embedding::Update({&step, 1}, rule, parallel_for);
+  }
 
   // Rows and candidates with step - last step > steps_to_live go. `removed` (may be null): how many rows. Lookups run meanwhile.
   Status EvictSteps(int64_t step, int64_t steps_to_live, const ParallelFor& parallel_for, int64_t* removed);
@@ -85,26 +104,36 @@ class Table {
   // again may have a row at once.
   Status EvictNorms(double threshold, const ParallelFor& parallel_for, int64_t* removed);
 
-  // Writes what `extent` says of `shard`'s keys to the arrays that make_room gives, all from one moment; lookups run meanwhile.
-  // `kSave` and `kChanges` clear the marks of the whole table: use them with Shard{0, 1}. If make_room has a problem, nothing
-  // changes.
-  Status Export(Extent extent, Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for);
+  // Writes all of `shard`'s keys to the arrays that make_room gives, from one moment; lookups run meanwhile.
+  Status Export(Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for);
 
-  // Takes what comes of `shard`'s keys. `slots` in `in`: either all of the table's or none (then they begin at their initial
-  // values); a table whose slots() is 0 takes on `slot_count`, until SetSlots says what new rows begin at (0 till then). Refused:
-  // keys twice (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31), steps outside
-  // [0, 2^31), a filter of another size. kMore, kChanges: slot_count must be slots() or 0. A state too large for the memory above
-  // a tier comes in parts, each of which sinks before the next: kAll, then kMore. What was imported counts as unchanged; imported
-  // tombstones are not kept.
+  // What changed since the version that a consumer confirmed; or everything, for one that the change log does not know.
+  Status CutFor(const std::string& consumer, const ParallelFor& parallel_for, std::unique_ptr<Cut>* cut);
+  // The consumer has what that cut gave; until it says so, the next cut gives it again.
+  Status Confirm(const std::string& consumer, int64_t version);
+  // The consumer has what the table holds now, and the version of that.
+  Status CaughtUp(const std::string& consumer, int64_t* version);
+  void Forget(const std::string& consumer);
+
+  // Takes what comes of `shard`'s keys, as changes of what the table holds. `slots` in `in`: either all of the table's or none
+  // (then they begin at their initial values); a table without slots and rows takes on `slot_count`, until SetSlots says what new
+  // rows begin at (0 till then). Refused: keys twice (rows and candidates together), frequencies outside [0, 2^32), candidates'
+  // counts outside [1, 2^31), steps outside [0, 2^31), a filter of another size. What comes counts as changed.
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
+
+  // A state that comes in parts: an empty table like this one, for Imports; then Adopt puts its content in place of this one's,
+  // and this one's there, at once. The tables' storage may be of any size.
+  Status Stage(std::unique_ptr<Table>* stage) const;
+  void Adopt(Table* stage);
 
   TableStats Stats() const;
 
  private:
   friend class TableReader;  // lookup.cc
+  friend Status Update(std::span<const TableStep>, const StepRule&, const ParallelFor&, int64_t*);
 
-  // All that an Import replaces.
+  // All that an Adopt replaces.
   struct Content {
     Content(int64_t dim, int64_t slots, const Admission& admission)
         : rows(std::make_unique<Rows>(dim, slots)),
@@ -116,32 +145,40 @@ class Table {
     std::unique_ptr<Rows> rows;
     BloomFilter filter;
   };
-  // What is about to leave: of each shard of the index, its keys and the rows of those that have one.
+  // What is about to leave the memory: of each shard of the index, its keys and the rows of those that have one.
   struct Leaving {
     std::vector<std::vector<int64_t>> keys;
     std::vector<std::vector<uint32_t>> rows;
   };
   class Step;      // update.cc
-  class Incoming;  // exchange.cc
+  class Incoming;  // import.cc
 
-  explicit Table(const TableOptions& options) : options_(options), initial_(options.initializer, options.dim) {}
+  explicit Table(const TableOptions& options)
+      : options_(options), initial_(options.initializer, options.dim), log_(Index::kShards) {}
 
   void FillNew(int64_t key, const Rows& rows, uint32_t row) const;
   using Goes = std::function<bool(const Entry&)>;
-  Leaving PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const ParallelFor& parallel_for);
-  void Remove(const Leaving& leaving);  // alone
+  Leaving PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const std::vector<int64_t>& below,
+                          const ParallelFor& parallel_for);
+  Index::Old PublishRemoval();  // alone
   // What goes, by last step and value; the value is null for keys without a row.
   using Old = std::function<bool(int64_t step, const float* value)>;
   Status Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed);
+  void ReserveLog(const std::vector<int64_t>& more);
+  ChangeLog::Clear ClearChanged() const;
+  void NoteChange(int64_t shard, Entry* entry);
+  Status CheckRoom(int64_t more) const;
+  int64_t TotalRows() const { return content_->rows->taken() + (tier_ ? tier_->rows() : 0); }
+  int64_t Bytes() const;
+  void NotePeak(int64_t more = 0);
+
+  // tier.cc
   bool HasRowsBelow() const { return tier_ && tier_->open(); }  // that there may be some; inside the gate
+  Status OpenTier();
   std::vector<int64_t> Absent(const int64_t* keys, int64_t count) const;
-  Status Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept, const ParallelFor& parallel_for);
-  struct RowBelow {
-    int64_t key;
-    const char* record;
-  };
-  Status RaiseRead(const std::vector<int64_t>& keys, const char* records);
-  void BringUp(const std::vector<RowBelow>& up);
+  void BringUp(const RecordsRead& up, const std::vector<int64_t>& which);
+  void RaiseRead(const RecordsRead& read);
+
   // demotion.cc
   static constexpr int64_t kPieceRows = 4096;
   struct Victim {
@@ -150,22 +187,29 @@ class Table {
   };
   using Piece = std::span<const Victim>;  // of one shard
   int64_t Room() const;
-  void StartDemotion();
   void WakeDemotion();
   bool Demote(const std::atomic<bool>& stop);
+  Status EraseDead(const std::atomic<bool>& stop);
   Status MakeSpareRoom(const std::atomic<bool>& stop);
+  Status Relieve();
   Status Sink(int64_t incoming, const MergedBatch& kept);
   std::vector<uint8_t> RowsOf(std::initializer_list<std::span<const int64_t>> lists) const;
   uint64_t OrderOf(const Entry& entry, Ref ref) const;
   void AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::vector<Victim>* victims) const;
-  static std::vector<Piece> Cut(std::vector<Victim>* victims, int64_t count, int64_t most);
+  static std::vector<Piece> InPieces(std::vector<Victim>* victims, int64_t count, int64_t most);
   Status SinkPiece(Piece piece);
-  Status OpenTier();
-  Status RaiseImported(const StateSizes& sizes, const StateIn& in, const ParallelFor& parallel_for);
+
+  // export.cc, import.cc
+  struct Outgoing;
+  template <class Walk>
+  Outgoing Count(const Walk& walk, const ParallelFor& parallel_for) const;
+  template <class Walk>
+  void Write(const Walk& walk, const Outgoing& going, const StateOut& out, const ParallelFor& parallel_for) const;
+  Status ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                    const ParallelFor& parallel_for);
+  Status WrongFilter(int64_t bytes) const;
+  std::vector<int64_t> FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard) const;
   void SinkImported();
-  Status CheckRoom(int64_t more) const;
-  std::vector<int64_t> Tombstones(const std::vector<int64_t>& below, const Leaving& leaving) const;
-  void NotePeak(int64_t more = 0);
 
   const TableOptions options_;
   const InitialValues initial_;
@@ -174,12 +218,12 @@ class Table {
   Gate gate_;                 // and this, too, for what lookups must not see half done
   std::unique_ptr<Content> content_;
   std::unique_ptr<Tier> tier_;  // null: there is none
+  int64_t moves_ = 0;           // goes up whenever rows leave the memory or what is below, alone
+  ChangeLog log_;
   // The keys of the last two Prefetches: while the rows of one are trained on, those of the other come. They sink only where an
   // update finds no room otherwise.
   std::vector<int64_t> fetched_, fetched_before_;
   float slot_initial_[2] = {0, 0};
-  bool has_base_ = false;         // there was a kSave, a kChanges or an Import, so that somebody may have what goes
-  std::vector<int64_t> removed_;  // tombstones, ascending, each once
   int64_t peak_bytes_ = 0;
   std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
   Status demotion_ended_;             // how demotion ended the last time

@@ -6,55 +6,43 @@
 #include <iterator>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <shared_mutex>
+#include <system_error>
 
 #include "embedding/messages.h"
 #include "embedding/table.h"
 
 namespace ctrlab::embedding {
 
-Status Tier::Open(int64_t width) {
-  if (store_) return Status();
-  width_ = width;
-  std::unique_ptr<SegmentStore> store;
-  if (Status bad = options_.open(row_bytes(), &store); !bad.ok()) return bad;
-  store_ = std::move(store);
-  Status status = EraseAll();
-  if (!status.ok()) store_ = nullptr;
-  return status;
-}
-
-Status Tier::EraseAll() {
-  std::vector<int64_t> keys;
-  if (Status bad = ForEach([&](int64_t key, const char*) { keys.push_back(key); }); !bad.ok()) return bad;
-  return keys.empty() ? Status() : store_->Erase(keys.data(), std::ssize(keys));
-}
-
-void Tier::Clear() {
-  to_erase_.clear();
-  changed.clear();
-  store_ = nullptr;
-}
-
-Status Tier::Close() {
-  if (rows() > 0)
-    return Problem("Slots can't change while ", rows(), " rows lie in the tier below the memory; set them before rows sink.");
-  store_ = nullptr;
+Status ReadRecords(SegmentStore& store, const Record& record, const std::vector<int64_t>& keys, const ParallelFor& parallel_for,
+                   RecordsRead* read) {
+  const int64_t size = std::ssize(keys), most = std::min(size, RecordsAtATime(record));
+  const int64_t floats = record.bytes() / static_cast<int64_t>(sizeof(float));
+  const auto records = std::make_unique_for_overwrite<float[]>(most * floats);
+  const auto found = std::make_unique_for_overwrite<uint8_t[]>(most);
+  for (int64_t begin = 0; begin < size; begin += most) {
+    const int64_t count = std::min(most, size - begin);
+    if (Status bad = store.Get(keys.data() + begin, count, records.get(), found.get(), parallel_for); !bad.ok()) return bad;
+    for (int64_t i = 0; i < count; ++i) {
+      if (!found[i]) continue;
+      read->keys.push_back(keys[begin + i]);
+      read->numbers.insert(read->numbers.end(), records.get() + i * floats, records.get() + (i + 1) * floats);
+    }
+  }
   return Status();
 }
 
-void Tier::Erase(const std::vector<int64_t>& keys) {
-  to_erase_.insert(to_erase_.end(), keys.begin(), keys.end());
-  (void)Settle();
-}
-
-Status Tier::Settle() try {
-  if (to_erase_.empty()) return Status();
-  if (Status bad = store_->Erase(to_erase_.data(), std::ssize(to_erase_)); !bad.ok()) return bad;
-  to_erase_.clear();
-  return Status();
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
+int64_t Tier::CountBelow(const std::vector<int64_t>& keys) const noexcept {
+  constexpr int64_t kAtOnce = 256;
+  uint8_t found[kAtOnce];
+  int64_t below = 0;
+  for (int64_t begin = 0; begin < std::ssize(keys); begin += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, std::ssize(keys) - begin);
+    store_->Find(keys.data() + begin, count, found);
+    below += std::count(found, found + count, 1);
+  }
+  return below;
 }
 
 Status Table::SetTier(TierOptions options) {
@@ -69,16 +57,24 @@ Status Table::SetTier(TierOptions options) {
 }
 
 Status Table::OpenTier() try {
-  if (!tier_ || tier_->open()) return Status();
+  if (!tier_) return Status();
+  if (!demotion_) {
+    demotion_ = std::make_unique<Worker>("ctrlab-demotion", [this](const auto& stop) { return Demote(stop); });
+  }
+  if (tier_->open()) return Status();
+  const int64_t width = dim() * (1 + content_->rows->slots());
+  std::unique_ptr<SegmentStore> store;
+  if (Status bad = tier_->options().open(Record{width}.bytes(), &store); !bad.ok()) return bad;
   std::lock_guard alone(gate_);
-  if (Status bad = tier_->Open(dim() * (1 + content_->rows->slots())); !bad.ok()) return bad;
-  StartDemotion();
+  tier_->Take(std::move(store), width);
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
+} catch (const std::system_error& error) {
+  return Problem("A table with storage needs a thread, and the system has none to give: ", error.what(), ".");
 }
 
-// Those of these keys that the memory has nothing of, ascending, each once.
+// Those of these keys that have no entry, ascending, each once: their rows may be below.
 std::vector<int64_t> Table::Absent(const int64_t* keys, int64_t count) const {
   constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
   std::vector<int64_t> absent;
@@ -96,6 +92,7 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
     std::shared_lock reader(gate_);
     if (!HasRowsBelow()) return Status();
   }
+  (void)Relieve();
   std::vector<int64_t> wanted(keys, keys + count);
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
@@ -103,9 +100,13 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   std::lock_guard writer(writer_);
   if (!HasRowsBelow()) return Status();
   const std::vector<int64_t> absent = Absent(wanted.data(), std::ssize(wanted));
-  if (!absent.empty()) {
-    const MergedBatch kept{wanted.data(), nullptr, nullptr, std::ssize(wanted)};
-    if (Status bad = Raise(absent, 0, kept, parallel_for); !bad.ok()) return bad;
+  RecordsRead read;
+  if (Status bad = ReadRecords(*tier_->store(), tier_->record(), absent, parallel_for, &read); !bad.ok()) return bad;
+  if (!read.keys.empty()) {
+    if (Status bad = Sink(std::ssize(read.keys), {wanted.data(), nullptr, nullptr, std::ssize(wanted)}); !bad.ok()) return bad;
+    std::vector<int64_t> all(read.keys.size());
+    std::iota(all.begin(), all.end(), 0);
+    BringUp(read, all);
   }
   fetched_before_ = std::move(fetched_);
   fetched_ = std::move(wanted);
@@ -114,74 +115,63 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   return OutOfMemory();
 }
 
-// Brings those of these keys up whose rows are below and of which the memory has nothing; before, makes room in memory for
-// them, and at least for `incoming`, by other rows than those of `kept`.
-Status Table::Raise(const std::vector<int64_t>& keys, int64_t incoming, const MergedBatch& kept,
-                    const ParallelFor& parallel_for) {
-  std::vector<int64_t> raised;
-  std::vector<char> records;
-  Status status = tier_->ForEachOf(keys, parallel_for, [&](int64_t key, const char* record) {
-    raised.push_back(key);
-    records.insert(records.end(), record, record + tier_->row_bytes());
-  });
-  if (!status.ok()) return status;
-  if (status = Sink(std::max(std::ssize(raised), incoming), kept); !status.ok()) return status;
-  std::vector<RowBelow> rows;
-  for (const int64_t key : raised) rows.push_back({key, records.data() + std::ssize(rows) * tier_->row_bytes()});
-  BringUp(rows);
-  return Status();
-}
-
-// Of these rows below, which a lookup has read, brings those up that sink last, as many as there is room for.
-Status Table::RaiseRead(const std::vector<int64_t>& keys, const char* records) try {
+// Of these rows below, which a lookup has read and which still are as it read them, brings those up that sink last, as many as
+// there is room for. Throws std::bad_alloc.
+void Table::RaiseRead(const RecordsRead& read) {
   const int64_t room = Room();
   WakeDemotion();
-  if (room <= 0) return Status();
-  std::vector<RowBelow> rows;
-  for (int64_t k = 0; k < std::ssize(keys); ++k) {
-    if (content_->index.Find(keys[k], HashKey(keys[k])) == 0) rows.push_back({keys[k], records + k * tier_->row_bytes()});
+  if (room <= 0) return;
+  std::vector<int64_t> which;
+  for (int64_t k = 0; k < std::ssize(read.keys); ++k) {
+    if (content_->index.Find(read.keys[k], HashKey(read.keys[k])) == 0) which.push_back(k);
   }
-  if (std::ssize(rows) > room) {
-    const auto order = [&](const RowBelow& row) { return tier_->Order(tier_->Frequency(row.record), tier_->Step(row.record)); };
-    std::nth_element(rows.begin(), rows.begin() + room, rows.end(),
-                     [&](const RowBelow& a, const RowBelow& b) { return order(a) > order(b); });
-    rows.resize(room);
+  if (std::ssize(which) > room) {
+    const Record record = tier_->record();
+    const auto order = [&](int64_t k) {
+      const char* from = read.At(k, record);
+      return tier_->Order(record.Frequency(from), record.Step(from));
+    };
+    std::nth_element(which.begin(), which.begin() + room, which.end(), [&](int64_t a, int64_t b) { return order(a) > order(b); });
+    which.resize(room);
   }
-  BringUp(rows);
-  return Status();
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
+  BringUp(read, which);
 }
 
-// Brings up rows that are below and that the memory has nothing of. Throws std::bad_alloc before anything is done.
-void Table::BringUp(const std::vector<RowBelow>& up) {
+// Brings up rows that are below; what they leave there is dead. Throws std::bad_alloc before anything is done.
+void Table::BringUp(const RecordsRead& up, const std::vector<int64_t>& which) {
   Rows& rows = *content_->rows;
-  rows.Reserve(std::ssize(up));
-  std::vector<int64_t> entries(Index::kShards), keys;
-  for (const RowBelow& one : up) ++entries[Index::ShardOf(HashKey(one.key))];
-  for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Reserve(s, entries[s]);
-  for (const RowBelow& one : up) keys.push_back(one.key);
-  tier_->ReserveErase(std::ssize(up));
-  for (int64_t k = 0; k < std::ssize(up); ++k) {
-    const auto& [key, record] = up[k];
-    const uint32_t row = rows.Take(k);
-    std::memcpy(rows.Row(row), record, tier_->row_bytes() - 8);
-    rows.Frequency(row) = tier_->Frequency(record);
-    const uint32_t changed = tier_->changed.erase(key);
-    content_->index.Insert(key, HashKey(key), row + 1, tier_->Step(record) << 1 | changed);
+  Index& index = content_->index;
+  const Record record = tier_->record();
+  rows.Reserve(std::ssize(which));
+  std::vector<int64_t> entries(Index::kShards);
+  for (const int64_t k : which) ++entries[Index::ShardOf(HashKey(up.keys[k]))];
+  for (int64_t s = 0; s < Index::kShards; ++s) index.Reserve(s, entries[s]);
+  tier_->ReserveDead(std::ssize(which));
+  int64_t taken = 0;
+  std::vector<int64_t> keys;
+  keys.reserve(which.size());
+  for (const int64_t k : which) {
+    const int64_t key = up.keys[k];
+    keys.push_back(key);
+    const char* from = up.At(k, record);
+    const uint32_t row = rows.Take(taken++);
+    std::memcpy(rows.Row(row), from, 4 * record.width);
+    rows.Frequency(row) = record.Frequency(from);
+    index.Insert(key, HashKey(key), row + 1, record.Step(from) << 1);
   }
-  rows.Took(std::ssize(up));
+  rows.Took(taken);
+  tier_->NoteDead(keys, taken);
   NotePeak();
   WakeDemotion();
-  tier_->Erase(keys);  // only now: a lookup that does not find a key below looks in memory once more
 }
 
 Status Table::KeysBelow(std::vector<int64_t>* keys) const {
   std::lock_guard writer(writer_);
   keys->clear();
   if (!tier_) return Status();
-  if (Status bad = tier_->Settle(); !bad.ok()) return bad;
-  return tier_->ForEach([&](int64_t key, const char*) { keys->push_back(key); });
+  return tier_->ForEach([&](int64_t key, const char*) {
+    if (!content_->index.FindEntry(key, HashKey(key))) keys->push_back(key);
+  });
 }
 
 }  // namespace ctrlab::embedding

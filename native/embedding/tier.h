@@ -8,6 +8,10 @@
 //           finds no room sinks as many itself; never those of its own step, so where these are more than `memory_rows`, the
 //           memory holds them all until the thread has come to them
 //
+// The index says which record below is true: one whose key has no entry. A key with an entry (a row in memory, a candidate, or
+// gone) has no row below, whatever the store still holds under it: a dead record, which the thread erases, a piece at a time.
+// So nobody else waits for the disk to forget, and a disk that refuses to loses nothing.
+//
 // What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step].
 //
 // The interface for a faster memory (HBM) in front of a table is the same one turned round: the front is to the table what the
@@ -19,7 +23,7 @@
 //   - a Put that fails is undone by an Erase before anything takes the row out of the front.
 // There is none yet.
 //
-// The store is no save: opened, it is emptied, if a tier has made it. Checkpoints hold the rows of both tiers.
+// The store is no save: each table makes a new one. Checkpoints hold the rows of both tiers.
 
 #pragma once
 
@@ -28,7 +32,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "embedding/segment_store.h"
@@ -38,7 +42,7 @@ namespace ctrlab::embedding {
 
 enum class Cache : int64_t { kLru = 0, kLfu = 1 };
 
-// Opens the store for rows of so many bytes.
+// Opens a store for rows of so many bytes: a new one, empty, each time.
 using OpenStore = std::function<Status(int64_t row_bytes, std::unique_ptr<SegmentStore>* store)>;
 
 struct TierOptions {
@@ -47,102 +51,118 @@ struct TierOptions {
   Cache cache = Cache::kLfu;
 };
 
-// The store of a tier, with a file that marks it as one, whose rows may be erased. Refuses one with rows that has no mark.
-Status OpenTierStore(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);
+// How a row of `width` floats lies below.
+struct Record {
+  int64_t width;
 
+  int64_t bytes() const { return 4 * width + 8; }
+  uint32_t Frequency(const char* record) const { return Number(record, 4 * width); }
+  uint32_t Step(const char* record) const { return Number(record, 4 * width + 4); }
+  void Write(char* record, const float* row, uint32_t frequency, uint32_t step) const {
+    std::memcpy(record, row, 4 * width);
+    std::memcpy(record + 4 * width, &frequency, 4);
+    std::memcpy(record + 4 * width + 4, &step, 4);
+  }
+
+ private:
+  static uint32_t Number(const char* record, int64_t place) {
+    uint32_t number;
+    std::memcpy(&number, record + place, 4);
+    return number;
+  }
+};
+
+// Records of a table's rows that were read, in the order of their keys.
+struct RecordsRead {
+  std::vector<int64_t> keys;
+  std::vector<float> numbers;  // floats, for their alignment: the values are used where they lie
+
+  const char* At(int64_t k, const Record& record) const {
+    return reinterpret_cast<const char*>(numbers.data()) + k * record.bytes();
+  }
+};
+
+// Of these keys those that the store has a record of, read in pieces of bounded memory.
+Status ReadRecords(SegmentStore& store, const Record& record, const std::vector<int64_t>& keys, const ParallelFor& parallel_for,
+                   RecordsRead* read);
+
+// Not for several threads at once: the table's writer holds it.
 class Tier {
  public:
   explicit Tier(TierOptions options) : options_(std::move(options)) {}
 
   const TierOptions& options() const { return options_; }
-
-  // Open, empty, for rows of `width` floats; nothing where it is.
-  Status Open(int64_t width);
-  // Forgets all rows, which the store is rid of when it is opened again; not open till then.
-  void Clear();
-  // Back to not open; refused while rows are below.
-  Status Close();
-  bool open() const { return store_ != nullptr; }
-
   // Rows that the memory should have room for.
   int64_t spare() const { return (options_.memory_rows + 7) / 8; }
-
-  int64_t rows() const { return store_ ? store_->Stats().live : 0; }
-  int64_t bytes() const { return store_ ? store_->Stats().index_bytes : 0; }
-  SegmentStore& store() const { return *store_; }
-
-  int64_t row_bytes() const { return 4 * width_ + 8; }
   // Of rows in memory, those of a lower order sink first.
   uint64_t Order(uint32_t frequency, uint32_t step) const {
     return (options_.cache == Cache::kLfu ? uint64_t{frequency} << 32 : 0) | step;
   }
-  uint32_t Frequency(const char* record) const { return Number(record, 4 * width_); }
-  uint32_t Step(const char* record) const { return Number(record, 4 * width_ + 4); }
-  void Write(char* record, const float* row, uint32_t frequency, uint32_t step) const {
-    std::memcpy(record, row, 4 * width_);
-    std::memcpy(record + 4 * width_, &frequency, 4);
-    std::memcpy(record + 4 * width_ + 4, &step, 4);
+
+  bool open() const { return store_ != nullptr; }
+  // A new store, for rows of `width` floats.
+  void Take(std::unique_ptr<SegmentStore> store, int64_t width) { store_ = std::move(store), record_ = {width}; }
+  // No store, as before the first Take; who reads it keeps it until they are done.
+  std::shared_ptr<SegmentStore> Leave() noexcept {
+    std::vector<int64_t>().swap(dead_);
+    dead_records_ = 0;
+    return std::exchange(store_, nullptr);
+  }
+  // All but the options, which are the same.
+  void Swap(Tier& other) noexcept {
+    store_.swap(other.store_), dead_.swap(other.dead_);
+    std::swap(record_, other.record_), std::swap(dead_records_, other.dead_records_);
   }
 
-  // Takes keys out that are in memory, now or, where the store's disk refuses, by the next Settle: that comes before anything
-  // that takes a row out of the memory or counts those below.
-  void Erase(const std::vector<int64_t>& keys);
-  Status Settle();
-  // So that an Erase of so many keys does not fail for memory. Throws std::bad_alloc.
-  void ReserveErase(int64_t count) { to_erase_.reserve(to_erase_.size() + count); }
+  const std::shared_ptr<SegmentStore>& store() const { return store_; }
+  const Record& record() const { return record_; }
+  int64_t rows() const { return store_ ? store_->Stats().live - dead_records_ : 0; }
+  int64_t bytes() const { return (store_ ? store_->Stats().memory_bytes : 0) + static_cast<int64_t>(dead_.capacity()) * 8; }
 
-  // Calls visit(key, record) for all that is below.
+  // Room to note so many dead keys. Throws std::bad_alloc.
+  void ReserveDead(int64_t more) {
+    const size_t wanted = dead_.size() + more;
+    if (wanted > dead_.capacity()) dead_.reserve(std::max(wanted, dead_.capacity() + dead_.capacity() / 2));
+  }
+  // These keys have an entry in the index; so many of their records below are dead that were not.
+  void NoteDead(const std::vector<int64_t>& keys, int64_t records) {
+    dead_.insert(dead_.end(), keys.begin(), keys.end());
+    dead_records_ += records;
+  }
+  // So many dead records were written anew, as true ones, or are erased.
+  void FewerDead(int64_t records) { dead_records_ -= records; }
+  std::vector<int64_t>& dead() { return dead_; }  // keys that were noted, some of which may have sunk again since
+  // How many of these keys the store has a record of, which it knows without the disk.
+  int64_t CountBelow(const std::vector<int64_t>& keys) const noexcept;
+
+  // Calls visit(key, record) for each record, dead ones, too.
   template <class Visit>
   Status ForEach(const Visit& visit) const;
-  // The same for these keys, all of them below.
-  template <class Visit>
-  Status ForEachOf(const std::vector<int64_t>& keys, const ParallelFor& parallel_for, const Visit& visit) const;
-
-  std::unordered_set<int64_t> changed;  // keys below that changed since the last save
 
  private:
-  static constexpr int64_t kAtATime = 4096;
-
-  Status EraseAll();
-
-  uint32_t Number(const char* record, int64_t place) const {
-    uint32_t number;
-    std::memcpy(&number, record + place, 4);
-    return number;
-  }
-
   const TierOptions options_;
-  std::unique_ptr<SegmentStore> store_;
-  std::vector<int64_t> to_erase_;
-  int64_t width_ = 0;
+  std::shared_ptr<SegmentStore> store_;
+  Record record_{0};
+  std::vector<int64_t> dead_;
+  int64_t dead_records_ = 0;
 };
+
+// So many records are in work at a time.
+inline int64_t RecordsAtATime(const Record& record) { return std::clamp<int64_t>((int64_t{4} << 20) / record.bytes(), 1, 4096); }
 
 template <class Visit>
 Status Tier::ForEach(const Visit& visit) const {
   if (!store_) return Status();
   std::unique_ptr<StoreSnapshot> snapshot;
   if (Status bad = store_->Snapshot(&snapshot); !bad.ok()) return bad;
-  std::vector<int64_t> keys(kAtATime);
-  std::vector<char> records(kAtATime * row_bytes());
-  for (;;) {
+  const int64_t most = std::min(RecordsAtATime(record_), snapshot->size());
+  std::vector<int64_t> keys(most);
+  std::vector<char> records(most * record_.bytes());
+  while (most > 0) {
     int64_t count = 0;
-    if (Status bad = snapshot->Next(kAtATime, keys.data(), records.data(), &count); !bad.ok()) return bad;
-    if (count == 0) return Status();
-    for (int64_t i = 0; i < count; ++i) visit(keys[i], records.data() + i * row_bytes());
-  }
-}
-
-template <class Visit>
-Status Tier::ForEachOf(const std::vector<int64_t>& keys, const ParallelFor& parallel_for, const Visit& visit) const {
-  std::vector<char> records(kAtATime * row_bytes());
-  std::vector<uint8_t> found(kAtATime);
-  const int64_t size = static_cast<int64_t>(keys.size());
-  for (int64_t begin = 0; begin < size; begin += kAtATime) {
-    const int64_t count = std::min(kAtATime, size - begin);
-    if (Status bad = store_->Get(keys.data() + begin, count, records.data(), found.data(), parallel_for); !bad.ok()) return bad;
-    for (int64_t i = 0; i < count; ++i) {
-      if (found[i]) visit(keys[begin + i], records.data() + i * row_bytes());
-    }
+    if (Status bad = snapshot->Next(most, keys.data(), records.data(), &count); !bad.ok()) return bad;
+    if (count == 0) break;
+    for (int64_t i = 0; i < count; ++i) visit(keys[i], records.data() + i * record_.bytes());
   }
   return Status();
 }

@@ -1,30 +1,165 @@
-// The store below a table, in a folder of its own.
+#include "embedding/tier_store.h"
 
-#include <filesystem>
-#include <fstream>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <mutex>
+#include <set>
 #include <string>
 
+#include "embedding/folder.h"
 #include "embedding/messages.h"
-#include "embedding/tier.h"
+#include "embedding/no_throw.h"
+#include "embedding/store_state.h"
+#include "embedding/worker.h"
 
 namespace ctrlab::embedding {
 
-Status OpenTierStore(const StoreOptions& options, std::unique_ptr<SegmentStore>* store) {
-  const std::string mark = options.path + "/TIER";
-  std::unique_ptr<SegmentStore> opened;
-  if (Status bad = SegmentStore::Open(options, &opened); !bad.ok()) return bad;
-  if (std::error_code error; !std::filesystem::exists(mark, error)) {
-    if (const int64_t rows = opened->Stats().live; rows > 0) {
-      return Problem("The store in ", options.path, " holds ", rows,
-                     " rows that no embedding variable put there, which using it as ",
-                     "storage would erase: name another folder.");
-    }
-    std::ofstream file(mark);
-    file << "Rows of an embedding variable, beyond those in memory. They are erased when another one is put here.\n";
-    if (!file.flush()) return Problem("Can't write ", mark, ", which marks the storage of an embedding variable.");
+namespace {
+
+constexpr char kMark[] = "Rows of an embedding variable, beyond those in memory. They are erased when another one is put here.\n";
+
+bool IsStoreFile(const std::string& name) {
+  return name == "LOCK" || name == "MANIFEST" || name == "MANIFEST.new" || SegmentNumber(name) > 0;
+}
+
+// Of a folder that is a store's; 0 where the name is none of ours.
+uint64_t StoreNumber(const std::string& name) {
+  uint64_t number = 0;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return std::to_string(number) == name ? number : 0;
+}
+
+// The folder that the stores of a table share.
+class Scratch {
+ public:
+  explicit Scratch(std::string path) : path_(std::move(path)) {}
+  ~Scratch() {
+    cleaner_ = nullptr;
+    if (next_ > 0) Clean(false);
   }
-  *store = std::move(opened);
-  return Status();
+
+  Status Open() {
+    if (Status status = MakeFolder(path_); !status.ok()) return status;
+    if (Status status = FolderLock::Take(path_, &lock_); !status.ok()) return status;
+    std::vector<std::string> names;
+    if (Status status = NamesIn(path_, &names); !status.ok()) return status;
+    const bool marked = std::find(names.begin(), names.end(), "TIER") != names.end();
+    uint64_t highest = 0;
+    for (const std::string& name : names) {
+      if (name == "LOCK" || name == "TIER") continue;
+      if (!marked || !(IsStoreFile(name) || IsStore(name))) {
+        return Problem("The folder ", path_, " holds ", name, " that no embedding variable put there, which using it as ",
+                       "storage would erase: name another folder.");
+      }
+      highest = std::max(highest, StoreNumber(name));
+    }
+    if (!marked) {
+      if (Status status = Mark(); !status.ok()) return status;
+    }
+    next_ = highest + 1;
+    cleaner_ = std::make_unique<Worker>(
+        "ctrlab-scratch", [this](const std::atomic<bool>& stop) { return NoThrow([&] { return Clean(stop), Status(); }).ok(); });
+    cleaner_->Wake();
+    return Status();
+  }
+
+  // Who holds this has the folder of that name, which goes when nobody does.
+  static std::shared_ptr<const void> Take(const std::shared_ptr<Scratch>& scratch, std::string* folder) {
+    std::lock_guard lock(scratch->mutex_);
+    const uint64_t number = scratch->next_++;
+    scratch->taken_.insert(number);
+    *folder = scratch->path_ + "/" + std::to_string(number);
+    return std::shared_ptr<const void>(scratch.get(), [scratch, number](const void*) {
+      std::lock_guard lock(scratch->mutex_);
+      scratch->taken_.erase(number);
+      scratch->cleaner_->Wake();
+    });
+  }
+
+  const OwnProcess process;
+
+ private:
+  bool IsStore(const std::string& name) const {
+    struct stat about;
+    std::vector<std::string> files;
+    return StoreNumber(name) > 0 && lstat((path_ + "/" + name).c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
+           NamesIn(path_ + "/" + name, &files).ok() && std::all_of(files.begin(), files.end(), IsStoreFile);
+  }
+
+  Status Mark() const {
+    const std::string path = path_ + "/TIER";
+    const OwnedFile file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    if (file.fd() < 0) return SystemError("Can't write " + path + ", which marks the storage of an embedding variable");
+    if (Status status = WriteFully(file.fd(), path, kMark, sizeof kMark - 1, 0); !status.ok()) return status;
+    if (fsync(file.fd()) != 0) return SystemError("Can't sync " + path);
+    return SyncFolder(path_);
+  }
+
+  // Removes what no store holds. What can't be removed is tried again by the next table.
+  void Clean(const std::atomic<bool>& stop) {
+    std::vector<std::string> names, files;
+    (void)!NamesIn(path_, &names).ok();
+    for (const std::string& name : names) {
+      const std::string path = path_ + "/" + name;
+      if (name == "LOCK" || name == "TIER") continue;
+      if (StoreNumber(name) == 0) {
+        unlink(path.c_str());
+        continue;
+      }
+      if (std::lock_guard lock(mutex_); taken_.contains(StoreNumber(name))) continue;
+      files.clear();
+      (void)!NamesIn(path, &files).ok();
+      for (const std::string& file : files) {
+        if (stop) return;
+        unlink((path + "/" + file).c_str());
+      }
+      rmdir(path.c_str());
+    }
+  }
+
+  const std::string path_;
+  std::unique_ptr<FolderLock> lock_;
+  std::mutex mutex_;
+  std::set<uint64_t> taken_;
+  uint64_t next_ = 0;  // 0: not open
+  std::unique_ptr<Worker> cleaner_;
+};
+
+class Stores {
+ public:
+  explicit Stores(StoreOptions options) : options_(std::move(options)) {}
+
+  Status Open(int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
+    std::lock_guard lock(mutex_);
+    std::shared_ptr<Scratch> scratch = scratch_.lock();
+    if (!scratch) {
+      scratch = std::make_shared<Scratch>(options_.path);
+      if (Status status = scratch->Open(); !status.ok()) return status;
+      scratch_ = scratch;
+    }
+    if (!scratch->process.Here()) return scratch->process.Refusal();
+    StoreOptions options = options_;
+    options.row_bytes = row_bytes;
+    options.scratch = true;
+    options.held = Scratch::Take(scratch, &options.path);
+    return SegmentStore::Open(options, store);
+  }
+
+ private:
+  const StoreOptions options_;
+  std::mutex mutex_;
+  std::weak_ptr<Scratch> scratch_;  // as long as one of its stores
+};
+
+}  // namespace
+
+OpenStore StoresIn(StoreOptions options) {
+  return [stores = std::make_shared<Stores>(std::move(options))](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
+    return NoThrow([&] { return stores->Open(row_bytes, store); });
+  };
 }
 
 }  // namespace ctrlab::embedding

@@ -1,11 +1,15 @@
-// One step of an optimizer on a table: first, beside readers, shard by shard, the keys are found and counted, admitted and
-// given rows that nobody sees yet; then, alone, those are published and values and slots change.
+// One step of an optimizer on tables: first room is made in all of them for what it may need, beside readers, shard by shard;
+// only then are keys counted, admitted and given rows that nobody sees yet; then, alone, those are published and values and slots
+// change. What can be refused is refused before the first count.
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +22,10 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
-constexpr int64_t kNone = -1;   // no row
+constexpr int64_t kAhead = 16;   // keys between the one whose memory is asked for and the one in work
+constexpr int64_t kNone = -1;    // no row
+constexpr int64_t kComing = -2;  // a row that is still below
+constexpr int64_t kMostFrequency = ~uint32_t{0};
 constexpr int kSlotsOf[] = {0, 1, 2, 2};
 
 }  // namespace
@@ -34,27 +40,40 @@ class Table::Step {
         parallel_for_(parallel_for),
         step_(static_cast<int64_t>(rule.step)) {}
 
-  // Throws std::bad_alloc; before the first count then, but for a Bloom filter's.
+  // Room for all that follows. Throws std::bad_alloc. A problem or an exception has changed no more than which rows are in memory.
   Status Prepare() {
     Sort();
-    std::vector<int64_t> unknown(Index::kShards);
-    EachShard([&](int64_t s) { unknown[s] = Look(s); });
-    int64_t most = 0;
-    for (const int64_t n : unknown) most += n;
-    if (Status bad = table_.CheckRoom(most); !bad.ok()) return bad;
-    content_.rows->Reserve(most);
+    RecordsRead read;
+    if (table_.HasRowsBelow()) {
+      const std::vector<int64_t> absent = table_.Absent(batch_.keys, batch_.size);
+      Status status = ReadRecords(*table_.tier_->store(), table_.tier_->record(), absent, parallel_for_, &read);
+      if (!status.ok()) return status;
+    }
+    EachShard([&](int64_t s) { Look(s, read.keys); });
+    if (table_.options_.admission.kind == AdmissionKind::kBloom) CountInFilter();
+    std::vector<int64_t> entries(Index::kShards), changes(Index::kShards);
+    EachShard([&](int64_t s) { Decide(s, &entries[s], &changes[s]); });
+    const int64_t made = std::accumulate(made_.begin(), made_.end(), int64_t{0});
+    if (Status bad = table_.CheckRoom(made + std::ssize(read.keys)); !bad.ok()) return bad;
+    if (table_.tier_) {
+      if (Status bad = table_.Sink(made + std::ssize(read.keys), batch_); !bad.ok()) return bad;
+      std::vector<int64_t> all(read.keys.size());
+      std::iota(all.begin(), all.end(), 0);
+      table_.BringUp(read, all);
+    }
+    content_.rows->Reserve(made);
     if (rule_.clip_norm > 0) squares_.resize(Pieces());
-    if (most == 0) return Status();
-    std::vector<int64_t> entries(Index::kShards);
+    table_.ReserveLog(changes);
     EachShard([&](int64_t s) {
-      Decide(s, &entries[s]);
       new_[s].reserve(made_[s]);
-    });
-    EachShard([&](int64_t s) {
-      if (content_.index.Reserve(s, entries[s])) FindAgain(s);
+      // Rows that sank or came up have moved the others' entries.
+      if (content_.index.Reserve(s, entries[s]) || table_.tier_) FindAgain(s);
     });
     return Status();
   }
+
+  // Takes back what Prepare counted, where the step is not made.
+  void Cancel() { content_.filter.Restore(before_); }
 
   // Counts, admits, makes rows, for which there are only entries without a row until Apply.
   void Admit() {
@@ -82,9 +101,10 @@ class Table::Step {
   }
 
   // Publishes the new rows, changes values and slots.
-  void Apply(float scale) const {
+  void Apply(float scale, Index::Old* old) {
+    std::lock_guard alone(table_.gate_);
     for (const auto& of_shard : new_) {
-      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);
+      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);  // no candidate is gone
     }
     const int64_t dim = table_.dim();
     WithRule(rule_, [&](const auto& update) {
@@ -101,6 +121,8 @@ class Table::Step {
         }
       });
     });
+    *old = content_.index.TakeOld();
+    table_.WakeDemotion();
   }
 
  private:
@@ -148,50 +170,60 @@ class Table::Step {
     });
   }
 
-  // Once a shard has grown.
+  // Once entries have moved.
   void FindAgain(int64_t s) {
-    FindEach(s, [](int64_t) {});
+    FindEach(s, [&](int64_t i) {
+      const Ref ref = RefOf(i);
+      rows_[i] = IsRow(ref) ? int64_t{ref} - 1 : kNone;
+    });
   }
 
   Ref RefOf(int64_t i) const { return entries_[i] ? entries_[i]->ref.load(std::memory_order_relaxed) : 0; }
 
-  // Finds the rows there are; returns how many keys have none. They are counted in a Bloom filter, where the table has one.
-  int64_t Look(int64_t s) {
-    int64_t unknown = 0;
-    const bool bloom = table_.options_.admission.kind == AdmissionKind::kBloom;
+  // Finds the rows there are; `below`: the keys, ascending, whose rows were read from below.
+  void Look(int64_t s, const std::vector<int64_t>& below) {
     FindEach(s, [&](int64_t i) {
-      if (const Ref ref = RefOf(i); IsRow(ref)) {
-        rows_[i] = int64_t{ref} - 1;
-        return;
-      }
-      ++unknown;
-      if (bloom) content_.filter.Add(batch_.keys[i], batch_.counts[i]);
+      const Ref ref = RefOf(i);
+      if (IsRow(ref)) rows_[i] = int64_t{ref} - 1;
+      else if (ref == 0 && std::binary_search(below.begin(), below.end(), batch_.keys[i])) rows_[i] = kComing;
     });
-    return unknown;
+  }
+
+  // Of all keys without a row, and keeps what the counters were.
+  void CountInFilter() {
+    std::vector<int64_t> unknown;
+    for (int64_t i = 0; i < batch_.size; ++i) {
+      if (rows_[i] == kNone) unknown.push_back(i);
+    }
+    before_ = content_.filter.Before(unknown, batch_.keys);
+    parallel_for_(std::ssize(unknown), 100, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) content_.filter.Add(batch_.keys[unknown[k]], batch_.counts[unknown[k]]);
+    });
   }
 
   // How often a key without a row has come, this step's included.
   int64_t CountOf(int64_t i) const {
     if (content_.filter.bytes()) return content_.filter.Count(batch_.keys[i]);
-    const Ref ref = RefOf(i);
+    const Ref ref = RefOf(i);  // of a key that is gone: 0 times
     return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
   }
 
   bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
 
-  // How many rows a shard will make, and how many entries.
-  void Decide(int64_t s, int64_t* entries) {
+  // How many rows a shard will make, how many entries, and how many keys the change log will take.
+  void Decide(int64_t s, int64_t* entries, int64_t* changes) {
     for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
       const int64_t i = order_[k];
-      if (rows_[i] != kNone) continue;
-      const bool row = Admitted(CountOf(i));
+      const bool row = rows_[i] == kNone && Admitted(CountOf(i));
+      const bool counted = rows_[i] != kNone || row || !content_.filter.bytes();
       made_[s] += row;
-      *entries += !entries_[i] && (row || !content_.filter.bytes());
+      *entries += !entries_[i] && counted && rows_[i] != kComing;
+      *changes += counted && !(entries_[i] && entries_[i]->changed());
     }
   }
 
   void Enter(int64_t s, int64_t next) {
-    const uint32_t stamp = static_cast<uint32_t>(step_ << 1 | 1);
+    const uint32_t stamp = static_cast<uint32_t>(step_ << 1);
     const auto ask = [&](int64_t i) {
       ctrlab::Prefetch(entries_[i], 0);
       if (rows_[i] != kNone) ctrlab::Prefetch(&content_.rows->Frequency(static_cast<uint32_t>(rows_[i])), 0);
@@ -201,8 +233,9 @@ class Table::Step {
       Entry* entry = entries_[i];
       if (rows_[i] != kNone) {
         uint32_t& frequency = content_.rows->Frequency(static_cast<uint32_t>(rows_[i]));
-        frequency = static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, frequency + batch_.counts[i]));
-        entry->stamp = stamp;
+        frequency = static_cast<uint32_t>(std::min(kMostFrequency, frequency + std::min(kMostFrequency, batch_.counts[i])));
+        entry->stamp = stamp | entry->changed();
+        table_.NoteChange(s, entry);
         return;
       }
       const int64_t count = CountOf(i);
@@ -210,17 +243,17 @@ class Table::Step {
       if (!admitted && content_.filter.bytes()) return;
       const Ref ref = kCandidate + static_cast<Ref>(std::min(count, kMostCount));
       if (entry) {
-        entry->stamp = stamp;
-        entry->ref.store(ref, std::memory_order_release);
+        entry->stamp = stamp | entry->changed();
+        content_.index.SetRef(entry, hashes_[i], ref);
       } else {
         entry = content_.index.Insert(key, hashes_[i], ref, stamp);
       }
+      table_.NoteChange(s, entry);
       if (!admitted) return;
       const uint32_t row = content_.rows->Take(next++);
       rows_[i] = row;
       // A Bloom filter's counter may have stopped below what this batch alone brings.
-      content_.rows->Frequency(row) =
-          static_cast<uint32_t>(std::min<int64_t>(uint32_t{0} - 1, std::max(count, batch_.counts[i])));
+      content_.rows->Frequency(row) = static_cast<uint32_t>(std::min(kMostFrequency, std::max(count, batch_.counts[i])));
       table_.FillNew(key, *content_.rows, row);
       new_[s].push_back({entry, row});
     });
@@ -257,12 +290,12 @@ class Table::Step {
   std::vector<int64_t> made_;                                  // rows that a shard makes
   std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
   std::vector<double> squares_;
+  BloomFilter::Counters before_;  // of the filter, before this step
 };
 
-Status Table::Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for) {
-  if (!(rule.step >= 1 && rule.step < 1u << 31 && rule.step == std::floor(rule.step))) {
-    return Problem("A step must be a whole number in [1, 2^31); received ", rule.step, ".");
-  }
+namespace {
+
+Status Check(const MergedBatch& batch) {
   if (batch.size >= int64_t{1} << 31) return Problem("An update's keys must number below 2^31; received ", batch.size, ".");
   for (int64_t i = 0; i < batch.size; ++i) {
     if (i > 0 && batch.keys[i - 1] >= batch.keys[i]) {
@@ -274,35 +307,65 @@ Status Table::Update(const MergedBatch& batch, const StepRule& rule, const Paral
                      ".");
     }
   }
-  std::lock_guard writer(writer_);
-  if (const int64_t slots = content_->rows->slots(); slots != kSlotsOf[rule.kind]) {
-    return Problem("The optimizer needs ", kSlotsOf[rule.kind], " slots; the table has ", slots, ": SetSlots comes first.");
+  return Status();
+}
+
+}  // namespace
+
+Status Update(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, int64_t* which) try {
+  int64_t at = 0;
+  if (!which) which = &at;
+  *which = 0;
+  if (!(rule.step >= 1 && rule.step < 1u << 31 && rule.step == std::floor(rule.step))) {
+    return Problem("A step must be a whole number in [1, 2^31); received ", rule.step, ".");
   }
-  if (batch.size == 0) return Status();
-  if (Status bad = OpenTier(); !bad.ok()) return bad;
-  try {
-    if (tier_) {
-      std::vector<int64_t> absent;
-      int64_t rows = 0;  // that may come
-      for (int64_t i = 0; i < batch.size; ++i) {
-        const Ref ref = content_->index.Find(batch.keys[i], HashKey(batch.keys[i]));
-        rows += !IsRow(ref);
-        if (ref == 0) absent.push_back(batch.keys[i]);
-      }
-      if (Status bad = Raise(absent, rows, batch, parallel_for); !bad.ok()) return bad;
+  for (const TableStep& one : steps) {
+    *which = &one - steps.data();
+    if (Status bad = Check(one.batch); !bad.ok()) return bad;
+    (void)one.table->Relieve();  // a disk that refuses that refuses a Put, too, where one is needed
+  }
+  std::vector<const TableStep*> order;  // as every caller takes their locks
+  for (const TableStep& one : steps) order.push_back(&one);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return std::less<>()(a->table, b->table); });
+  std::vector<std::unique_lock<FairMutex>> writers;
+  for (const TableStep* one : order) {
+    *which = one - steps.data();
+    if (!writers.empty() && one->table == order[writers.size() - 1]->table) {
+      return Problem("A step changes each table once; received one twice.");
     }
-    Step step(*this, batch, rule, parallel_for);
-    if (Status bad = step.Prepare(); !bad.ok()) return bad;
-    step.Admit();
-    const float scale = step.Scale();
-    std::lock_guard alone(gate_);
-    step.Apply(scale);
-    content_->index.Reclaim();
-    if (tier_) WakeDemotion();
+    writers.emplace_back(one->table->writer_);
+  }
+  for (const TableStep& one : steps) {
+    *which = &one - steps.data();
+    if (const int64_t slots = one.table->content_->rows->slots(); slots != kSlotsOf[rule.kind]) {
+      return Problem("The optimizer needs ", kSlotsOf[rule.kind], " slots; the table has ", slots, ": SetSlots comes first.");
+    }
+  }
+  std::vector<std::unique_ptr<Table::Step>> prepared;
+  std::vector<Index::Old> old(steps.size());
+  Status status;
+  try {
+    for (const TableStep& one : steps) {
+      *which = &one - steps.data();
+      if (one.batch.size == 0) continue;
+      if (status = one.table->OpenTier(); !status.ok()) break;
+      prepared.push_back(std::make_unique<Table::Step>(*one.table, one.batch, rule, parallel_for));
+      if (status = prepared.back()->Prepare(); !status.ok()) break;
+    }
   } catch (const std::bad_alloc&) {
-    return OutOfMemory();
+    status = OutOfMemory();
+  }
+  if (!status.ok()) {
+    for (const auto& step : prepared) step->Cancel();
+    return status;
+  }
+  for (size_t t = 0; t < prepared.size(); ++t) {
+    prepared[t]->Admit();
+    prepared[t]->Apply(prepared[t]->Scale(), &old[t]);
   }
   return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 }  // namespace ctrlab::embedding

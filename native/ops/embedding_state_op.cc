@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/checks.h"
+#include "ops/embedding_state.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
 
@@ -12,22 +13,6 @@ namespace ctrlab {
 namespace {
 
 using embedding::StateSizes;
-using tensorflow::tstring;
-
-// The tensors of a state, as ops take and give them: n rows of D numbers, S slots, m candidates, r removed keys.
-enum Part {
-  kKeys,
-  kValues,
-  kSlots,
-  kFrequencies,
-  kSteps,
-  kCandidateKeys,
-  kCandidateCounts,
-  kCandidateSteps,
-  kFilter,
-  kRemoved,
-  kNames
-};
 
 absl::Status ReadShard(OpKernelContext* context, embedding::Shard* shard) {
   const int64_t* numbers;
@@ -41,7 +26,6 @@ absl::Status ReadShard(OpKernelContext* context, embedding::Shard* shard) {
 }
 
 REGISTER_OP("Ctrlab>EmbeddingExport")
-    .Attr("extent: {'all', 'changes', 'save'}")
     .Input("handle: resource")
     .Input("shard: int64")
     .Output("keys: int64")
@@ -56,72 +40,22 @@ REGISTER_OP("Ctrlab>EmbeddingExport")
     .Output("removed: int64")
     .Output("slot_names: string")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      for (int k = 0; k < c->num_outputs(); ++k) {
-        c->set_output(k, k == kSlots    ? c->UnknownShapeOfRank(3)
-                         : k == kValues ? c->UnknownShapeOfRank(2)
-                                        : c->Vector(c->UnknownDim()));
-      }
-      return absl::OkStatus();
-    })
-    .Doc(
-        "Everything a table holds of a shard's keys, at one moment: all of it; what changed since the last save; or all, as a "
-        "save.");
+    .SetShapeFn(StateShapes)
+    .Doc("Everything a table holds of a shard's keys, at one moment.");
 
 class EmbeddingExportOp : public TableOp {
  public:
-  explicit EmbeddingExportOp(OpKernelConstruction* context) : TableOp(context) {
-    std::string extent;
-    OP_REQUIRES_OK(context, context->GetAttr("extent", &extent));
-    extent_ = extent == "all"       ? embedding::Extent::kAll
-              : extent == "changes" ? embedding::Extent::kChanges
-                                    : embedding::Extent::kSave;
-  }
+  using TableOp::TableOp;
 
  private:
   absl::Status Run(OpKernelContext* context, TableResource& table) override {
     embedding::Shard shard;
     TF_RETURN_IF_ERROR(ReadShard(context, &shard));
     const std::shared_lock lock(table.slots_mutex);
-    absl::Status room;
-    const auto make_room = [&](const StateSizes& sizes, embedding::StateOut* out) {
-      room = Allocate(context, table.table().dim(), std::ssize(table.slot_names), sizes, out);
-      return room.ok() ? embedding::Status() : embedding::Status("there is no memory for its state.");
-    };
-    const embedding::Status status = table.table().Export(extent_, shard, make_room, IntraOpPool(context));
-    TF_RETURN_IF_ERROR(room);
-    TF_RETURN_IF_ERROR(OfTable(table.name(), status));
-    Tensor* names;
-    TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({std::ssize(table.slot_names)}), &names));
-    std::copy(table.slot_names.begin(), table.slot_names.end(), names->flat<tstring>().data());
-    return absl::OkStatus();
+    StateOutputs outputs(context, table.table().dim(), std::ssize(table.slot_names));
+    TF_RETURN_IF_ERROR(outputs.Checked(table.name(), table.table().Export(shard, outputs.Room(), IntraOpPool(context))));
+    return WriteNames(context, kNames, table.slot_names);
   }
-
-  // Called by the table, so it must not call the table.
-  static absl::Status Allocate(OpKernelContext* context, int64_t dim, int64_t slot_count, const StateSizes& sizes,
-                               embedding::StateOut* out) {
-    const auto make = [&](Part part, const TensorShape& shape, auto** data) {
-      Tensor* tensor;
-      TF_RETURN_IF_ERROR(context->allocate_output(part, shape, &tensor));
-      *data = tensor->flat<std::remove_reference_t<decltype(**data)>>().data();
-      return absl::OkStatus();
-    };
-    const int64_t rows = sizes.rows, candidates = sizes.candidates;
-    float* slots;
-    TF_RETURN_IF_ERROR(make(kKeys, TensorShape({rows}), &out->keys));
-    TF_RETURN_IF_ERROR(make(kValues, TensorShape({rows, dim}), &out->values));
-    TF_RETURN_IF_ERROR(make(kSlots, TensorShape({slot_count, rows, dim}), &slots));
-    for (int64_t s = 0; s < slot_count; ++s) out->slots[s] = slots + s * rows * dim;
-    TF_RETURN_IF_ERROR(make(kFrequencies, TensorShape({rows}), &out->frequencies));
-    TF_RETURN_IF_ERROR(make(kSteps, TensorShape({rows}), &out->steps));
-    TF_RETURN_IF_ERROR(make(kCandidateKeys, TensorShape({candidates}), &out->candidate_keys));
-    TF_RETURN_IF_ERROR(make(kCandidateCounts, TensorShape({candidates}), &out->candidate_counts));
-    TF_RETURN_IF_ERROR(make(kCandidateSteps, TensorShape({candidates}), &out->candidate_steps));
-    TF_RETURN_IF_ERROR(make(kFilter, TensorShape({sizes.filter_bytes}), &out->filter));
-    return make(kRemoved, TensorShape({sizes.removed}), &out->removed);
-  }
-
-  embedding::Extent extent_;
 };
 
 REGISTER_OP("Ctrlab>EmbeddingImport")
@@ -161,7 +95,7 @@ class EmbeddingImportOp : public TableOp {
     TF_RETURN_IF_ERROR(CheckShapes(table.name(), table.table().dim(), part));
 
     std::vector<std::string> names;
-    for (int64_t s = 0; s < part(kNames).NumElements(); ++s) names.push_back(part(kNames).flat<tstring>()(s));
+    for (int64_t s = 0; s < part(kNames).NumElements(); ++s) names.push_back(part(kNames).flat<tensorflow::tstring>()(s));
     const std::lock_guard lock(table.slots_mutex);
     if (!names.empty() && !table.slot_names.empty() && names != table.slot_names) {
       return InvalidArgument("Embedding variable ", table.name(), " has an optimizer with the slots [",
@@ -185,7 +119,7 @@ class EmbeddingImportOp : public TableOp {
     const embedding::Status status = table.table().Import(kind_, shard, sizes, std::ssize(names), in, IntraOpPool(context));
     TF_RETURN_IF_ERROR(OfTable(table.name(), status));
     if (table.slot_names.empty()) table.slot_names = names;
-    if (kind_ == embedding::ImportKind::kAll) table.ForgetStep();
+    if (kind_ == embedding::ImportKind::kAll) table.SetStep(0);
     for (int64_t i = 0; i < sizes.rows; ++i) table.SawStep(in.steps[i]);
     for (int64_t i = 0; i < sizes.candidates; ++i) table.SawStep(in.candidate_steps[i]);
     return absl::OkStatus();

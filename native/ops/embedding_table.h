@@ -37,7 +37,7 @@ class TableResource : public tensorflow::ResourceBase {
 
   // The latest step of an update, or of a state that was taken; a state that takes the place of everything says it anew.
   int64_t last_step() const { return last_step_.load(std::memory_order_relaxed); }
-  void ForgetStep() { last_step_.store(0, std::memory_order_relaxed); }
+  void SetStep(int64_t step) { last_step_.store(step, std::memory_order_relaxed); }
   void SawStep(int64_t step) {
     int64_t last = last_step();
     while (last < step && !last_step_.compare_exchange_weak(last, step, std::memory_order_relaxed)) {

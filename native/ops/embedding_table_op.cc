@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "embedding/tier_store.h"
 #include "ops/checks.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
@@ -94,12 +95,7 @@ class EmbeddingTableOp : public StatusOp {
     std::unique_ptr<Table> table;
     TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
     if (!store_.path.empty()) {
-      const auto open = [store = store_](int64_t row_bytes, std::unique_ptr<embedding::SegmentStore>* opened) {
-        embedding::StoreOptions options = store;
-        options.row_bytes = row_bytes;
-        return embedding::OpenTierStore(options, opened);
-      };
-      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({open, memory_rows_, cache_})));
+      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({embedding::StoresIn(store_), memory_rows_, cache_})));
     }
     made->reset(new TableResource(name_, std::move(table)));
     return absl::OkStatus();
@@ -203,8 +199,8 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
       return absl::OkStatus();
     })
     .Doc(
-        "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys removed "
-        "since the last save; the names of the slots; why rows could not sink in the background the last time.");
+        "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys in the "
+        "change log; the names of the slots; why rows could not sink in the background the last time.");
 
 class EmbeddingStatsOp : public TableOp {
  public:
@@ -215,8 +211,7 @@ class EmbeddingStatsOp : public TableOp {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
     const embedding::TableStats s = table.table().Stats();
-    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
-                             s.hits, s.misses,     s.hits_below, s.removed};
+    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes, s.peak_bytes, s.hits, s.misses, s.hits_below, s.logged};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
     Tensor* problem;
     TF_RETURN_IF_ERROR(context->allocate_output(2, TensorShape({}), &problem));

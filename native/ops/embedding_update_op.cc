@@ -67,12 +67,16 @@ class EmbeddingUpdateOp : public StatusOp {
     for (size_t t = 0; t < tables.size(); ++t) {
       TF_RETURN_IF_ERROR(Check(*tables[t], keys[t], counts[t], gradients[t], pool));
     }
+    std::vector<embedding::TableStep> steps;
     for (size_t t = 0; t < tables.size(); ++t) {
-      const embedding::MergedBatch batch = {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(),
-                                            gradients[t].flat<float>().data(), keys[t].NumElements()};
-      TF_RETURN_IF_ERROR(OfTable(tables[t]->name(), tables[t]->table().Update(batch, rule, pool)));
-      tables[t]->SawStep(static_cast<int64_t>(rule.step));
+      steps.push_back({&tables[t]->table(),
+                       {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(), gradients[t].flat<float>().data(),
+                        keys[t].NumElements()}});
     }
+    int64_t which = 0;
+    const embedding::Status status = embedding::Update(steps, rule, pool, &which);
+    TF_RETURN_IF_ERROR(OfTable(tables[which]->name(), status));
+    for (const TablePtr& table : tables) table->SawStep(static_cast<int64_t>(rule.step));
     return absl::OkStatus();
   }
 

@@ -12,7 +12,10 @@ from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-SOURCES = ["bloom", "demotion", "exchange", "index", "initial_values", "lookup", "merge", "table", "tier", "update"]
+SOURCES = [
+    *("bloom", "change_log", "cut", "demotion", "export", "import", "index", "initial_values", "lookup", "merge", "table", "tier"),
+    "update",
+]
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -1,0 +1,273 @@
+// What changed of a table since a consumer's version, and a state that comes in parts: cuts and stages as resources.
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "embedding/cut.h"
+#include "ops/checks.h"
+#include "ops/embedding_state.h"
+#include "ops/embedding_table.h"
+#include "ops/parallel_for.h"
+
+namespace ctrlab {
+namespace {
+
+// Parts are read by one thread at a time.
+class CutResource : public tensorflow::ResourceBase {
+ public:
+  CutResource(std::string name, std::unique_ptr<embedding::Cut> cut) : name_(std::move(name)), cut_(std::move(cut)) {}
+
+  std::string DebugString() const override { return absl::StrCat("a cut of embedding variable ", name_); }
+  const std::string& name() const { return name_; }
+  embedding::Cut& cut() const { return *cut_; }
+
+  std::mutex mutex;
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<embedding::Cut> cut_;
+};
+
+absl::Status ReadConsumer(OpKernelContext* context, std::string* consumer) {
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(context->input("consumer", &tensor));
+  if (tensor->NumElements() != 1) {
+    return InvalidArgument("A consumer of changes has one name; received ", tensor->shape().DebugString(), ".");
+  }
+  *consumer = tensor->flat<tensorflow::tstring>()(0);
+  return absl::OkStatus();
+}
+
+template <class Resource>
+absl::Status WriteHandle(OpKernelContext* context, Resource* resource) {
+  Tensor* handle;
+  const tensorflow::core::RefCountPtr<Resource> owned(resource);
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &handle));
+  handle->scalar<tensorflow::ResourceHandle>()() =
+      tensorflow::ResourceHandle::MakeRefCountingHandle(owned.GetNewRef().release(), context->device()->name());
+  return absl::OkStatus();
+}
+
+absl::Status WriteNumbers(OpKernelContext* context, int output, std::initializer_list<int64_t> numbers) {
+  Tensor* out;
+  TF_RETURN_IF_ERROR(context->allocate_output(output, TensorShape({static_cast<int64_t>(numbers.size())}), &out));
+  std::copy(numbers.begin(), numbers.end(), out->flat<int64_t>().data());
+  return absl::OkStatus();
+}
+
+REGISTER_OP("Ctrlab>EmbeddingCut")
+    .Input("handle: resource")
+    .Input("consumer: string")
+    .Output("cut: resource")
+    .Output("numbers: int64")
+    .Output("slot_names: string")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      c->set_output(1, c->Vector(6));
+      c->set_output(2, c->Vector(c->UnknownDim()));
+      return absl::OkStatus();
+    })
+    .Doc(
+        "What changed of a table since the version that a consumer confirmed, at this moment. `numbers`: that version, or -1 "
+        "where "
+        "this is everything; the version of this cut; rows, candidates, bytes of the filter, removed keys.");
+
+class EmbeddingCutOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    std::string consumer;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    const std::shared_lock lock(table.slots_mutex);
+    std::unique_ptr<embedding::Cut> cut;
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().CutFor(consumer, IntraOpPool(context), &cut)));
+    const embedding::StateSizes sizes = cut->sizes();
+    TF_RETURN_IF_ERROR(WriteNumbers(
+        context, 1, {cut->since(), cut->version(), sizes.rows, sizes.candidates, sizes.filter_bytes, sizes.removed}));
+    TF_RETURN_IF_ERROR(WriteNames(context, 2, table.slot_names));
+    return WriteHandle(context, new CutResource(table.name(), std::move(cut)));
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingCutPart")
+    .Input("cut: resource")
+    .Input("rows: int64")
+    .Output("keys: int64")
+    .Output("values: float")
+    .Output("slots: float")
+    .Output("frequencies: int64")
+    .Output("steps: int64")
+    .Output("candidate_keys: int64")
+    .Output("candidate_counts: int64")
+    .Output("candidate_steps: int64")
+    .Output("filter: uint8")
+    .Output("removed: int64")
+    .Output("done: bool")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(StateShapes(c));
+      c->set_output(kNames, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc("The next part of a cut, of so many rows and candidates at most; whether it is the last.");
+
+class EmbeddingCutPartOp : public StatusOp {
+ public:
+  using StatusOp::StatusOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context) override {
+    const Tensor* handle;
+    const int64_t* rows;
+    tensorflow::core::RefCountPtr<CutResource> found;
+    TF_RETURN_IF_ERROR(context->input("cut", &handle));
+    TF_RETURN_IF_ERROR(CheckShape("The handle of a cut", *handle, {}));
+    TF_RETURN_IF_ERROR(ReadNumbers(context, "rows", 1, &rows));
+    TF_RETURN_IF_ERROR(LookupResource(context, handle->scalar<tensorflow::ResourceHandle>()(), &found));
+    const std::lock_guard lock(found->mutex);
+    embedding::Cut& cut = found->cut();
+    StateOutputs outputs(context, cut.dim(), cut.slots());
+    TF_RETURN_IF_ERROR(outputs.Checked(found->name(), cut.Next(*rows, outputs.Room())));
+    Tensor* done;
+    TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({}), &done));
+    done->scalar<bool>()() = cut.done();
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingConfirm")
+    .Input("handle: resource")
+    .Input("consumer: string")
+    .Input("version: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("A consumer has what its cut of this version gave.");
+
+class EmbeddingConfirmOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    std::string consumer;
+    const int64_t* version;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    TF_RETURN_IF_ERROR(ReadNumbers(context, "version", 1, &version));
+    return OfTable(table.name(), table.table().Confirm(consumer, *version));
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingCaughtUp")
+    .Input("handle: resource")
+    .Input("consumer: string")
+    .Output("version: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("A consumer has what the table holds now; the version of that.");
+
+class EmbeddingCaughtUpOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    std::string consumer;
+    Tensor* version;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
+    return OfTable(table.name(), table.table().CaughtUp(consumer, &version->scalar<int64_t>()()));
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingForget")
+    .Input("handle: resource")
+    .Input("consumer: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Nothing is noted for this consumer any more; its next cut is everything.");
+
+class EmbeddingForgetOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    std::string consumer;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    table.table().Forget(consumer);
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingStage")
+    .Input("handle: resource")
+    .Output("stage: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("An empty table like this one, for a state that comes in parts.");
+
+class EmbeddingStageOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    const std::shared_lock lock(table.slots_mutex);
+    std::unique_ptr<embedding::Table> stage;
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().Stage(&stage)));
+    auto* made = new TableResource(table.name(), std::move(stage));
+    made->slot_names = table.slot_names;
+    return WriteHandle(context, made);
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingAdopt")
+    .Input("handle: resource")
+    .Input("stage: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Puts what a stage of this table has taken in place of what the table holds.");
+
+class EmbeddingAdoptOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    const Tensor* handle;
+    TablePtr stage;
+    TF_RETURN_IF_ERROR(context->input("stage", &handle));
+    TF_RETURN_IF_ERROR(FindTable(context, *handle, &stage));
+    if (stage.get() == &table) return InvalidArgument("Embedding variable ", table.name(), " can't adopt itself.");
+    if (stage->table().dim() != table.table().dim() || stage->table().filter_bytes() != table.table().filter_bytes()) {
+      return InvalidArgument("Embedding variable ", table.name(), " adopts a stage of its own; received one of ", stage->name(),
+                             ".");
+    }
+    const std::scoped_lock locks(table.slots_mutex, stage->slots_mutex);
+    if (!table.slot_names.empty() && table.slot_names != stage->slot_names) {
+      return InvalidArgument("Embedding variable ", table.name(), " has the slots [", absl::StrJoin(table.slot_names, ", "),
+                             "]; the stage was made for [", absl::StrJoin(stage->slot_names, ", "), "]: stage the state anew.");
+    }
+    table.table().Adopt(&stage->table());
+    table.slot_names.swap(stage->slot_names);
+    table.SetStep(stage->last_step());
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCut").Device(DEVICE_CPU), EmbeddingCutOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCutPart").Device(DEVICE_CPU), EmbeddingCutPartOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingConfirm").Device(DEVICE_CPU), EmbeddingConfirmOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCaughtUp").Device(DEVICE_CPU), EmbeddingCaughtUpOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingForget").Device(DEVICE_CPU), EmbeddingForgetOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingStage").Device(DEVICE_CPU), EmbeddingStageOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingAdopt").Device(DEVICE_CPU), EmbeddingAdoptOp);
+
+}  // namespace
+}  // namespace ctrlab
