@@ -69,8 +69,9 @@ def merge_deltas(deltas: Sequence[TableState]) -> TableState:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of a table before its arrays are there. An `ctrlab.embedding.variable.Cut` says the same."""
+    """What is known of a table before its arrays are there. A `ctrlab.embedding.cut.Cut` says the same."""
 
+    dim: int
     rows: int
     candidates: int
     filter_bytes: int
@@ -103,12 +104,12 @@ def whole(state: TableState) -> TableState:
     return TableState(**arrays, slots={name: slot[:] for name, slot in state.slots.items()})
 
 
-def shapes_of(name: str, dim: int, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+def shapes_of(name: str, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """{array's name in the file: (dtype, shape)} of a table, before any part of it is there."""
     sizes = dict.fromkeys(ROWS, cut.rows) | dict.fromkeys(CANDIDATES, cut.candidates) | {"filter": cut.filter_bytes}
     sizes |= {"removed": cut.removed} if delta else {}
     matrices = ["values", *(SLOT + slot for slot in cut.slot_names)]
-    shapes = {field: (size,) for field, size in sizes.items()} | dict.fromkeys(matrices, (cut.rows, dim))
+    shapes = {field: (size,) for field, size in sizes.items()} | dict.fromkeys(matrices, (cut.rows, cut.dim))
     return {f"{PREFIX}{name}/{field}": (np.dtype(FIELDS.get(field, np.float32)), shape) for field, shape in shapes.items()}
 
 

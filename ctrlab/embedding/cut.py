@@ -74,6 +74,22 @@ class Stage:
         """Takes a part of a state ("more"), or of changes of what it has taken ("changes"), as `EmbeddingVariable.load_state`."""
         take_state(self.handle, self.variable.name, self.variable.dim, part, shard, how)
 
+    def state(self) -> TableState:
+        """All that it has taken."""
+        return exported(self.handle, WHOLE)
+
+    def keys(self) -> int:
+        """How many keys it has taken that have a row or are counted."""
+        rows, candidates, *_ = _native.library().ops.ctrlab_embedding_stats(handle=self.handle).stats.numpy().tolist()
+        return rows + candidates
+
+
+def exported(handle: tf.Tensor, shard: tuple[int, int]) -> TableState:
+    """All that the table behind a handle holds of a shard, at one moment."""
+    with one_sentence():
+        parts = _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(shard, tf.int64))
+    return state_of(parts, tuple(name.decode() for name in parts.slot_names.numpy()))
+
 
 def state_of(parts, slot_names: tuple[str, ...]) -> TableState:
     """The outputs of an op as a state: views of its tensors, which would otherwise be copied once more."""

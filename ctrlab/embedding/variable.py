@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
-from ctrlab.embedding.cut import WHOLE, Cut, Stage, import_tensors, state_of, take_state
+from ctrlab.embedding.cut import WHOLE, Cut, Stage, exported, import_tensors, take_state
 from ctrlab.embedding.options import (
     INITIALIZERS,
     BloomFilter,
@@ -202,9 +202,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         Args:
             shard: (j, N): of the keys with hash(key) mod N == j only.
         """
-        with one_sentence():
-            parts = _native.library().ops.ctrlab_embedding_export(handle=self.resource_handle, shard=tf.constant(shard, tf.int64))
-        return state_of(parts, tuple(name.decode() for name in parts.slot_names.numpy()))
+        return exported(self.resource_handle, shard)
 
     def cut(self, consumer: str) -> Cut:
         """What changed since the version that a consumer confirmed; everything for one that is not known: `ctrlab.embedding.cut`.

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding.checkpoint import rows_a_part, shapes_of, write_table
-from ctrlab.embedding.variable import Cut
+from ctrlab.embedding.cut import Cut
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import snapshot
 from ctrlab.tensors import make_folder, write_durably, writing
@@ -230,13 +230,13 @@ class Checkpoints:
         delta, path = bool(save.number), self.folder / save.name
         shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
         for name, cut in cuts.items():
-            shapes |= shapes_of(name, self._tables[name].dim, cut, delta)
+            shapes |= shapes_of(name, cut, delta)
         try:
             with writing(path, shapes, save.to_metadata()) as put:
                 for name, array in arrays.items():
                     put(name, array)
                 for name, cut in cuts.items():
-                    parts = cut.parts(rows=rows_a_part(self._tables[name].dim, len(cut.slot_names)))
+                    parts = cut.parts(rows=rows_a_part(cut.dim, len(cut.slot_names)))
                     write_table(put, name, cut, parts, delta)
             said = {"file": save.name, "step": save.step, "position": save.position}
             write_durably(self.folder / POINTER, [json.dumps(said).encode()])

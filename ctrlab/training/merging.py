@@ -40,7 +40,7 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
         tables = {name: _Merged(links, save, name, out / SCRATCH / str(number)) for number, name in enumerate(links[0].tables)}
         shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
         for name, table in tables.items():
-            shapes |= shapes_of(name, table.dim, table.sizes, bool(save.number))
+            shapes |= shapes_of(name, table.sizes, bool(save.number))
         with writing(out / save.name, shapes, save.to_metadata()) as put:
             for name, array in others.items():
                 for piece in array.parts():
@@ -58,25 +58,26 @@ class _Merged:
 
     def __init__(self, links: Sequence[Link], save: Save, name: str, scratch: Path):
         states = [link.tables[name] for link in links]
-        self.dim, self._filter = states[0].dim, states[-1].filter[:]
-        row_bytes = 4 * self.dim * (1 + len(states[0].slots))
-        storage = Storage(str(scratch), memory_rows=max(1, MEMORY // row_bytes))
-        table, gone = EmbeddingVariable("rows", self.dim, Options(storage=storage)), EmbeddingVariable("removed", 1)
-        table.set_slots(dict.fromkeys(states[0].slots, 0.0))
+        dim, slot_names, self._filter = states[0].dim, tuple(states[0].slots), states[-1].filter[:]
+        storage = Storage(str(scratch), memory_rows=max(1, MEMORY // (4 * dim * (1 + len(slot_names)))))
+        table, gone = EmbeddingVariable("rows", dim, Options(storage=storage)), EmbeddingVariable("removed", 1)
+        table.set_slots(dict.fromkeys(slot_names, 0.0))
+        stage = table.stage()
         for link, state in zip(links, states):
-            fill(table, replace(state, filter=state.filter[:0]), f"{link.path}: table {name}", link.save)
+            fill(stage, replace(state, filter=state.filter[:0]), f"{link.path}: table {name}", link.save)
             if save.number:
                 _note_removed(gone, state)
+        table.adopt(stage)
         self._rows, self._gone = table.cut(CONSUMER), gone.cut(CONSUMER)
-        sizes = self._rows.rows, self._rows.candidates, len(self._filter), self._gone.candidates
-        self.sizes = Sizes(*sizes, tuple(states[0].slots))
+        rows, candidates, removed = self._rows.rows, self._rows.candidates, self._gone.candidates
+        self.sizes = Sizes(dim, rows, candidates, len(self._filter), removed, slot_names)
 
     def parts(self) -> Iterator[TableState]:
-        for i, part in enumerate(self._rows.parts(rows=rows_a_part(self.dim, len(self.sizes.slot_names)))):
+        for i, part in enumerate(self._rows.parts(rows=rows_a_part(self.sizes.dim, len(self.sizes.slot_names)))):
             part.filter = self._filter if i == 0 else self._filter[:0]
             yield part
         for part in self._gone.parts():
-            yield _only(self.dim, self.sizes.slot_names, removed=part.candidate_keys)
+            yield _only(self.sizes.dim, self.sizes.slot_names, removed=part.candidate_keys)
 
 
 def _note_removed(gone: EmbeddingVariable, state: TableState) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab.embedding.checkpoint import checked, require_fits
+from ctrlab.embedding.cut import Stage
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
@@ -76,21 +77,20 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
     return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save))
 
 
-def fill(stage: EmbeddingVariable, state: TableState, where: str, save: Save) -> None:
+def fill(stage: Stage, state: TableState, where: str, save: Save) -> None:
     """Adds what a save has of a table, part by part: all of it, or changes of what the `stage` holds.
 
     Raises:
         BadData: it can't be a table's.
     """
-    slots = stage.slot_names if state.slots else ()
+    slots = stage.variable.slot_names if state.slots else ()
     for part in checked(state, where):
         stage.load_state(
             replace(part, slots={name: part.slots[name] for name in slots}), how="changes" if save.number else "more"
         )
     keys = len(state.keys) + len(state.candidate_keys)
-    stats = stage.stats()
-    if not save.number and stats.rows + stats.candidates != keys:
-        raise BadData(f"{where} has each key once; of {keys:,} keys only {stats.rows + stats.candidates:,} differ.")
+    if not save.number and stage.keys() != keys:
+        raise BadData(f"{where} has each key once; of {keys:,} keys only {stage.keys():,} differ.")
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
@@ -119,7 +119,7 @@ class _Ready:
     """All that is to be put into a model, so that no disk can fail any more."""
 
     dense: list[tuple[object, np.ndarray]]
-    tables: list[tuple[EmbeddingVariable, EmbeddingVariable]]
+    tables: list[tuple[EmbeddingVariable, Stage]]
     generators: dict[str, np.ndarray]
 
 

@@ -95,7 +95,7 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
         for j, path in enumerate(written):
             shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
             for name, of_shards in sizes.items():
-                shapes |= shapes_of(name, links[0].tables[name].dim, of_shards[j])
+                shapes |= shapes_of(name, of_shards[j])
             place = {"shard": str(j), "shards": str(count)} if count > 1 else {}
             puts.append(files.enter_context(writing(path, shapes, save.to_metadata() | place)))
         for name, array in others.items():
@@ -164,7 +164,7 @@ def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
         return found.tolist()
 
     rows, candidates = of_shards([s.keys for s in states]), of_shards([s.candidate_keys for s in states])
-    return [Sizes(n, m, len(states[0].filter), 0, tuple(states[0].slots)) for n, m in zip(rows, candidates)]
+    return [Sizes(states[0].dim, n, m, len(states[0].filter), 0, tuple(states[0].slots)) for n, m in zip(rows, candidates)]
 
 
 def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:

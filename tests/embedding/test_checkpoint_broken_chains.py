@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from runs_with_tables import TABLES, content, new_run, restored, saved, train_to
 
-from ctrlab.embedding import BloomFilter, Embedding, EmbeddingVariable, Options
+from ctrlab.embedding import BloomFilter, Embedding, Options
+from ctrlab.embedding.cut import Stage
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
@@ -217,16 +218,16 @@ def test_the_order_of_slots_in_a_file_does_not_matter(tmp_path):
 def test_a_table_without_room_is_no_damaged_save_and_nothing_changes(tmp_path, call, monkeypatch):
     """A full disk, say, at any part of any table."""
     saved(tmp_path, 3)
-    run, calls, load = new_run(), itertools.count(), EmbeddingVariable.load_state
+    run, calls, load = new_run(), itertools.count(), Stage.load_state
     train_to(run, 2)
     before = content(run)
 
-    def no_room(table, *arguments, **options):
+    def no_room(stage, *arguments, **options):
         if next(calls) == call:
             raise CtrlabError("There is no room.")
-        load(table, *arguments, **options)
+        load(stage, *arguments, **options)
 
-    monkeypatch.setattr(EmbeddingVariable, "load_state", no_room)
+    monkeypatch.setattr(Stage, "load_state", no_room)
     with pytest.raises(CtrlabError, match="There is no room"):
         restore(tmp_path, *run)
     assert content(run) == before

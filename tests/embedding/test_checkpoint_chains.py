@@ -15,7 +15,7 @@ from runs_with_tables import content, new_run, restored, saved, train_to
 
 from ctrlab.embedding import Initializer, Options, TableState, lookup
 from ctrlab.embedding.checkpoint import apply_delta, from_arrays
-from ctrlab.embedding.variable import Cut
+from ctrlab.embedding.cut import Cut
 from ctrlab.tensors import read_metadata, read_tensors
 from ctrlab.training import CheckpointError, Checkpoints, restore
 from ctrlab.training.saves import POINTER, Save, files_in
