@@ -1,9 +1,12 @@
 """What a SavedModel for serving holds of embedding variables: their keys and values, as they are when it is written.
 
-A model in training goes on meanwhile, is saved, and knows nothing of it: what is exported is an object of its own.
+A model in training goes on meanwhile, is saved, and knows nothing of it: what is exported is an object of its own. A process in
+which several sessions, or several calls of `tf.saved_model.load`, load one such SavedModel has its rows in memory once.
 """
 
 from __future__ import annotations
+
+import secrets
 
 import tensorflow as tf
 
@@ -16,11 +19,14 @@ class Served(tf.saved_model.experimental.TrackableResource):
     """An embedding variable as a SavedModel has it: keys and values, no slots, no counts, no filter, no storage.
 
     Functions that look up in the variable look up in this where they are exported with it, and without the variable itself.
+
+    Args:
+        container, served_name: under which all sessions of a process find one table.
     """
 
-    def __init__(self, table: EmbeddingVariable):
+    def __init__(self, table: EmbeddingVariable, container: str, served_name: str):
         super().__init__(device="CPU:0")
-        self.table = table
+        self.table, self.container, self.served_name = table, container, served_name
         self._exported = False
 
     @property
@@ -29,7 +35,7 @@ class Served(tf.saved_model.experimental.TrackableResource):
         return self.table.resource_handle if self._resource_handle is None else self._resource_handle
 
     def _create_resource(self) -> tf.Tensor:
-        return self.table.make(admission=None, storage=None)
+        return self.table.make(None, None, self.container, self.served_name)
 
     def _export_to_saved_model_graph(self, **kwargs):
         if self._exported:
@@ -65,11 +71,21 @@ class Served(tf.saved_model.experimental.TrackableResource):
 
 
 class ServedTables(tf.Module):
-    """The embedding variables of a model, each as `Served`: see `served`."""
+    """The embedding variables of a model, each as `Served`: see `served`.
+
+    Attributes:
+        container: in which a process that loads the SavedModel serves them; another one for each export.
+        tables: in the order of the model's weights. Their `served_name` is the variable's name, with a number behind it where
+            several of the model have that name.
+    """
 
     def __init__(self, tables: list[EmbeddingVariable]):
         super().__init__()
-        self.tables = [Served(table) for table in tables]
+        self.container = secrets.token_hex(16)
+        names = [table.name for table in tables]
+        earlier = [names[:t].count(name) for t, name in enumerate(names)]
+        shared = [f"{name}/{n}" if n else name for name, n in zip(names, earlier)]  # a variable's name has no slash
+        self.tables = [Served(table, self.container, name) for table, name in zip(tables, shared)]
 
 
 def served(model) -> ServedTables:

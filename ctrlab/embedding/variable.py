@@ -117,8 +117,18 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> tf.Tensor:
         return self.make(self.options.admission, self.options.storage if tf.executing_eagerly() else None)
 
-    def make(self, admission: CounterFilter | BloomFilter | None, storage: Storage | None) -> tf.Tensor:
-        """The handle of a new table for such rows. In a graph, as a SavedModel has it, it outlives a session's call."""
+    def make(
+        self,
+        admission: CounterFilter | BloomFilter | None,
+        storage: Storage | None,
+        container: str = "",
+        served_name: str = "",
+    ) -> tf.Tensor:
+        """The handle of a new table for such rows. In a graph, as a SavedModel has it, it outlives a session's call.
+
+        Args:
+            container, served_name: where it is served, to all of the process that have these; none: it is not.
+        """
         initializer = self.options.initializer
         bloom = admission if isinstance(admission, BloomFilter) else None
         return _native.library().ops.ctrlab_embedding_table(
@@ -135,6 +145,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             cache=storage.cache if storage else "lfu",
             compaction=storage.compaction if storage else "async",
             keep=not tf.executing_eagerly(),
+            container=container,
+            served_name=served_name,
         )
 
     def lookup(self, keys: tf.Tensor, training: bool = False) -> tf.Tensor:

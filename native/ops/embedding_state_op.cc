@@ -94,6 +94,8 @@ class EmbeddingImportOp : public TableOp {
     const auto part = [&](Part which) -> const Tensor& { return context->input(2 + which); };
     TF_RETURN_IF_ERROR(CheckShapes(table.name(), table.table().dim(), part));
 
+    if (table.served()) return Serve(context, table, part);
+
     std::vector<std::string> names;
     for (int64_t s = 0; s < part(kNames).NumElements(); ++s) names.push_back(part(kNames).flat<tensorflow::tstring>()(s));
     const std::lock_guard lock(table.slots_mutex);
@@ -123,6 +125,17 @@ class EmbeddingImportOp : public TableOp {
     for (int64_t i = 0; i < sizes.rows; ++i) table.SawStep(in.steps[i]);
     for (int64_t i = 0; i < sizes.candidates; ++i) table.SawStep(in.candidate_steps[i]);
     return absl::OkStatus();
+  }
+
+  // A served table has keys and values alone, and takes them from the first who load the model.
+  template <class PartOf>
+  absl::Status Serve(OpKernelContext* context, const TableResource& table, const PartOf& part) const {
+    int64_t others = 0;
+    for (const Part which : {kCandidateKeys, kFilter, kRemoved, kNames}) others += part(which).NumElements();
+    if (kind_ != embedding::ImportKind::kAll || others > 0) return table.MayBeTrained();
+    const embedding::ServedRows rows = {part(kKeys).template flat<int64_t>().data(), part(kValues).template flat<float>().data(),
+                                        part(kKeys).NumElements()};
+    return OfTable(table.name(), table.served()->LoadOnce(rows, IntraOpPool(context)));
   }
 
   template <class PartOf>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "embedding/served.h"
 #include "embedding/table.h"
 #include "ops/op.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -26,11 +27,21 @@ inline absl::Status OfTable(const std::string& name, const embedding::Status& st
 class TableResource : public tensorflow::ResourceBase {
  public:
   TableResource(std::string name, std::unique_ptr<embedding::Table> table) : name_(std::move(name)), table_(std::move(table)) {}
+  // One of those that stand for a served table, of which none knows what the others do.
+  TableResource(std::string name, std::shared_ptr<embedding::ServedTable> served)
+      : name_(std::move(name)), served_(std::move(served)) {}
 
   std::string DebugString() const override { return absl::StrCat("embedding variable ", name_); }
   int64_t MemoryUsed() const override { return table_->Stats().bytes; }
   const std::string& name() const { return name_; }
-  embedding::Table& table() const { return *table_; }
+  embedding::Table& table() const { return served_ ? served_->table() : *table_; }
+  embedding::ServedTable* served() const { return served_.get(); }  // or null
+
+  absl::Status MayBeTrained() const {
+    if (!served_) return absl::OkStatus();
+    return InvalidArgument("Embedding variable ", name_,
+                           " is served, to all who have loaded the model: its rows change by deltas ", "of those that train it.");
+  }
 
   std::shared_mutex slots_mutex;
   std::vector<std::string> slot_names;
@@ -46,7 +57,8 @@ class TableResource : public tensorflow::ResourceBase {
 
  private:
   const std::string name_;
-  const std::unique_ptr<embedding::Table> table_;
+  const std::unique_ptr<embedding::Table> table_;         // the one
+  const std::shared_ptr<embedding::ServedTable> served_;  // or the other
   std::atomic<int64_t> last_step_ = 0;
 };
 

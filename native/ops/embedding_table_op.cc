@@ -16,6 +16,7 @@ namespace {
 
 using embedding::Table;
 
+// `served_name`, not `shared_name`: tf.saved_model.load puts another ending to each of those, so that what is loaded twice is two.
 REGISTER_OP("Ctrlab>EmbeddingTable")
     .Attr("table_name: string")
     .Attr("dim: int")
@@ -29,6 +30,8 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
     .Attr("cache: {'lru', 'lfu'}")
     .Attr("compaction: {'async', 'sync'}")
     .Attr("keep: bool")
+    .Attr("container: string = ''")
+    .Attr("served_name: string = ''")
     .Input("numbers: double")
     .Output("handle: resource")
     .SetIsStateful()
@@ -36,7 +39,8 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
     .Doc(
         "A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the "
-        "kernel, which always answers with the same: so it outlives a session's call.");
+        "kernel, which always answers with the same: so it outlives a session's call. With a `served_name` all kernels of the "
+        "process that have it, and the `container`, answer with one table, which is served: see embedding/served.h.");
 
 class EmbeddingTableOp : public StatusOp {
  public:
@@ -55,6 +59,8 @@ class EmbeddingTableOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("cache", &cache));
     OP_REQUIRES_OK(context, context->GetAttr("compaction", &compaction));
     OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
+    OP_REQUIRES_OK(context, context->GetAttr("container", &place_.container));
+    OP_REQUIRES_OK(context, context->GetAttr("served_name", &place_.name));
     cache_ = cache == "lru" ? embedding::Cache::kLru : embedding::Cache::kLfu;
     store_.compaction = compaction == "sync" ? embedding::Compaction::kSync : embedding::Compaction::kAsync;
     constexpr int64_t kLast = static_cast<int64_t>(embedding::InitialKind::kTruncatedNormal);
@@ -92,13 +98,27 @@ class EmbeddingTableOp : public StatusOp {
     options.initializer.a = numbers.flat<double>()(0);
     options.initializer.b = numbers.flat<double>()(1);
     options.admission.false_positive_rate = numbers.flat<double>()(2);
-    std::unique_ptr<Table> table;
-    TF_RETURN_IF_ERROR(OfTable(name_, Table::Make(options, &table)));
-    if (!store_.path.empty()) {
-      TF_RETURN_IF_ERROR(OfTable(name_, table->SetTier({embedding::StoresIn(store_), memory_rows_, cache_})));
+    const auto make = [&](std::unique_ptr<Table>* table) { return MakeTable(options, table); };
+    if (place_.name.empty()) {
+      std::unique_ptr<Table> table;
+      TF_RETURN_IF_ERROR(OfTable(name_, make(&table)));
+      made->reset(new TableResource(name_, std::move(table)));
+      return absl::OkStatus();
     }
-    made->reset(new TableResource(name_, std::move(table)));
+    std::shared_ptr<embedding::ServedTable> served;
+    bool is_new;
+    TF_RETURN_IF_ERROR(OfTable(name_, embedding::ServedTable::FindOrMake(place_, 0, make, &served, &is_new)));
+    if (served->table().dim() != options.dim) {
+      return InvalidArgument("Embedding variable ", name_, " of ", options.dim, " numbers a row must not be served as ",
+                             place_.name, " of container '", place_.container, "', which has ", served->table().dim(), ".");
+    }
+    made->reset(new TableResource(name_, std::move(served)));
     return absl::OkStatus();
+  }
+
+  embedding::Status MakeTable(const embedding::TableOptions& options, std::unique_ptr<Table>* table) const {
+    if (embedding::Status bad = Table::Make(options, table); !bad.ok() || store_.path.empty()) return bad;
+    return (*table)->SetTier({embedding::StoresIn(store_), memory_rows_, cache_});
   }
 
   std::string name_;
@@ -107,6 +127,7 @@ class EmbeddingTableOp : public StatusOp {
   embedding::Cache cache_;
   int64_t memory_rows_;
   bool keep_;
+  embedding::ServedName place_;
   std::mutex mutex_;
   TablePtr kept_;
 };
@@ -131,6 +152,7 @@ class EmbeddingSetSlotsOp : public TableOp {
 
  private:
   absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    TF_RETURN_IF_ERROR(table.MayBeTrained());
     const std::lock_guard lock(table.slots_mutex);
     if (table.slot_names != names_) TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().SetSlots(0, nullptr)));
     table.slot_names.clear();  // should there be no memory for the new ones
@@ -165,6 +187,7 @@ class EmbeddingEvictOp : public TableOp {
 
  private:
   absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    TF_RETURN_IF_ERROR(table.MayBeTrained());
     const int64_t* step;
     const Tensor* limit;
     TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));

@@ -89,6 +89,7 @@ class EmbeddingUpdateOp : public StatusOp {
       return InvalidArgument("Each embedding variable must be given once.");
     }
     for (TableResource* table : order) {
+      TF_RETURN_IF_ERROR(table->MayBeTrained());
       locks->emplace_back(table->slots_mutex);
       if (table->slot_names == slot_names_) continue;
       return InvalidArgument("An embedding variable has one optimizer; ", table->name(), " has the slots [",
