@@ -4,7 +4,7 @@
     updates    steps on keys whose rows are below the memory: these come up, and others sink
     evicts     nine of ten rows go, most of them from below the memory
     compacts   so many rows went from below the memory that the store's files are written anew
-    compacting (the store alone) three of five rows are erased, the others are read meanwhile, and all garbage goes
+    compacting (the store alone) three of five rows are erased, which is more garbage than a store keeps
 
 Each is paired with a quiet time right before it, or after it where the table is new. The keys looked up have a row in memory, but
 for those of a new table before its first update. What is asked of the engine stands in ASKED.
@@ -17,6 +17,7 @@ import itertools
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,10 +132,12 @@ def bench_reads(size: Size, folder: Path) -> Waits:
             def erase(store=store) -> None:
                 for piece in np.array_split(gone, -(-len(gone) // AT_A_TIME)):
                     store.erase(piece)
-                store.compact()
+
+            def settle(store=store) -> float:
+                return _settle(lambda: (store.stats().compactions, store.stats().compacting))
 
             quiet = watch(read, lambda: time.sleep(size.seconds))
-            rounds.append({"compacting": Pair(quiet, watch(read, erase))})
+            rounds.append({"compacting": Pair(quiet, watch(read, erase, settle))})
             compactions += store.stats().compactions
     title = f"Reads of {READ} random keys of a store, {size.store_rows:,} rows, {len(gone):,} of them erased meanwhile"
     return Waits(title, rounds, float(np.median(own)), ASKED, {"rows": size.store_rows, "files_compacted": compactions})
@@ -212,14 +215,18 @@ class _Table:
         return {path.name for path in self.storage.rglob("*.seg")}
 
     def settle(self) -> float:
-        """Waits until nothing is done on the storage any more; when it last was, by time.perf_counter."""
-        changed, seen = time.perf_counter(), None
-        began = changed
-        while (now := time.perf_counter()) - changed < SETTLED and now - began < AT_MOST:
-            time.sleep(SETTLED / 10)
-            if (found := _traces(self.storage)) != seen:
-                changed, seen = now, found
-        return changed
+        return _settle(lambda: _traces(self.storage))
+
+
+def _settle(traces: Callable[[], object]) -> float:
+    """Waits until nothing is done any more; when it last was, by time.perf_counter."""
+    began = changed = time.perf_counter()
+    seen = None
+    while (now := time.perf_counter()) - changed < SETTLED and now - began < AT_MOST:
+        time.sleep(SETTLED / 10)
+        if (found := traces()) != seen:
+            changed, seen = now, found
+    return changed
 
 
 def _traces(folder: Path) -> list[tuple]:
