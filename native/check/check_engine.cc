@@ -9,6 +9,12 @@
 //   check_engine waiting <seed>   lookups while an update waits for the disk
 //   check_engine demotion <seed>  rows that sink in the background, a full disk, a table that closes meanwhile
 //   check_engine allocations <seed>  calls of which any one allocation fails, without a tier and with one
+//   check_engine together <seed>  a step of two tables, of which one has a full disk
+//   check_engine unadmitted <seed>  ids that are counted, and push no row out
+//   check_engine disk <seed>      lookups beside a disk that does not answer
+//   check_engine little <seed>    the memory that a lookup asks for
+//   check_engine log <seed>       the bound of the log of changes
+//   check_engine bytes <seed>     the memory that a table says it holds
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
 // "passed" and exit code 0, or what is wrong and 1.
@@ -17,6 +23,7 @@
 #include <cstring>
 
 #include "check_engine_faults.h"
+#include "check_engine_promises.h"
 #include "check_engine_twin.h"
 
 namespace ctrlab::check::engine {
@@ -213,6 +220,12 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "demotion") == 0) Demotion(seed);
   else if (std::strcmp(argv[1], "allocations") == 0)
     for (const auto& pool : {ctrlab::check::pools[1], failing_pool}) Allocations(seed, 0, pool), Allocations(seed, 50, pool);
+  else if (std::strcmp(argv[1], "together") == 0) Together(seed);
+  else if (std::strcmp(argv[1], "unadmitted") == 0) Unadmitted(seed);
+  else if (std::strcmp(argv[1], "disk") == 0) Disk(seed);
+  else if (std::strcmp(argv[1], "little") == 0) Little(seed);
+  else if (std::strcmp(argv[1], "log") == 0) Log(seed);
+  else if (std::strcmp(argv[1], "bytes") == 0) Bytes(seed);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

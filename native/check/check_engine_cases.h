@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cinttypes>
 #include <map>
+#include <memory_resource>
 #include <mutex>
 #include <set>
 
@@ -81,7 +82,7 @@ class MapStore : public SegmentStore {
   Status Compact() override { return Status(); }
   Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
     std::lock_guard lock(mutex_);
-    Content rows;
+    Content rows(Elsewhere());
     for (const auto& one : rows_) {
       if (!wanted || wanted(one.first)) rows.insert(one);
     }
@@ -102,7 +103,17 @@ class MapStore : public SegmentStore {
   std::vector<std::string> Warnings() override { return {}; }
 
  private:
-  using Content = std::map<int64_t, std::vector<char>>;
+  // Not from operator new, whose bytes the table answers for.
+  class Malloc final : public std::pmr::memory_resource {
+    void* do_allocate(size_t bytes, size_t) override { return std::malloc(bytes); }
+    void do_deallocate(void* memory, size_t, size_t) override { std::free(memory); }
+    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+  };
+  static Malloc* Elsewhere() {
+    static Malloc malloc;
+    return &malloc;
+  }
+  using Content = std::pmr::map<int64_t, std::pmr::vector<char>>;
 
   class Copy final : public StoreSnapshot {
    public:
@@ -125,7 +136,7 @@ class MapStore : public SegmentStore {
   bool Refused() { return refuse_in_ && --*refuse_in_ == 0; }
 
   std::mutex mutex_;
-  Content rows_;
+  Content rows_{Elsewhere()};
   const int64_t row_bytes_;
   std::atomic<int>* refuse_in_;
   std::atomic<int>* reads_;

@@ -50,7 +50,7 @@ class HeldStore final : public MapStore {
     std::condition_variable changed;
     int64_t key = std::numeric_limits<int64_t>::min();
     bool reached = false, let_go = false;
-    std::atomic<bool> full = false, every_put = false;
+    std::atomic<bool> full = false, every_put = false, snapshots = false;
 
     void Reached() {
       std::unique_lock lock(mutex);
@@ -61,16 +61,26 @@ class HeldStore final : public MapStore {
       let_go = true;
       changed.notify_all();
     }
+    void Again() {
+      std::lock_guard lock(mutex);
+      reached = let_go = false;
+    }
+    void Wait() {
+      std::unique_lock lock(mutex);
+      reached = true;
+      changed.notify_all();
+      changed.wait(lock, [&] { return let_go; });
+    }
   };
 
   HeldStore(int64_t row_bytes, Hold* hold) : MapStore(row_bytes, nullptr, nullptr), hold_(hold) {}
 
   Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) override {
-    if (std::find(keys, keys + count, hold_->key) != keys + count) Wait();
+    if (std::find(keys, keys + count, hold_->key) != keys + count) hold_->Wait();
     return MapStore::Get(keys, count, rows, found, parallel_for);
   }
   Status Put(const int64_t* keys, const void* rows, int64_t count) override {
-    if (hold_->every_put) Wait();
+    if (hold_->every_put) hold_->Wait();
     if (!hold_->full) return MapStore::Put(keys, rows, count);
     Must(MapStore::Put(keys, rows, count / 2));
     return Status("the disk is full");
@@ -79,6 +89,11 @@ class HeldStore final : public MapStore {
     if (!hold_->full) return MapStore::Erase(keys, count);
     Must(MapStore::Erase(keys, count / 2));
     return Status("the disk is full");
+  }
+
+  Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
+    if (hold_->snapshots) hold_->Wait();
+    return MapStore::Snapshot(snapshot, wanted);
   }
 
   static TierOptions TierOf(int64_t memory_rows, Hold* hold) {
@@ -90,13 +105,6 @@ class HeldStore final : public MapStore {
   }
 
  private:
-  void Wait() {
-    std::unique_lock lock(hold_->mutex);
-    hold_->reached = true;
-    hold_->changed.notify_all();
-    hold_->changed.wait(lock, [&] { return hold_->let_go; });
-  }
-
   Hold* hold_;
 };
 

@@ -1,0 +1,231 @@
+// What the engine promises of waiting, room and memory: steps that all tables take or none, ids that push no row out before they are
+// admitted, lookups that wait for no disk, figures that count all memory.
+
+#pragma once
+
+#include "check_engine_faults.h"
+
+namespace ctrlab::check::engine {
+
+// In failing_new.cc.
+extern std::atomic<int64_t> bytes_in_use;  // that operator new has given and not got back
+extern std::atomic<int64_t> largest;       // the most that one call asked for
+int64_t Mapped();                          // bytes of mapped pages that were written to
+
+inline std::unique_ptr<Table> NewTable(int64_t dim, Admission admission, const TierOptions* tier) {
+  TableOptions options;
+  options.dim = dim, options.admission = admission;
+  std::unique_ptr<Table> table;
+  Must(Table::Make(options, &table));
+  if (tier) Must(table->SetTier(*tier));
+  return table;
+}
+
+// Two tables, the second above a full disk: whichever comes first, either both take a step or none does, filters included.
+inline void Together(uint64_t seed) {
+  constexpr int64_t kMemoryRows = 60, kDim = 3;
+  rng.seed(seed);
+  for (int round = 0; round < 12; ++round) {
+    HeldStore::Hold hold;
+    const TierOptions tier = HeldStore::TierOf(kMemoryRows, &hold);
+    const Admission admissions[] = {{}, {AdmissionKind::kCounter, 2, 0, 0}, {AdmissionKind::kBloom, 2, 1000, 0.01}};
+    const auto first = NewTable(kDim, admissions[round % 3], nullptr), second = NewTable(kDim, {}, &tier);
+    int64_t step = 0;
+    const auto both = [&](const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+      const std::vector<int64_t> counts(std::max(a.size(), b.size()), 1);
+      const Floats gradient(counts.size() * kDim, 1.0f);
+      TableStep steps[] = {{first.get(), {a.data(), counts.data(), gradient.data(), std::ssize(a)}},
+                           {second.get(), {b.data(), counts.data(), gradient.data(), std::ssize(b)}}};
+      if (round % 2) std::swap(steps[0], steps[1]);
+      StepRule rule{};
+      rule.kind = kSgd, rule.learning_rate = 1, rule.step = static_cast<double>(step + 1);
+      int64_t which = -1;
+      const Status status = ctrlab::embedding::Update(steps, rule, pools[round % 3].parallel_for, &which);
+      if (status.ok()) ++step;
+      else if (steps[which].table != second.get()) Wrong("the wrong table refused", which);
+      return status;
+    };
+    for (int k = 0; k < 5; ++k) Must(both(Keys(10 * k, 15), Keys(50 * k, 50)));
+    hold.full = true;
+    const auto filter = [&] {
+      Saved saved;
+      Must(first->Export({}, saved.Room(kDim, 0), pools[0].parallel_for));
+      return saved.filter;
+    };
+    int64_t refused = 0;
+    for (int k = 0; k < 20; ++k) {
+      const auto was_first = Held(first.get()), was_second = Held(second.get());
+      const auto was_filter = filter();
+      if (both(Keys(Uniform(0, 80), 15), Keys(1000 + 50 * k, 50)).ok()) continue;
+      ++refused;
+      if (Held(first.get()) != was_first || Held(second.get()) != was_second || filter() != was_filter)
+        Wrong("a step half applied", k);
+    }
+    if (refused == 0) Wrong("a full disk that refused nothing", refused);
+    hold.full = false;
+    const auto before = Held(first.get());
+    Must(both(Keys(0, 15), Keys(5000, 50)));
+    if (Held(first.get()) == before) Wrong("a step that came to nothing", step);
+  }
+}
+
+// Ids that are not admitted push no row out of the memory.
+inline void Unadmitted(uint64_t seed) {
+  constexpr int64_t kMemoryRows = 1000, kHot = 800;
+  for (const Admission admission : {Admission{AdmissionKind::kCounter, 3, 0, 0}, Admission{AdmissionKind::kBloom, 3, 20'000, 0.001}}) {
+    const TierOptions tier = TierOf(kMemoryRows, static_cast<Cache>(seed % 2));
+    const auto table = NewTable(2, admission, &tier);
+    int64_t step = 0;
+    for (int k = 0; k < 3; ++k) Must(Step(table.get(), Keys(0, kHot), ++step, pools[0]));
+    if (table->Stats().rows != kHot) Wrong("hot ids without rows", table->Stats().rows);
+    for (int64_t k = 0; k < 10; ++k) Must(Step(table.get(), Keys(10'000 + 950 * k, 950), ++step, pools[0]));
+    const TableStats stats = table->Stats();
+    if (stats.rows_below > 0) Wrong("rows that ids without a row pushed out", stats.rows_below);
+  }
+}
+
+// Lookups of keys in memory go on, whatever waits for the disk: a lookup that reads from below, with a writer behind it; an
+// eviction; a store that opens; a compaction that helps.
+inline void Disk(uint64_t seed) {
+  constexpr int64_t kMemoryRows = 100;
+  HeldStore::Hold hold, opening;
+  TierOptions tier = HeldStore::TierOf(kMemoryRows, &hold);
+  const OpenStore open = tier.open;
+  tier.open = [&, open](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
+    if (opening.every_put) opening.Wait();
+    return open(row_bytes, store);
+  };
+  const auto table = NewTable(3, {}, &tier);
+  const auto in_memory = [&](const char* what, const std::vector<int64_t>& keys, float value) {
+    Soon(what, [&] {
+      const Floats rows = Read(table.get(), keys, pools[seed % 3]);
+      for (const float x : rows) {
+        if (x != value) Wrong("another row looked up", keys[0]);
+      }
+      return true;
+    });
+  };
+  opening.every_put = true;
+  std::thread first([&] { Must(Step(table.get(), Keys(0, 50), 1, pools[0])); });
+  opening.Reached();
+  in_memory("a lookup that waits for a store to open", Keys(0, 50), 0);
+  opening.LetGo();
+  first.join();
+  for (int64_t step = 2; step <= 6; ++step) Must(Step(table.get(), Keys(50 * (step - 1), 50), step, pools[0]));
+  // A lookup reads key 7 from below; a step waits for its turn; keys of the last step are in memory.
+  hold.key = 7;
+  std::thread slow([&] { Read(table.get(), {7}, pools[0]); });
+  hold.Reached();
+  Must(Soon("a step that waits for a lookup's read", [&] { return Step(table.get(), Keys(250, 50), 7, pools[0]); }));
+  in_memory("a lookup that waits for another one's read", Keys(250, 50), -2);
+  hold.LetGo();
+  slow.join();
+  // An eviction reads all that is below.
+  hold.Again(), hold.snapshots = true;
+  std::thread evict([&] { Must(table->EvictSteps(7, 1000, pools[0].parallel_for, nullptr)); });
+  hold.Reached();
+  in_memory("a lookup that waits for an eviction", Keys(250, 50), -2);
+  hold.LetGo();
+  evict.join();
+  hold.snapshots = false;
+  // What an eviction erases is gone at once, whatever the disk says, and stays so.
+  hold.full = true;
+  int64_t removed = 0;
+  Must(table->EvictSteps(7, 2, pools[0].parallel_for, &removed));
+  if (removed != 200) Wrong("another number of rows evicted", removed);
+  const auto gone = [&] {
+    const Floats rows = Read(table.get(), Keys(0, 200), pools[0]);
+    if (std::count(rows.begin(), rows.end(), 0.0f) != std::ssize(rows)) Wrong("a row that was evicted", 0);
+    const TableStats stats = table->Stats();
+    if (stats.rows != 100) Wrong("another number of rows left", stats.rows);
+  };
+  gone();
+  hold.full = false;
+  Must(Step(table.get(), Keys(250, 50), 8, pools[0]));
+  Must(table->EvictSteps(8, 5000, pools[0].parallel_for, nullptr));
+  gone();
+}
+
+// A lookup asks for no more memory than its keys below need.
+inline void Little(uint64_t) {
+  constexpr int64_t kDim = 40'000;
+  const TierOptions tier = TierOf(20, Cache::kLru);
+  const auto table = NewTable(kDim, {}, &tier);
+  for (int64_t step = 1; step <= 4; ++step) Must(Step(table.get(), Keys(10 * step, 10), step, pools[0]));
+  Floats out(kDim);
+  const auto most_asked_for = [&](int64_t key) {
+    const LookupColumn column{&key, nullptr, 0, 0, 0, kRows};
+    const LookupTable shape{0, kDim};
+    const int64_t width = kDim;
+    float* to = out.data();
+    Table* tables = table.get();
+    largest = 0;
+    Must(ctrlab::embedding::Lookup({&column, 1, &shape, 1, &width, 1}, &tables, false, &to, pools[0].parallel_for));
+    return largest.load();
+  };
+  if (const int64_t bytes = most_asked_for(45); bytes > 4096) Wrong("memory for a key that is in memory", bytes);
+  std::vector<int64_t> below;
+  Must(table->KeysBelow(&below));
+  if (below.empty()) Wrong("rows that did not sink", 0);
+  if (const int64_t bytes = most_asked_for(below[0]); bytes > 3 * 4 * kDim) Wrong("memory for one key below", bytes);
+}
+
+// The log holds no more keys than it says; who falls behind is given everything, and a copy that is kept up to date is the table.
+inline void Log(uint64_t seed) {
+  constexpr int64_t kBound = 65'536, kBatch = 4096;
+  const TierOptions tier = TierOf(3000, Cache::kLfu);
+  const auto table = NewTable(1, {}, seed % 2 ? &tier : nullptr);
+  std::unique_ptr<Cut> cut;
+  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
+  Must(table->Confirm("slow", cut->version()));
+  int64_t version = cut->version();
+  const auto quick = [&](bool everything) {
+    Must(table->CutFor("quick", pools[0].parallel_for, &cut));
+    if ((cut->since() < 0) != everything) Wrong("a consumer that is not given what it should be", cut->since());
+    if (cut->version() <= version) Wrong("a version that did not rise", cut->version());
+    version = cut->version();
+    Must(table->Confirm("quick", version));
+  };
+  quick(true);
+  for (int64_t step = 1; step <= 40; ++step) {
+    Must(Step(table.get(), Keys(step % 24 * kBatch / 2, kBatch), step, pools[0]));
+    if (table->Stats().logged > std::max(kBound, table->Stats().rows)) Wrong("a log beyond its bound", table->Stats().logged);
+    if (step % 8 == 0) quick(false);
+  }
+  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
+  if (cut->since() >= 0) Wrong("changes for one who fell behind", cut->since());
+  table->Forget("slow");
+  table->Forget("quick");
+  if (table->Stats().logged != 0) Wrong("a log for nobody", table->Stats().logged);
+}
+
+// What Stats says the table holds is what operator new and mmap gave it.
+inline void Bytes(uint64_t seed) {
+  const int64_t before = bytes_in_use + Mapped();
+  const TierOptions tier = TierOf(40'000, Cache::kLru);
+  const auto table = NewTable(8, {AdmissionKind::kCounter, 2, 0, 0}, seed % 2 ? &tier : nullptr);
+  int64_t version;
+  Must(table->CaughtUp("nobody who comes again", &version));
+  const auto check = [&](const char* what) {
+    const TableStats stats = table->Stats();
+    const int64_t held = bytes_in_use + Mapped() - before;
+    if (std::abs(stats.bytes - held) > held / 20) {
+      std::printf("%" PRId64 " bytes said, %" PRId64 " held\n", stats.bytes, held);
+      Wrong(what, stats.bytes - held);
+    }
+  };
+  int64_t step = 0;
+  for (int k = 0; k < 2; ++k) {
+    for (int64_t first = 0; first < 200'000; first += 10'000) Must(Step(table.get(), Keys(first, 10'000), ++step, pools[0]));
+    check("memory that is not counted while it fills");
+  }
+  for (int64_t first = 0; first < 200'000; first += 50'000) {
+    const std::vector<int64_t> keys = Keys(first, 20'000);
+    Must(table->Prefetch(keys.data(), std::ssize(keys), pools[0].parallel_for));
+  }
+  check("memory that is not counted after rows came up");
+  Must(table->EvictSteps(step, 10, pools[0].parallel_for, nullptr));
+  check("memory that is not counted after an eviction");
+}
+
+}  // namespace ctrlab::check::engine
