@@ -36,7 +36,9 @@ def test_help_names_every_command(call):
         ["bench", "ops"],
         ["bench", "peers"],
         ["checkpoints", "merge"],
+        ["checkpoints", "merge-deltas"],
         ["embedding", "analyze"],
+        ["embedding", "salvage"],
     ],
 )
 def test_help_of_a_command_shows_how_to_call_it(call, path):

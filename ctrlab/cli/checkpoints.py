@@ -1,4 +1,4 @@
-"""`ctrlab checkpoints`: merge and reshard."""
+"""`ctrlab checkpoints`: merge, merge-deltas and reshard."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ def checkpoints_merge(
     from ctrlab.commands import checkpoints
 
     checkpoints.merge(folder, out)
+
+
+@app.command("merge-deltas")
+def checkpoints_merge_deltas(
+    files: Annotated[list[Path], typer.Argument(help="Deltas that follow each other, in their order.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The folder for the one file.", file_okay=False)],
+) -> None:
+    """Merge deltas that follow each other into one delta: in their place, it brings the save before them to the last of them.
+
+    - `ctrlab checkpoints merge-deltas run/step-000002000.delta.safetensors run/step-000003000.delta.safetensors --out merged`
+    """
+    from ctrlab.commands import checkpoints
+
+    checkpoints.merge_deltas(files, out)
 
 
 @app.command("reshard")

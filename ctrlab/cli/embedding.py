@@ -1,4 +1,4 @@
-"""`ctrlab embedding`: what the embedding variables of a training hold."""
+"""`ctrlab embedding`: what the embedding variables of a training hold, and what is whole of a damaged storage."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def analyze(
 ) -> None:
     """Say what each table holds and takes, what other thresholds of admission would have kept, and how old its keys are.
 
+    Besides, which thresholds of admission and eviction keep a share of the traffic.
+
     The Parquet file has of each key: feature, id, norm, frequency, last step, tier, whether it was admitted, and its bytes.
 
     - `ctrlab embedding analyze run`
@@ -30,3 +32,20 @@ def analyze(
     from ctrlab.commands.analyze import run
 
     run(checkpoint, out, feature, html, json_path)
+
+
+@app.command("salvage")
+def salvage(
+    folder: Annotated[Path, typer.Argument(help="Of one embedding variable, below the folder of --storage.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Write the rows to this Parquet file.", dir_okay=False)],
+) -> None:
+    """Read what is whole of a damaged storage that has no copy, and say what is lost. The storage stays as it is.
+
+    The Parquet file has of each key its numbers (its vector, then the optimizer's slots), frequency and last step. A row may be
+    older than the one that was lost, and one that was removed may be back.
+
+    - `ctrlab embedding salvage rows/item_id --out rows.parquet`
+    """
+    from ctrlab.commands.salvage import run
+
+    run(folder, out)

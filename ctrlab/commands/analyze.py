@@ -17,6 +17,7 @@ from ctrlab.profiling import page
 from ctrlab.training.shards import read_any
 
 THRESHOLDS = (1, 2, 3, 5, 10, 20, 50, 100)
+COVERAGES = (0.9, 0.95, 0.99, 0.999)
 FOREVER = np.iinfo(np.int64).max
 
 
@@ -37,7 +38,7 @@ def run(checkpoint: list[Path], out: Path | None, feature: str | None, html: Pat
     filters = {name: len(state.filter) for name, state in states.items()}
     found = summary(report, save.step, filters)
     console = Console()
-    for table in (table_of_features(found), table_of_admission(found), table_of_ages(found)):
+    for table in (table_of_features(found), table_of_admission(found), table_of_ages(found), table_of_coverages(found)):
         console.print(table)
     if out:
         analysis.write(report, out)
@@ -68,7 +69,16 @@ def summary(report: pa.Table, step: int, filters: dict[str, int]) -> dict:
     columns = {"threshold": THRESHOLDS, "rows": what_if.rows, "bytes": what_if.bytes, "traffic": what_if.traffic}
     edges = ages.edges.astype(np.int64)
     bins = {"from": edges[:-1], "to": edges[1:] - 1, "ids": ages.ids, "traffic": ages.traffic}
-    return {"step": step, "features": features, "admission": _records(columns), "ages": _records(bins)}
+    found = {"step": step, "features": features, "admission": _records(columns), "ages": _records(bins)}
+    return found | {"coverages": [_of_coverage(report, share, step) for share in COVERAGES if any(ages.traffic)]}
+
+
+def _of_coverage(report: pa.Table, share: float, step: int) -> dict:
+    """The settings that keep a share of the traffic."""
+    threshold, steps = analysis.suggest_threshold(report, share), analysis.suggest_steps_to_live(report, share, step)
+    left = {"admission": analysis.admission(report, [threshold]), "steps_to_live": analysis.eviction(report, [steps], step)}
+    rows = {f"rows_by_{name}": int(what_if.rows[0]) for name, what_if in left.items()}
+    return {"share": share, "admission": threshold, "steps_to_live": steps} | rows
 
 
 def _records(columns: dict) -> list[dict]:
@@ -106,6 +116,16 @@ def table_of_ages(found: dict) -> Table:
         low, high = age["from"], age["to"]
         span = f"{low:,}" if high == low else f"{low:,} to {high:,}"
         table.add_row(span, f"{age['ids']:,}", f"{age['ids'] / ids:.1%}", f"{age['traffic'] / traffic:.1%}")
+    return table
+
+
+def table_of_coverages(found: dict) -> Table:
+    """The greatest threshold of admission, and the least steps to live, that keep a share of the traffic."""
+    table = _table("To keep a share of the traffic", ("share", "admit at", "rows then", "or evict after (steps)", "rows then"))
+    table.caption = "--admission and --evict-after; of the traffic that rows cover now, in the case of eviction"
+    for each in found["coverages"]:
+        row = [each[name] for name in ("admission", "rows_by_admission", "steps_to_live", "rows_by_steps_to_live")]
+        table.add_row(f"{each['share']:.1%}", *(f"{number:,}" for number in row))
     return table
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ctrlab.training.shards import merge_chain
+from ctrlab.training.shards import merge_chain, merge_delta_files
 from ctrlab.training.shards import reshard as cut
 
 
@@ -17,6 +17,15 @@ def merge(folder: Path, out: Path) -> None:
         BadData: there is no whole save.
     """
     _tell([merge_chain(folder, out)])
+
+
+def merge_deltas(files: list[Path], out: Path) -> None:
+    """Writes deltas that follow each other as one delta.
+
+    Raises:
+        BadData: they are no deltas, or do not follow each other.
+    """
+    _tell([merge_delta_files(files, out)])
 
 
 def reshard(files: list[Path], out: Path, shards: int) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ctrlab import data, profiles
 from ctrlab import optimizations as ladder
-from ctrlab.embedding import EmbeddingVariable, embedding_variables
+from ctrlab.embedding import EmbeddingVariable, embedding_variables, prefetched
 from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import MODELS, build
@@ -132,9 +132,19 @@ def fit(
 
         options = {"epochs": epochs, "drop_remainder": True, "start": start, "prefetch": setting.prefetch}
         batches = files.read_train(size, shuffle=SHUFFLE_ROWS, seed=seed, **options)
-        train(model, optimizer, stage(batches, model, setting.stage), on_step=on_step)
+        with with_rows(model, batches, setting.stage) as ready:
+            train(model, optimizer, ready, on_step=on_step)
         if saver:
             saver.save_last()
+
+
+def with_rows(model, batches, depth: int) -> contextlib.AbstractContextManager:
+    """The staged batches; where rows may lie on a disk, each comes when its rows are in memory."""
+    if not any(variable.options.storage for variable in embedding_variables(model)):
+        return contextlib.nullcontext(stage(batches, model, depth))
+    # Staged in any case: the keys are known before the step then, and made once.
+    staged = stage(batches, model, max(1, depth))
+    return contextlib.closing(prefetched(staged, lambda batch: model.reads(batch[0])))
 
 
 def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) -> Table:

@@ -18,26 +18,28 @@ def prefetched(
 ) -> Iterator[Batch]:
     """The batches, each once its rows are in memory; for variables whose storage lets the memory hold the rows of two batches.
 
+    A batch is read, and its rows are brought up, in the thread "ctrlab-prefetch", which ends with this generator. Close the
+    generator where you may leave it early.
+
     Args:
         keys: of a batch, the embedding variables that its step looks up, and the int64 keys it looks up in each.
     Raises:
-        CtrlabError: what the storage refuses, when the batch is asked for.
+        CtrlabError: what the storage refuses; and whatever `batches` or `keys` raise: when the batch is asked for.
 
-    >>> for batch in prefetched(batches, lambda batch: [(items, batch["item"])]):  # doctest: +SKIP
-    ...     step(batch)
+    >>> with contextlib.closing(prefetched(batches, lambda batch: [(items, batch["item"])])) as ahead:  # doctest: +SKIP
+    ...     for batch in ahead:
+    ...         step(batch)
     """
+    source, end = iter(batches), object()
 
-    def fetch(batch: Batch) -> Batch:
-        for variable, wanted in keys(batch):
+    def fetch():
+        batch = next(source, end)
+        for variable, wanted in keys(batch) if batch is not end else ():
             variable.prefetch(wanted)
         return batch
 
     with ThreadPoolExecutor(1, "ctrlab-prefetch") as thread:
-        coming = None
-        for batch in batches:
-            following = thread.submit(fetch, batch)
-            if coming:
-                yield coming.result()
-            coming = following
-        if coming:
-            yield coming.result()
+        coming = thread.submit(fetch)
+        while (batch := coming.result()) is not end:
+            coming = thread.submit(fetch)
+            yield batch

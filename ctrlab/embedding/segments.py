@@ -7,6 +7,7 @@ manifest  header 40 | u64 the number of each segment
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -57,18 +58,31 @@ def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return _latest([records for _, records, _ in (found if durable is None else _before_gap(found, durable))], folder)
 
 
-def salvage(folder: str | Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def salvage(folder: str | Path, on_file: Callable[[int, int], None] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """What is whole in a damaged store without a copy: keys and rows as `read` gives them, and a sentence for each damaged file.
 
-    A row may be older than the one that was lost, and one that was erased may be back.
+    A row may be older than the one that was lost, and one that was erased may be back. The command: `ctrlab embedding salvage`.
+
+    Args:
+        on_file: called after each file, with its number, from 1, and how many there are.
+    Raises:
+        BadData: there is no segment, or they have rows of different sizes.
     """
-    parts, problems = [], []
-    for path in sorted(Path(folder).glob("*.seg")):
+    paths, parts, problems = sorted(Path(folder).glob("*.seg")), [], []
+    if not paths:
+        raise BadData(f"A store is a folder of segments, *.seg; {folder} has none.")
+    try:
+        _listed(Path(folder))
+    except BadData as problem:
+        problems.append(str(problem))
+    for number, path in enumerate(paths, 1):
         try:
             if found := _records(path, problems):
                 parts.append(found[0])
         except BadData as problem:
-            problems.append(str(problem))
+            problems.append(f"{problem} All that it held is lost.")
+        if on_file:
+            on_file(number, len(paths))
     return *_latest(parts, folder), problems
 
 
@@ -144,11 +158,13 @@ def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray,
     records = np.frombuffer(content, of, count, HEADER.itemsize)
     whole = crc32c(records.view(np.uint8).reshape(count, of.itemsize)[:, 4:]) == records["crc"]
     good = count if whole.all() else int(np.argmin(whole))
-    if good < count and (sealed or (records["kind"][good:][whole[good:]] == COMMIT).any()):
+    rest = whole[good:]
+    if good < count and (sealed or (records["kind"][good:][rest] == COMMIT).any() or (problems is not None and rest.any())):
         problem = f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + good * of.itemsize} is not."
         if problems is None:
             raise BadData(problem)
-        problems.append(problem)
+        end = count if sealed else good + int(np.flatnonzero(rest)[-1]) + 1  # what follows the last whole one was being written
+        problems.append(f"{problem} What {end - whole[:end].sum():,} of its {end:,} records held is lost.")
         records = records[whole]
     else:
         records = records[:good]  # what follows is the end of a file that was being written

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab import optimizations as ladder
 from ctrlab.data.csv import entry_dtype
-from ctrlab.embedding import choices
+from ctrlab.embedding import EmbeddingVariable, choices
 from ctrlab.embedding.serving import served
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
@@ -72,6 +72,12 @@ class CTRModel(keras.Model):
             else tf.TensorSpec([None], entry_dtype(c))
             for c in served
         }
+
+    def reads(self, features) -> list[tuple[EmbeddingVariable, tf.Tensor]]:
+        """What a training step on `features` looks up: embedding variables, one or several times, with keys int64 [n]."""
+        ids = self.encoder.ids(features, [*self.encoder.id_columns, *self.encoder.negatives])
+        found = [read for layer in self.layers if hasattr(layer, "reads") for read in layer.reads(ids)]
+        return [(variable, keys.flat_values if isinstance(keys, tf.RaggedTensor) else keys) for variable, keys in found]
 
     # Keras takes every input of a model like this one for float32 in `tf.saved_model.save`, and can't export ragged ones.
     @property

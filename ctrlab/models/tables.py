@@ -90,6 +90,11 @@ class Embeddings(keras.layers.Layer):
         pieces = [[piece() for piece in output] for output in made]
         return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
 
+    def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
+        """Of the columns in `ids` those that embedding variables keep: the variable, and the keys that are looked up in it."""
+        tables = {column: self.schema[column].table for column in ids}
+        return [(self.growing[table], ids[column]) for column, table in tables.items() if table in self.growing]
+
     def _runs(self, names, ids, how: str) -> list[list[str]]:
         """`names`, cut into runs of columns whose parts are joined alike: in one go."""
 
@@ -223,6 +228,10 @@ class Wide(keras.layers.Layer):
     @property
     def growing(self) -> dict[str, EmbeddingVariable]:
         return self._growing.tables
+
+    def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
+        """As `Embeddings.reads`."""
+        return [(variable, ids[column]) for column, variable in self.growing.items()]
 
     def _grown(self, column: str, options: Options) -> EmbeddingVariable:
         eviction = None if isinstance(options.eviction, L2Eviction) else options.eviction

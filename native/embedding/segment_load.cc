@@ -14,7 +14,7 @@ namespace ctrlab::embedding {
 
 namespace {
 
-constexpr char kCure[] = "restore the file from a copy, or read what is whole with ctrlab.embedding.segments.salvage.";
+constexpr char kCure[] = "restore the file from a copy, or read what is whole by the command ctrlab embedding salvage.";
 
 struct File {
   int fd;

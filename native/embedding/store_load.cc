@@ -115,7 +115,7 @@ Status Store::DropAfterGap() {
     if (segment->committed > 0) {
       return Status("All that was flushed must be there; " + segment->path + " was after " + lost +
                     ", which is in no segment of " + options_.path +
-                    "; restore the folder from a copy, or read what is whole with ctrlab.embedding.segments.salvage.");
+                    "; restore the folder from a copy, or read what is whole by the command ctrlab embedding salvage.");
     }
     warnings_.push_back(segment->path + " holds records that were written after " + lost + ", which a loss of power took; its " +
                         std::to_string(segment->records) + " records are dropped.");

@@ -87,6 +87,26 @@ def test_sums_by_hand():
     assert left[5] == (1, 36 + 2 * 16, 0.6) and left[100] == (0, 3 * 16, 0.0)
     ages = {(bin["from"], bin["to"]): (bin["ids"], bin["traffic"]) for bin in found["ages"]}
     assert ages == {(0, 0): (1, 6), (1, 1): (0, 0), (2, 3): (1, 3), (4, 7): (1, 1)}
+    # Of 10 ids that came, keys 1 and 2 have 9; for 95 % all three must have a row. Of the 9 that rows cover, 3 are of key 2,
+    # which is two steps old: no share of 90 % or more can do without it.
+    shares = {each.pop("share"): tuple(each.values()) for each in found["coverages"]}
+    assert shares == {0.9: (3, 2, 2, 2), 0.95: (1, 2, 3, 2), 0.99: (1, 2, 3, 2), 0.999: (1, 2, 3, 2)}
+
+
+def test_what_keeps_a_share_of_the_traffic_is_printed(saved, call):
+    folder, states = saved
+    table = analysis.report(states, dict.fromkeys(states))
+    found = call(folder)
+    for share in (0.9, 0.999):
+        line = next(line for line in found.stdout.splitlines() if f" {share:.1%} " in line)
+        numbers = [int(part) for part in line.replace(",", "").split() if part.isdigit()]
+        suggested = analysis.suggest_threshold(table, share), analysis.suggest_steps_to_live(table, share, 9)
+        assert (numbers[0], numbers[2]) == suggested
+
+
+def test_tables_that_nothing_came_to_suggest_nothing():
+    none = TableState(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), {}, *np.zeros((2, 0), np.int64))
+    assert analyze.summary(analysis.report({"item": none}), 0, {"item": 0})["coverages"] == []
 
 
 def test_a_bloom_filter_counts_as_memory(call, tmp_path):

@@ -182,6 +182,14 @@ def test_from_the_command_line(five, tmp_path):
     code, said = call("merge", folder, tmp_path / "whole")
     whole = tmp_path / "whole" / "step-000000005.safetensors"
     assert code == 0 and said.startswith(str(whole)) and restored(tmp_path / "whole")[1] == expected
+    deltas = [files_in(folder)[step] for step in (2, 3, 4, 5)]
+    assert call("merge-deltas", *deltas, "--out", tmp_path / "delta")[0] == 0
+    for path in deltas:
+        path.unlink()
+    shutil.move(tmp_path / "delta" / deltas[-1].name, deltas[-1])
+    assert restored(folder)[1] == expected
+    code, told = call("merge-deltas", deltas[-1], whole, "--out", tmp_path / "none")
+    assert code == 1 and len(told.splitlines()) == 1 and not (tmp_path / "none").exists()
     code, said = call("reshard", whole, "--shards", 2, "--out", tmp_path / "two")
     assert code == 0 and len(said.splitlines()) == 2
     code, said = call(

@@ -189,7 +189,7 @@ def test_an_empty_step_is_one(ops, variable):
 @pytest.mark.parametrize("shard", [(-1, 2), (2, 2), (0, 0), (0, -1), (0,)])
 def test_shards_that_are_none(ops, variable, shard):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        ops.ctrlab_embedding_export(handle=variable.resource_handle, shard=ints(*shard), extent="all")
+        ops.ctrlab_embedding_export(handle=variable.resource_handle, shard=ints(*shard))
 
 
 @pytest.mark.parametrize(

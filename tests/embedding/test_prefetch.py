@@ -1,5 +1,8 @@
 """Rows that come up from the storage one batch ahead of the training."""
 
+import contextlib
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -64,7 +67,32 @@ def test_what_is_wrong_comes_with_its_batch(grown):
         next(batches)
 
 
+def test_what_can_t_be_read_comes_after_what_was(grown):
+    """A batch that was read before the fault is still trained on."""
+
+    def read():
+        yield BATCHES[0]
+        raise OSError("a bad file")
+
+    batches = prefetched(read(), keys_of(grown[0]))
+    np.testing.assert_array_equal(next(batches), BATCHES[0])
+    with pytest.raises(OSError, match="a bad file"):
+        next(batches)
+
+
 def test_who_stops_early_leaves_no_thread(grown):
-    for batch in prefetched(BATCHES, keys_of(grown[0])):
-        assert batch is BATCHES[0]
-        break
+    with contextlib.closing(prefetched(BATCHES, keys_of(grown[0]))) as batches:
+        assert next(batches) is BATCHES[0]
+        assert threads()
+    assert not threads()
+
+
+def test_none_is_left_at_the_end_or_by_an_error(grown):
+    list(prefetched(BATCHES, keys_of(grown[0])))
+    with pytest.raises(ZeroDivisionError):
+        list(prefetched(BATCHES, lambda batch: 1 / 0))
+    assert not threads()
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("ctrlab-prefetch")]

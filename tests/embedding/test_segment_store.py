@@ -168,10 +168,10 @@ def test_what_is_whole_is_salvaged_from_a_damaged_store(tmp_path):
     content = bytearray(path.read_bytes())
     content[64 + 36 * 3 + 30] ^= 1
     path.write_bytes(content)
-    with pytest.raises(CtrlabError, match=f"{path} at byte {64 + 36 * 3} .*segments.salvage"):
+    with pytest.raises(CtrlabError, match=f"{path} at byte {64 + 36 * 3} .*by the command ctrlab embedding salvage"):
         Store(damaged, 3)
     keys, rows, (problem,) = segments.salvage(damaged)
-    assert f"{path} at byte {64 + 36 * 3}" in problem
+    assert f"{path} at byte {64 + 36 * 3} is not. What 1 of its " in problem
     assert np.array_equal(keys, [0, 1, 2, 4, 5, 6, 7, 8, 9]) and np.array_equal(rows.view("<f4"), rows_of(keys))
 
 

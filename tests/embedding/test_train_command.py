@@ -1,6 +1,7 @@
 """`ctrlab train --embedding variable`: a run that was stopped ends as one that was not, by whole saves and by deltas."""
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from ctrlab import cli
 from ctrlab.commands import train as command
 from ctrlab.embedding import CounterFilter, Options
 from ctrlab.embedding.choices import NAMES, Variable
+from ctrlab.errors import CtrlabError
 from ctrlab.training.saves import paths_in, places_of, read_save
 
 SAVING = ["--every", "3", "--full-every", "3"]  # of 8 steps: whole after 3, changes after 6 and 8
@@ -107,6 +109,43 @@ def test_rows_sink_to_the_storage(call, tmp_path):
     found = call("train", "mmoe", "--profile", "tiny", *options)
     assert found.exit_code == 0 and "of them on the disk" in found.stdout, found.output
     assert list((tmp_path / "rows").glob("*/*.seg"))
+
+
+ROWS_BELOW = ["--embedding", "variable", "--memory-rows", "1700", "--epochs", "2"]
+
+
+def test_rows_come_up_before_the_step_that_reads_them(call, tmp_path, monkeypatch):
+    """Of columns of one id a row, the memory holds the rows of two batches, and most rows lie below it; not so of lists."""
+    own, stats = command.evaluate, []
+
+    def evaluate(model, batches):
+        stats.extend(v.stats() for v in command.embedding_variables(model) if not v.name.endswith("_list"))
+        return own(model, batches)
+
+    monkeypatch.setattr(command, "evaluate", evaluate)
+    found = call("train", "mmoe", "--profile", "tiny", *ROWS_BELOW, "--storage", tmp_path / "rows")
+    assert found.exit_code == 0, found.output
+    assert sum(s.rows_below for s in stats) > 5_000 and sum(s.hits for s in stats) > 10_000
+    assert sum(s.hits_below for s in stats) == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ctrlab-prefetch")]
+
+
+@pytest.mark.parametrize("stops", [KeyboardInterrupt, CtrlabError("The disk is full.")])
+def test_who_stops_a_training_with_a_storage_leaves_no_thread(call, tmp_path, monkeypatch, stops):
+    def prefetch(self, keys):
+        prefetched.append(len(keys))
+        if len(prefetched) == 20 and isinstance(stops, CtrlabError):
+            raise stops
+
+    prefetched = []
+    monkeypatch.setattr(command.EmbeddingVariable, "prefetch", prefetch)
+    if stops is KeyboardInterrupt:
+        interrupted_after(monkeypatch, 3)
+    found = call("train", "mmoe", "--profile", "tiny", *ROWS_BELOW, "--storage", tmp_path / "rows")
+    assert found.exit_code == (130 if stops is KeyboardInterrupt else 1), found.output
+    if isinstance(stops, CtrlabError):
+        assert found.stderr.splitlines()[-1] == "The disk is full."
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ctrlab-prefetch")]
 
 
 def test_a_storage_that_can_t_be_made_is_one_sentence(call, tmp_path):

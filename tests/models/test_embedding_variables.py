@@ -13,7 +13,7 @@ from ctrlab.embedding import CounterFilter, GlobalStepEviction, Initializer, L2E
 from ctrlab.embedding.choices import Hashed, Variable
 from ctrlab.errors import CtrlabError
 from ctrlab.features import RAW_IDS
-from ctrlab.models import MODELS, build, wdl
+from ctrlab.models import MODELS, build, tables, wdl
 
 BUCKETS = 20_000  # so many that the 200 words of the batches fall on rows of their own: the twins' premise, which is tested
 WORDS = [b"", *(f"w{i}".encode() for i in range(200))]
@@ -49,6 +49,26 @@ def twins(name, monkeypatch, rungs=QUICK):
 
 def test_the_dense_twins_have_no_collisions():
     assert len(np.unique(dense_rows())) == len(WORDS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_model_says_what_its_training_step_looks_up(name, staged, monkeypatch, batch):
+    model, (features, _) = build(name, schema(name), embedding="variable"), batch(schema(name), seed=0)
+    looked_up, grouped = {}, tables.grouped
+
+    def noted(variables, columns, layout, training):
+        for table, keys in zip(layout.table_of, columns):
+            flat = keys.flat_values if isinstance(keys, tf.RaggedTensor) else keys
+            looked_up.setdefault(variables[table].name, set()).update(flat.numpy().tolist())
+        return grouped(variables, columns, layout, training)
+
+    monkeypatch.setattr(tables, "grouped", noted)
+    model(features, training=True)
+    said = {}
+    for variable, keys in model.reads(model.encoder.stage(features) if staged else features):
+        said.setdefault(variable.name, set()).update(keys.numpy().tolist())
+    assert said == looked_up and set(said) == {variable.name for variable in embedding_variables(model)}
 
 
 @pytest.mark.parametrize("name", MODELS)
