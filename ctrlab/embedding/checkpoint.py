@@ -38,7 +38,7 @@ PREFIX = "embedding/"
 SLOT = "slot_"
 RANGES = (("frequencies", 0, 1 << 32), ("steps", 0, 1 << 31), ("candidate_counts", 1, 1 << 31), ("candidate_steps", 0, 1 << 31))
 """(array, least, one past the most) that a table takes."""
-PART_BYTES = 8 << 20
+PART_BYTES = 4 << 20
 """What a part of a table takes in memory, about: rows, candidates, tombstones."""
 MOST_SEEN = 1 << 20
 """So many keys of a table's are held against each other at most."""

@@ -7,6 +7,7 @@ That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.checkpoint` d
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,22 +36,26 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
         BadData: a table in them contradicts itself. OSError, CtrlabError: the disk refuses.
     """
     make_folder(out)
-    others = links[-1].others
     try:
-        tables = {name: _Merged(links, save, name, out / SCRATCH / str(number)) for number, name in enumerate(links[0].tables)}
-        shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
-        for name, table in tables.items():
-            shapes |= shapes_of(name, table.sizes, bool(save.number))
-        with writing(out / save.name, shapes, save.to_metadata()) as put:
-            for name, array in others.items():
-                for piece in array.parts():
-                    put(name, piece)
-            for name, table in tables.items():
-                write_table(put, name, table.sizes, table.parts(), bool(save.number))
-        del tables, table  # and with them their stores
+        _merge(links, save, out)
     finally:
+        gc.collect()  # an embedding variable and its proxy refer to each other, and their store is open as long as they live
         shutil.rmtree(out / SCRATCH, ignore_errors=True)
     return out / save.name
+
+
+def _merge(links: Sequence[Link], save: Save, out: Path) -> None:
+    others = links[-1].others
+    tables = {name: _Merged(links, save, name, out / SCRATCH / str(number)) for number, name in enumerate(links[0].tables)}
+    shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
+    for name, table in tables.items():
+        shapes |= shapes_of(name, table.sizes, bool(save.number))
+    with writing(out / save.name, shapes, save.to_metadata()) as put:
+        for name, array in others.items():
+            for piece in array.parts():
+                put(name, piece)
+        for name, table in tables.items():
+            write_table(put, name, table.sizes, table.parts(), bool(save.number))
 
 
 class _Merged:
