@@ -3,13 +3,14 @@
 import ctypes
 import gc
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from test_serving import KEYS, export, trained
 
-from ctrlab.embedding import embedding_variables, served
+from ctrlab.embedding import EmbeddingVariable, embedding_variables, served
 from ctrlab.embedding.lookup import step
 from ctrlab.ops import _native
 from ctrlab.ops.sparse_update import Rule
@@ -163,28 +164,26 @@ def test_two_exports_are_two_tables(tmp_path):
     new.close()
 
 
-def test_what_is_served_is_not_trained(tmp_path):
-    model = trained()
-    (table,) = embedding_variables(model)
-    handle = table.make(None, None, "a container", "users")
+def train(handle):
+    """What would change a table of rows of 4 numbers, each to be called."""
+    ops, rows = _native.library().ops, tf.IndexedSlices(tf.ones([1, 4]), tf.constant([1], tf.int64))
+    table = SimpleNamespace(name="users", dim=4, resource_handle=handle)
+    rule = Rule("sgd")
+    yield lambda: step(rule, [(table, rows)], tf.constant(0.1), tf.constant(1, tf.int64))
+    yield lambda: ops.ctrlab_embedding_set_slots(handle=handle, slot_names=["m"], initial=[0.0])
+    yield lambda: ops.ctrlab_embedding_evict(handle=handle, rule="norm", step=1, limit=tf.constant(1.0, tf.float64))
 
-    class Shared:
-        name, dim, resource_handle = "users", 4, handle
 
-    ops = _native.library().ops
-    rows = tf.IndexedSlices(tf.ones([1, 4]), tf.constant([1], tf.int64))
-    attempts = {
-        "update": lambda: step(Rule("sgd"), [(Shared, rows)], tf.constant(0.1), tf.constant(1, tf.int64)),
-        "slots": lambda: ops.ctrlab_embedding_set_slots(handle=handle, slot_names=["m"], initial=[0.0]),
-        "evict": lambda: ops.ctrlab_embedding_evict(handle=handle, rule="norm", step=1, limit=tf.constant(1.0, tf.float64)),
-    }
-    for attempt in attempts.values():
+def test_what_is_served_is_not_trained():
+    table = EmbeddingVariable("users", 4)
+    handles = [table.make(None, None, "a container", "users") for _ in range(2)]
+    for attempt in train(handles[0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"is served, to all who have loaded .* by deltas"):
             attempt()
-    other = table.make(None, None, "a container", "users")
     assert figures("a container", "users").rows == 0
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"of 8 numbers a row must not be served as users of container"):
-        type(table)("users", 8).make(None, None, "a container", "users")
-    del handle, other, attempts, Shared
+        EmbeddingVariable("users", 8).make(None, None, "a container", "users")
+    handles.clear()
+    del attempt  # which has one of them, too
     gc.collect()
     assert figures("a container", "users") is None
