@@ -17,7 +17,8 @@ struct Case {
   int64_t width;
   std::vector<int64_t> units;  // of each layer; the last is 1
   std::vector<int64_t> lengths;
-  float scale = 1;  // of the keys
+  float scale = 1;    // of the keys
+  bool near = false;  // to their query, of which the first layer reads little but how far they are from it
 };
 
 inline std::vector<int64_t> RandomLengths(int64_t rows, int64_t most) {
@@ -43,6 +44,7 @@ inline std::vector<Case> Cases() {
       {"a batch of no rows", 3, {4, 1}, {}},
       {"one number an event", 1, {1, 1}, {2, 3}},
       {"events far from 0", 4, {6, 1}, {4, 17}, 30},
+      {"events near their query", 18, {33, 4, 1}, {3, 0, 70, 1, 9}, 0.1f, true},
   };
 }
 
@@ -82,6 +84,14 @@ struct Buffers {
       values.push_back(RandomFloats(units));
       in = units;
     }
+    if (!test.near) return values;
+    int64_t n = 0;
+    for (int64_t b = 0; b < rows; ++b) {
+      for (const int64_t end = n + test.lengths[b]; n < end; ++n) {
+        for (int64_t c = 0; c < test.width; ++c) values[1][n * test.width + c] += values[0][b * test.width + c];
+      }
+    }
+    for (int64_t i = 0; i < 2 * test.width * test.units[0]; ++i) values[2][i] *= 0.1f;
     return values;
   }
 

@@ -2,7 +2,7 @@
 //
 // For one row the query is known, so the first layer on [q, k, q - k, q * k] is one small matrix of its own,
 //   q (Wq + Wd) + b, once,   and   k (Wk - Wd + diag(q) Wp)   for each event k,
-// which the block makes first and keeps in shared memory.
+// which the block makes first and keeps in shared memory. q Wd - k Wd may cancel here: attention_layer.h says where it does.
 
 #include "cuda.h"
 

@@ -1,56 +1,16 @@
-// Ragged attention. The first layer's kernel has four parts, W = [Wq; Wk; Wd; Wp], and
-//
-//   [q, k, q - k, q * k] W = q (Wq + Wd) + k (Wk - Wd + diag(q) Wp)
-//
-// so a row makes its own [C, units] matrix once, and each of its events is one product with that instead of a [4 C] vector's.
+// Ragged attention, a block of rows at a time: how the first layer is made cheap, and how exact it is, is told in
+// attention_layer.h.
 
 #include "attention.h"
 
 #include <memory>
 
+#include "attention_layer.h"
 #include "row_blocks.h"
-#include "sigmoid_stack.h"
 #include "transpose.h"
 
 namespace ctrlab {
 namespace {
-
-// The first layer, taken apart.
-struct FirstLayer {
-  int64_t in, out, wide, tall;            // C, units, and both padded
-  std::vector<float> query, keys, cross;  // Wq + Wd, Wk - Wd, Wp: [C, wide]
-
-  FirstLayer(const DenseLayer& layer, int64_t width) : in(width), out(layer.out), wide(Padded(out)), tall(Padded(in)) {
-    for (auto* part : {&query, &keys, &cross}) part->assign(in * wide, 0.0f);
-    const float *q = layer.kernel, *k = q + in * out, *d = k + in * out, *p = d + in * out;
-    for (int64_t c = 0; c < in; ++c) {
-      for (int64_t u = 0; u < out; ++u) {
-        const int64_t from = c * out + u, to = c * wide + u;
-        query[to] = q[from] + d[from];
-        keys[to] = k[from] - d[from];
-        cross[to] = p[from];
-      }
-    }
-  }
-};
-
-// A row's own kernel, Wk - Wd + diag(q) Wp, made where it is used. [C, wide]: q goes by rows.
-struct RowKernel {
-  const float *keys, *cross, *q;
-  int64_t ld;
-  CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const {
-    return Load(keys + p * ld + column) + q[p] * Load(cross + p * ld + column);
-  }
-};
-
-// The same transposed, [units, tall]: q goes by columns.
-struct RowKernelAcross {
-  const float *keys, *cross, *q;
-  int64_t ld;
-  CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const {
-    return Load(keys + p * ld + column) + Load(q + column) * Load(cross + p * ld + column);
-  }
-};
 
 // to[R, V vectors] = start + a[R, k] kernel[k, V vectors from `column` on]; `start` is one line for all R.
 template <int R, int V, class Kernel>
@@ -114,13 +74,22 @@ void ScoreBlock(const AttentionInput& input, const FirstLayer& first, const Sigm
     const int64_t rows = std::min(kTile, end - from);
     for (int64_t i = 0; i < rows; ++i) std::copy_n(stack.first_bias(), first.wide, of_queries + i * first.wide);
     Gemm(true, rows, first.wide, C, {input.query + from * C, C, 1}, first.query.data(), first.wide, of_queries, first.wide);
+    float* differences = of_queries + kTile * first.wide;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t n = input.splits[from + i], events = input.splits[from + i + 1] - n;
-      const RowKernel kernel{first.keys.data(), first.cross.data(), input.query + (from + i) * C, first.wide};
-      gemm::ForTiles(events, first.wide, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
-        const Strided keys{input.keys + (n + event) * C, C, 1};
-        gemm::kTiles<Sums>[vectors - 1][count - 1](C, keys, kernel, column, of_queries + i* first.wide,
-                                                   stack.At(kept, N, 0, n + event), first.wide);
+      const float *q = input.query + (from + i) * C, *all = input.keys + n * C;
+      float* of_query = of_queries + i * first.wide;
+      const auto sums = [&](const float* part, const float* keys, int64_t m, const float* start, float* to) {
+        const RowKernel kernel{part, first.cross.data(), q, first.wide};
+        gemm::ForTiles(m, first.wide, [&](int64_t event, int64_t count, int64_t column, int64_t vectors) {
+          gemm::kTiles<Sums>[vectors - 1][count - 1](C, {keys + event * C, C, 1}, kernel, column, start, to + event* first.wide,
+                                                     first.wide);
+        });
+      };
+      const bool near = first.HasNear(q, all, events);
+      if (near) sums(first.shared.data(), q, 1, stack.first_bias(), of_query);
+      ForEvents(q, all, events, C, near, differences, [&](int64_t event, int64_t m, const float* keys) {
+        sums(first.keys.data(), keys, m, of_query, stack.At(kept, N, 0, n + event));
       });
     }
   }
@@ -144,18 +113,20 @@ void Softmax(const float* scores, int64_t n, float* weights) {
   for (int64_t i = 0; i < n; ++i) weights[i] /= sum;
 }
 
-// A block's gradient of the first layer's three parts, [C, wide] each; the bias's, [wide]; then that of the layers above.
+// A block's gradient of the first layer's four parts, [C, wide] each; the bias's, [wide]; then that of the layers above. `query`
+// is of the rows that are not taken apart around q, `shared` of those that are.
 struct BlockGradient {
-  float *query, *keys, *cross, *bias, *above;
+  float *query, *keys, *cross, *shared, *bias, *above;
 
   BlockGradient(float* at, const FirstLayer& first)
       : query(at),
         keys(at + first.in * first.wide),
         cross(keys + first.in * first.wide),
-        bias(cross + first.in * first.wide),
+        shared(cross + first.in * first.wide),
+        bias(shared + first.in * first.wide),
         above(bias + first.wide) {}
   static int64_t Floats(const FirstLayer& first, const SigmoidStack& stack) {
-    return (3 * first.in + 1) * first.wide + stack.gradient_floats();
+    return (4 * first.in + 1) * first.wide + stack.gradient_floats();
   }
 };
 
@@ -210,7 +181,9 @@ class Backward {
       }
       Pad(input_.query + b * C, 1, C, q + m * tall);
       std::fill_n(d_q + m * tall, tall, 0.0f);
-      Row(b, weights, d_attended + b * C, d_sums, sums, q + m * tall, d_q + m * tall, d_of_query + m * wide, scratch, out);
+      const bool near =
+          Row(b, weights, d_attended + b * C, d_sums, sums, q + m * tall, d_q + m * tall, d_of_query + m * wide, scratch, out);
+      if (near) std::fill_n(q + m * tall, tall, 0.0f);  // its share is in `shared`
       rows[m++] = b;
     }
     Gemm(true, m, tall, first_.out, {d_of_query, wide, 1}, query_.data(), tall, d_q, tall);
@@ -222,8 +195,9 @@ class Backward {
     return b;
   }
 
-  // One row: adds to d_q what comes through its own kernel, and writes d_of_query, the sum of its events' d_sums.
-  void Row(int64_t b, const float* weights, const float* d_attended, const float* d_sums, const BlockGradient& sums,
+  // One row: adds to d_q what comes through its own kernel, and writes d_of_query, the sum of its events' d_sums. Whether
+  // it was taken apart around q.
+  bool Row(int64_t b, const float* weights, const float* d_attended, const float* d_sums, const BlockGradient& sums,
            const float* q, float* d_q, float* d_of_query, float* scratch, const AttentionGradient& out) const {
     const int64_t from = input_.splits[b], to = input_.splits[b + 1], C = input_.width, wide = first_.wide, tall = first_.tall;
     float *d_keys = scratch, *zeros = d_keys + kTile * tall;
@@ -245,11 +219,18 @@ class Backward {
       for (int64_t n = from; n < to; ++n) sum += Load(d_sums + n * wide + o);
       Store(d_of_query + o, sum);
     }
-    const KernelGradient gradient{q, first_.cross.data(), d_q, sums.keys, sums.cross, wide};
-    gemm::ForTiles(C, wide, [&](int64_t c, int64_t count, int64_t column, int64_t vectors) {
-      const Strided keys{input_.keys + from * C + c, 1, C};
-      gemm::kTiles<KernelGradients>[vectors - 1][count - 1](to - from, keys, d_sums + from* wide, c, column, gradient);
-    });
+    const auto add = [&](const float* keys, int64_t m, const float* d, float* d_part) {
+      const KernelGradient gradient{q, first_.cross.data(), d_q, d_part, sums.cross, wide};
+      gemm::ForTiles(C, wide, [&](int64_t c, int64_t count, int64_t column, int64_t vectors) {
+        gemm::kTiles<KernelGradients>[vectors - 1][count - 1](m, {keys + c, 1, C}, d, c, column, gradient);
+      });
+    };
+    const float* all = input_.keys + from * C;
+    const bool near = first_.HasNear(q, all, to - from);
+    ForEvents(q, all, to - from, C, near, d_keys,
+              [&](int64_t event, int64_t m, const float* keys) { add(keys, m, d_sums + (from + event) * wide, sums.keys); });
+    if (near) add(q, 1, d_of_query, sums.shared);
+    return near;
   }
 
   const AttentionInput& input_;
@@ -264,8 +245,8 @@ void UnpackFirst(const BlockGradient& sums, const FirstLayer& first, const Dense
   for (int64_t c = 0; c < first.in; ++c) {
     for (int64_t u = 0; u < first.out; ++u) {
       const int64_t from = c * first.wide + u, to = c * first.out + u;
-      out.kernel[to] = sums.query[from];
-      out.kernel[part + to] = sums.keys[from];
+      out.kernel[to] = sums.query[from] + sums.shared[from];
+      out.kernel[part + to] = sums.keys[from] + sums.shared[from];
       out.kernel[2 * part + to] = sums.query[from] - sums.keys[from];
       out.kernel[3 * part + to] = sums.cross[from];
     }
@@ -282,7 +263,7 @@ void ctrlab_attention_scores(const AttentionInput* input, float* scores, float* 
   const FirstLayer first(input->layers[0], input->width);
   const SigmoidStack stack(input->layers, input->layer_count);
   const std::vector<int64_t> blocks = RowBlocks(input->splits, input->rows, kPerRow);
-  const int64_t count = std::ssize(blocks) - 1, floats = kTile * first.wide;
+  const int64_t count = std::ssize(blocks) - 1, floats = kTile * (first.wide + first.in);
   const auto scratch = std::make_unique_for_overwrite<float[]>(count * floats);
   (*parallel_for)(count, CyclesPerBlock(*input, count), [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
