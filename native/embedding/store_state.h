@@ -90,6 +90,7 @@ class Store final : public SegmentStore {
  private:
   // segment_store.cc
   Status Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count);
+  void EraseInMemory(const int64_t* keys, int64_t count);
   void GrowIndex(const int64_t* keys, int64_t count);
   Status MakeRoom(Tail* tail);
   Status NewSegment(Tail* tail);
@@ -113,9 +114,11 @@ class Store final : public SegmentStore {
   // compaction.cc
   enum class Garbage { kAny, kTooMuch, kFarTooMuch };
   bool ThereIs(Garbage garbage) const;
-  int64_t Droppable(uint32_t slot);
-  bool CanDrop(const Tombstone& tombstone, const Segment& of) const;
-  int64_t GarbageOf(uint32_t slot);
+  struct Share {
+    double known, possible;
+  };
+  void FindGarbage(uint32_t slot);
+  Share GarbageOf(const Segment& segment) const;
   uint32_t PickSegment(bool all);
   Status CompactWhile(Garbage garbage);
   Status CompactSegment(uint32_t slot);
