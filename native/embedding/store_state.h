@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -16,6 +14,7 @@
 
 #include "folder.h"
 #include "gate.h"
+#include "process.h"
 #include "record_reader.h"
 #include "segment.h"
 #include "segment_store.h"
@@ -52,19 +51,6 @@ struct Tail {
   int64_t uncommitted = 0;  // records since the last commit
 
   bool open() const { return slot != Location::kNone; }
-};
-
-// The process that made this, which a child that it forks is not.
-class OwnProcess {
- public:
-  bool Here() const { return getpid() == process_; }
-  Status Refusal() const {
-    return Status("A store belongs to the process that opened it, " + std::to_string(process_) + "; process " +
-                  std::to_string(getpid()) + " was forked from that and must open a store of its own.");
-  }
-
- private:
-  const pid_t process_ = getpid();
 };
 
 // Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the manifest, of new names, of
