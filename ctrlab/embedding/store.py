@@ -87,14 +87,14 @@ class Store:
         compaction: str = "async",
         direct: bool = False,
     ):
-        self._handle = ctypes.c_void_p()
+        self._handle = _INT()
         self._c = _native.library().c
         self._dim, self._dtype = dim, np.dtype(dtype)
         choose("compaction", compaction, COMPACTIONS)
         sizes = (
             _INT(n) for n in (dim * self._dtype.itemsize, segment_bytes, write_buffer, COMPACTIONS.index(compaction), direct)
         )
-        self._call("open", os.fsencode(path), *sizes, ctypes.byref(self._handle), on_store=False)
+        _checked(self._c.ctrlab_store_open, os.fsencode(path), *sizes, ctypes.byref(self._handle))
 
     def put(self, keys, rows) -> None:
         """Rows [n, dim] of keys [n]; of a key that comes twice the last one stays."""
@@ -130,25 +130,27 @@ class Store:
 
     def stats(self) -> StoreStats:
         numbers = _Numbers()
-        self._c.ctrlab_store_stats(self._open(), ctypes.byref(numbers))
+        self._call("stats", ctypes.byref(numbers))
         return StoreStats(**{name: getattr(numbers, name) for name, _ in _Numbers._fields_})
 
     def warnings(self) -> list[str]:
         """What was dropped or found damaged since the store was opened, a sentence each."""
         sentence, found = _Problem(), []
-        while self._c.ctrlab_store_warning(self._open(), _INT(len(found)), ctypes.byref(sentence)) == 0:
+        while True:
+            self._call("warning", _INT(len(found)), ctypes.byref(sentence))
+            if not sentence.sentence:
+                return found
             found.append(sentence.sentence.decode(errors="replace"))
-        return found
 
     def items(self, batch: int = 4096) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Keys [n] and rows [n, dim] as they were when the first batch was asked for, whatever is written meanwhile."""
-        snapshot, size, count = ctypes.c_void_p(), _INT(), _INT()
+        """Keys [n] and rows [n, dim] as they were when the first batch was asked for, whatever is written or closed meanwhile."""
+        snapshot, size, count = _INT(), _INT(), _INT()
         self._call("snapshot", ctypes.byref(snapshot), ctypes.byref(size))
         try:
             while True:
                 keys, rows = np.empty(batch, np.int64), np.empty((batch, self._dim), self._dtype)
                 arguments = _INT(batch), _pointer(keys), _pointer(rows), ctypes.byref(count)
-                self._call("next", snapshot, *arguments, on_store=False)
+                _checked(self._c.ctrlab_store_next, snapshot, *arguments)
                 if count.value == 0:
                     return
                 yield keys[: count.value], rows[: count.value]
@@ -156,9 +158,11 @@ class Store:
             self._c.ctrlab_store_release(snapshot)
 
     def close(self) -> None:
-        """Flushes what it can, ends the compaction, lets the folder go. Nothing happens the second time."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        self._c.ctrlab_store_close(handle)
+        """Flushes what it can, ends the compaction, lets the folder go. Nothing happens the second time.
+
+        Calls of other threads that are inside finish first; later ones raise CtrlabError.
+        """
+        self._c.ctrlab_store_close(self._handle)
 
     def __enter__(self) -> Store:
         return self
@@ -166,20 +170,18 @@ class Store:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _open(self) -> ctypes.c_void_p:
-        if not self._handle:
-            raise CtrlabError("A store that was closed holds nothing; open it again.")
-        return self._handle
-
-    def _call(self, name: str, *arguments, on_store: bool = True) -> None:
-        problem = _Problem()
-        store = (self._open(),) if on_store else ()
-        if self._c[f"ctrlab_store_{name}"](*store, *arguments, ctypes.byref(problem)):
-            raise CtrlabError(problem.sentence.decode(errors="replace"))
+    def _call(self, name: str, *arguments) -> None:
+        _checked(self._c[f"ctrlab_store_{name}"], self._handle, *arguments)
 
 
 class _Numbers(ctypes.Structure):
     _fields_ = tuple((field.name, _INT) for field in dataclasses.fields(StoreStats))
+
+
+def _checked(function, *arguments) -> None:
+    problem = _Problem()
+    if function(*arguments, ctypes.byref(problem)):
+        raise CtrlabError(problem.sentence.decode(errors="replace"))
 
 
 def _keys(keys) -> np.ndarray:

@@ -11,6 +11,8 @@
 //         together    readers, writers and snapshots beside compaction
 //         refused     syncs and waits that the system refuses once
 //         memory      each allocation refused in turn, in the caller's thread and in the store's
+//         fork        a process that forks: its child is refused, writes nothing, keeps no lock
+//         close       a store that is closed while other threads are inside
 //         burst       a writer that outruns compaction
 //         odd         folders and files that are not as they should be
 
@@ -19,6 +21,7 @@
 #include "check_store_calls.h"
 #include "check_store_faults.h"
 #include "check_store_power.h"
+#include "check_store_process.h"
 
 namespace {
 
@@ -225,7 +228,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const std::string&)> checks = {
       {"random", CheckRandom},   {"kill", CheckKill},     {"power", CheckPower}, {"damage", CheckDamage},
       {"full", CheckFull},       {"odd", CheckOdd},       {"again", CheckAgain}, {"together", CheckTogether},
-      {"refused", CheckRefused}, {"memory", CheckMemory}, {"burst", CheckBurst},
+      {"refused", CheckRefused}, {"memory", CheckMemory}, {"burst", CheckBurst}, {"fork", CheckFork},
+      {"close", CheckClose},
   };
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;

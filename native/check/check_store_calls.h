@@ -111,8 +111,7 @@ inline void CheckMemory(const std::string& folder) {
         refused = true;
       }
     };
-    void *store = nullptr, *snapshot = nullptr;
-    int64_t size = 0, taken = 0;
+    int64_t store = 0, snapshot = 0, size = 0, taken = 0;
     auto open = [&] { return ctrlab_store_open(folder.c_str(), kRowBytes, 6000, 4096, 1, 0, &store, &problem); };
     until_good(open);
     until_good([&] { return ctrlab_store_put(store, keys.data(), rows.data(), count, &problem); });
@@ -129,8 +128,8 @@ inline void CheckMemory(const std::string& folder) {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 7;
     Model model;
     for (size_t i = count / 2; i < keys.size(); ++i) model[keys[i]] = rows[i];
-    Require(Content(*static_cast<SegmentStore*>(store)) == model, "Nothing is lost or half done for want of memory.");
     ctrlab_store_close(store);
+    Require(Content(*Opened(Options(folder))) == model, "Nothing is lost or half done for want of memory.");
   }
 
   fs::remove_all(folder);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 
@@ -37,45 +38,84 @@ bool Store::ThereIs(Garbage garbage) const {
          total - index_.size() > times * kDeadRecords;
 }
 
-// A tombstone is needed while another segment may hold an older record of its key, unless a newer row made it garbage.
-bool Store::CanDrop(const Tombstone& tombstone, const Segment& of) const {
-  if (index_.Find(tombstone.key).found()) return true;
-  return std::none_of(segments_->begin(), segments_->end(), [&](const std::shared_ptr<Segment>& other) {
-    return other && other.get() != &of && other->lowest < tombstone.sequence && other->filter.MayHold(tombstone.key);
-  });
-}
-
-int64_t Store::Droppable(uint32_t slot) {
-  Segment& segment = *(*segments_)[slot];
-  if (segment.droppable_at != removals_) {
-    segment.droppable_at = removals_;
-    segment.droppable = std::count_if(segment.tombstones.begin(), segment.tombstones.end(),
-                                      [&](const Tombstone& tombstone) { return CanDrop(tombstone, segment); });
+// A tombstone is needed while another segment may hold an older row of its key, unless a newer one made it garbage. What was
+// found not to be is not needed later either: a newer record keeps its own tombstone, and no segment gets older ones. So it is
+// forgotten, and looked at again is only what is left; most often its holder is still there, and that is all there is to see.
+void Store::FindGarbage(uint32_t slot) {
+  std::shared_lock reading = state_.Read();
+  const std::shared_ptr<const SegmentTable> table = segments_;
+  const uint64_t removals = removals_;
+  std::vector<bool> may_hold(table->size());  // rows that are older than these tombstones: where there are dead ones
+  for (uint32_t other = 0; other < table->size(); ++other) {
+    const Segment* const found = (*table)[other].get();
+    may_hold[other] = found && other != slot && other != user_.slot && found->dead_rows() > 0;
   }
-  return segment.droppable;
+  reading.unlock();
+  Segment& segment = *(*table)[slot];
+  const auto holds = [&](uint32_t other, const Tombstone& tombstone) {
+    return other < may_hold.size() && may_hold[other] && (*table)[other]->lowest < tombstone.sequence &&
+           (*table)[other]->filter.MayHold(tombstone.key);
+  };
+  const auto holder_of = [&](const Tombstone& tombstone, uint32_t last) {
+    if (holds(last, tombstone)) return last;
+    for (uint32_t other = 0; other < table->size(); ++other) {
+      if (holds(other, tombstone)) return other;
+    }
+    return Location::kNone;
+  };
+  Tombstones needed(memory_.get());
+  const Tombstones& now = segment.tombstones;
+  std::array<bool, kUnderLock> newer;
+  for (int64_t first = now.copied; first < std::ssize(now.all); first += kUnderLock) {
+    const int64_t count = std::min(kUnderLock, std::ssize(now.all) - first);
+    reading = state_.Read();
+    for (int64_t i = 0; i < count; ++i) index_.Prefetch(now.all[first + i].key);
+    for (int64_t i = 0; i < count; ++i) newer[i] = index_.Find(now.all[first + i].key).found();
+    reading.unlock();
+    for (int64_t i = 0; i < count; ++i) {
+      if (newer[i]) continue;
+      const Tombstone& tombstone = now.all[first + i];
+      if (const uint32_t holder = holder_of(tombstone, now.holders[first + i]); holder != Location::kNone)
+        needed.Add(tombstone, holder);
+    }
+    if (stop_) return;
+  }
+  needed.Shrink();
+  auto lock = state_.Write();
+  segment.tombstones.swap(needed);
+  segment.looked_at = removals;
+  lock.unlock();  // before the old ones are freed
 }
 
-// Records that compaction of the segment would get rid of. Commits are no reason to copy all the others.
-int64_t Store::GarbageOf(uint32_t slot) {
-  const Segment& segment = *(*segments_)[slot];
-  return segment.records - segment.commits - segment.live - std::ssize(segment.tombstones) + Droppable(slot);
+// Records that compaction of the segment would get rid of, as far as is known; and where no tombstone is needed any more. Commits
+// are no reason to copy all the others.
+Store::Share Store::GarbageOf(const Segment& segment) const {
+  const auto share = [&](int64_t garbage) { return static_cast<double>(garbage) / static_cast<double>(segment.records); };
+  const int64_t garbage = segment.dead_rows() + segment.erasures;
+  return {share(garbage - segment.tombstones.count()), share(garbage)};
 }
 
 // The sealed segment with the largest share of garbage, the oldest of several; kNone where none has more than a third, or any.
 uint32_t Store::PickSegment(bool all) {
-  auto lock = state_.Read();
-  uint32_t best = Location::kNone;
-  double most = all ? 0 : 1.0 / 3;
-  uint64_t lowest = 0;
-  for (uint32_t slot = 0; slot < segments_->size(); ++slot) {
-    const Segment* segment = (*segments_)[slot].get();
-    if (!segment || !segment->sealed || segment->damaged) continue;
-    const double share = static_cast<double>(GarbageOf(slot)) / static_cast<double>(segment->records);
-    if (share > most || (best != Location::kNone && share == most && segment->lowest < lowest)) {
-      best = slot, most = share, lowest = segment->lowest;
+  const double enough = all ? 0 : 1.0 / 3;
+  for (;;) {
+    std::shared_lock reading = state_.Read();
+    uint32_t best = Location::kNone, hopeful = Location::kNone;
+    double most = enough, hope = enough;
+    uint64_t lowest = 0;
+    for (uint32_t slot = 0; slot < segments_->size(); ++slot) {
+      const Segment* segment = (*segments_)[slot].get();
+      if (!segment || !segment->sealed || segment->damaged) continue;
+      const auto [known, possible] = GarbageOf(*segment);
+      if (known > most || (best != Location::kNone && known == most && segment->lowest < lowest)) {
+        best = slot, most = known, lowest = segment->lowest;
+      }
+      if (possible > hope && segment->looked_at != removals_) hopeful = slot, hope = possible;
     }
+    reading.unlock();
+    if (best != Location::kNone || hopeful == Location::kNone || stop_) return best;
+    FindGarbage(hopeful);
   }
-  return best;
 }
 
 // One segment after the other, in turn with others who do the same.
@@ -110,6 +150,7 @@ Status Store::Compact() {
 }
 
 Status Store::CompactSegment(uint32_t slot) {
+  FindGarbage(slot);
   const std::shared_ptr<Segment> segment = [&] {
     auto lock = state_.Read();
     return (*segments_)[slot];
@@ -163,6 +204,7 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
     auto lock = state_.Write();
     Segment& from = *(*segments_)[slot];
     Segment& to = *copies_.appender.segment();
+    Tombstones& needed = from.tombstones;
     for (; i < count && copies_.appender.Fits() && to.records < records_per_segment_; ++i) {
       const char* record = records + i * record_bytes_;
       const RecordHeader header = HeaderOf(record);
@@ -170,12 +212,15 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
       const bool row = kind == RecordKind::kRow;
       if (kind == RecordKind::kCommit) continue;
       if (row && index_.Find(header.key) != Location{slot, static_cast<uint32_t>(first + i)}) continue;
-      if (!row && CanDrop({header.key, header.sequence}, from)) continue;
+      uint32_t holder = 0;
       if (row) {
         index_.Set(header.key, {copies_.slot, static_cast<uint32_t>(to.records)});
         --from.live, ++to.live;
+      } else {
+        if (needed.count() == 0 || needed.all[needed.copied] != Tombstone{header.key, header.sequence}) continue;
+        holder = needed.holders[needed.copied++];
       }
-      copies_.appender.Append(kind, header.sequence, header.key, row ? record + sizeof header : nullptr);
+      copies_.appender.Append(kind, header.sequence, header.key, row ? record + sizeof header : nullptr, holder);
       ++copies_.uncommitted, ++total_;
       stats_.compaction_bytes += record_bytes_;
     }

@@ -111,6 +111,7 @@ void Segment::Note(const IndexEntry& entry) {
     committed = highest;
     return;
   }
+  if (entry.kind() == RecordKind::kTombstone) ++erasures;
   lowest = std::min(lowest, entry.sequence());
   highest = std::max(highest, entry.sequence());
   filter.Add(entry.key);
@@ -132,7 +133,7 @@ Status Appender::Create(const std::string& folder, uint64_t number, int64_t capa
   const std::string path = folder + "/" + SegmentName(number);
   const int fd = OpenSegment(path, O_CREAT | O_EXCL, direct);
   if (fd < 0) return SystemError("Can't make the segment " + path);
-  segment_ = std::make_shared<Segment>(path, number, fd, capacity, memory_);
+  segment_ = std::make_shared<Segment>(path, number, fd, indexed_ ? capacity : 0, memory_);
   SegmentHeader header;
   header.row_bytes = row_bytes_;
   header.number = number;
@@ -149,15 +150,16 @@ void Appender::Reserve(int64_t records) {
       list->reserve(std::max(2 * list->capacity(), list->size() + records));
   };
   if (indexed_) grow(&segment_->entries);
-  grow(&segment_->tombstones);
+  grow(&segment_->tombstones.all);
+  grow(&segment_->tombstones.holders);
 }
 
-void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row) {
+void Appender::Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row, uint32_t holder) {
   WriteRecord(buffer_.data() + fill_, kind, sequence, key, row, row_bytes_);
   fill_ += RecordBytes(row_bytes_);
   segment_->Note({key, sequence << 2 | static_cast<uint64_t>(kind)});
   if (indexed_) segment_->entries.push_back({key, sequence << 2 | static_cast<uint64_t>(kind)});
-  if (kind == RecordKind::kTombstone) segment_->tombstones.push_back({key, sequence});
+  if (kind == RecordKind::kTombstone) segment_->tombstones.Add({key, sequence}, holder);
 }
 
 Status Appender::Write(bool all) {

@@ -79,6 +79,23 @@ using IndexEntries = std::pmr::vector<IndexEntry>;
 struct Tombstone {
   int64_t key;
   uint64_t sequence;
+
+  bool operator==(const Tombstone&) const = default;
+};
+
+// Those of a segment that are needed, in the order of its records, each with the place in the table of a segment that was seen to
+// hold an older record of its key: where one looks first whether it still does.
+struct Tombstones {
+  explicit Tombstones(std::pmr::memory_resource* memory) : all(memory), holders(memory) {}
+
+  int64_t count() const { return std::ssize(all) - copied; }
+  void Add(const Tombstone& tombstone, uint32_t holder) { all.push_back(tombstone), holders.push_back(holder); }
+  void Shrink() { all.shrink_to_fit(), holders.shrink_to_fit(); }
+  void swap(Tombstones& other) { all.swap(other.all), holders.swap(other.holders), std::swap(copied, other.copied); }
+
+  std::pmr::vector<Tombstone> all;
+  std::pmr::vector<uint32_t> holders;
+  int64_t copied = 0;  // so many of the first are needed no longer here, but in the segment that has their copies
 };
 
 // A file and what is known about it. The counts change under the store's lock; path, number and file never do.
@@ -101,6 +118,8 @@ struct Segment {
   // Counts a record that is or will be in it.
   void Note(const IndexEntry& entry);
 
+  int64_t dead_rows() const { return records - commits - erasures - live; }
+
   // In words for errors: the file and where in it.
   std::string Place(int64_t record, int64_t row_bytes) const {
     return path + " at byte " + std::to_string(RecordOffset(record, row_bytes));
@@ -112,14 +131,14 @@ struct Segment {
   const std::shared_ptr<StoreMemory> memory;
   KeyFilter filter;
   int64_t records = 0;  // all of them: rows, tombstones, commits
-  int64_t commits = 0;
+  int64_t commits = 0, erasures = 0;
   int64_t live = 0;                             // rows that the store's index points to
   uint64_t lowest = ~uint64_t{0}, highest = 0;  // sequence numbers
   uint64_t committed = 0;                       // the highest before the last commit
-  std::pmr::vector<Tombstone> tombstones;
-  int64_t droppable = 0;                 // compaction's own: tombstones that could go, when
-  uint64_t droppable_at = ~uint64_t{0};  // so many segments had been removed
-  IndexEntries entries;                  // of an unsealed one: what its index will be
+  Tombstones tombstones;
+  uint64_t looked_at =
+      ~uint64_t{0};      // compaction's own: segments that had been removed when it last looked which tombstones are needed
+  IndexEntries entries;  // of an unsealed one: what its index will be
   bool sealed = false;
   mutable std::atomic<int> unsynced = 0;  // why the system could not sync it, or 0
   bool damaged = false;                   // not to be compacted: the copy of a record would be lost
@@ -143,7 +162,8 @@ class Appender {
   bool Fits() const { return fill_ + RecordBytes(row_bytes_) <= buffer_.bytes(); }
   // What may throw for want of memory: so many calls of Append that follow do not.
   void Reserve(int64_t records);
-  void Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row);
+  // `holder`: of a tombstone.
+  void Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row, uint32_t holder = 0);
 
   // Writes what the buffer holds to the file; with `all`, the last block too, filled up with zeros. Changes nothing that readers
   // look at: that is done by `Settle`, after which what was written is read from the file.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "manifest.h"
 #include "no_throw.h"
@@ -108,6 +109,7 @@ Status Store::SealFull() {
       if (Status status = SaveManifest(); !status.ok()) return status;
       if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
     }
+    segment->tombstones.Shrink();  // nobody looks at them before it is sealed
     auto lock = state_.Write();
     segment->sealed = true;
     entries.swap(segment->entries);
@@ -180,6 +182,7 @@ Status Store::SaveManifest() {
 
 Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count) {
   std::unique_lock writing(writing_);
+  if (kind == RecordKind::kTombstone && options_.scratch) EraseInMemory(keys, std::exchange(count, 0));
   for (int64_t i = 0; i < count;) {
     if (Status status = MakeRoom(&user_); !status.ok()) return status;
     Segment& segment = *user_.appender.segment();
@@ -190,15 +193,17 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
     for (; i < last && user_.appender.Fits(); ++i) {
       const Location here{user_.slot, static_cast<uint32_t>(segment.records)};
+      uint32_t holder = 0;
       if (kind == RecordKind::kTombstone) {
         const Location before = index_.Erase(keys[i]);
         if (!before.found()) continue;
         Forget(before);
+        holder = before.segment;
       } else {
         Forget(index_.Set(keys[i], here));
         ++segment.live;
       }
-      user_.appender.Append(kind, next_sequence_++, keys[i], rows ? rows + i * options_.row_bytes : nullptr);
+      user_.appender.Append(kind, next_sequence_++, keys[i], rows ? rows + i * options_.row_bytes : nullptr, holder);
       ++user_.uncommitted, ++total_;
       stats_.user_bytes += record_bytes_;
     }
@@ -208,6 +213,17 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
   if (options_.compaction == Compaction::kSync) return CompactWhile(Garbage::kTooMuch);
   Wake();
   return Status();
+}
+
+// No file needs to know of it, since none is opened again.
+void Store::EraseInMemory(const int64_t* keys, int64_t count) {
+  for (int64_t i = 0; i < count;) {
+    std::lock_guard changing(changing_);
+    auto lock = state_.Write();
+    const int64_t last = std::min(count, i + kUnderLock);
+    for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
+    for (; i < last; ++i) Forget(index_.Erase(keys[i]));
+  }
 }
 
 // So that no lock of the state lasts as long as a shard's entries take to move: readers go on in the old one meanwhile.

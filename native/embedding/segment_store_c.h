@@ -17,21 +17,25 @@ struct StoreNumbers {
 
 }  // namespace ctrlab::embedding
 
-// `store` and `snapshot` are handles to be given to the other calls; each is closed once, and null may be closed.
+// `store` and `snapshot` are numbers to be given to the other calls. Any thread may close one at any time, also twice, and 0: calls
+// that are inside finish first, later ones are refused. A snapshot outlives its store. A child that is forked is refused, too.
 CTRLAB_EXPORT int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer,
-                                    int64_t compaction, int64_t direct, void** store, ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT void ctrlab_store_close(void* store);
-CTRLAB_EXPORT int ctrlab_store_put(void* store, const int64_t* keys, const void* rows, int64_t count,
+                                    int64_t compaction, int64_t direct, int64_t* store, ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT void ctrlab_store_close(int64_t store);
+CTRLAB_EXPORT int ctrlab_store_put(int64_t store, const int64_t* keys, const void* rows, int64_t count,
                                    ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT int ctrlab_store_get(void* store, const int64_t* keys, int64_t count, void* rows, uint8_t* found,
+CTRLAB_EXPORT int ctrlab_store_get(int64_t store, const int64_t* keys, int64_t count, void* rows, uint8_t* found,
                                    ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT int ctrlab_store_erase(void* store, const int64_t* keys, int64_t count, ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT int ctrlab_store_flush(void* store, ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT int ctrlab_store_compact(void* store, ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT void ctrlab_store_stats(void* store, ctrlab::embedding::StoreNumbers* numbers);
-// Warning number `index` as the problem; 1 where there are no more.
-CTRLAB_EXPORT int ctrlab_store_warning(void* store, int64_t index, ctrlab::embedding::StoreProblem* sentence);
-CTRLAB_EXPORT int ctrlab_store_snapshot(void* store, void** snapshot, int64_t* size, ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT int ctrlab_store_next(void* snapshot, int64_t limit, int64_t* keys, void* rows, int64_t* count,
+CTRLAB_EXPORT int ctrlab_store_erase(int64_t store, const int64_t* keys, int64_t count, ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT int ctrlab_store_flush(int64_t store, ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT int ctrlab_store_compact(int64_t store, ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT int ctrlab_store_stats(int64_t store, ctrlab::embedding::StoreNumbers* numbers,
+                                     ctrlab::embedding::StoreProblem* problem);
+// Warning number `index`; empty where there are no more.
+CTRLAB_EXPORT int ctrlab_store_warning(int64_t store, int64_t index, ctrlab::embedding::StoreProblem* sentence,
+                                       ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT int ctrlab_store_snapshot(int64_t store, int64_t* snapshot, int64_t* size,
+                                        ctrlab::embedding::StoreProblem* problem);
+CTRLAB_EXPORT int ctrlab_store_next(int64_t snapshot, int64_t limit, int64_t* keys, void* rows, int64_t* count,
                                     ctrlab::embedding::StoreProblem* problem);
-CTRLAB_EXPORT void ctrlab_store_release(void* snapshot);
+CTRLAB_EXPORT void ctrlab_store_release(int64_t snapshot);

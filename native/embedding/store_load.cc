@@ -148,17 +148,19 @@ void Store::FillIndex() {
       if (!before.found() || entry_at(before).sequence() < entry.sequence()) index_.Set(entry.key, {slot, record});
     }
   }
-  std::vector<int64_t> erased;
-  index_.ForEach([&](const StoreIndex::Entry& found) {
-    const IndexEntry entry = entry_at(found.at);
-    if (entry.kind() == RecordKind::kTombstone) {
-      erased.push_back(entry.key);
-      segments[found.at.segment]->tombstones.push_back({entry.key, entry.sequence()});
-    } else {
-      ++segments[found.at.segment]->live;
+  for (uint32_t slot = 0; slot < segments.size(); ++slot) {
+    const IndexEntries& entries = segments[slot]->entries;
+    for (uint32_t record = 0; record < entries.size(); ++record) {
+      const IndexEntry& entry = entries[record];
+      if (entry.kind() == RecordKind::kCommit || index_.Find(entry.key) != Location{slot, record}) continue;
+      if (entry.kind() == RecordKind::kRow) {
+        ++segments[slot]->live;
+      } else {
+        segments[slot]->tombstones.Add({entry.key, entry.sequence()}, 0);
+        index_.Erase(entry.key);
+      }
     }
-  });
-  for (const int64_t key : erased) index_.Erase(key);
+  }
 }
 
 }  // namespace ctrlab::embedding

@@ -1,10 +1,7 @@
 // Opening a store, for the process that does.
 
-#include <unistd.h>
-
-#include <algorithm>
-
 #include "folder.h"
+#include "process.h"
 #include "segment_store.h"
 #include "store_state.h"
 

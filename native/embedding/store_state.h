@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -16,6 +14,7 @@
 
 #include "folder.h"
 #include "gate.h"
+#include "process.h"
 #include "record_reader.h"
 #include "segment.h"
 #include "segment_store.h"
@@ -54,19 +53,6 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
-// The process that made this, which a child that it forks is not.
-class OwnProcess {
- public:
-  bool Here() const { return getpid() == process_; }
-  Status Refusal() const {
-    return Status("A store belongs to the process that opened it, " + std::to_string(process_) + "; process " +
-                  std::to_string(getpid()) + " was forked from that and must open a store of its own.");
-  }
-
- private:
-  const pid_t process_ = getpid();
-};
-
 // Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the manifest, of new names, of
 // who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what takes longer
 // the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
@@ -92,6 +78,7 @@ class Store final : public SegmentStore {
  private:
   // segment_store.cc
   Status Write(RecordKind kind, const int64_t* keys, const char* rows, int64_t count);
+  void EraseInMemory(const int64_t* keys, int64_t count);
   void GrowIndex(const int64_t* keys, int64_t count);
   Status MakeRoom(Tail* tail);
   Status NewSegment(Tail* tail);
@@ -115,9 +102,11 @@ class Store final : public SegmentStore {
   // compaction.cc
   enum class Garbage { kAny, kTooMuch, kFarTooMuch };
   bool ThereIs(Garbage garbage) const;
-  int64_t Droppable(uint32_t slot);
-  bool CanDrop(const Tombstone& tombstone, const Segment& of) const;
-  int64_t GarbageOf(uint32_t slot);
+  struct Share {
+    double known, possible;
+  };
+  void FindGarbage(uint32_t slot);
+  Share GarbageOf(const Segment& segment) const;
   uint32_t PickSegment(bool all);
   Status CompactWhile(Garbage garbage);
   Status CompactSegment(uint32_t slot);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <mutex>
 #include <set>
@@ -12,7 +13,8 @@
 #include "embedding/folder.h"
 #include "embedding/messages.h"
 #include "embedding/no_throw.h"
-#include "embedding/store_state.h"
+#include "embedding/process.h"
+#include "embedding/segment.h"
 #include "embedding/worker.h"
 
 namespace ctrlab::embedding {

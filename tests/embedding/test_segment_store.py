@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -111,6 +113,84 @@ def test_bad_input_is_one_sentence(tmp_path):
         Store(tmp_path / "a", 0)
     with pytest.raises(CtrlabError, match="compaction"):
         Store(tmp_path / "b", 3, compaction="never")
+
+
+def test_a_forked_child_is_refused_and_its_parent_goes_on(tmp_path):
+    script = """
+import numpy as np, os, sys
+from ctrlab.embedding.store import Store
+from ctrlab.errors import CtrlabError
+store = Store(sys.argv[1], 3)
+store.put(np.arange(10), np.ones((10, 3)))
+items = store.items()
+next(items)
+(ready, go), (waits, end) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    refused = 0
+    for call in (lambda: store.put([1], np.zeros((1, 3))), lambda: store.get([1]), lambda: store.erase([1]), store.flush,
+                 store.compact, store.stats, store.warnings, lambda: next(store.items()), lambda: next(items)):
+        try:
+            call()
+        except CtrlabError as error:
+            refused += "forked" in str(error)
+    store.close()
+    os.write(go, bytes([refused]))
+    os.close(end)
+    os.read(waits, 1)  # lives on
+    os._exit(0)
+assert os.read(ready, 1) == bytes([9])
+assert (store.get(np.arange(10))[0] == 1).all()
+store.close()
+with Store(sys.argv[1], 3) as store:
+    assert store.stats().live == 10 and (store.get(np.arange(10))[0] == 1).all()
+os.close(end)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "s"], env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}, check=True)
+
+
+def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence(tmp_path):
+    for life in range(10):
+        store, answers = Store(tmp_path, 3, segment_bytes=4000, compaction="async" if life % 2 else "sync"), []
+
+        def until_closed(call):
+            try:
+                while True:
+                    call()
+            except CtrlabError as error:
+                answers.append(str(error))
+
+        keys = np.arange(2_000)
+        calls = (
+            lambda: store.put(keys, np.ones((2_000, 3))),
+            lambda: store.get(keys),
+            lambda: store.erase(keys[::3]),
+            lambda: [*store.items()],
+            store.stats,
+        )
+        threads = [threading.Thread(target=until_closed, args=[call]) for call in calls]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        store.close()
+        for thread in threads:
+            thread.join()
+        assert answers == ["A store that was closed holds nothing; open it again."] * len(calls)
+
+
+def test_rows_that_are_being_read_outlive_the_store(tmp_path):
+    store = Store(tmp_path, 3, segment_bytes=1000, compaction="sync")
+    store.put(np.arange(100), rows_of(np.arange(100)))
+    items = store.items(batch=10)
+    found = dict([*zip(*next(items))])
+    store.close()
+    with Store(tmp_path, 3, segment_bytes=1000, compaction="sync") as store:
+        store.erase(np.arange(100))
+        store.compact()
+        found |= {key: row for keys, rows in items for key, row in zip(keys, rows)}
+    assert sorted(found) == [*range(100)]
+    np.testing.assert_array_equal(np.stack([found[key] for key in range(100)]), rows_of(np.arange(100)))
 
 
 def test_a_killed_process_leaves_what_it_flushed_and_says_so(tmp_path):
