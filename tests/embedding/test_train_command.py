@@ -108,7 +108,7 @@ def test_rows_sink_to_the_storage(call, tmp_path):
     options = ["--embedding", "variable", "--storage", tmp_path / "rows", "--memory-rows", "40"]
     found = call("train", "mmoe", "--profile", "tiny", *options)
     assert found.exit_code == 0 and "of them on the disk" in found.stdout, found.output
-    assert list((tmp_path / "rows").glob("*/*.seg"))
+    assert list((tmp_path / "rows").glob("*/TIER"))
 
 
 ROWS_BELOW = ["--embedding", "variable", "--memory-rows", "1700", "--epochs", "2"]

@@ -144,7 +144,6 @@ def test_a_shape_that_only_the_step_knows(fused):
     assert int(optimizer.iterations) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the op steps table after table until the engine makes room for all of them first")
 @pytest.mark.parametrize("scale", [0, 2.0])
 @pytest.mark.parametrize("how", HOW)
 def test_a_full_disk_below_table_b_leaves_table_a_as_it_was(how, scale, tmp_path):
