@@ -11,6 +11,7 @@
 //         together    readers, writers and snapshots beside compaction
 //         refused     syncs and waits that the system refuses once
 //         memory      each allocation refused in turn, in the caller's thread and in the store's
+//         unsealed    a disk that syncs nothing
 //         fork        a process that forks: its child is refused, writes nothing, keeps no lock
 //         close       a store that is closed while other threads are inside
 //         burst       a writer that outruns compaction
@@ -226,10 +227,10 @@ void CheckTogether(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::map<std::string, void (*)(const std::string&)> checks = {
-      {"random", CheckRandom},   {"kill", CheckKill},     {"power", CheckPower}, {"damage", CheckDamage},
-      {"full", CheckFull},       {"odd", CheckOdd},       {"again", CheckAgain}, {"together", CheckTogether},
-      {"refused", CheckRefused}, {"memory", CheckMemory}, {"burst", CheckBurst}, {"fork", CheckFork},
-      {"close", CheckClose},
+      {"random", CheckRandom},   {"kill", CheckKill},         {"power", CheckPower}, {"damage", CheckDamage},
+      {"full", CheckFull},       {"odd", CheckOdd},           {"again", CheckAgain}, {"together", CheckTogether},
+      {"refused", CheckRefused}, {"memory", CheckMemory},     {"burst", CheckBurst}, {"fork", CheckFork},
+      {"close", CheckClose},     {"unsealed", CheckUnsealed},
   };
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;

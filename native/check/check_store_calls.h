@@ -88,6 +88,44 @@ inline void CheckRefused(const std::string& folder) {
   sync_instead = nullptr;
 }
 
+// A disk that syncs no segment, so that none can be sealed: what waits for that stays bounded, and nothing that was taken is lost.
+inline void CheckUnsealed(const std::string& folder) {
+  for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
+    fs::remove_all(folder);
+    StoreOptions options = Options(folder);
+    options.compaction = compaction;
+    bool broken = true;
+    sync_instead = [&](int fd) {
+      if (!broken || !fs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string().ends_with(".seg")) return 0;
+      errno = EIO;
+      return -1;
+    };
+    auto store = Opened(options);
+    Model model;
+    int untaken = 0;
+    for (int64_t key = 0; untaken < 50; ++key) {
+      Require(key < 20'000, "A store that can seal nothing takes no more at last.");
+      const Row row = RowOf(key);
+      const Status status = store->Put(&key, &row, 1);
+      Row got;
+      uint8_t found;
+      Good(store->Get(&key, 1, &got, &found, kAlone));
+      if (!status.ok()) Refused(status, "the system could not put");
+      if (found) model[key] = row;
+      if (!found) Refused(status, "At most 8 full segments may wait to be sealed"), ++untaken;
+    }
+    Require(store->Stats().segments <= 10, "Full segments are bounded: " + std::to_string(store->Stats().segments));
+    SameByGet(*store, model);
+    store.reset();
+    broken = false;
+    store = Opened(options);
+    Require(Content(*store) == model, "What was taken is there.");
+    Good(store->Put(&model.begin()->first, &model.begin()->second, 1));
+    store.reset();
+    sync_instead = nullptr;
+  }
+}
+
 // The same calls with ever later allocations refused, each call again until it is not, by the interface of C.
 inline void CheckMemory(const std::string& folder) {
   in_main = true;

@@ -2,7 +2,8 @@
 //
 // The program is linked with --wrap for the calls below, so that they come here. A sync writes nothing: it notes what the file,
 // or the folder, holds at that moment. A loss of power then leaves, of each file, blocks of what was synced last and blocks
-// of what was written since, and of each name the file that it was synced with, or the one that it has now, or none.
+// of what was written since, and of each name the file that it was synced with, or the one that it has now, or none. The same goes
+// for the names of the folder and of those above it that were not there in the beginning: without one of them nothing is left.
 
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <functional>
 #include <mutex>
+#include <set>
 
 #include "check_store.h"
 
@@ -31,8 +33,9 @@ inline void Write(const std::string& path, const std::string& bytes) {
 
 class Disk {
  public:
-  // Whose syncs are looked at; what is there is on the disk.
+  // Whose syncs are looked at; what is there is on the disk. The folder need not be there.
   explicit Disk(const std::string& folder) : folder_(folder) {
+    for (fs::path above = folder; !fs::exists(above); above = above.parent_path()) unsynced_.insert(above);
     for (const auto& [name, file] : Names()) synced_[file] = Bytes(PathOf(file));
     names_ = Names();
   }
@@ -44,9 +47,11 @@ class Disk {
     std::lock_guard lock(mutex_);
     struct stat about;
     Require(fstat(fd, &about) == 0, "What is synced is open.");
+    const std::string path = fs::read_symlink("/proc/self/fd/" + std::to_string(fd));
     if (S_ISDIR(about.st_mode)) {
-      names_ = Names();
-    } else if (const std::string path = fs::read_symlink("/proc/self/fd/" + std::to_string(fd)); path.starts_with(folder_)) {
+      if (path == folder_) names_ = Names();
+      std::erase_if(unsynced_, [&](const fs::path& folder) { return folder.parent_path() == path && fs::exists(folder); });
+    } else if (path.starts_with(folder_ + "/")) {
       Hold(path);
       synced_[about.st_ino] = Bytes("/proc/self/fd/" + std::to_string(fd));
     }
@@ -57,6 +62,9 @@ class Disk {
     std::lock_guard lock(mutex_);
     fs::remove_all(found);
     fs::create_directories(found);
+    for (size_t i = 0; i < unsynced_.size(); ++i) {
+      if ((*random)() % 2) return;
+    }
     const std::map<std::string, ino_t> now = Names();
     std::map<std::string, ino_t> all = now;
     all.insert(names_.begin(), names_.end());
@@ -77,6 +85,7 @@ class Disk {
  private:
   std::map<std::string, ino_t> Names() {
     std::map<std::string, ino_t> names;
+    if (!fs::exists(folder_)) return names;
     for (const auto& file : fs::directory_iterator(folder_)) {
       if (file.path().filename() == "LOCK") continue;
       if (const ino_t number = Hold(file.path())) names[file.path().filename()] = number;
@@ -100,6 +109,7 @@ class Disk {
   std::map<ino_t, int> held_;
   std::map<ino_t, std::string> synced_;
   std::map<std::string, ino_t> names_;
+  std::set<fs::path> unsynced_;  // the folder and those above it whose names are not on the disk
 };
 
 inline std::function<int(int fd)> sync_instead;  // of what the wrapped calls do; changes while no store is open
@@ -112,8 +122,9 @@ class PowerCheck {
 
   void Lives(Compaction compaction) {
     fs::remove_all(folder_);
-    fs::create_directories(folder_ + "/0");
-    for (int life = 0; life < 6; ++life) Live(compaction, folder_ + "/" + std::to_string(life), life + 1);
+    fs::create_directories(folder_);
+    Live(compaction, folder_ + "/made/with/it/0", 1);
+    for (int life = 1; life < 6; ++life) Live(compaction, folder_ + "/" + std::to_string(life), life + 1);
   }
 
  private:

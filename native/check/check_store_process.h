@@ -65,6 +65,7 @@ inline void CheckFork(const std::string& folder) {
       store.reset(), snapshot.reset();
       // A store of its own, though a copy of its parent's lies in its memory.
       options.path = folder + "-own";
+      options.compaction = Compaction::kSync;  // ThreadSanitizer follows no thread of a child
       fs::remove_all(options.path);
       again = Opened(options);
       const Model its = PutKeys(*again, 0, 50);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,7 +86,10 @@ Status MakeFolder(const std::string& folder) {
 }
 
 Status SyncNameOf(const std::string& folder) {
+  struct stat here, above;
+  if (stat(folder.c_str(), &here) != 0) return SystemError("Can't find the folder " + folder);
   for (std::filesystem::path at = Above(folder);; at = at.parent_path()) {
+    if (stat(at.c_str(), &above) != 0 || above.st_dev != here.st_dev) return Status();
     if (access(at.c_str(), R_OK) == 0) {
       if (Status status = SyncFolder(at); !status.ok()) return status;
     }

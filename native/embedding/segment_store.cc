@@ -16,6 +16,7 @@ namespace ctrlab::embedding {
 namespace {
 
 constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
+constexpr int64_t kMostFull = 8;        // segments that wait to be sealed
 constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
 
 }  // namespace
@@ -94,13 +95,14 @@ Status Store::Close(Tail* tail) {
   return Status();
 }
 
-Status Store::SealFull() {
+Status Store::SealFull(int64_t left) {
+  std::lock_guard sealing(sealing_);
   for (;;) {
     std::shared_ptr<Segment> segment;
     IndexEntries entries(memory_.get());  // large: freed when no lock is held
     {
       auto lock = state_.Read();
-      if (full_.empty()) return Status();
+      if (std::ssize(full_) <= left) return Status();
       segment = full_.front();
     }
     if (!options_.scratch) {
@@ -130,6 +132,11 @@ Status Store::MakeRoom(Tail* tail) {
 }
 
 Status Store::NewSegment(Tail* tail) {
+  // They take memory, and a writer that outruns the disk would never see that it refuses.
+  if (Status status = SealFull(kMostFull - 1); !status.ok()) {
+    return Status("At most " + std::to_string(kMostFull) +
+                  " full segments may wait to be sealed, so the store takes no more: " + status.problem());
+  }
   std::lock_guard naming(naming_);  // a manifest in between would take the file for one that compaction got rid of
   uint64_t number;
   {

@@ -53,7 +53,7 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
-// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of the manifest, of new names, of
+// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of sealing, of the manifest, of new names, of
 // who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what takes longer
 // the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
 class Store final : public SegmentStore {
@@ -85,7 +85,7 @@ class Store final : public SegmentStore {
   Status WriteOut(Tail* tail, bool all);
   Status NoteCommit(Tail* tail);
   Status Close(Tail* tail);
-  Status SealFull();
+  Status SealFull(int64_t left = 0);
   Status SyncUser(bool commit);
   Status SaveManifest();
   void Wake();
@@ -128,6 +128,8 @@ class Store final : public SegmentStore {
   std::mutex writing_;
   Tail user_;
   uint64_t next_sequence_ = 1;
+
+  std::mutex sealing_;
 
   std::mutex saving_;
   uint64_t saved_changes_ = 0;  // what the manifest on the disk knows of
