@@ -14,6 +14,7 @@ from ctrlab.training import TouchedRows, train_step
 REFUSED = (CtrlabError, tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError, tf.errors.OpError)
 HOW = ["eager", "function", "fit"]
 BATCH = 16
+START = Initializer("normal", 0.0, 0.3)
 
 
 @tf.custom_gradient
@@ -27,7 +28,7 @@ class Network(keras.Model):
 
     def __init__(self, options=None):
         super().__init__(name="network")
-        options = options or Options(Initializer("normal", 0.0, 0.3))
+        options = options or Options(START)
         self.embedding = Embedding(4, {"a": "a", "b": "b"}, "sum", options, name="tables")
         self.hashed = self.add_weight(shape=(50, 4), initializer=keras.initializers.RandomNormal(seed=1), name="hashed")
         self.top = self.add_weight(shape=(4, 1), initializer=keras.initializers.RandomNormal(seed=2), name="top")
@@ -147,7 +148,7 @@ def test_a_shape_that_only_the_step_knows(fused):
 @pytest.mark.parametrize("scale", [0, 2.0])
 @pytest.mark.parametrize("how", HOW)
 def test_a_full_disk_below_table_b_leaves_table_a_as_it_was(how, scale, tmp_path):
-    options = {"a": Options(), "b": Options(storage=Storage(str(tmp_path), 500))}
+    options = {name: Options(START, storage=storage) for name, storage in {"a": None, "b": Storage(str(tmp_path), 500)}.items()}
     never, once = (TouchedRows("adagrad", 0.1, fused=True, loss_scale=scale) for _ in range(2))
     (clean, step), (model, refusing) = run(how, never), run(how, once, options)
 
