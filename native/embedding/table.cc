@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <new>
@@ -271,11 +272,14 @@ void Table::Adopt(Table* stage) {
   // Nobody knows what the other has seen of this content.
   log_.StartAnew(ClearChanged());
   stage->log_.StartAnew(stage->ClearChanged());
-  std::scoped_lock alone(gate_);
+  Gate* gates[] = {&gate_, &stage->gate_};  // the stage's thread may be at work, too
+  std::sort(std::begin(gates), std::end(gates), std::less<>());
+  std::lock_guard alone(*gates[0]);
+  std::lock_guard both_alone(*gates[1]);
   content_.swap(stage->content_);
   if (tier_) tier_->Swap(*stage->tier_);
   fetched_.clear(), fetched_before_.clear();
-  ++moves_;
+  ++moves_, ++stage->moves_;
 }
 
 }  // namespace ctrlab::embedding
