@@ -11,6 +11,9 @@
 //         together    readers, writers and snapshots beside compaction
 //         refused     syncs and waits that the system refuses once
 //         memory      each allocation refused in turn, in the caller's thread and in the store's
+//         held        what it says that it holds in memory
+//         scratch     the stores of a tier
+//         relieved    a writer beside a compaction that is stuck
 //         unsealed    a disk that syncs nothing
 //         fork        a process that forks: its child is refused, writes nothing, keeps no lock
 //         close       a store that is closed while other threads are inside
@@ -21,8 +24,10 @@
 
 #include "check_store_calls.h"
 #include "check_store_faults.h"
+#include "check_store_memory.h"
 #include "check_store_power.h"
 #include "check_store_process.h"
+#include "check_store_scratch.h"
 
 namespace {
 
@@ -59,6 +64,9 @@ void CheckRandom(const std::string& folder) {
           Good(store->Compact());
         } else if (what < 97) {
           Require(Content(*store) == model, "A snapshot holds what is there.");
+          Model odd = model;
+          std::erase_if(odd, [](const auto& row) { return row.first % 2 == 0; });
+          Require(Content(*store, [](int64_t key) { return key % 2 != 0; }) == odd, "Or what of that is wanted.");
         } else {
           compactions += store->Stats().compactions;
           store.reset();
@@ -227,10 +235,11 @@ void CheckTogether(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::map<std::string, void (*)(const std::string&)> checks = {
-      {"random", CheckRandom},   {"kill", CheckKill},         {"power", CheckPower}, {"damage", CheckDamage},
-      {"full", CheckFull},       {"odd", CheckOdd},           {"again", CheckAgain}, {"together", CheckTogether},
-      {"refused", CheckRefused}, {"memory", CheckMemory},     {"burst", CheckBurst}, {"fork", CheckFork},
-      {"close", CheckClose},     {"unsealed", CheckUnsealed},
+      {"random", CheckRandom},     {"kill", CheckKill},         {"power", CheckPower}, {"damage", CheckDamage},
+      {"full", CheckFull},         {"odd", CheckOdd},           {"again", CheckAgain}, {"together", CheckTogether},
+      {"refused", CheckRefused},   {"memory", CheckMemory},     {"burst", CheckBurst}, {"fork", CheckFork},
+      {"close", CheckClose},       {"unsealed", CheckUnsealed}, {"held", CheckHeld},   {"scratch", CheckScratch},
+      {"relieved", CheckRelieved},
   };
   const auto check = checks.find(argv[1]);
   if (check == checks.end()) return 2;

@@ -111,9 +111,9 @@ inline std::unique_ptr<SegmentStore> Opened(const StoreOptions& options) {
 }
 
 // The whole store, by a snapshot.
-inline Model Content(SegmentStore& store) {
+inline Model Content(SegmentStore& store, const std::function<bool(int64_t key)>& wanted = {}) {
   std::unique_ptr<StoreSnapshot> snapshot;
-  Good(store.Snapshot(&snapshot));
+  Good(store.Snapshot(&snapshot, wanted));
   Model content;
   int64_t keys[37], count;
   Row rows[37];

@@ -74,8 +74,8 @@ inline void CheckFork(const std::string& folder) {
     }));
     Require(Files(folder) == files, "A child writes nothing.");
 
-    int wait[2];
-    Require(pipe(wait) == 0, "A pipe can be made.");
+    int wait[2], lives[2];
+    Require(pipe(wait) == 0 && pipe(lives) == 0, "Pipes can be made.");
     const pid_t living = Forked([&] {
       close(wait[1]);
       char end;
@@ -91,18 +91,21 @@ inline void CheckFork(const std::string& folder) {
     const pid_t parent = Forked([&] {
       store = Opened(options);
       if (fork() == 0) {
+        (void)!write(lives[1], "", 1);
         close(wait[1]);
         char end;
         (void)!read(wait[0], &end, 1);
         std::_Exit(0);
       }
+      char it;
+      (void)!read(lives[0], &it, 1);
       raise(SIGKILL);
     });
     int status;
     waitpid(parent, &status, 0);
     Require(WIFSIGNALED(status), "The parent was killed.");
     Require(Content(*Opened(options)) == model, "A child keeps no lock.");
-    close(wait[1]), close(wait[0]);
+    for (const int end : {wait[1], wait[0], lives[0], lives[1]}) close(end);
     EndsWell(living);
   }
 }

@@ -41,7 +41,9 @@ class Locks {
   // Nothing in a child: it has closed it.
   void Close(int fd) {
     std::lock_guard lock(mutex_);
-    if (std::erase(files_, fd)) close(fd);
+    if (!std::erase(files_, fd)) return;
+    flock(fd, LOCK_UN);  // also of a child's that has just been forked and has not run yet
+    close(fd);
   }
 
  private:

@@ -96,15 +96,14 @@ Status Store::Close(Tail* tail) {
 }
 
 Status Store::SealFull(int64_t left) {
+  const auto next = [&] {
+    auto lock = state_.Read();
+    return std::ssize(full_) > left ? full_.front() : nullptr;
+  };
+  if (!next()) return Status();  // which waits for nobody who seals
   std::lock_guard sealing(sealing_);
-  for (;;) {
-    std::shared_ptr<Segment> segment;
+  while (const std::shared_ptr<Segment> segment = next()) {
     IndexEntries entries(memory_.get());  // large: freed when no lock is held
-    {
-      auto lock = state_.Read();
-      if (std::ssize(full_) <= left) return Status();
-      segment = full_.front();
-    }
     if (!options_.scratch) {
       // An index is to say nothing of records that a loss of power may take, with their file or with those before them.
       if (Status status = segment->Sync(); !status.ok()) return status;
@@ -117,6 +116,7 @@ Status Store::SealFull(int64_t left) {
     entries.swap(segment->entries);
     full_.erase(full_.begin());
   }
+  return Status();
 }
 
 // Sees to it that a record can be appended.

@@ -7,9 +7,9 @@
 //   writes    append to a buffer in memory; a full one goes to the file in one write. Flush puts all on the disk.
 //   garbage   more than 1.5 records for a live row, or more than 10 million dead ones, start a compaction. It takes the
 //             segments with most garbage first, and none with a third or less: so it copies at most 2 records for each that it
-//             gets rid of, and writes at most 3 times what its users wrote. A writer that outruns it helps: when Put
-//             or Erase returns well, there are at most 3 records for a live row and 20 million dead ones, but for the two
-//             segments that are being written.
+//             gets rid of, and writes at most 3 times what its users wrote. A writer that outruns it calls Relieve: when that
+//             returns well, there are at most 3 records for a live row and 20 million dead ones, but for the two segments that
+//             are being written.
 //   a crash   of the process or the machine: a reopened store has the state that it had after some operation, the last Flush or a
 //             later one. A loss of power may take what was not flushed in any order; what comes after a gap is dropped then.
 //   a file    that is missing is noticed, since a manifest lists them all.
@@ -30,7 +30,7 @@
 namespace ctrlab::embedding {
 
 enum class Compaction : int64_t {
-  kAsync = 0,  // in a thread of the store's own
+  kAsync = 0,  // in a thread of the store's own, and in Relieve
   kSync = 1,   // in the thread whose Put or Erase made the garbage
 };
 
@@ -76,8 +76,14 @@ class StoreSnapshot {
 };
 
 // Any number of threads may call anything at the same time. Writers wait for each other; readers wait for no disk but their own.
-// A call that fails says so in one sentence and leaves what is stored as it was, but for a prefix of the keys of a Put or Erase;
-// when the cause is gone, the same call goes on.
+// A call that fails, or throws std::bad_alloc, leaves what is stored as it was; one that fails says why in one sentence.
+//
+// Put and Erase take the keys in their order. When one fails, it has taken those before some place, which it does not tell, each as
+// a whole, and none from there on; with kSync perhaps all of them, since compaction comes last. So the same call again, when the
+// cause is gone, ends as if it had never failed. An Erase of a scratch store writes nothing, and never fails.
+//
+// A child that is forked is refused by one sentence whatever it calls (Stats gives zeros), and changes no file when it destroys its
+// copy; the parent goes on, and the lock of the folder goes with it.
 class SegmentStore {
  public:
   static Status Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);

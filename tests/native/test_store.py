@@ -12,7 +12,7 @@ from ctrlab.embedding import store_bench
 from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
-SOURCES = (*store_bench.UNITS, "segment_store_c")
+SOURCES = (*store_bench.UNITS, "segment_store_c", "tier_store")
 
 # Under sanitizers the checks take a compiler a minute of a quiet core.
 pytestmark = pytest.mark.timeout(900)
@@ -57,7 +57,10 @@ def in_memory():
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
 
 
-@pytest.mark.parametrize("what", ["random", "full", "together", "odd", "again", "refused", "memory", "burst"])
+WHAT = ["random", "full", "together", "odd", "again", "refused", "memory", "burst"]
+
+
+@pytest.mark.parametrize("what", [*WHAT, "unsealed", "held", "scratch", "relieved", "fork", "close"])
 def test_the_store_is_right_and_clean(program, what, tmp_path):
     passes(program, what, 1, tmp_path)
 
