@@ -44,7 +44,7 @@ def salvage(
     The Parquet file has of each key its numbers (its vector, then the optimizer's slots), frequency and last step. A row may be
     older than the one that was lost, and one that was removed may be back.
 
-    - `ctrlab embedding salvage rows/item_id --out rows.parquet`
+    - `ctrlab embedding salvage rows/item_id/1 --out rows.parquet`
     """
     from ctrlab.commands.salvage import run
 

@@ -32,7 +32,7 @@ def storage(tmp_path_factory):
         slices = tf.IndexedSlices(tf.random.normal([len(keys), DIM]), tf.constant(keys), tf.constant([0, DIM], tf.int64))
         optimizer.apply([slices], [variable.proxy])
     killed = tmp_path_factory.mktemp("killed") / "items"
-    shutil.copytree(folder / "items", killed)
+    shutil.copytree(folder / "items" / "1", killed)
     state = variable.state()
     numbers = np.concatenate([state.values, *state.slots.values()], 1)
     return killed, {k: (n.tolist(), f, s) for k, n, f, s in zip(state.keys.tolist(), numbers, state.frequencies, state.steps)}
