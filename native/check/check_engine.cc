@@ -9,6 +9,7 @@
 //   check_engine waiting <seed>   lookups while an update waits for the disk
 //   check_engine demotion <seed>  rows that sink in the background, a full disk, a table that closes meanwhile
 //   check_engine allocations <seed>  calls of which any one allocation fails, without a tier and with one
+//   check_engine changes <seed>   the log of a dense table's rows, while several threads change rows, some without memory
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
 // "passed" and exit code 0, or what is wrong and 1.
@@ -18,6 +19,7 @@
 
 #include "check_engine_faults.h"
 #include "check_engine_twin.h"
+#include "check_row_changes.h"
 
 namespace ctrlab::check::engine {
 
@@ -213,6 +215,7 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "demotion") == 0) Demotion(seed);
   else if (std::strcmp(argv[1], "allocations") == 0)
     for (const auto& pool : {ctrlab::check::pools[1], failing_pool}) Allocations(seed, 0, pool), Allocations(seed, 50, pool);
+  else if (std::strcmp(argv[1], "changes") == 0) RowsChange(seed);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

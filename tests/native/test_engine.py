@@ -53,7 +53,9 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
     return ran
 
 
-@pytest.mark.parametrize("what", ["twin", "threads", "tiers", "memory", "closing", "waiting", "demotion", "allocations"])
+@pytest.mark.parametrize(
+    "what", ["twin", "threads", "tiers", "memory", "closing", "waiting", "demotion", "allocations", "changes"]
+)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_engine_is_right_and_clean(program, what, seed):
     ran = check(program, what, seed)
