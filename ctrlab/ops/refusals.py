@@ -15,10 +15,10 @@ AROUND = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Raises a CtrlabError in place of TensorFlow's error from an op on embedding variables; other errors pass."""
+    """Raises a CtrlabError in place of TensorFlow's error from an op on embedding variables or changes; other errors pass."""
     try:
         yield
     except tf.errors.OpError as error:
-        if "Ctrlab>Embedding" not in str(error):
+        if not re.search("Ctrlab>(Embedding|Changes)", str(error)):
             raise
         raise CtrlabError(AROUND.sub("", error.message).strip()) from None

@@ -3,6 +3,7 @@
 from ctrlab.lazy import loader
 
 _PLACES = {
+    **dict.fromkeys(("Changed", "Changes", "track"), "changes"),
     **dict.fromkeys(("CheckpointError", "Checkpoints"), "checkpoint"),
     **dict.fromkeys(("SHUFFLE_ROWS", "Evaluation", "History", "batch_size", "compile_model", "evaluate", "train"), "loop"),
     **dict.fromkeys(("TouchedRows", "make_optimizer"), "optimizers"),

@@ -65,6 +65,8 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         self.rule = sparse_update.Rule(kind, **(rule or {}))
         self._rule_options = dict(rule or {})
         self.fused = fused
+        self.changes = None  # `ctrlab.training.changes.track` sets it
+        self.was_traced = False
 
     @property
     def inner_optimizer(self):
@@ -129,6 +131,10 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
                 f"Embedding variables can't be trained under a distribution strategy; received {tables[0]}: "
                 "train in one process, outside of the strategy's scope."
             )
+        if self.changes:
+            raise CtrlabError(
+                "Changes can't be tracked under a distribution strategy: train in one process, outside of its scope."
+            )
         # Each variable is stepped by itself; the results are the same.
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
@@ -139,6 +145,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         The tables go first, in one op that changes all of them or none, because only they can find that there is no room; what
         the dense variables would refuse is checked before.
         """
+        self.was_traced |= not tf.executing_eagerly()
         numbers = self._numbers(learning_rate)
         tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
         dense = [(v, self._merged(g)) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
@@ -154,6 +161,8 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
                     self._stock(variable, gradient, numbers)
         # In a graph an assignment waits for the reads before it: so no count moves before the step is known to be done.
         with tf.control_dependencies(_given(done)):
+            if self.changes:
+                self.changes.note(dense)
             for count in self._counts:
                 count.value.read_value()
 

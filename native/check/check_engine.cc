@@ -15,6 +15,7 @@
 //   check_engine little <seed>    the memory that a lookup asks for
 //   check_engine log <seed>       the bound of the log of changes
 //   check_engine bytes <seed>     the memory that a table says it holds
+//   check_engine changes <seed>   the log of a dense table's rows, while several threads change rows, some without memory
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
 //
 // "passed" and exit code 0, or what is wrong and 1.
@@ -25,6 +26,7 @@
 #include "check_engine_faults.h"
 #include "check_engine_promises.h"
 #include "check_engine_twin.h"
+#include "check_row_changes.h"
 
 namespace ctrlab::check::engine {
 
@@ -226,6 +228,7 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "little") == 0) Little(seed);
   else if (std::strcmp(argv[1], "log") == 0) Log(seed);
   else if (std::strcmp(argv[1], "bytes") == 0) Bytes(seed);
+  else if (std::strcmp(argv[1], "changes") == 0) RowsChange(seed);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);
   else return 2;
   std::printf("passed\n");

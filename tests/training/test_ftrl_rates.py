@@ -92,7 +92,7 @@ def test_an_optimizer_that_is_refused_has_changed_nothing(with_table, fused, gra
     schedule = keras.optimizers.schedules.PolynomialDecay(0.0, 10, end_learning_rate=0.1)
     optimizer = TouchedRows("ftrl", schedule, fused=fused)
     table = EmbeddingVariable("items", 2)
-    owners = [keras.Variable(np.ones((9, 2))), keras.Variable(np.ones(3))] + [table.proxy] * with_table
+    owners = [keras.Variable(np.ones((9, 2), np.float32)), keras.Variable(np.ones(3, np.float32))] + [table.proxy] * with_table
     gradients = [sparse(), tf.ones(3)] + [sparse()] * with_table
     optimizer.build(owners)
     before = [v.numpy() for v in optimizer.variables]
