@@ -31,13 +31,30 @@ def set_generators(state: dict[str, np.ndarray]) -> None:
     """Puts a state of `get_generators` back.
 
     Raises:
-        BadData: it is none, or one of another version of these libraries.
+        BadData: what `require_generators` raises. Nothing has changed then.
+    """
+    python, numpy, tensorflow = require_generators(state)
+    random.setstate(python)
+    np.random.set_state(numpy)
+    tf.random.get_global_generator().reset(tensorflow)
+
+
+def require_generators(state: dict[str, np.ndarray]) -> tuple:
+    """The states as each library takes its own.
+
+    Raises:
+        BadData: it is none, or one of another version of these libraries, or of another algorithm of TensorFlow's.
     """
     try:
         gauss = state["python_gauss"]
-        random.setstate((3, tuple(int(word) for word in state["python"]), float(gauss[0]) if gauss.size else None))
+        python = (3, tuple(int(word) for word in state["python"]), float(gauss[0]) if gauss.size else None)
         *keys, place, has_gauss = (int(word) for word in state["numpy"])
-        np.random.set_state(("MT19937", np.array(keys, np.uint32), place, has_gauss, float(state["numpy_gauss"])))
-        tf.random.get_global_generator().reset(state["tensorflow"])
-    except (KeyError, ValueError, TypeError) as error:
+        numpy = ("MT19937", np.array(keys, np.uint32), place, has_gauss, float(state["numpy_gauss"]))
+        random.Random().setstate(python)
+        np.random.RandomState().set_state(numpy)
+        tensorflow, shape = state["tensorflow"], tf.random.get_global_generator().state.shape
+        if tensorflow.dtype != np.int64 or tensorflow.shape != tuple(shape):
+            raise ValueError(f"TensorFlow's is of int64 {list(shape)}, and received {tensorflow.dtype} {list(tensorflow.shape)}")
+    except (LookupError, ValueError, TypeError, OverflowError) as error:
         raise BadData(f"The state of the random generators is not one that this version knows: {error}.") from None
+    return python, numpy, tensorflow

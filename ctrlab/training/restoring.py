@@ -15,7 +15,7 @@ from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.training.generators import set_generators
+from ctrlab.training.generators import require_generators, set_generators
 from ctrlab.training.saves import Link, PassedOver, Save, last_whole
 from ctrlab.training.state import variables_of
 
@@ -135,6 +135,9 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
         if tuple(v.shape) != kept[name].shape or np.dtype(v.dtype) != kept[name].dtype:
             there, here = f"{kept[name].dtype} {kept[name].shape}", f"{v.dtype} {tuple(v.shape)}"
             raise CtrlabError(f"{path} is of another model: {name} is {there} in the checkpoint and {here} in the model.")
+    generators = {n.removeprefix("generators/"): a.read() for n, a in arrays.items() if n.startswith("generators/")}
+    if optimizer:
+        require_generators(generators)
     stages = {name: table.stage() for name, table in tables.items()}
     for name, stage in stages.items():
         saved = links[0].tables[name]
@@ -146,7 +149,7 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
     return _Ready(
         [(v, kept[name].read()) for name, v in variables.items()],
         [(table, stages[name]) for name, table in tables.items()],
-        {n.removeprefix("generators/"): a.read() for n, a in arrays.items() if n.startswith("generators/")},
+        generators,
     )
 
 

@@ -37,6 +37,8 @@ from ctrlab.training.saves import (
 )
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
+MOST_SHARDS = 99_999
+"""What the names have places for."""
 
 
 def merge_chain(folder: Path, out: Path) -> Path:
@@ -81,10 +83,11 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
     """A full save, whole or in any number of shards, as `count` shards in the folder `out`.
 
     Raises:
-        BadData: the files are not all shards of one save. CtrlabError: a count below 1. OSError: the disk refuses.
+        BadData: the files are not all shards of one save. CtrlabError: a count that is not in [1, 99,999]. OSError: the disk
+            refuses.
     """
-    if count < 1:
-        raise CtrlabError(f"A save is cut into at least 1 shard; received {count}.")
+    if not 1 <= count <= MOST_SHARDS:
+        raise CtrlabError(f"A save is cut into 1 to {MOST_SHARDS:,} shards; received {count:,}.")
     links = open_shards(paths)
     save, others = links[0].save, links[0].others
     sizes = {name: _sizes([link.tables[name] for link in links], count) for name in links[0].tables}

@@ -199,6 +199,7 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
   if (Status bad = CheckRoom(sizes.rows); !bad.ok()) return bad;
+  if (Status bad = SinkImported(); !bad.ok()) return bad;  // so no more than one part is ever beyond the memory
   std::shared_ptr<SegmentStore> store;
   if (slot_count > slots) {
     auto rows = std::make_unique<Rows>(dim(), slot_count);
@@ -238,18 +239,21 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
     for (const int64_t key : removed) log_.Note(Index::ShardOf(HashKey(key)), key);
   }
   if (!below.empty()) tier_->NoteDead(below, std::ssize(below));
-  SinkImported();
+  (void)SinkImported();
   WakeDemotion();
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
 
-// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, the next update tries again
-// and returns the problem.
-void Table::SinkImported() try {
-  if (tier_ && Room() < 0 && OpenTier().ok()) (void)Sink(0, {});
+// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, and the next part or the next
+// update tries again and returns the problem.
+Status Table::SinkImported() try {
+  if (!tier_ || Room() >= 0) return Status();
+  if (Status bad = OpenTier(); !bad.ok()) return bad;
+  return Sink(0, {});
 } catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 }  // namespace ctrlab::embedding

@@ -209,7 +209,7 @@ class Table {
                     const ParallelFor& parallel_for);
   Status WrongFilter(int64_t bytes) const;
   std::vector<int64_t> FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard) const;
-  void SinkImported();
+  Status SinkImported();
 
   const TableOptions options_;
   const InitialValues initial_;

@@ -157,8 +157,9 @@ def test_shards_that_are_not_one_save(five, tmp_path):
     ]:
         with pytest.raises(BadData, match=sentence):
             open_shards(paths)
-    with pytest.raises(CtrlabError, match="at least 1 shard; received 0"):
-        reshard([whole], 0, tmp_path / "none")
+    for count in (0, 100_000, 10**12, 10**30):
+        with pytest.raises(CtrlabError, match=f"into 1 to 99,999 shards; received {count:,}"):
+            reshard([whole], count, tmp_path / "none")
 
 
 def test_a_key_of_another_shard_is_refused(five, tmp_path):

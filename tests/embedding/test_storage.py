@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reference_pairs import changed
 
 from ctrlab.embedding import CounterFilter, Embedding, EmbeddingVariable, GlobalStepEviction, Options, Storage
+from ctrlab.embedding.state import TableState
 from ctrlab.embedding.store import Store
 from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows
@@ -235,6 +236,19 @@ def test_a_path_that_is_a_file(tmp_path):
     with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*store"):
         both.update([1])
     assert (tmp_path / "store").read_text() == "mine" and both.variables[0].rows() == 0
+
+
+@pytest.mark.parametrize("how", ["more", "changes"])
+def test_a_state_in_parts_that_the_disk_refuses(tmp_path, how):
+    (tmp_path / "store").write_text("mine")
+    both, ones = Both(tmp_path / "store", memory_rows=50), np.ones(1_000, np.int64)
+    variable, part = both.variables[0], 0
+    width = variable.state().dim
+    with pytest.raises(CtrlabError, match=r"items.*store"):
+        for part in range(20):
+            keys, values = np.arange(1_000) + 1_000 * part, np.ones((1_000, width), np.float32)
+            variable.load_state(TableState(keys, values, {}, ones, ones), how=how)
+    assert part == 1 and variable.rows() == 1_000
 
 
 def test_tables_of_a_layer_that_share_options_have_folders_of_their_own(tmp_path):

@@ -21,8 +21,10 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
 from ctrlab.training import TouchedRows, compile_model, make_optimizer, train, train_step
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
+from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import restore, state_variables
 from ctrlab.training.saves import POINTER, files_in
+from ctrlab.training.state import get_state
 
 KILLING = Path(__file__).with_name("killing.py")
 BATCH = {"batch_size": 16, "shuffle": 50, "seed": 5, "epochs": -1}
@@ -131,6 +133,20 @@ def test_seeds_and_generators_come_back(tmp_path):
     assert draw() != expected
     restore(tmp_path, model, optimizer)
     assert draw() == expected
+
+
+@pytest.mark.parametrize(
+    "odd", [{"tensorflow": np.zeros(2, np.int64)}, {"numpy": np.zeros(3, np.uint32)}, {"python": np.zeros(3, np.uint32)}]
+)
+def test_generators_of_another_kind_change_nothing(tmp_path, monkeypatch, odd):
+    monkeypatch.setattr("ctrlab.training.checkpoint.get_generators", lambda: get_generators() | odd)
+    with Checkpoints(tmp_path, *small_run(1.0)) as checkpoints:
+        checkpoints.save()
+    model, optimizer = small_run()
+    before, drawn = get_state(model, optimizer), get_generators()
+    with pytest.raises(BadData, match="generators is not one that this version knows"):
+        restore(tmp_path, model, optimizer)
+    np.testing.assert_equal((get_state(model, optimizer), get_generators()), (before, drawn))
 
 
 def test_the_newest_are_kept_and_the_pointer_moves(tmp_path):
