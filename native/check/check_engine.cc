@@ -7,6 +7,7 @@
 //   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, in few reads
 //   check_engine closing <seed>   prefetches while the tier opens and closes
 //   check_engine waiting <seed>   lookups while an update waits for the disk
+//   check_engine adopted <seed>   a lookup that reads from below while the table adopts a stage
 //   check_engine demotion <seed>  rows that sink in the background, a full disk, a table that closes meanwhile
 //   check_engine allocations <seed>  calls of which any one allocation fails, without a tier and with one
 //   check_engine together <seed>  a step of two tables, of which one has a full disk
@@ -219,6 +220,7 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "memory") == 0) Memory(seed);
   else if (std::strcmp(argv[1], "closing") == 0) Closing(seed);
   else if (std::strcmp(argv[1], "waiting") == 0) Waiting(seed);
+  else if (std::strcmp(argv[1], "adopted") == 0) Adopted(seed);
   else if (std::strcmp(argv[1], "demotion") == 0) Demotion(seed);
   else if (std::strcmp(argv[1], "allocations") == 0)
     for (const auto& pool : {ctrlab::check::pools[1], failing_pool}) Allocations(seed, 0, pool), Allocations(seed, 50, pool);

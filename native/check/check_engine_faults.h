@@ -150,6 +150,26 @@ inline void Waiting(uint64_t seed) {
   if (stats.misses != 400 || stats.hits_below < 200) Wrong("another number of misses", stats.misses);
 }
 
+// A lookup that reads from below while the table adopts another content leaves nothing of the old one in it.
+inline void Adopted(uint64_t seed) {
+  TableOptions options;
+  options.dim = 3;
+  HeldStore::Hold hold;
+  std::unique_ptr<Table> table, stage;
+  Must(Table::Make(options, &table));
+  Must(table->SetTier(HeldStore::TierOf(100, &hold)));
+  for (int64_t step = 1; step <= 6; ++step) Must(Step(table.get(), Keys(50 * step, 50), step, pools[0]));
+  Must(table->Stage(&stage));
+  hold.key = 50 + static_cast<int64_t>(seed % 50);
+  std::thread slow([&] { Read(table.get(), {hold.key}, pools[0]); });
+  hold.Reached();
+  table->Adopt(stage.get());
+  hold.LetGo();
+  slow.join();
+  if (const TableStats stats = table->Stats(); stats.rows != 0) Wrong("rows of what was replaced", stats.rows);
+  if (Read(table.get(), {hold.key}, pools[0])[0] != 0) Wrong("a row of what was replaced", hold.key);
+}
+
 // Rows sink while nobody calls; a full disk keeps them in memory till there is no room; a table closes while rows sink.
 inline void Demotion(uint64_t seed) {
   constexpr int64_t kMemoryRows = 160, kSpare = 20;

@@ -185,6 +185,7 @@ Status Table::SinkPiece(Piece piece) {
   const Record record = tier_->record();
   std::vector<int64_t> keys(count);
   std::vector<uint32_t> sinking(count);
+  std::vector<uint8_t> was_below(count), is_below(count);
   const auto records = std::make_unique_for_overwrite<char[]>(count * record.bytes());
   for (int64_t k = 0; k < count; ++k) {
     sinking[k] = entries[k]->ref.load(std::memory_order_relaxed) - 1;
@@ -201,19 +202,26 @@ Status Table::SinkPiece(Piece piece) {
     return false;
   });
   NotePeak();
-  const int64_t dead = tier_->CountBelow(keys);
+  SegmentStore& store = *tier_->store();
+  store.Find(keys.data(), count, was_below.data());
   Status status;
   try {
-    status = tier_->store()->Put(keys.data(), records.get(), count);
+    status = store.Put(keys.data(), records.get(), count);
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
   if (!status.ok()) {  // the part of them that a disk too full has taken is dead: those rows are in memory
-    tier_->NoteDead(keys, tier_->CountBelow(keys) - dead);
+    store.Find(keys.data(), count, is_below.data());
+    int64_t taken = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      if (is_below[k] && !was_below[k]) keys[taken++] = keys[k];
+    }
+    keys.resize(taken);
+    tier_->NoteDead(keys, taken);
     index.Discard();
     return status;
   }
-  tier_->FewerDead(dead);
+  tier_->FewerDead(std::count(was_below.begin(), was_below.end(), 1));
   Index::Old old;
   {
     std::lock_guard alone(gate_);

@@ -47,9 +47,9 @@ class TableReader {
     index_ = &table_->content_->index;
     rows_ = table_->content_->rows.get();
     has_tier_ = table_->HasRowsBelow();
+    if (has_tier_ && store_ && moves_ == table_->moves_) return true;
+    below_ = {};  // it was read of a content that is there no more, too, where the table now holds another without rows below
     if (!has_tier_) return true;
-    if (store_ && moves_ == table_->moves_) return true;
-    below_ = {};
     moves_ = table_->moves_;
     store_ = table_->tier_->store();
     record_ = table_->tier_->record();

@@ -8,8 +8,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
+
+#include "embedding/process.h"
 
 namespace ctrlab::embedding {
 
@@ -19,46 +22,59 @@ class Worker {
   using Work = std::function<bool(const std::atomic<bool>& stop)>;
 
   // Throws std::system_error where the system has no thread to give.
-  Worker(const char* name, Work work) : work_(std::move(work)), thread_([this] { Run(); }) {
-    pthread_setname_np(thread_.native_handle(), name);
+  Worker(const char* name, Work work) : state_(std::make_unique<State>(std::move(work))) {
+    pthread_setname_np(state_->thread.native_handle(), name);
   }
 
   ~Worker() {
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-      wake_.notify_one();
+    // A child that was forked has no such thread, which it would wait for, and a lock that nobody may ever give back.
+    if (!process_.Here()) {
+      (void)state_.release();
+      return;
     }
-    thread_.join();
+    {
+      std::lock_guard lock(state_->mutex);
+      state_->stop = true;
+      state_->wake.notify_one();
+    }
+    state_->thread.join();
   }
 
   void Wake() {
-    std::lock_guard lock(mutex_);
-    wanted_ = true;
-    wake_.notify_one();
+    if (!process_.Here()) return;
+    std::lock_guard lock(state_->mutex);
+    state_->wanted = true;
+    state_->wake.notify_one();
   }
 
  private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      wake_.wait(lock, [&] { return wanted_ || stop_; });
-      if (stop_) return;
-      wanted_ = false;
-      lock.unlock();
-      const bool done = work_(stop_);
-      lock.lock();
-      // What refused may refuse for long: it is not asked again whenever somebody wakes this.
-      if (!done) wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_.load(); });
-    }
-  }
+  struct State {
+    explicit State(Work work) : work(std::move(work)), thread([this] { Run(); }) {}
 
-  const Work work_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool wanted_ = false;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;  // the last, for it uses all above
+    void Run() {
+      std::unique_lock lock(mutex);
+      for (;;) {
+        wake.wait(lock, [&] { return wanted || stop; });
+        if (stop) return;
+        wanted = false;
+        lock.unlock();
+        const bool done = work(stop);
+        lock.lock();
+        // What refused may refuse for long: it is not asked again whenever somebody wakes this.
+        if (!done) wake.wait_for(lock, std::chrono::seconds(1), [&] { return stop.load(); });
+      }
+    }
+
+    const Work work;
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool wanted = false;
+    std::atomic<bool> stop = false;
+    std::thread thread;  // the last, for it uses all above
+  };
+
+  const OwnProcess process_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ctrlab::embedding

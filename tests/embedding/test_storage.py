@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import resource
+import signal
 import threading
 import time
 
@@ -190,6 +191,21 @@ def test_a_disk_that_is_full_is_told_and_nothing_is_lost(tmp_path):
         both.update(range(again, again + 50), again)
     both.check(range(0, 50 * step + 100, 7))
     until(lambda: variable.stats().problem == "", variable)
+
+
+def test_a_forked_child_lets_a_variable_go_and_its_parent_goes_on(tmp_path):
+    both = Both(tmp_path)
+    for first in range(0, 60, 6):
+        both.update(range(first, first + 6))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends a child that hangs
+        both.variables.clear(), both.optimizers.clear()
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    both.update(range(60))
+    both.check(range(60))
 
 
 def test_a_saved_graph_names_no_folder(tmp_path):

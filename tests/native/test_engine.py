@@ -53,7 +53,7 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
     return ran
 
 
-CHECKS = ["twin", "threads", "tiers", "memory", "closing", "waiting", "demotion", "allocations"]
+CHECKS = ["twin", "threads", "tiers", "memory", "closing", "waiting", "adopted", "demotion", "allocations"]
 CHECKS += ["together", "unadmitted", "disk", "little", "log", "bytes", "changes"]
 
 
