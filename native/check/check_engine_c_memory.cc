@@ -1,7 +1,15 @@
+#include <atomic>
+
 #include "check_engine_c.h"
 
 namespace ctrlab::check::engine {
-extern thread_local int64_t fail_in;  // failing_new.cc
-}
+// In failing_new.cc.
+extern std::atomic<int64_t> fail_in;
+extern thread_local bool may_fail;
+}  // namespace ctrlab::check::engine
 
-void check_fail_allocation(int64_t in) { ctrlab::check::engine::fail_in = in; }
+void check_fail_allocation(int64_t in) {
+  using namespace ctrlab::check::engine;
+  if (in == 0 && !may_fail) return;  // another thread's count may run
+  fail_in = in, may_fail = in > 0;
+}

@@ -72,7 +72,8 @@ inline void Together(uint64_t seed) {
 // Ids that are not admitted push no row out of the memory.
 inline void Unadmitted(uint64_t seed) {
   constexpr int64_t kMemoryRows = 1000, kHot = 800;
-  for (const Admission admission : {Admission{AdmissionKind::kCounter, 3, 0, 0}, Admission{AdmissionKind::kBloom, 3, 20'000, 0.001}}) {
+  for (const Admission admission :
+       {Admission{AdmissionKind::kCounter, 3, 0, 0}, Admission{AdmissionKind::kBloom, 3, 20'000, 0.001}}) {
     const TierOptions tier = TierOf(kMemoryRows, static_cast<Cache>(seed % 2));
     const auto table = NewTable(2, admission, &tier);
     int64_t step = 0;

@@ -44,7 +44,7 @@ def build(folder: Path, sanitizer: str) -> Path:
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
     library = [] if sanitizer else [_native.ENGINE, f"-Wl,-rpath,{_native.ENGINE.parent}"]
-    run(*kernel_swap.compiler(), *objects, *library, "-o", folder / "check_engine_c")
+    run(*kernel_swap.compiler(), *objects, *library, "-Wl,--wrap=mmap,--wrap=munmap", "-o", folder / "check_engine_c")
     return folder / "check_engine_c"
 
 
