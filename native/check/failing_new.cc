@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace ctrlab::check::engine {
@@ -66,7 +67,9 @@ void* __wrap_mmap(void* where, size_t size, int protection, int flags, int fd, o
   using namespace ctrlab::check::engine;
   void* mapped = __real_mmap(where, size, protection, flags, fd, offset);
   std::lock_guard lock(mapping);
+  const bool may = std::exchange(may_fail, false);  // the list's own memory is not the caller's
   if (mapped != MAP_FAILED) Mappings()[static_cast<char*>(mapped)] = size;
+  may_fail = may;
   return mapped;
 }
 
