@@ -94,10 +94,10 @@ class Ours final : public Peer {
   std::string Facts() override {
     const StoreStats stats = store_->Stats();
     char text[300];
-    std::snprintf(text, sizeof text,
-                  "\"write_amplification\": %.4f, \"compactions\": %ld, \"memory_bytes\": %ld, \"disk_bytes\": %ld, \"live\": %ld",
-                  stats.write_amplification(), long(stats.compactions), long(stats.memory_bytes), long(stats.disk_bytes),
-                  long(stats.live));
+    std::snprintf(
+        text, sizeof text,
+        "\"write_amplification\": %.4f, \"compactions\": %ld, \"memory_bytes\": %ld, \"disk_bytes\": %ld, \"live\": %ld",
+        stats.write_amplification(), long(stats.compactions), long(stats.memory_bytes), long(stats.disk_bytes), long(stats.live));
     return text;
   }
   int64_t memory_bytes() { return store_->Stats().memory_bytes; }

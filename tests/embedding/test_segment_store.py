@@ -150,33 +150,33 @@ assert os.waitpid(child, 0)[1] == 0
     subprocess.run([sys.executable, "-c", script, tmp_path / "s"], env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}, check=True)
 
 
-def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence(tmp_path):
-    for life in range(10):
-        store, answers = Store(tmp_path, 3, segment_bytes=4000, compaction="async" if life % 2 else "sync"), []
+@pytest.mark.parametrize("life", range(10))
+def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence(tmp_path, life):
+    store, answers = Store(tmp_path, 3, segment_bytes=4000, compaction="async" if life % 2 else "sync"), []
+    keys = np.arange(2_000)
+    calls = (
+        lambda: store.put(keys, np.ones((2_000, 3))),
+        lambda: store.get(keys),
+        lambda: store.erase(keys[::3]),
+        lambda: [*store.items()],
+        store.stats,
+    )
 
-        def until_closed(call):
-            try:
-                while True:
-                    call()
-            except CtrlabError as error:
-                answers.append(str(error))
+    def until_closed(call):
+        try:
+            while True:
+                call()
+        except CtrlabError as error:
+            answers.append(str(error))
 
-        keys = np.arange(2_000)
-        calls = (
-            lambda: store.put(keys, np.ones((2_000, 3))),
-            lambda: store.get(keys),
-            lambda: store.erase(keys[::3]),
-            lambda: [*store.items()],
-            store.stats,
-        )
-        threads = [threading.Thread(target=until_closed, args=[call]) for call in calls]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.05)
-        store.close()
-        for thread in threads:
-            thread.join()
-        assert answers == ["A store that was closed holds nothing; open it again."] * len(calls)
+    threads = [threading.Thread(target=until_closed, args=[call]) for call in calls]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert answers == ["A store that was closed holds nothing; open it again."] * len(calls)
 
 
 def test_rows_that_are_being_read_outlive_the_store(tmp_path):

@@ -249,7 +249,7 @@ def test_a_store_of_somebody_elses_is_not_erased(tmp_path):
     rows = np.arange(64, dtype=np.uint8).reshape(2, 32)  # as wide as a row of 3 numbers, a slot, frequency and step
     with Store(tmp_path / "items", 32, np.uint8) as store:
         store.put([1, 2], rows)
-    with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*holds 0000000001.seg that no embedding variable put there"):
+    with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items.*holds \S*\.seg that no embedding variable put there"):
         Both(tmp_path).update([1])
     with Store(tmp_path / "items", 32, np.uint8) as store:
         np.testing.assert_array_equal(store.get([1, 2])[0], rows)
