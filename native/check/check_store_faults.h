@@ -97,7 +97,7 @@ inline void CheckFull(const std::string& folder) {
       if (taken) model[key] = row;
     }
     LimitFiles(RLIM_INFINITY);
-    Require(refused > 100, "The disk was full now and then: " + std::to_string(refused));
+    Require(refused > 50, "The disk was full now and then: " + std::to_string(refused));
     SameByGet(*store, model);
     Good(store->Flush());
     store.reset();
