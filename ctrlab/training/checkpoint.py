@@ -199,6 +199,11 @@ class Checkpoints:
             raise CheckpointError(
                 f"Folder {self.folder} holds checkpoints of an earlier run, up to step {max(found)}; resume it, or name another."
             )
+        if not found and (self.folder / POINTER).exists():
+            raise CheckpointError(
+                f"A run goes on from its last checkpoint; {self.folder / POINTER} names one, and no checkpoint is in the folder: put "
+                "the files back, or name another folder to begin anew."
+            )
         if found:
             self.restored = restore(self.folder, self.model, self.optimizer, self.run)
             self.position, self._last = self.restored.position, self.restored.save

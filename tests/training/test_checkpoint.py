@@ -179,6 +179,10 @@ def test_a_folder_belongs_to_one_run(tmp_path):
     with pytest.raises(CtrlabError, match=r"the same seed; .* has 1, now it is 2"):
         Checkpoints(tmp_path, *small_run(), resume=True, run={"seed": "2"})
     assert Checkpoints(tmp_path / "new", *small_run(), resume=True).restored is None
+    for path in files_in(tmp_path).values():
+        path.unlink()
+    with pytest.raises(CheckpointError, match=r"latest\.json names one, and no checkpoint is in the folder: put the files back"):
+        Checkpoints(tmp_path, *small_run(), resume=True)
 
 
 def test_a_folder_takes_one_run_at_a_time(tmp_path):
