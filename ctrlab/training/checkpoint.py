@@ -201,8 +201,8 @@ class Checkpoints:
             )
         if not found and (self.folder / POINTER).exists():
             raise CheckpointError(
-                f"A run goes on from its last checkpoint; {self.folder / POINTER} names one, and no checkpoint is in the folder: put "
-                "the files back, or name another folder to begin anew."
+                f"A run goes on from its last checkpoint; {self.folder / POINTER} names one, and no checkpoint is in the folder: "
+                "put the files back, or name another folder to begin anew."
             )
         if found:
             self.restored = restore(self.folder, self.model, self.optimizer, self.run)
