@@ -210,7 +210,8 @@ Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_
     });
     if (keys.empty() && gone[s].empty()) return;
     auto next = keys.begin();  // entries come in the same order again
-    index.Sift(s, index.entries(s) + std::ssize(gone[s]) + room[s], [&](const Entry& entry) {
+    const int64_t staying = index.entries(s) - (dead ? 0 : std::ssize(keys));
+    index.Sift(s, staying + std::ssize(gone[s]) + room[s], [&](const Entry& entry) {
       if (next == keys.end() || entry.key.load(std::memory_order_relaxed) != *next) return true;
       ++next;
       return false;
