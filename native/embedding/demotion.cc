@@ -227,7 +227,7 @@ Status Table::SinkPiece(Piece piece) {
     std::lock_guard alone(gate_);
     index.Publish(shard);
     old = index.TakeOld();
-    ++moves_;
+    ++moves_[shard];
   }
   rows.Free(sinking);
   return Status();

@@ -4,6 +4,7 @@
 #include "embedding/lookup.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -35,7 +36,7 @@ std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
 }  // namespace
 
 // A lookup's view of a table. Rows below are read while the gate is open, so that no writer, and nobody behind one, waits for the
-// disk; what was read counts if nothing has left the memory or the tier meanwhile.
+// disk; what was read counts where nothing of its shard has left the memory or the tier meanwhile; the rest is read again.
 class TableReader {
  public:
   TableReader(Table* table, bool training) : table_(table), dim_(table->dim()), training_(training) {}
@@ -47,20 +48,32 @@ class TableReader {
     index_ = &table_->content_->index;
     rows_ = table_->content_->rows.get();
     has_tier_ = table_->HasRowsBelow();
-    if (has_tier_ && store_ && moves_ == table_->moves_) return true;
-    below_ = {};  // it was read of a content that is there no more, too, where the table now holds another without rows below
-    if (!has_tier_) return true;
+    if (!has_tier_) {
+      below_ = {}, store_ = nullptr;  // what was read was of a content that is no longer there
+      return true;
+    }
+    if (store_ && store_ == table_->tier_->store() && moves_ == table_->moves_) return true;
+    const bool anew = store_ != table_->tier_->store();
+    const auto has_moved = [&](int64_t key) {
+      const int64_t s = Index::ShardOf(HashKey(key));
+      return anew || moves_[s] != table_->moves_[s];
+    };
+    const std::vector<int64_t> keys = KeysFor(input, table);
+    absent_ = table_->Absent(keys.data(), std::ssize(keys));
+    std::erase_if(absent_, [&](int64_t key) { return !has_moved(key); });
+    Keep([&](int64_t key) { return !has_moved(key); });
     moves_ = table_->moves_;
     store_ = table_->tier_->store();
     record_ = table_->tier_->record();
-    const std::vector<int64_t> keys = KeysFor(input, table);
-    absent_ = table_->Absent(keys.data(), std::ssize(keys));
     return absent_.empty();
   }
 
   // Reads those of the absent keys whose rows are below; inside the gate or outside.
   Status ReadBelow(const ParallelFor& parallel_for) {
-    return ReadRecords(*store_, record_, std::exchange(absent_, {}), parallel_for, &below_);
+    RecordsRead more;
+    if (Status bad = ReadRecords(*store_, record_, std::exchange(absent_, {}), parallel_for, &more); !bad.ok()) return bad;
+    below_ = Both(below_, more);
+    return Status();
   }
 
   // Brings up what was read, as much as there is room for; nothing where a writer is at work. Inside the gate, where none can end
@@ -135,6 +148,32 @@ class TableReader {
   }
 
  private:
+  void AddTo(RecordsRead* to, const RecordsRead& from, int64_t k) const {
+    const int64_t floats = record_.bytes() / static_cast<int64_t>(sizeof(float));
+    to->keys.push_back(from.keys[k]);
+    to->numbers.insert(to->numbers.end(), from.numbers.begin() + k * floats, from.numbers.begin() + (k + 1) * floats);
+  }
+
+  // Of what was read, the records of these keys.
+  template <class Kept>
+  void Keep(const Kept& kept) {
+    RecordsRead still;
+    for (int64_t k = 0; k < std::ssize(below_.keys); ++k) {
+      if (kept(below_.keys[k])) AddTo(&still, below_, k);
+    }
+    below_ = std::move(still);
+  }
+
+  RecordsRead Both(RecordsRead& a, RecordsRead& b) const {
+    if (a.keys.empty() || b.keys.empty()) return std::move(a.keys.empty() ? b : a);
+    RecordsRead both;
+    for (int64_t i = 0, k = 0; i < std::ssize(a.keys) || k < std::ssize(b.keys);) {
+      const bool first = k == std::ssize(b.keys) || (i < std::ssize(a.keys) && a.keys[i] < b.keys[k]);
+      AddTo(&both, first ? a : b, first ? i++ : k++);
+    }
+    return both;
+  }
+
   // How many keys ahead of the one that is used each of the others is.
   static constexpr int64_t kAsk = 48, kRead = 28, kSearch = 16;
   static constexpr uint64_t kRing = 64;
@@ -165,7 +204,7 @@ class TableReader {
   const Rows* rows_ = nullptr;
   bool has_tier_ = false;
   // What was found below, when, and in which store.
-  int64_t moves_ = 0;
+  std::array<int64_t, Index::kShards> moves_{};
   std::shared_ptr<SegmentStore> store_;
   Record record_{0};
   std::vector<int64_t> absent_;

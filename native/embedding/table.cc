@@ -73,7 +73,7 @@ Status Table::SetSlots(int64_t count, const float* initial) {
       log_.StartAnew(ClearChanged());
       std::lock_guard alone(gate_);
       if (tier_) store = tier_->Leave();
-      ++moves_;
+      AllMoved();
       content_->rows.swap(rows);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
@@ -232,7 +232,7 @@ Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_
 // What readers could be in is returned; the rows are to be freed.
 Index::Old Table::PublishRemoval() {
   for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Publish(s);
-  ++moves_;
+  AllMoved();
   return content_->index.TakeOld();
 }
 
@@ -280,7 +280,7 @@ void Table::Adopt(Table* stage) {
   content_.swap(stage->content_);
   if (tier_) tier_->Swap(*stage->tier_);
   fetched_.clear(), fetched_before_.clear();
-  ++moves_, ++stage->moves_;
+  AllMoved(), stage->AllMoved();
 }
 
 }  // namespace ctrlab::embedding

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -161,6 +162,9 @@ class Table {
   Leaving PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const std::vector<int64_t>& below,
                           const ParallelFor& parallel_for);
   Index::Old PublishRemoval();  // alone
+  void AllMoved() {             // alone
+    for (int64_t& moves : moves_) ++moves;
+  }
   // What goes, by last step and value; the value is null for keys without a row.
   using Old = std::function<bool(int64_t step, const float* value)>;
   Status Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed);
@@ -218,7 +222,8 @@ class Table {
   Gate gate_;                 // and this, too, for what lookups must not see half done
   std::unique_ptr<Content> content_;
   std::unique_ptr<Tier> tier_;  // null: there is none
-  int64_t moves_ = 0;           // goes up whenever rows leave the memory or what is below, alone
+  // Of each shard of the index, goes up whenever rows of it leave the memory or what is below, alone.
+  std::array<int64_t, Index::kShards> moves_{};
   ChangeLog log_;
   // The keys of the last two Prefetches: while the rows of one are trained on, those of the other come. They sink only where an
   // update finds no room otherwise.
