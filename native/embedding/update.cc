@@ -52,7 +52,8 @@ class Table::Step {
     EachShard([&](int64_t s) { Look(s, read.keys); });
     if (table_.options_.admission.kind == AdmissionKind::kBloom) CountInFilter();
     std::vector<int64_t> entries(Index::kShards), changes(Index::kShards);
-    EachShard([&](int64_t s) { Decide(s, &entries[s], &changes[s]); });
+    const bool logged = table_.log_.on();
+    EachShard([&](int64_t s) { Decide(s, logged, &entries[s], &changes[s]); });
     const int64_t made = std::accumulate(made_.begin(), made_.end(), int64_t{0});
     if (Status bad = table_.CheckRoom(made + std::ssize(read.keys)); !bad.ok()) return bad;
     if (table_.tier_) {
@@ -211,14 +212,15 @@ class Table::Step {
   bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
 
   // How many rows a shard will make, how many entries, and how many keys the change log will take.
-  void Decide(int64_t s, int64_t* entries, int64_t* changes) {
+  void Decide(int64_t s, bool logged, int64_t* entries, int64_t* changes) {
     for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
       const int64_t i = order_[k];
+      if (!logged && rows_[i] != kNone) continue;  // its entry need not come into the cache once more
       const bool row = rows_[i] == kNone && Admitted(CountOf(i));
       const bool counted = rows_[i] != kNone || row || !content_.filter.bytes();
       made_[s] += row;
       *entries += !entries_[i] && counted && rows_[i] != kComing;
-      *changes += counted && !(entries_[i] && entries_[i]->changed());
+      *changes += logged && counted && !(entries_[i] && entries_[i]->changed());
     }
   }
 
