@@ -6,6 +6,7 @@ Lookups take its handle, so their gradient flows to it, as `tf.IndexedSlices` wh
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,18 @@ class Proxy(keras.Variable):
         # Under mixed precision Keras gives a copy in fewer bits, and lookups take a handle, which a copy has not.
         super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name, autocast=False)
         self.overwrite_with_gradient = True
-        self.table = table
+        self._table = weakref.ref(table)  # which holds this: so a table, and the files below it, go with their last user
+
+    @property
+    def table(self) -> EmbeddingVariable:
+        """Raises: CtrlabError: nobody holds the embedding variable any more."""
+        table = self._table()
+        if table is None:
+            raise CtrlabError(
+                f"Embedding variable {self.name} is gone and only its proxy is left: keep the variable, or its layer, as "
+                "long as the proxy is used."
+            )
+        return table
 
     def numpy(self):
         """The table as it is now, as `Rows`."""

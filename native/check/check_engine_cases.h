@@ -73,9 +73,10 @@ class MapStore : public SegmentStore {
     }
     return Status();
   }
-  void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept override {
+  Status Find(const int64_t* keys, int64_t count, uint8_t* found) override {
     std::lock_guard lock(mutex_);
     for (int64_t i = 0; i < count; ++i) found[i] = rows_.contains(keys[i]);
+    return Status();
   }
   Status Flush() override { return Status(); }
   Status Relieve() override { return Status(); }
@@ -90,7 +91,7 @@ class MapStore : public SegmentStore {
     return Status();
   }
   Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) override {
-    Find(keys, count, found);
+    if (Status bad = Find(keys, count, found); !bad.ok()) return bad;
     const std::set<int64_t> wanted(keys, keys + count);
     return Snapshot(snapshot, [&](int64_t key) { return wanted.contains(key); });
   }

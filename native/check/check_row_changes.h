@@ -31,7 +31,8 @@ inline void RowsChange(uint64_t seed) {
   const auto consume = [&](const std::string& name) {
     std::mt19937_64 random(seed);
     std::vector<int64_t> copy(kRows, 0);
-    int64_t version = changes.CaughtUp(name);
+    int64_t version = 0;
+    Must(changes.CaughtUp(name, &version));
     --waiting;
     for (bool last = false; !last;) {
       last = changing == 0;

@@ -193,6 +193,8 @@ Status Table::SinkPiece(Piece piece) {
     record.Write(records.get() + k * record.bytes(), rows.Row(sinking[k]), rows.Frequency(sinking[k]),
                  static_cast<uint32_t>(entries[k]->step()));
   }
+  SegmentStore& store = *tier_->store();
+  if (Status bad = store.Find(keys.data(), count, was_below.data()); !bad.ok()) return bad;
   rows.ReserveFree(count);
   tier_->ReserveDead(count);
   auto next = entries.begin();
@@ -202,8 +204,6 @@ Status Table::SinkPiece(Piece piece) {
     return false;
   });
   NotePeak();
-  SegmentStore& store = *tier_->store();
-  store.Find(keys.data(), count, was_below.data());
   Status status;
   try {
     status = store.Put(keys.data(), records.get(), count);
@@ -211,7 +211,7 @@ Status Table::SinkPiece(Piece piece) {
     status = OutOfMemory();
   }
   if (!status.ok()) {  // the part of them that a disk too full has taken is dead: those rows are in memory
-    store.Find(keys.data(), count, is_below.data());
+    (void)store.Find(keys.data(), count, is_below.data());
     int64_t taken = 0;
     for (int64_t k = 0; k < count; ++k) {
       if (is_below[k] && !was_below[k]) keys[taken++] = keys[k];

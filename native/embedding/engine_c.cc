@@ -22,6 +22,8 @@ namespace {
 
 using TablePtr = std::shared_ptr<ServedTable>;
 
+constexpr int64_t kMostKeys = int64_t{1} << 31;
+
 struct Answer {
   int code = CTRLAB_TABLE_OK;
   Status status;
@@ -113,8 +115,9 @@ Answer CheckStruct(const char* what, const Struct* given) {
 }
 
 Answer CheckNumbers(const ServedTable& table, int64_t count, int64_t numbers) {
+  if (count >= kMostKeys) return Refuse(CTRLAB_TABLE_INVALID, "A call is of less than 2^31 keys; received ", count, ".");
   const int64_t dim = table.table().dim();
-  if (count <= INT64_MAX / dim && numbers == count * dim) return {};
+  if (numbers == count * dim) return {};
   return Refuse(CTRLAB_TABLE_INVALID, "Served table ", table.name().name, " has ", dim, " numbers a row; received room for ",
                 numbers, " with ", count, " keys.");
 }
@@ -141,19 +144,25 @@ Answer CheckName(const char* container, const char* name) {
   return *name ? Answer{} : Refuse(CTRLAB_TABLE_INVALID, "A table's name must not be empty.");
 }
 
+TableOptions TableOptionsOf(const ctrlab_table_options& options) {
+  TableOptions table_options;
+  table_options.dim = options.dim;
+  return table_options;
+}
+
 Answer CheckOptions(const ctrlab_table_options* options) {
   if (Answer bad = CheckStruct("options", options); bad.code) return bad;
   if (Answer bad = CheckName(options->container, options->name); bad.code) return bad;
-  if (options->storage ? options->memory_rows >= 1 && *options->storage : options->memory_rows == 0) return {};
-  return Refuse(CTRLAB_TABLE_INVALID, "A table with a storage has at least 1 memory row, and one without has 0; received ",
-                options->memory_rows, options->storage ? " with '" : " without", options->storage ? options->storage : "",
-                options->storage ? "'." : ".");
+  if (Status bad = Table::CheckOptions(TableOptionsOf(*options)); !bad.ok()) return {CTRLAB_TABLE_INVALID, bad};
+  const bool below = options->storage && *options->storage && options->memory_rows >= 1 && options->memory_rows <= kMostRows;
+  if (options->storage ? below : options->memory_rows == 0) return {};
+  return Refuse(CTRLAB_TABLE_INVALID, "A table with a storage has 1 to ", kMostRows,
+                " memory rows, and one without has 0; received ", options->memory_rows, options->storage ? " with '" : " without",
+                options->storage ? options->storage : "", options->storage ? "'." : ".");
 }
 
 Status MakeTable(const ctrlab_table_options& options, std::unique_ptr<Table>* table) {
-  TableOptions table_options;
-  table_options.dim = options.dim;
-  if (Status bad = Table::Make(table_options, table); !bad.ok() || !options.storage) return bad;
+  if (Status bad = Table::Make(TableOptionsOf(options), table); !bad.ok() || !options.storage) return bad;
   StoreOptions store_options;
   store_options.path = options.storage;
   return (*table)->SetTier({StoresIn(std::move(store_options)), options.memory_rows, Cache::kLfu});
@@ -187,7 +196,7 @@ int ctrlab_table_open(const ctrlab_table_options* options, ctrlab_table* table, 
     bool made = false;
     const auto make = [&](std::unique_ptr<Table>* fresh) { return MakeTable(*options, fresh); };
     const Status status = ServedTable::FindOrMake({options->container, options->name}, options->version, make, &opened, &made);
-    if (!status.ok()) return Refuse(CTRLAB_TABLE_INVALID, "Served table ", options->name, ": ", status.problem());
+    if (!status.ok()) return Refuse(CTRLAB_TABLE_FAILED, "Served table ", options->name, ": ", status.problem());
     if (!made) {
       return Refuse(CTRLAB_TABLE_EXISTS, "There is a served table ", options->name, " in container '", options->container,
                     "' already: find it, or open another under a name of its own.");
@@ -219,6 +228,10 @@ int ctrlab_table_apply(ctrlab_table table, const ctrlab_table_delta* delta, cons
       if (Answer bad = CheckStruct("delta's parts", delta); bad.code) return bad;
       if (Answer bad = CheckRows(found, delta->rows); bad.code) return bad;
       if (Answer bad = CheckPointer("removed keys", delta->removed, delta->removed_count); bad.code) return bad;
+      if (delta->to_version <= delta->from_version) {
+        return Refuse(CTRLAB_TABLE_INVALID, "A delta leads to a later version; received one from ", delta->from_version, " to ",
+                      delta->to_version, ".");
+      }
       const ServedRows rows{delta->rows.keys, delta->rows.values, delta->rows.count};
       bool follows = true;
       const Status status = found.Apply({delta->from_version, delta->to_version, rows, delta->removed, delta->removed_count},

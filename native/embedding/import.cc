@@ -168,20 +168,19 @@ Status Table::WrongFilter(int64_t bytes) const {
 }
 
 // The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes takes their place.
-std::vector<int64_t> Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard) const {
-  if (!HasRowsBelow()) return {};
+Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, std::vector<int64_t>* below) const {
+  if (!HasRowsBelow()) return Status();
   std::vector<int64_t> keys(in.keys, in.keys + sizes.rows);
   keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
   keys.insert(keys.end(), in.removed, in.removed + sizes.removed);
   std::erase_if(keys, [&](int64_t key) { return !shard.Has(key); });
   keys = Absent(keys.data(), std::ssize(keys));
   std::vector<uint8_t> found(keys.size());
-  tier_->store()->Find(keys.data(), std::ssize(keys), found.data());
-  std::vector<int64_t> below;
+  if (Status bad = tier_->store()->Find(keys.data(), std::ssize(keys), found.data()); !bad.ok()) return bad;
   for (size_t k = 0; k < keys.size(); ++k) {
-    if (found[k]) below.push_back(keys[k]);
+    if (found[k]) below->push_back(keys[k]);
   }
-  return below;
+  return Status();
 }
 
 Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
@@ -207,7 +206,8 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
     if (tier_) store = tier_->Leave();
     content_->rows.swap(rows);
   }
-  const std::vector<int64_t> below = FindBelow(sizes, in, shard);
+  std::vector<int64_t> below;
+  if (Status bad = FindBelow(sizes, in, shard, &below); !bad.ok()) return bad;
   std::vector<int64_t> removed;
   if (kind == ImportKind::kChanges) {
     std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),

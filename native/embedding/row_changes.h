@@ -63,10 +63,11 @@ class RowChanges {
     return log_.Confirm(consumer, version);
   }
 
-  // The consumer has all that there is now; returns the version. Throws std::bad_alloc.
-  int64_t CaughtUp(const std::string& consumer) {
+  // The consumer has all that there is now, and the version of that. Throws std::bad_alloc.
+  Status CaughtUp(const std::string& consumer, int64_t* version) {
     std::lock_guard lock(mutex_);
-    return log_.CaughtUp(consumer, clear_);
+    *version = log_.CaughtUp(consumer, clear_);
+    return Status();
   }
 
   void Forget(const std::string& consumer) {

@@ -282,7 +282,7 @@ Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found
   return reader_->Read(&wanted, out, found, parallel_for);
 }
 
-void Store::Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept {
+Status Store::Find(const int64_t* keys, int64_t count, uint8_t* found) {
   for (int64_t first = 0; first < count; first += kFoundAtOnce) {
     const int64_t last = std::min(count, first + kFoundAtOnce);
     auto lock = state_.Read();
@@ -291,6 +291,7 @@ void Store::Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept {
       found[i] = index_.Find(keys[i]).found();
     }
   }
+  return Status();
 }
 
 // What users wrote, to the disk. Without `commit` no writer waits for the disk, and nothing in the file says that it is there.

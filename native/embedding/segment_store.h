@@ -95,7 +95,7 @@ class SegmentStore {
   // were read.
   virtual Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) = 0;
   // The same without the rows, and without the disk.
-  virtual void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept = 0;
+  virtual Status Find(const int64_t* keys, int64_t count, uint8_t* found) = 0;
   virtual Status Erase(const int64_t* keys, int64_t count) = 0;
   // Compacts in this thread until there is no longer far too much garbage; returns at once where there is not. Who writes without
   // end calls it now and then, holding nothing that others wait for.

@@ -82,9 +82,6 @@ Status ServedTable::Apply(const ServedDelta& delta, const ParallelFor& parallel_
     return Problem("A delta must follow the version that the table has; it is at ", version(), " and received a delta from ",
                    delta.from, " to ", delta.to, ": apply those between first, or load a later version as another table.");
   }
-  if (delta.to <= delta.from) {
-    return Problem("A delta leads to a later version; received one from ", delta.from, " to ", delta.to, ".");
-  }
   if (Status bad = Take(ImportKind::kChanges, delta, parallel_for); !bad.ok()) return bad;
   changed_ = true;
   version_.store(delta.to, std::memory_order_release);
@@ -106,7 +103,6 @@ Status ServedTable::Take(ImportKind kind, const ServedDelta& delta, const Parall
 }
 
 Status ServedTable::Lookup(const int64_t* keys, int64_t count, float* rows, const ParallelFor& parallel_for) const {
-  if (count >= int64_t{1} << 31) return Problem("A look-up is of less than 2^31 keys; received ", count, ".");
   const int64_t dim = table_->dim();
   const LookupTable shape{0, dim};
   const LookupColumn column{keys, nullptr, 0, 0, 0, kRows};

@@ -33,7 +33,7 @@ struct ServedRows {
 
 // What leads from one version to another: keys that go, then rows that come or take the place of those there.
 struct ServedDelta {
-  int64_t from, to;
+  int64_t from, to;  // to > from
   ServedRows rows;
   const int64_t* removed;
   int64_t removed_count;
@@ -62,7 +62,7 @@ class ServedTable {
   Status LoadOnce(const ServedRows& rows, const ParallelFor& parallel_for);
   // All of a delta or, with a problem, nothing of it. `follows`: it begins at the version that the table has.
   Status Apply(const ServedDelta& delta, const ParallelFor& parallel_for, bool* follows);
-  // keys [n] -> rows [n, D]; a key without a row reads 0.
+  // keys [n] -> rows [n, D], n < 2^31; a key without a row reads 0.
   Status Lookup(const int64_t* keys, int64_t count, float* rows, const ParallelFor& parallel_for) const;
 
  private:

@@ -35,9 +35,8 @@ class StoreOfProcess final : public SegmentStore {
   Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) override {
     return process_.Here() ? store_->Get(keys, count, rows, found, parallel_for) : process_.Refusal();
   }
-  void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept override {
-    if (process_.Here()) store_->Find(keys, count, found);
-    else std::fill_n(found, count, 0);
+  Status Find(const int64_t* keys, int64_t count, uint8_t* found) override {
+    return process_.Here() ? store_->Find(keys, count, found) : process_.Refusal();
   }
   Status Erase(const int64_t* keys, int64_t count) override {
     return process_.Here() ? store_->Erase(keys, count) : process_.Refusal();

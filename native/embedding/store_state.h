@@ -69,7 +69,7 @@ class Store final : public SegmentStore {
   Status Relieve() override;
   Status Flush() override;
   Status Compact() override;
-  void Find(const int64_t* keys, int64_t count, uint8_t* found) noexcept override;
+  Status Find(const int64_t* keys, int64_t count, uint8_t* found) override;
   Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t key)>& wanted) override;
   Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) override;
   StoreStats Stats() override;

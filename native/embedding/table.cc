@@ -11,9 +11,8 @@
 #include "embedding/messages.h"
 
 namespace ctrlab::embedding {
-namespace {
 
-Status Check(const TableOptions& options) {
+Status Table::CheckOptions(const TableOptions& options) {
   const Initializer& initial = options.initializer;
   const Admission& admission = options.admission;
   if (options.dim < 1 || options.dim >= 1 << 16)
@@ -35,10 +34,8 @@ Status Check(const TableOptions& options) {
   return Status();
 }
 
-}  // namespace
-
 Status Table::Make(const TableOptions& options, std::unique_ptr<Table>* table) {
-  if (Status bad = Check(options); !bad.ok()) return bad;
+  if (Status bad = CheckOptions(options); !bad.ok()) return bad;
   try {
     std::unique_ptr<Table> made(new Table(options));
     made->content_ = std::make_unique<Content>(options.dim, 0, options.admission);

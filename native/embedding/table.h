@@ -73,6 +73,7 @@ Status Update(std::span<const TableStep> steps, const StepRule& rule, const Para
 class Table {
  public:
   // Refuses a dim outside [1, 2^16) and options that options.py refuses.
+  static Status CheckOptions(const TableOptions& options);
   static Status Make(const TableOptions& options, std::unique_ptr<Table>* table);
 
   int64_t dim() const { return options_.dim; }
@@ -212,7 +213,7 @@ class Table {
   Status ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                     const ParallelFor& parallel_for);
   Status WrongFilter(int64_t bytes) const;
-  std::vector<int64_t> FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard) const;
+  Status FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, std::vector<int64_t>* below) const;
   Status SinkImported();
 
   const TableOptions options_;

@@ -21,7 +21,10 @@ class LogResource : public tensorflow::ResourceBase {
   std::string DebugString() const override { return absl::StrCat("the changes of ", name_); }
   int64_t MemoryUsed() const override { return changes_.bytes(); }
   const std::string& name() const { return name_; }
-  RowChanges& changes() { return changes_; }
+  RowChanges& log() { return changes_; }
+  absl::Status Told(const embedding::Status& status) const {
+    return status.ok() ? absl::OkStatus() : InvalidArgument("Table ", name_, ": ", status.problem());
+  }
 
  private:
   const std::string name_;
@@ -82,12 +85,12 @@ class MarkChangesOp : public StatusOp {
     for (int t = 0; t < handles.size(); ++t) {
       TF_RETURN_IF_ERROR(FindLog(context, handles[t], &logs[t]));
       const auto id = ids[t].flat<int64_t>();
-      const int64_t rows = logs[t]->changes().rows();
+      const int64_t rows = logs[t]->log().rows();
       const auto bad = std::find_if(id.data(), id.data() + id.size(), [&](int64_t i) { return i < 0 || i >= rows; });
       if (bad == id.data() + id.size()) continue;
       return InvalidArgument("The rows of ", logs[t]->name(), " are in [0, ", rows, "); received ", *bad, ".");
     }
-    for (int t = 0; t < handles.size(); ++t) logs[t]->changes().Mark(ids[t].flat<int64_t>().data(), ids[t].NumElements());
+    for (int t = 0; t < handles.size(); ++t) logs[t]->log().Mark(ids[t].flat<int64_t>().data(), ids[t].NumElements());
     return absl::OkStatus();
   }
 };
@@ -123,7 +126,7 @@ class ChangesStartAnewOp : public LogOp {
 
  private:
   absl::Status Run(OpKernelContext*, LogResource& log) override {
-    log.changes().StartAnew();
+    log.log().StartAnew();
     return absl::OkStatus();
   }
 };
@@ -151,7 +154,7 @@ class ChangesCutOp : public LogOp {
   absl::Status Run(OpKernelContext* context, LogResource& log) override {
     std::string consumer;
     TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    const RowChanges::Cut cut = log.changes().CutFor(consumer);
+    const RowChanges::Cut cut = log.log().CutFor(consumer);
     TF_RETURN_IF_ERROR(WriteNumbers(context, 0, {cut.since, cut.version}));
     Tensor* ids;
     TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({std::ssize(cut.ids)}), &ids));
@@ -160,80 +163,11 @@ class ChangesCutOp : public LogOp {
   }
 };
 
-REGISTER_OP("Ctrlab>ChangesConfirm")
-    .Input("log: resource")
-    .Input("consumer: string")
-    .Input("version: int64")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("A consumer has what its cut of this version gave.");
-
-class ChangesConfirmOp : public LogOp {
- public:
-  using LogOp::LogOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, LogResource& log) override {
-    std::string consumer;
-    const Tensor* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(context->input("version", &version));
-    TF_RETURN_IF_ERROR(CheckShape("A version", *version, {}));
-    const embedding::Status status = log.changes().Confirm(consumer, version->scalar<int64_t>()());
-    return status.ok() ? absl::OkStatus() : InvalidArgument("Table ", log.name(), ": ", status.problem());
-  }
-};
-
-REGISTER_OP("Ctrlab>ChangesForget")
-    .Input("log: resource")
-    .Input("consumer: string")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Nothing is noted for this consumer any more; its next cut is everything.");
-
-class ChangesForgetOp : public LogOp {
- public:
-  using LogOp::LogOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, LogResource& log) override {
-    std::string consumer;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    log.changes().Forget(consumer);
-    return absl::OkStatus();
-  }
-};
-
-REGISTER_OP("Ctrlab>ChangesCaughtUp")
-    .Input("log: resource")
-    .Input("consumer: string")
-    .Output("version: int64")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A consumer has what the table holds now; the version of that.");
-
-class ChangesCaughtUpOp : public LogOp {
- public:
-  using LogOp::LogOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, LogResource& log) override {
-    std::string consumer;
-    Tensor* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
-    version->scalar<int64_t>()() = log.changes().CaughtUp(consumer);
-    return absl::OkStatus();
-  }
-};
-
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangeLog").Device(DEVICE_CPU), ChangeLogOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>MarkChanges").Device(DEVICE_CPU), MarkChangesOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesStartAnew").Device(DEVICE_CPU), ChangesStartAnewOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesCut").Device(DEVICE_CPU), ChangesCutOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesConfirm").Device(DEVICE_CPU), ChangesConfirmOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesForget").Device(DEVICE_CPU), ChangesForgetOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesCaughtUp").Device(DEVICE_CPU), ChangesCaughtUpOp);
+CTRLAB_CONSUMER_OPS("Ctrlab>Changes", "log", LogOp, LogResource);
 
 }  // namespace
 }  // namespace ctrlab

@@ -1,10 +1,12 @@
-// What ops on logs of changes share: the name of a consumer, handles of new resources, numbers.
+// What ops on logs of changes share: what a consumer says to a log, whether of an embedding variable or of a dense table.
 
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 
+#include "ops/checks.h"
 #include "ops/op.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -36,5 +38,80 @@ inline absl::Status WriteNumbers(OpKernelContext* context, int output, std::init
   std::copy(numbers.begin(), numbers.end(), out->flat<int64_t>().data());
   return absl::OkStatus();
 }
+
+// What consumers say to a log of changes. `Base` is an op on one Resource, which has `log()` and says a problem by `Told`.
+template <class Base, class Resource>
+class ConfirmOp final : public Base {
+ public:
+  using Base::Base;
+
+ private:
+  absl::Status Run(OpKernelContext* context, Resource& resource) override {
+    std::string consumer;
+    const Tensor* version;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    TF_RETURN_IF_ERROR(context->input("version", &version));
+    TF_RETURN_IF_ERROR(CheckShape("A version", *version, {}));
+    return resource.Told(resource.log().Confirm(consumer, version->scalar<int64_t>()()));
+  }
+};
+
+template <class Base, class Resource>
+class CaughtUpOp final : public Base {
+ public:
+  using Base::Base;
+
+ private:
+  absl::Status Run(OpKernelContext* context, Resource& resource) override {
+    std::string consumer;
+    Tensor* version;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
+    return resource.Told(resource.log().CaughtUp(consumer, &version->scalar<int64_t>()()));
+  }
+};
+
+template <class Base, class Resource>
+class ForgetOp final : public Base {
+ public:
+  using Base::Base;
+
+ private:
+  absl::Status Run(OpKernelContext* context, Resource& resource) override {
+    std::string consumer;
+    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
+    resource.log().Forget(consumer);
+    return absl::OkStatus();
+  }
+};
+
+// Registers the three under names that begin so; the resource is the input `handle`.
+#define CTRLAB_CONSUMER_OPS(prefix, handle, Base, Resource)                             \
+  REGISTER_OP(prefix "Confirm")                                                         \
+      .Input(handle ": resource")                                                       \
+      .Input("consumer: string")                                                        \
+      .Input("version: int64")                                                          \
+      .SetIsStateful()                                                                  \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                               \
+      .Doc("A consumer has what its cut of this version gave.");                        \
+  REGISTER_OP(prefix "CaughtUp")                                                        \
+      .Input(handle ": resource")                                                       \
+      .Input("consumer: string")                                                        \
+      .Output("version: int64")                                                         \
+      .SetIsStateful()                                                                  \
+      .SetShapeFn(tensorflow::shape_inference::ScalarShape)                             \
+      .Doc("A consumer has what the table holds now; the version of that.");            \
+  REGISTER_OP(prefix "Forget")                                                          \
+      .Input(handle ": resource")                                                       \
+      .Input("consumer: string")                                                        \
+      .SetIsStateful()                                                                  \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                               \
+      .Doc("Nothing is noted for this consumer any more; its next cut is everything."); \
+  using Base##Confirm = ConfirmOp<Base, Resource>;                                      \
+  using Base##CaughtUp = CaughtUpOp<Base, Resource>;                                    \
+  using Base##Forget = ForgetOp<Base, Resource>;                                        \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Confirm").Device(DEVICE_CPU), Base##Confirm);    \
+  REGISTER_KERNEL_BUILDER(Name(prefix "CaughtUp").Device(DEVICE_CPU), Base##CaughtUp);  \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Forget").Device(DEVICE_CPU), Base##Forget)
 
 }  // namespace ctrlab

@@ -72,16 +72,7 @@ class EmbeddingCutOp : public TableOp {
 REGISTER_OP("Ctrlab>EmbeddingCutPart")
     .Input("cut: resource")
     .Input("rows: int64")
-    .Output("keys: int64")
-    .Output("values: float")
-    .Output("slots: float")
-    .Output("frequencies: int64")
-    .Output("steps: int64")
-    .Output("candidate_keys: int64")
-    .Output("candidate_counts: int64")
-    .Output("candidate_steps: int64")
-    .Output("filter: uint8")
-    .Output("removed: int64")
+    .CTRLAB_STATE(Output)
     .Output("done: bool")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
@@ -111,70 +102,6 @@ class EmbeddingCutPartOp : public StatusOp {
     Tensor* done;
     TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({}), &done));
     done->scalar<bool>()() = cut.done();
-    return absl::OkStatus();
-  }
-};
-
-REGISTER_OP("Ctrlab>EmbeddingConfirm")
-    .Input("handle: resource")
-    .Input("consumer: string")
-    .Input("version: int64")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("A consumer has what its cut of this version gave.");
-
-class EmbeddingConfirmOp : public TableOp {
- public:
-  using TableOp::TableOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, TableResource& table) override {
-    std::string consumer;
-    const int64_t* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(ReadNumbers(context, "version", 1, &version));
-    return OfTable(table.name(), table.table().Confirm(consumer, *version));
-  }
-};
-
-REGISTER_OP("Ctrlab>EmbeddingCaughtUp")
-    .Input("handle: resource")
-    .Input("consumer: string")
-    .Output("version: int64")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A consumer has what the table holds now; the version of that.");
-
-class EmbeddingCaughtUpOp : public TableOp {
- public:
-  using TableOp::TableOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, TableResource& table) override {
-    std::string consumer;
-    Tensor* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
-    return OfTable(table.name(), table.table().CaughtUp(consumer, &version->scalar<int64_t>()()));
-  }
-};
-
-REGISTER_OP("Ctrlab>EmbeddingForget")
-    .Input("handle: resource")
-    .Input("consumer: string")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Nothing is noted for this consumer any more; its next cut is everything.");
-
-class EmbeddingForgetOp : public TableOp {
- public:
-  using TableOp::TableOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, TableResource& table) override {
-    std::string consumer;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    table.table().Forget(consumer);
     return absl::OkStatus();
   }
 };
@@ -218,6 +145,7 @@ class EmbeddingAdoptOp : public TableOp {
     TablePtr stage;
     TF_RETURN_IF_ERROR(context->input("stage", &handle));
     TF_RETURN_IF_ERROR(FindTable(context, *handle, &stage));
+    TF_RETURN_IF_ERROR(table.MayBeTrained());
     if (stage.get() == &table) return InvalidArgument("Embedding variable ", table.name(), " can't adopt itself.");
     if (stage->table().dim() != table.table().dim() || stage->table().filter_bytes() != table.table().filter_bytes()) {
       return InvalidArgument("Embedding variable ", table.name(), " adopts a stage of its own; received one of ", stage->name(),
@@ -237,9 +165,7 @@ class EmbeddingAdoptOp : public TableOp {
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCut").Device(DEVICE_CPU), EmbeddingCutOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCutPart").Device(DEVICE_CPU), EmbeddingCutPartOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingConfirm").Device(DEVICE_CPU), EmbeddingConfirmOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCaughtUp").Device(DEVICE_CPU), EmbeddingCaughtUpOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingForget").Device(DEVICE_CPU), EmbeddingForgetOp);
+CTRLAB_CONSUMER_OPS("Ctrlab>Embedding", "handle", TableOp, TableResource);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingStage").Device(DEVICE_CPU), EmbeddingStageOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingAdopt").Device(DEVICE_CPU), EmbeddingAdoptOp);
 

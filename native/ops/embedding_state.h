@@ -26,6 +26,19 @@ enum Part {
   kNames
 };
 
+// Declares these tensors, but for the names, as inputs or outputs of an op.
+#define CTRLAB_STATE(Declare)             \
+  Declare("keys: int64")                  \
+      .Declare("values: float")           \
+      .Declare("slots: float")            \
+      .Declare("frequencies: int64")      \
+      .Declare("steps: int64")            \
+      .Declare("candidate_keys: int64")   \
+      .Declare("candidate_counts: int64") \
+      .Declare("candidate_steps: int64")  \
+      .Declare("filter: uint8")           \
+      .Declare("removed: int64")
+
 inline absl::Status StateShapes(InferenceContext* c) {
   for (int k = 0; k < c->num_outputs(); ++k) {
     c->set_output(k, k == kSlots    ? c->UnknownShapeOfRank(3)

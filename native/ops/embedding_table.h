@@ -32,9 +32,12 @@ class TableResource : public tensorflow::ResourceBase {
       : name_(std::move(name)), served_(std::move(served)) {}
 
   std::string DebugString() const override { return absl::StrCat("embedding variable ", name_); }
-  int64_t MemoryUsed() const override { return table_->Stats().bytes; }
+  int64_t MemoryUsed() const override { return table().Stats().bytes; }
   const std::string& name() const { return name_; }
   embedding::Table& table() const { return served_ ? served_->table() : *table_; }
+  // For what consumers say to its log of changes: ops/consumer.h.
+  embedding::Table& log() const { return table(); }
+  absl::Status Told(const embedding::Status& status) const { return OfTable(name_, status); }
   embedding::ServedTable* served() const { return served_.get(); }  // or null
 
   absl::Status MayBeTrained() const {

@@ -7,6 +7,7 @@ import resource
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -206,6 +207,43 @@ def test_a_forked_child_lets_a_variable_go_and_its_parent_goes_on(tmp_path):
     assert os.waitpid(child, 0)[1] == 0
     both.update(range(60))
     both.check(range(60))
+
+
+def test_a_forked_child_imports_no_rows_above_a_store_it_can_not_ask(tmp_path):
+    both = Both(tmp_path)
+    for first in range(0, 60, 6):
+        both.update(range(first, first + 6))
+    variable = both.variables[0]
+    state = variable.state()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            variable.load_state(state, how="more")
+        except CtrlabError as error:
+            os._exit(0 if "was forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    variable.load_state(state, how="more")
+    both.check(range(60))
+
+
+def test_a_table_and_its_files_go_with_the_last_who_holds_it(tmp_path):
+    """Not at the next collection of circles, which a process with large arrays may not see for long."""
+    variable = EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path), 4)))
+    TouchedRows("adagrad").apply([tf.IndexedSlices(tf.ones([20, 3]), tf.range(20, dtype=tf.int64))], [variable.proxy])
+    assert variable.stats().rows_below > 0
+    proxy, freed = variable.proxy, weakref.ref(variable)
+    gc.collect()
+    gc.disable()
+    try:
+        del variable
+        assert freed() is None
+    finally:
+        gc.enable()
+    with pytest.raises(CtrlabError, match="items is gone and only its proxy is left"):
+        proxy.numpy()
+    EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path), 4))).lookup(tf.constant([1], tf.int64))  # takes the lock
 
 
 def test_a_saved_graph_names_no_folder(tmp_path):
