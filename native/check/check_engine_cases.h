@@ -40,10 +40,15 @@ inline int64_t KeyOf(uint64_t hash) {
   return static_cast<int64_t>(undo(hash, 30) - kGolden);
 }
 
-// A tier's store that is a std::map, refuses every so often to write, and counts the keys it is asked for.
+// What a store was asked to read.
+struct Reads {
+  std::atomic<int64_t> calls = 0, keys = 0;
+};
+
+// A tier's store that is a std::map, refuses every so often to write, and counts what it is asked for.
 class MapStore : public SegmentStore {
  public:
-  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, std::atomic<int>* reads)
+  MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, Reads* reads)
       : row_bytes_(row_bytes), refuse_in_(refuse_in), reads_(reads) {}
 
   Status Put(const int64_t* keys, const void* rows, int64_t count) override {
@@ -57,7 +62,7 @@ class MapStore : public SegmentStore {
   }
   Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor&) override {
     std::lock_guard lock(mutex_);
-    if (reads_) *reads_ += static_cast<int>(count);
+    if (reads_) ++reads_->calls, reads_->keys += count;
     for (int64_t i = 0; i < count; ++i) {
       const auto one = rows_.find(keys[i]);
       found[i] = one != rows_.end();
@@ -140,11 +145,10 @@ class MapStore : public SegmentStore {
   Content rows_{Elsewhere()};
   const int64_t row_bytes_;
   std::atomic<int>* refuse_in_;
-  std::atomic<int>* reads_;
+  Reads* reads_;
 };
 
-inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr,
-                          std::atomic<int>* reads = nullptr) {
+inline TierOptions TierOf(int64_t memory_rows, Cache cache, std::atomic<int>* refuse_in = nullptr, Reads* reads = nullptr) {
   return {[=](int64_t row_bytes, std::unique_ptr<SegmentStore>* store) {
             *store = std::make_unique<MapStore>(row_bytes, refuse_in, reads);
             return Status();

@@ -200,6 +200,25 @@ inline void Log(uint64_t seed) {
   if (table->Stats().logged != 0) Wrong("a log for nobody", table->Stats().logged);
 }
 
+// An eviction that is more than the log may hold, while one holds on to it: what stays is logged as before.
+inline void LogEvicted(uint64_t) {
+  constexpr int64_t kRows = 30'000;
+  const auto table = NewTable(1, {}, nullptr);
+  const std::vector<int64_t> stays = Keys(kRows, kRows);
+  int64_t version;
+  Must(table->CaughtUp("x", &version));
+  Must(Step(table.get(), Keys(0, kRows), 1, pools[0]));
+  Must(Step(table.get(), stays, 100, pools[0]));
+  Must(table->EvictSteps(100, 50, pools[0].parallel_for, nullptr));
+  std::unique_ptr<Cut> cut;
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  if (cut->since() >= 0) Wrong("a log beyond its bound", cut->since());
+  Must(table->Confirm("x", cut->version()));
+  Must(Step(table.get(), stays, 101, pools[0]));
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  if (cut->sizes().rows != kRows) Wrong("changes in a cut", cut->sizes().rows);
+}
+
 // What Stats says the table holds is what operator new and mmap gave it.
 inline void Bytes(uint64_t seed) {
   const int64_t before = bytes_in_use + Mapped();

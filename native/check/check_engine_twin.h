@@ -210,7 +210,8 @@ class Pair {
       Must(stage->Import(ImportKind::kMore, {static_cast<uint64_t>(j), static_cast<uint64_t>(parts)}, saved.Sizes(), Slots(),
                          saved.In(), pools[Uniform(0, 3)].parallel_for));
     }
-    table_->Adopt(stage.get());
+    Must(table_->Adopt(stage.get()));
+    if (table_->Adopt(stage.get()).ok()) Wrong("a stage that was adopted twice", 0);
     consumers_.clear();
     Save();
   }

@@ -12,7 +12,7 @@ inline void RowsChange(uint64_t seed) {
   constexpr int64_t kRows = 3000, kSteps = 4000;
   ctrlab::embedding::RowChanges changes(kRows);
   std::vector<std::atomic<int64_t>> rows(kRows);
-  std::atomic<int> changing = 2, waiting = 2;
+  std::atomic<int> changing = 2, waiting = 2, anew = 0;
   const auto change = [&](uint64_t own) {
     std::mt19937_64 random(own);
     while (waiting > 0) std::this_thread::yield();
@@ -22,7 +22,7 @@ inline void RowsChange(uint64_t seed) {
       for (const int64_t id : ids) ++rows[id];
       std::this_thread::yield();
       may_fail = step % 500 == 250;
-      fail_in = may_fail ? 1 : 0;
+      if (may_fail) fail_in = 1;
       changes.Mark(ids.data(), std::ssize(ids));
       may_fail = false;
     }
@@ -39,6 +39,7 @@ inline void RowsChange(uint64_t seed) {
       const auto cut = changes.CutFor(name);
       if (cut.version <= version) Wrong("a version that does not rise", cut.version);
       version = cut.version;
+      anew += cut.since < 0;
       if (!last && random() % 4 == 0) continue;  // it never arrives
       for (const int64_t id : cut.ids) copy[id] = rows[id];
       for (int64_t id = 0; cut.since < 0 && id < kRows; ++id) copy[id] = rows[id];
@@ -50,6 +51,7 @@ inline void RowsChange(uint64_t seed) {
   };
   std::thread a(change, 2 * seed), b(change, 2 * seed + 1), c(consume, "c"), d(consume, "d");
   a.join(), b.join(), c.join(), d.join();
+  if (anew == 0) Wrong("changes that were noted without memory", 0);
 }
 
 }  // namespace ctrlab::check::engine

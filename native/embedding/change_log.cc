@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "embedding/messages.h"
+#include "embedding/sorted.h"
 
 namespace ctrlab::embedding {
 namespace {
@@ -12,11 +13,6 @@ namespace {
 constexpr int64_t kFewest = 65'536;  // keys that the log holds whatever the table's size
 
 }  // namespace
-
-void ChangeLog::SortOnce(std::vector<int64_t>* keys) {
-  std::sort(keys->begin(), keys->end());
-  keys->erase(std::unique(keys->begin(), keys->end()), keys->end());
-}
 
 int64_t ChangeLog::size() const {
   int64_t keys = 0;

@@ -75,7 +75,6 @@ class ChangeLog {
 
   void FreeWhatNobodyNeeds();
   void Stop(const Clear& clear);
-  static void SortOnce(std::vector<int64_t>* keys);
 
   int64_t version_ = 0;
   std::map<std::string, Consumer> consumers_;

@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include "embedding/messages.h"
+#include "embedding/sorted.h"
 #include "embedding/table.h"
 
 namespace ctrlab::embedding {
@@ -31,13 +32,15 @@ bool Table::Demote(const std::atomic<bool>& stop) {
 
 // Has the store catch up where much more of it is garbage than it bears; its writers here don't. Holding no lock: it takes as long
 // as a compaction.
-Status Table::Relieve() {
+Status Table::Relieve() try {
   std::shared_ptr<SegmentStore> store;
   {
     std::shared_lock reader(gate_);
     if (HasRowsBelow()) store = tier_->store();
   }
   return store ? store->Relieve() : Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 // Erases dead records, a piece at a time, then forgets the keys that are gone.
@@ -51,11 +54,10 @@ Status Table::EraseDead(const std::atomic<bool>& stop) try {
     const int64_t count = std::min(kPieceRows, std::ssize(dead));
     std::copy_if(dead.end() - count, dead.end(), std::back_inserter(piece),
                  [&](int64_t key) { return content_->index.FindEntry(key, HashKey(key)) != nullptr; });
-    std::sort(piece.begin(), piece.end());  // a row that came up, sank and came up again is there twice
-    piece.erase(std::unique(piece.begin(), piece.end()), piece.end());
+    SortOnce(&piece);  // a row that came up, sank and came up again is there twice
     const int64_t before = tier_->CountBelow(piece);
     Status status = tier_->store()->Erase(piece.data(), std::ssize(piece));
-    tier_->FewerDead(before - tier_->CountBelow(piece));
+    tier_->FewerDead(before - (status.ok() ? 0 : tier_->CountBelow(piece)));
     if (!status.ok()) return status;
     dead.resize(dead.size() - count);
     more = !dead.empty();
@@ -90,7 +92,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
     if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
-    AddVictims(s, marked, &victims);
+    AddVictims(s, marked, count, &victims);
   }
   const std::vector<Piece> pieces = InPieces(&victims, count, kPieceRows);
   for (const Piece& piece : pieces) {
@@ -106,20 +108,20 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
 
 // Makes room in memory for so many rows, by other rows than those of `kept`; by what was fetched only where there are no others.
 // Throws std::bad_alloc.
-Status Table::Sink(int64_t incoming, const MergedBatch& kept) {
+Status Table::Sink(int64_t incoming, std::span<const int64_t> kept) {
   if (Room() >= incoming) return Status();
-  const std::span<const int64_t> keys(kept.keys, kept.size);
+  const int64_t count = incoming + tier_->spare() - Room();
   std::vector<Victim> victims;
   const auto choose = [&](const std::vector<uint8_t>& marked) {
     victims.clear();
-    for (int64_t s = 0; s < Index::kShards; ++s) AddVictims(s, marked, &victims);
+    for (int64_t s = 0; s < Index::kShards; ++s) AddVictims(s, marked, count, &victims);
   };
-  choose(RowsOf({keys, fetched_, fetched_before_}));
+  choose(RowsOf({kept, fetched_, fetched_before_}));
   if (std::ssize(victims) < incoming - Room()) {
     fetched_.clear(), fetched_before_.clear();
-    choose(RowsOf({keys}));
+    choose(RowsOf({kept}));
   }
-  for (const Piece& piece : InPieces(&victims, incoming + tier_->spare() - Room(), std::ssize(victims))) {
+  for (const Piece& piece : InPieces(&victims, count, std::ssize(victims))) {
     if (Status bad = SinkPiece(piece); !bad.ok()) return Room() >= incoming ? Status() : bad;
   }
   return Status();
@@ -140,24 +142,28 @@ uint64_t Table::OrderOf(const Entry& entry, Ref ref) const {
   return tier_->Order(content_->rows->Frequency(ref - 1), static_cast<uint32_t>(entry.step()));
 }
 
-// The rows of a shard of the index that are not marked; those whose number is beyond the marks are not.
-void Table::AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::vector<Victim>* victims) const {
+void Table::KeepFirst(int64_t count, std::vector<Victim>* victims) {
+  if (count >= std::ssize(*victims)) return;
+  std::nth_element(victims->begin(), victims->begin() + count, victims->end());
+  victims->resize(count);
+}
+
+// The rows of a shard of the index that are not marked; those whose number is beyond the marks are not. Of all that was added,
+// those that are certainly not among the `count` that sink first may go again.
+void Table::AddVictims(int64_t shard, const std::vector<uint8_t>& marked, int64_t count, std::vector<Victim>* victims) const {
   content_->index.ForEach(shard, [&](const Entry& entry) {
     const Ref ref = entry.ref.load(std::memory_order_relaxed);
     if (!IsRow(ref) || (ref <= marked.size() && marked[ref - 1])) return;
     victims->push_back({OrderOf(entry, ref), entry.key.load(std::memory_order_relaxed), shard});
   });
+  if (std::ssize(*victims) > 2 * count) KeepFirst(count, victims);
 }
 
 // Of the victims, those `count` that sink first, in pieces of one shard each.
 std::vector<Table::Piece> Table::InPieces(std::vector<Victim>* victims, int64_t count, int64_t most) {
-  const auto before = [](const Victim& a, const Victim& b) { return a.order != b.order ? a.order < b.order : a.key < b.key; };
-  if (count < std::ssize(*victims)) {
-    std::nth_element(victims->begin(), victims->begin() + count, victims->end(), before);
-    victims->resize(count);
-  }
+  KeepFirst(count, victims);
   std::sort(victims->begin(), victims->end(),
-            [&](const Victim& a, const Victim& b) { return a.shard != b.shard ? a.shard < b.shard : before(a, b); });
+            [&](const Victim& a, const Victim& b) { return a.shard != b.shard ? a.shard < b.shard : a < b; });
   std::vector<Piece> pieces;
   for (const Victim& victim : *victims) {
     if (pieces.empty() || pieces.back().front().shard != victim.shard || std::ssize(pieces.back()) == most) {

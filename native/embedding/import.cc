@@ -9,6 +9,7 @@
 
 #include "embedding/each_shard.h"
 #include "embedding/messages.h"
+#include "embedding/sorted.h"
 #include "embedding/table.h"
 
 namespace ctrlab::embedding {
@@ -158,8 +159,7 @@ Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int6
   if (Status bad = Stage(&stage); !bad.ok()) return bad;
   if (sizes.filter_bytes != stage->filter_bytes()) return stage->WrongFilter(sizes.filter_bytes);
   if (Status bad = stage->ImportMore(ImportKind::kMore, shard, sizes, slot_count, in, parallel_for); !bad.ok()) return bad;
-  Adopt(stage.get());
-  return Status();
+  return Adopt(stage.get());
 }
 
 Status Table::WrongFilter(int64_t bytes) const {
@@ -174,11 +174,13 @@ Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard,
   keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
   keys.insert(keys.end(), in.removed, in.removed + sizes.removed);
   std::erase_if(keys, [&](int64_t key) { return !shard.Has(key); });
-  keys = Absent(keys.data(), std::ssize(keys));
-  std::vector<uint8_t> found(keys.size());
-  if (Status bad = tier_->store()->Find(keys.data(), std::ssize(keys), found.data()); !bad.ok()) return bad;
-  for (size_t k = 0; k < keys.size(); ++k) {
-    if (found[k]) below->push_back(keys[k]);
+  std::vector<int64_t> absent;
+  AddAbsent(keys.data(), std::ssize(keys), &absent);
+  SortOnce(&absent);
+  std::vector<uint8_t> found(absent.size());
+  if (Status bad = tier_->store()->Find(absent.data(), std::ssize(absent), found.data()); !bad.ok()) return bad;
+  for (size_t k = 0; k < absent.size(); ++k) {
+    if (found[k]) below->push_back(absent[k]);
   }
   return Status();
 }
@@ -212,8 +214,7 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   if (kind == ImportKind::kChanges) {
     std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
                  [&](int64_t key) { return shard.Has(key); });
-    std::sort(removed.begin(), removed.end());
-    removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
+    SortOnce(&removed);
   }
   if (tier_) tier_->ReserveDead(std::ssize(below));
   incoming.Reserve(std::ssize(removed));

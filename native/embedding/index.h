@@ -85,6 +85,9 @@ class Index {
     entry->ref.store(ref, std::memory_order_release);
   }
 
+  // The change log has the key in its list no more: in what readers find, and in what Sift has made of it and Publish will show.
+  void Unmark(int64_t key, uint64_t hash);
+
   // Calls visit(entry) for a shard's entries that are live.
   template <class Visit>
   void ForEach(int64_t shard, const Visit& visit) const {
@@ -170,6 +173,13 @@ inline Entry* Index::Buckets::Find(int64_t key, uint64_t hash) const {
 
 inline Entry* Index::FindEntry(int64_t key, uint64_t hash) const {
   return shards_[ShardOf(hash)].now.load(std::memory_order_acquire)->Find(key, hash);
+}
+
+inline void Index::Unmark(int64_t key, uint64_t hash) {
+  const One& one = shards_[ShardOf(hash)];
+  for (const Buckets* buckets : {one.held.get(), one.next.get()}) {
+    if (Entry* entry = buckets ? buckets->Find(key, hash) : nullptr) entry->stamp &= ~uint32_t{1};
+  }
 }
 
 template <class Visit>

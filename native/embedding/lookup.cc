@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "embedding/messages.h"
+#include "embedding/sorted.h"
 #include "kernels/simd.h"
 
 namespace ctrlab::embedding {
@@ -23,20 +24,11 @@ namespace {
 
 int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? column.splits[b] : b; }
 
-// All keys that a lookup has for a table.
-std::vector<int64_t> KeysFor(const LookupInput& input, int64_t table) {
-  std::vector<int64_t> keys;
-  for (int64_t c = 0; c < input.column_count; ++c) {
-    const LookupColumn& column = input.columns[c];
-    if (column.table == table) keys.insert(keys.end(), column.ids, column.ids + First(column, input.rows));
-  }
-  return keys;
-}
-
 }  // namespace
 
 // A lookup's view of a table. Rows below are read while the gate is open, so that no writer, and nobody behind one, waits for the
-// disk; what was read counts where nothing of its shard has left the memory or the tier meanwhile; the rest is read again.
+// disk; what was read counts where nothing of its shard has left the memory or the tier meanwhile; the rest is read again, the
+// ninth time with the gate shut to writers.
 class TableReader {
  public:
   TableReader(Table* table, bool training) : table_(table), dim_(table->dim()), training_(training) {}
@@ -58,8 +50,12 @@ class TableReader {
       const int64_t s = Index::ShardOf(HashKey(key));
       return anew || moves_[s] != table_->moves_[s];
     };
-    const std::vector<int64_t> keys = KeysFor(input, table);
-    absent_ = table_->Absent(keys.data(), std::ssize(keys));
+    absent_.clear();
+    for (int64_t c = 0; c < input.column_count; ++c) {
+      const LookupColumn& column = input.columns[c];
+      if (column.table == table) table_->AddAbsent(column.ids, First(column, input.rows), &absent_);
+    }
+    SortOnce(&absent_);
     std::erase_if(absent_, [&](int64_t key) { return !has_moved(key); });
     Keep([&](int64_t key) { return !has_moved(key); });
     moves_ = table_->moves_;
@@ -77,11 +73,16 @@ class TableReader {
   }
 
   // Brings up what was read, as much as there is room for; nothing where a writer is at work. Inside the gate, where none can end
-  // its work: so a row that is not in memory still is what was read. Throws std::bad_alloc.
+  // its work: so a row that is not in memory still is what was read. Nothing, too, where there is no memory for it: the rows stay
+  // below, where the next lookup finds them.
   void Raise() {
     if (below_.keys.empty()) return;
     std::unique_lock writer(table_->writer_, std::try_to_lock);
-    if (writer) table_->RaiseRead(below_);
+    if (!writer) return;
+    try {
+      table_->RaiseRead(below_);
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   int64_t dim() const { return dim_; }

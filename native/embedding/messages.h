@@ -15,6 +15,8 @@ Status Problem(const Parts&... parts) {
   return Status(text.str());
 }
 
-inline Status OutOfMemory() { return Status("The machine's memory does not suffice for the table's rows; nothing was changed."); }
+inline Status OutOfMemory() noexcept {
+  return Status::Constant("The machine's memory does not suffice for the table's rows; nothing was changed.");
+}
 
 }  // namespace ctrlab::embedding

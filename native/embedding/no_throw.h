@@ -14,7 +14,7 @@ Status NoThrow(const Call& call) {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return Status("There is not enough memory for the store.");
+    return Status::Constant("There is not enough memory for the store.");
   } catch (const std::exception& error) {
     return Status(std::string("The store failed: ") + error.what() + ".");
   }

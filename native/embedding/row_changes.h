@@ -26,6 +26,7 @@ class RowChanges {
     if (!log_.on()) return;
     int64_t coming = 0;
     for (int64_t i = 0; i < count; ++i) coming += !Marked(ids[i]);
+    if (coming == 0) return;
     try {
       log_.Reserve({coming}, rows_, clear_);
     } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 #include "embedding/served.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <new>
 #include <utility>
@@ -67,12 +68,12 @@ Status ServedTable::Load(const ServedRows& rows, const ParallelFor& parallel_for
     return Problem("Rows are loaded before the first delta; the table is at version ", version(),
                    " by deltas: open another table for another version's rows.");
   }
-  return Take(ImportKind::kMore, {0, 0, rows, nullptr, 0}, parallel_for);
+  return Take(ImportKind::kMore, rows, {}, parallel_for);
 }
 
 Status ServedTable::LoadOnce(const ServedRows& rows, const ParallelFor& parallel_for) {
   std::lock_guard lock(writer_);
-  return loaded_ ? Status() : Take(ImportKind::kMore, {0, 0, rows, nullptr, 0}, parallel_for);
+  return loaded_ ? Status() : Take(ImportKind::kMore, rows, {}, parallel_for);
 }
 
 Status ServedTable::Apply(const ServedDelta& delta, const ParallelFor& parallel_for, bool* follows) {
@@ -82,20 +83,22 @@ Status ServedTable::Apply(const ServedDelta& delta, const ParallelFor& parallel_
     return Problem("A delta must follow the version that the table has; it is at ", version(), " and received a delta from ",
                    delta.from, " to ", delta.to, ": apply those between first, or load a later version as another table.");
   }
-  if (Status bad = Take(ImportKind::kChanges, delta, parallel_for); !bad.ok()) return bad;
+  const std::span removed(delta.removed, delta.removed_count);
+  if (Status bad = Take(ImportKind::kChanges, delta.rows, removed, parallel_for); !bad.ok()) return bad;
   changed_ = true;
   version_.store(delta.to, std::memory_order_release);
   return Status();
 }
 
-Status ServedTable::Take(ImportKind kind, const ServedDelta& delta, const ParallelFor& parallel_for) try {
-  const std::vector<int64_t> never(delta.rows.count);  // frequencies and last steps, which nobody asks for where nothing trains
+Status ServedTable::Take(ImportKind kind, const ServedRows& rows, std::span<const int64_t> removed,
+                         const ParallelFor& parallel_for) try {
+  const std::vector<int64_t> never(rows.count);  // frequencies and last steps, which nobody asks for where nothing trains
   StateIn in;
-  in.keys = delta.rows.keys;
-  in.values = delta.rows.values;
+  in.keys = rows.keys;
+  in.values = rows.values;
   in.frequencies = in.steps = never.data();
-  in.removed = delta.removed;
-  Status status = table_->Import(kind, {0, 1}, {delta.rows.count, 0, 0, delta.removed_count}, 0, in, parallel_for);
+  in.removed = removed.data();
+  Status status = table_->Import(kind, {0, 1}, {rows.count, 0, 0, std::ssize(removed)}, 0, in, parallel_for);
   loaded_ = loaded_ || status.ok();
   return status;
 } catch (const std::bad_alloc&) {

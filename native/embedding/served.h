@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "embedding/status.h"
@@ -69,7 +70,7 @@ class ServedTable {
   struct Registry;
   static Registry& TheRegistry();
 
-  Status Take(ImportKind kind, const ServedDelta& delta, const ParallelFor& parallel_for);
+  Status Take(ImportKind kind, const ServedRows& rows, std::span<const int64_t> removed, const ParallelFor& parallel_for);
 
   const ServedName name_;
   const std::unique_ptr<Table> table_;

@@ -11,10 +11,17 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   explicit Status(std::string problem) : problem_(std::move(problem)) {}
-  bool ok() const { return problem_.empty(); }
-  const std::string& problem() const { return problem_; }
+  // With a sentence that is there for ever, so that it takes no memory to say that there is none.
+  static Status Constant(const char* problem) noexcept {
+    Status status;
+    status.constant_ = problem;
+    return status;
+  }
+  bool ok() const { return !constant_ && problem_.empty(); }
+  std::string problem() const { return constant_ ? constant_ : problem_; }
 
  private:
+  const char* constant_ = nullptr;
   std::string problem_;
 };
 

@@ -94,9 +94,7 @@ int64_t Table::Bytes() const {
 void Table::NotePeak(int64_t more) { peak_bytes_ = std::max(peak_bytes_, Bytes() + more); }
 
 ChangeLog::Clear Table::ClearChanged() const {
-  return [this](int64_t key) {
-    if (Entry* entry = content_->index.FindEntry(key, HashKey(key))) entry->stamp &= ~uint32_t{1};
-  };
+  return [this](int64_t key) { content_->index.Unmark(key, HashKey(key)); };
 }
 
 // Room to note so many keys of each shard. Throws std::bad_alloc.
@@ -252,20 +250,30 @@ TableStats Table::Stats() const {
   return stats;
 }
 
+int64_t Table::NextId() {
+  static std::atomic<int64_t> last = 0;
+  return ++last;
+}
+
 Status Table::Stage(std::unique_ptr<Table>* stage) const try {
   std::unique_ptr<Table> made(new Table(options_));
   std::lock_guard writer(writer_);
   made->content_ = std::make_unique<Content>(dim(), content_->rows->slots(), options_.admission);
   if (tier_) made->tier_ = std::make_unique<Tier>(tier_->options());
   std::copy_n(slot_initial_, 2, made->slot_initial_);
+  made->stage_of_ = id_;
   *stage = std::move(made);
   return Status();
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }
 
-void Table::Adopt(Table* stage) {
+Status Table::Adopt(Table* stage) {
+  const Status none = Status::Constant("A table adopts a stage that it made and has not adopted yet.");
+  if (stage == this) return none;
   std::scoped_lock writers(writer_, stage->writer_);
+  if (stage->stage_of_ != id_) return none;
+  stage->stage_of_ = 0;
   NotePeak(stage->Bytes());
   // Nobody knows what the other has seen of this content.
   log_.StartAnew(ClearChanged());
@@ -278,6 +286,7 @@ void Table::Adopt(Table* stage) {
   if (tier_) tier_->Swap(*stage->tier_);
   fetched_.clear(), fetched_before_.clear();
   AllMoved(), stage->AllMoved();
+  return Status();
 }
 
 }  // namespace ctrlab::embedding

@@ -3,9 +3,10 @@
 // What a call does is defined by ctrlab/embedding/reference.py (NumPy). Nothing depends on the order of arrival or on threads.
 // Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
 // exclusive phase (the step on the values, rows that come in by an Import, the moment at which an array takes another's place)
-// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there.
+// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there, but for a lookup that has found
+// the rows it read moved again and again: it reads with the gate shut to writers.
 //
-// No call throws. A call that returns a problem has changed nothing.
+// No call throws but Stats, which may lack the memory for its sentence. A call that returns a problem has changed nothing.
 
 #pragma once
 
@@ -125,9 +126,9 @@ class Table {
                 const ParallelFor& parallel_for);
 
   // A state that comes in parts: an empty table like this one, for Imports; then Adopt puts its content in place of this one's,
-  // and this one's there, at once. The tables' storage may be of any size.
+  // and this one's there, at once. A stage is adopted once, by the table that made it.
   Status Stage(std::unique_ptr<Table>* stage) const;
-  void Adopt(Table* stage);
+  Status Adopt(Table* stage);
 
   TableStats Stats() const;
 
@@ -180,7 +181,8 @@ class Table {
   // tier.cc
   bool HasRowsBelow() const { return tier_ && tier_->open(); }  // that there may be some; inside the gate
   Status OpenTier();
-  std::vector<int64_t> Absent(const int64_t* keys, int64_t count) const;
+  void AddAbsent(const int64_t* keys, int64_t count, std::vector<int64_t>* absent) const;
+  void BringUp(const RecordsRead& up);
   void BringUp(const RecordsRead& up, const std::vector<int64_t>& which);
   void RaiseRead(const RecordsRead& read);
 
@@ -189,6 +191,8 @@ class Table {
   struct Victim {
     uint64_t order;
     int64_t key, shard;
+
+    bool operator<(const Victim& other) const { return order != other.order ? order < other.order : key < other.key; }
   };
   using Piece = std::span<const Victim>;  // of one shard
   int64_t Room() const;
@@ -197,10 +201,11 @@ class Table {
   Status EraseDead(const std::atomic<bool>& stop);
   Status MakeSpareRoom(const std::atomic<bool>& stop);
   Status Relieve();
-  Status Sink(int64_t incoming, const MergedBatch& kept);
+  Status Sink(int64_t incoming, std::span<const int64_t> kept);
   std::vector<uint8_t> RowsOf(std::initializer_list<std::span<const int64_t>> lists) const;
   uint64_t OrderOf(const Entry& entry, Ref ref) const;
-  void AddVictims(int64_t shard, const std::vector<uint8_t>& marked, std::vector<Victim>* victims) const;
+  static void KeepFirst(int64_t count, std::vector<Victim>* victims);
+  void AddVictims(int64_t shard, const std::vector<uint8_t>& marked, int64_t count, std::vector<Victim>* victims) const;
   static std::vector<Piece> InPieces(std::vector<Victim>* victims, int64_t count, int64_t most);
   Status SinkPiece(Piece piece);
 
@@ -216,11 +221,15 @@ class Table {
   Status FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, std::vector<int64_t>* below) const;
   Status SinkImported();
 
+  static int64_t NextId();
+
+  const int64_t id_ = NextId();
   const TableOptions options_;
   const InitialValues initial_;
 
   mutable FairMutex writer_;  // whoever changes anything below holds it
   Gate gate_;                 // and this, too, for what lookups must not see half done
+  int64_t stage_of_ = 0;      // the id of the table that made this as a stage and has not adopted it; 0: none
   std::unique_ptr<Content> content_;
   std::unique_ptr<Tier> tier_;  // null: there is none
   // Of each shard of the index, goes up whenever rows of it leave the memory or what is below, alone.

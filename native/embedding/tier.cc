@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "embedding/messages.h"
+#include "embedding/sorted.h"
 #include "embedding/table.h"
 
 namespace ctrlab::embedding {
@@ -45,15 +46,18 @@ int64_t Tier::CountBelow(const std::vector<int64_t>& keys) const noexcept {
   return below;
 }
 
-Status Table::SetTier(TierOptions options) {
+Status Table::SetTier(TierOptions options) try {
   if (options.memory_rows < 1 || options.memory_rows > kMostRows) {
     return Problem("A tier's memory_rows must be in [1, 2^31); received ", options.memory_rows, ".");
   }
   std::lock_guard writer(writer_);
   if (tier_ || content_->rows->taken() > 0) return Problem("A table gets the tier below it once, before it has rows.");
+  auto tier = std::make_unique<Tier>(std::move(options));
   std::lock_guard alone(gate_);
-  tier_ = std::make_unique<Tier>(std::move(options));
+  tier_ = std::move(tier);
   return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 Status Table::OpenTier() try {
@@ -74,17 +78,13 @@ Status Table::OpenTier() try {
   return Problem("A table with storage needs a thread, and the system has none to give: ", error.what(), ".");
 }
 
-// Those of these keys that have no entry, ascending, each once: their rows may be below.
-std::vector<int64_t> Table::Absent(const int64_t* keys, int64_t count) const {
+// Adds those of these keys that have no entry: their rows may be below.
+void Table::AddAbsent(const int64_t* keys, int64_t count, std::vector<int64_t>* absent) const {
   constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
-  std::vector<int64_t> absent;
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count) content_->index.Ask(HashKey(keys[i + kAhead]));
-    if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) absent.push_back(keys[i]);
+    if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) absent->push_back(keys[i]);
   }
-  std::sort(absent.begin(), absent.end());
-  absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
-  return absent;
 }
 
 Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for) try {
@@ -94,19 +94,17 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   }
   (void)Relieve();
   std::vector<int64_t> wanted(keys, keys + count);
-  std::sort(wanted.begin(), wanted.end());
-  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  SortOnce(&wanted);
   if (const int64_t most = tier_->options().memory_rows; std::ssize(wanted) > most) wanted.resize(most);
   std::lock_guard writer(writer_);
   if (!HasRowsBelow()) return Status();
-  const std::vector<int64_t> absent = Absent(wanted.data(), std::ssize(wanted));
+  std::vector<int64_t> absent;
+  AddAbsent(wanted.data(), std::ssize(wanted), &absent);
   RecordsRead read;
   if (Status bad = ReadRecords(*tier_->store(), tier_->record(), absent, parallel_for, &read); !bad.ok()) return bad;
   if (!read.keys.empty()) {
-    if (Status bad = Sink(std::ssize(read.keys), {wanted.data(), nullptr, nullptr, std::ssize(wanted)}); !bad.ok()) return bad;
-    std::vector<int64_t> all(read.keys.size());
-    std::iota(all.begin(), all.end(), 0);
-    BringUp(read, all);
+    if (Status bad = Sink(std::ssize(read.keys), wanted); !bad.ok()) return bad;
+    BringUp(read);
   }
   fetched_before_ = std::move(fetched_);
   fetched_ = std::move(wanted);
@@ -137,6 +135,12 @@ void Table::RaiseRead(const RecordsRead& read) {
   BringUp(read, which);
 }
 
+void Table::BringUp(const RecordsRead& up) {
+  std::vector<int64_t> all(up.keys.size());
+  std::iota(all.begin(), all.end(), 0);
+  BringUp(up, all);
+}
+
 // Brings up rows that are below; what they leave there is dead. Throws std::bad_alloc before anything is done.
 void Table::BringUp(const RecordsRead& up, const std::vector<int64_t>& which) {
   Rows& rows = *content_->rows;
@@ -165,13 +169,15 @@ void Table::BringUp(const RecordsRead& up, const std::vector<int64_t>& which) {
   WakeDemotion();
 }
 
-Status Table::KeysBelow(std::vector<int64_t>* keys) const {
+Status Table::KeysBelow(std::vector<int64_t>* keys) const try {
   std::lock_guard writer(writer_);
   keys->clear();
   if (!tier_) return Status();
   return tier_->ForEach([&](int64_t key, const char*) {
     if (!content_->index.FindEntry(key, HashKey(key))) keys->push_back(key);
   });
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 }  // namespace ctrlab::embedding

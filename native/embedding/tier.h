@@ -14,14 +14,8 @@
 //
 // What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step].
 //
-// The interface for a faster memory (HBM) in front of a table is the same one turned round: the front is to the table what the
-// table is to its store. Whoever writes one gives the table a SegmentStore's Get, Put and Erase on these same records, and keeps
-// to what the table keeps to here:
-//   - a row that the front has stepped is the only true one: Export, Evict and Import first Put it back, or count and erase it;
-//   - Get, insert in front, then Erase below, and Put below, then remove in front: so a reader that finds a key in neither, and
-//     looks in front once more, has seen all; and a step publishes its rows while no reader is inside;
-//   - a Put that fails is undone by an Erase before anything takes the row out of the front.
-// There is none yet.
+// A faster memory (HBM) in front of a table would be to the table what the table is to its store: its index says which record in
+// the table is true, and the table gives it Get, Put and Erase on these same records. There is none yet.
 //
 // The store is no save: each table makes a new one. Checkpoints hold the rows of both tiers.
 

@@ -147,16 +147,12 @@ class EmbeddingAdoptOp : public TableOp {
     TF_RETURN_IF_ERROR(FindTable(context, *handle, &stage));
     TF_RETURN_IF_ERROR(table.MayBeTrained());
     if (stage.get() == &table) return InvalidArgument("Embedding variable ", table.name(), " can't adopt itself.");
-    if (stage->table().dim() != table.table().dim() || stage->table().filter_bytes() != table.table().filter_bytes()) {
-      return InvalidArgument("Embedding variable ", table.name(), " adopts a stage of its own; received one of ", stage->name(),
-                             ".");
-    }
     const std::scoped_lock locks(table.slots_mutex, stage->slots_mutex);
     if (!table.slot_names.empty() && table.slot_names != stage->slot_names) {
       return InvalidArgument("Embedding variable ", table.name(), " has the slots [", absl::StrJoin(table.slot_names, ", "),
                              "]; the stage was made for [", absl::StrJoin(stage->slot_names, ", "), "]: stage the state anew.");
     }
-    table.table().Adopt(&stage->table());
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().Adopt(&stage->table())));
     table.slot_names.swap(stage->slot_names);
     table.SetStep(stage->last_step());
     return absl::OkStatus();

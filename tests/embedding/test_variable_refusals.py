@@ -105,15 +105,17 @@ def test_only_the_version_of_a_cut_is_confirmed():
         next(cut.parts())
     with pytest.raises(CtrlabError, match="room for at least 1 row; received 0"):
         next(pair.variable.cut("copy").parts(0))
-    pair.variable.confirm("nobody", 7)  # whoever was forgotten stays so
+    pair.variable.confirm("nobody", 7)  # who was forgotten stays so
     assert pair.variable.cut("nobody").since is None
 
 
 def test_a_stage_is_of_its_own_variable():
     pair, other = Pair(dim=2), Pair(dim=3)
     pair.update([1, 2, 3], np.ones((3, 2)))
-    with pytest.raises(CtrlabError, match=r"^Embedding variable items adopts a stage of its own; received one of items\.$"):
-        pair.variable.adopt(other.variable.stage())
+    foreign = r"^Embedding variable items: A table adopts a stage that it made and has not adopted yet\.$"
+    for variable in (other.variable, Pair(dim=2).variable):
+        with pytest.raises(CtrlabError, match=foreign):
+            pair.variable.adopt(variable.stage())
     before = pair.variable.state()
     stage = pair.variable.stage()
     stage.load_state(before)
@@ -121,6 +123,9 @@ def test_a_stage_is_of_its_own_variable():
         stage.load_state(type(before)(**vars(before) | {"keys": np.array([1.5, 2, 3])}))
     same(pair.variable.state(), pair.reference.state())
     pair.variable.adopt(stage)
+    same(pair.variable.state(), pair.reference.state())
+    with pytest.raises(CtrlabError, match=foreign):
+        pair.variable.adopt(stage)
     same(pair.variable.state(), pair.reference.state())
 
 
