@@ -4,7 +4,7 @@
 //   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half
 //                                 of one, nor seen before its first step
 //   check_engine tiers <seed>     the same on a table with a tier below
-//   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, each read about once
+//   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, each read once
 //   check_engine closing <seed>   prefetches while the tier opens and closes
 //   check_engine waiting <seed>   lookups while an update waits for the disk
 //   check_engine adopted <seed>   a lookup that reads from below while the table adopts a stage
@@ -14,7 +14,8 @@
 //   check_engine unadmitted <seed>  ids that are counted, and push no row out
 //   check_engine disk <seed>      lookups beside a disk that does not answer
 //   check_engine little <seed>    the memory that a lookup asks for
-//   check_engine log <seed>       the bound of the log of changes
+//   check_engine log <seed>       the bound of the log of changes, and who is forgotten
+//   check_engine imports <seed>   what comes besides, or without memory
 //   check_engine bytes <seed>     the memory that a table says it holds
 //   check_engine changes <seed>   the log of a dense table's rows, while several threads change rows, some without memory
 //   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
@@ -25,6 +26,8 @@
 #include <cstring>
 
 #include "check_engine_faults.h"
+#include "check_engine_log.h"
+#include "check_engine_memory.h"
 #include "check_engine_promises.h"
 #include "check_engine_twin.h"
 #include "check_row_changes.h"
@@ -238,7 +241,8 @@ int main(int argc, char** argv) {
   else if (std::strcmp(argv[1], "unadmitted") == 0) Unadmitted(seed);
   else if (std::strcmp(argv[1], "disk") == 0) Disk(seed);
   else if (std::strcmp(argv[1], "little") == 0) Little(seed);
-  else if (std::strcmp(argv[1], "log") == 0) Log(seed), LogEvicted(seed);
+  else if (std::strcmp(argv[1], "log") == 0) Log(seed), LogEvicted(seed), LogForgotten(seed);
+  else if (std::strcmp(argv[1], "imports") == 0) Imports(seed);
   else if (std::strcmp(argv[1], "bytes") == 0) Bytes(seed);
   else if (std::strcmp(argv[1], "changes") == 0) RowsChange(seed);
   else if (std::strcmp(argv[1], "bloom") == 0) Bloom(seed);

@@ -50,7 +50,7 @@ class HeldStore final : public MapStore {
     std::condition_variable changed;
     int64_t key = std::numeric_limits<int64_t>::min();
     bool reached = false, let_go = false;
-    std::atomic<bool> full = false, every_put = false, snapshots = false;
+    std::atomic<bool> full = false, every_put = false, snapshots = false, no_snapshot = false;
 
     void Reached() {
       std::unique_lock lock(mutex);
@@ -93,6 +93,7 @@ class HeldStore final : public MapStore {
 
   Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
     if (hold_->snapshots) hold_->Wait();
+    if (hold_->no_snapshot) return Status("the disk does not answer");
     return MapStore::Snapshot(snapshot, wanted);
   }
 
@@ -256,122 +257,6 @@ inline auto Held(Table* table) {
   const TableStats stats = table->Stats();
   if (stats.rows + stats.candidates != std::ssize(held)) Wrong("other statistics", stats.rows);
   return held;
-}
-
-// pools[2], in both threads of which an allocation may fail, and not where the other begins.
-inline const Pool failing_pool{"the work halved between two threads without memory",
-                               {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) {
-                                  may_fail = false;
-                                  std::thread other([=] {
-                                    may_fail = true;
-                                    body(c, n / 2, n);
-                                  });
-                                  may_fail = true;
-                                  if (n / 2 > 0) body(c, 0, n / 2);
-                                  other.join();
-                                }}};
-
-// Equal keys merged, and their rows looked up, each alone and two in a sum.
-inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, const Pool& pool) try {
-  const int64_t rows = std::ssize(keys) / 2, dim = table->dim();
-  std::vector<int64_t> splits(rows + 1);
-  for (int64_t b = 0; b <= rows; ++b) splits[b] = 2 * b;
-  const LookupColumn columns[] = {{keys.data(), nullptr, 0, 0, 0, kRows}, {keys.data(), splits.data(), 0, 1, 0, kSum}};
-  const LookupTable shape{0, dim};
-  const int64_t widths[] = {dim, dim};
-  const LookupInput input{columns, 2, &shape, 1, widths, rows};
-  Floats out[] = {Floats(rows * dim), Floats(rows * dim)}, merged(keys.size() * dim);
-  std::vector<int64_t> unique(keys.size()), counts(keys.size());
-  float* const to[] = {out[0].data(), out[1].data()};
-  const KeyMerge merge(input, pool.parallel_for);
-  const MergedKeys into{unique.data(), counts.data(), merged.data()};
-  merge.Write(to, &into, pool.parallel_for);
-  return ctrlab::embedding::Lookup(input, &table, true, to, pool.parallel_for);
-} catch (const std::bad_alloc&) {
-  return Status("no memory");
-}
-
-// Whichever allocation of a call fails, all is as it was before; and the call does its work when there is memory.
-inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
-  constexpr int64_t kDim = 2;
-  rng.seed(seed);
-  may_fail = true;
-  for (const ImportKind kind : {ImportKind::kAll, ImportKind::kMore, ImportKind::kChanges}) {
-    std::unique_ptr<Table> tables[2], blooms[2];
-    for (int t = 0; t < 2; ++t) {
-      std::unique_ptr<Table>& table = tables[t];
-      TableOptions options;
-      options.dim = kDim;
-      options.admission = {AdmissionKind::kBloom, 2, 1000, 0.01};
-      Must(Table::Make(options, &blooms[t]));
-      options.admission = {AdmissionKind::kCounter, 2, 0, 0};
-      Must(Table::Make(options, &table));
-      if (memory_rows) Must(table->SetTier(TierOf(memory_rows, Cache::kLfu)));
-      for (int64_t step = 1; step <= 3; ++step) Must(Step(table.get(), Keys(100 * step, 200), step, pools[0]));
-      Must(table->EvictSteps(4, 2, pools[0].parallel_for, nullptr));
-      int64_t version;
-      Must(table->CaughtUp("a saver", &version));  // so that the log needs memory, too
-    }
-    Saved in;
-    StateOut out;
-    Must(in.Room(kDim, 0)({150, 150, 0, kind == ImportKind::kChanges ? 150 : 0}, &out));
-    for (int64_t i = 0; i < 150; ++i) {
-      const int64_t key = 250 + 2 * i;  // rows become candidates, candidates rows, others go
-      in.keys[i] = key, in.frequencies[i] = 7, in.steps[i] = 9, in.values[i * kDim] = static_cast<float>(key);
-      in.candidate_keys[i] = key + 1, in.candidate_counts[i] = 1, in.candidate_steps[i] = 8;
-      if (!in.removed.empty()) in.removed[i] = 150 + i;
-    }
-    const std::vector<int64_t> keys = Keys(180, 150 + Uniform(0, 20)), counts(keys.size(), 1);
-    const Floats gradient(keys.size() * kDim, 1.0f);
-    const MergedBatch batch{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
-    StepRule rule{};
-    rule.kind = kSgd, rule.learning_rate = 1, rule.step = 10;
-    enum Call { kLookup, kPrefetch, kImport, kUpdate, kUpdateTwo, kEvict, kCut };
-    const auto call = [&](int t, Call what) -> Status {
-      Table* table = tables[t].get();
-      switch (what) {
-        case kLookup:
-          return MergeAndLookup(table, keys, pool);
-        case kPrefetch:
-          return table->Prefetch(keys.data(), std::ssize(keys), pool.parallel_for);
-        case kImport:
-          return table->Import(kind, {}, in.Sizes(), 0, in.In(), pool.parallel_for);
-        case kUpdate:
-          return table->Update(batch, rule, pool.parallel_for);
-        case kEvict:
-          return table->EvictSteps(12, 4, pool.parallel_for, nullptr);
-        case kUpdateTwo: {
-          const TableStep steps[] = {{blooms[t].get(), batch}, {table, batch}};
-          return ctrlab::embedding::Update(steps, rule, pool.parallel_for);
-        }
-        case kCut: {
-          std::unique_ptr<Cut> cut;
-          return table->CutFor("a saver", pool.parallel_for, &cut);
-        }
-      }
-      return Status();
-    };
-    const auto held = [&](int t) {
-      Saved saved;
-      Must(blooms[t]->Export({}, saved.Room(kDim, 0), pools[0].parallel_for));
-      return std::tuple(Held(tables[t].get()), Held(blooms[t].get()), saved.filter);
-    };
-    for (const Call what : {kLookup, kPrefetch, kImport, kLookup, kUpdate, kUpdateTwo, kEvict, kUpdateTwo, kCut}) {
-      Must(call(1, what));
-      const auto before = held(0);
-      for (int64_t n = 1;; ++n) {
-        fail_in = n;
-        const Status status = call(0, what);
-        const bool failed = fail_in == 0;
-        fail_in = 0;
-        if (!failed) Must(status);
-        // What only reads may go on without the memory to keep what it read.
-        if (what <= kPrefetch ? !failed : status.ok()) break;
-        if (held(0) != before) Wrong("a call without memory that changed something", n);
-      }
-      if (held(0) != held(1)) Wrong("another state after calls without memory", what);
-    }
-  }
 }
 
 }  // namespace ctrlab::check::engine

@@ -1,16 +1,11 @@
-// What the engine promises of waiting, room and memory: steps that all tables take or none, ids that push no row out before they are
-// admitted, lookups that wait for no disk, figures that count all memory.
+// What the engine promises of waiting and room: steps that all tables take or none, ids that push no row out before they are
+// admitted, lookups that wait for no disk.
 
 #pragma once
 
 #include "check_engine_faults.h"
 
 namespace ctrlab::check::engine {
-
-// In failing_new.cc.
-extern std::atomic<int64_t> bytes_in_use;  // that operator new has given and not got back
-extern std::atomic<int64_t> largest;       // the most that one call asked for
-int64_t Mapped();                          // bytes of mapped pages that were written to
 
 inline std::unique_ptr<Table> NewTable(int64_t dim, Admission admission, const TierOptions* tier) {
   TableOptions options;
@@ -145,107 +140,6 @@ inline void Disk(uint64_t seed) {
   Must(Step(table.get(), Keys(250, 50), 8, pools[0]));
   Must(table->EvictSteps(8, 5000, pools[0].parallel_for, nullptr));
   gone();
-}
-
-// A lookup asks for no more memory than its keys below need.
-inline void Little(uint64_t) {
-  constexpr int64_t kDim = 40'000;
-  const TierOptions tier = TierOf(20, Cache::kLru);
-  const auto table = NewTable(kDim, {}, &tier);
-  for (int64_t step = 1; step <= 4; ++step) Must(Step(table.get(), Keys(10 * step, 10), step, pools[0]));
-  Floats out(kDim);
-  const auto most_asked_for = [&](int64_t key) {
-    const LookupColumn column{&key, nullptr, 0, 0, 0, kRows};
-    const LookupTable shape{0, kDim};
-    const int64_t width = kDim;
-    float* to = out.data();
-    Table* tables = table.get();
-    largest = 0;
-    Must(ctrlab::embedding::Lookup({&column, 1, &shape, 1, &width, 1}, &tables, false, &to, pools[0].parallel_for));
-    return largest.load();
-  };
-  if (const int64_t bytes = most_asked_for(45); bytes > 4096) Wrong("memory for a key that is in memory", bytes);
-  std::vector<int64_t> below;
-  Must(table->KeysBelow(&below));
-  if (below.empty()) Wrong("rows that did not sink", 0);
-  if (const int64_t bytes = most_asked_for(below[0]); bytes > 3 * 4 * kDim) Wrong("memory for one key below", bytes);
-}
-
-// The log holds no more keys than it says; who falls behind is given everything, and a copy that is kept up to date is the table.
-inline void Log(uint64_t seed) {
-  constexpr int64_t kBound = 65'536, kBatch = 4096;
-  const TierOptions tier = TierOf(3000, Cache::kLfu);
-  const auto table = NewTable(1, {}, seed % 2 ? &tier : nullptr);
-  std::unique_ptr<Cut> cut;
-  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
-  Must(table->Confirm("slow", cut->version()));
-  int64_t version = cut->version();
-  const auto quick = [&](bool everything) {
-    Must(table->CutFor("quick", pools[0].parallel_for, &cut));
-    if ((cut->since() < 0) != everything) Wrong("a consumer that is not given what it should be", cut->since());
-    if (cut->version() <= version) Wrong("a version that did not rise", cut->version());
-    version = cut->version();
-    Must(table->Confirm("quick", version));
-  };
-  quick(true);
-  for (int64_t step = 1; step <= 40; ++step) {
-    Must(Step(table.get(), Keys(step % 24 * kBatch / 2, kBatch), step, pools[0]));
-    if (table->Stats().logged > std::max(kBound, table->Stats().rows)) Wrong("a log beyond its bound", table->Stats().logged);
-    if (step % 8 == 0) quick(false);
-  }
-  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
-  if (cut->since() >= 0) Wrong("changes for one who fell behind", cut->since());
-  table->Forget("slow");
-  table->Forget("quick");
-  if (table->Stats().logged != 0) Wrong("a log for nobody", table->Stats().logged);
-}
-
-// An eviction that is more than the log may hold, while one holds on to it: what stays is logged as before.
-inline void LogEvicted(uint64_t) {
-  constexpr int64_t kRows = 30'000;
-  const auto table = NewTable(1, {}, nullptr);
-  const std::vector<int64_t> stays = Keys(kRows, kRows);
-  int64_t version;
-  Must(table->CaughtUp("x", &version));
-  Must(Step(table.get(), Keys(0, kRows), 1, pools[0]));
-  Must(Step(table.get(), stays, 100, pools[0]));
-  Must(table->EvictSteps(100, 50, pools[0].parallel_for, nullptr));
-  std::unique_ptr<Cut> cut;
-  Must(table->CutFor("x", pools[0].parallel_for, &cut));
-  if (cut->since() >= 0) Wrong("a log beyond its bound", cut->since());
-  Must(table->Confirm("x", cut->version()));
-  Must(Step(table.get(), stays, 101, pools[0]));
-  Must(table->CutFor("x", pools[0].parallel_for, &cut));
-  if (cut->sizes().rows != kRows) Wrong("changes in a cut", cut->sizes().rows);
-}
-
-// What Stats says the table holds is what operator new and mmap gave it.
-inline void Bytes(uint64_t seed) {
-  const int64_t before = bytes_in_use + Mapped();
-  const TierOptions tier = TierOf(40'000, Cache::kLru);
-  const auto table = NewTable(8, {AdmissionKind::kCounter, 2, 0, 0}, seed % 2 ? &tier : nullptr);
-  int64_t version;
-  Must(table->CaughtUp("nobody who comes again", &version));
-  const auto check = [&](const char* what) {
-    const TableStats stats = table->Stats();
-    const int64_t held = bytes_in_use + Mapped() - before;
-    if (std::abs(stats.bytes - held) > held / 20) {
-      std::printf("%" PRId64 " bytes said, %" PRId64 " held\n", stats.bytes, held);
-      Wrong(what, stats.bytes - held);
-    }
-  };
-  int64_t step = 0;
-  for (int k = 0; k < 2; ++k) {
-    for (int64_t first = 0; first < 200'000; first += 10'000) Must(Step(table.get(), Keys(first, 10'000), ++step, pools[0]));
-    check("memory that is not counted while it fills");
-  }
-  for (int64_t first = 0; first < 200'000; first += 50'000) {
-    const std::vector<int64_t> keys = Keys(first, 20'000);
-    Must(table->Prefetch(keys.data(), std::ssize(keys), pools[0].parallel_for));
-  }
-  check("memory that is not counted after rows came up");
-  Must(table->EvictSteps(step, 10, pools[0].parallel_for, nullptr));
-  check("memory that is not counted after an eviction");
 }
 
 }  // namespace ctrlab::check::engine

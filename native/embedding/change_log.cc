@@ -22,10 +22,16 @@ int64_t ChangeLog::size() const {
 }
 
 int64_t ChangeLog::bytes() const {
-  int64_t keys = 0;
+  int64_t keys = 0, bytes = static_cast<int64_t>(ended_.capacity() * sizeof(Ended) + running_.capacity() * sizeof(running_[0]));
   for (const Ended& interval : ended_) keys += static_cast<int64_t>(interval.keys.capacity());
   for (const auto& of_shard : running_) keys += static_cast<int64_t>(of_shard.capacity());
-  return keys * 8 + static_cast<int64_t>(ended_.capacity() * sizeof(Ended) + running_.capacity() * sizeof(running_[0]));
+  bytes += keys * 8;
+  constexpr int64_t kLinks = 32;  // of a node of the map
+  for (const auto& one : consumers_) {
+    const bool apart = one.first.capacity() >= sizeof one.first / 2;  // a short name lies in the string itself
+    bytes += static_cast<int64_t>(sizeof one + kLinks + (apart ? one.first.capacity() + 1 : 0));
+  }
+  return bytes;
 }
 
 void ChangeLog::Reserve(const std::vector<int64_t>& more, int64_t rows, const Clear& clear) {
@@ -33,10 +39,12 @@ void ChangeLog::Reserve(const std::vector<int64_t>& more, int64_t rows, const Cl
   const int64_t bound = std::max(kFewest, rows);
   int64_t coming = 0;
   for (const int64_t n : more) coming += n;
-  while (!ended_.empty() && size() + coming > bound) {
-    const int64_t gone = ended_.front().version;
+  auto kept = ended_.begin();
+  for (int64_t held = size(); kept != ended_.end() && held + coming > bound; ++kept) held -= std::ssize(kept->keys);
+  if (kept != ended_.begin()) {
+    const int64_t gone = std::prev(kept)->version;
     std::erase_if(consumers_, [&](const auto& one) { return one.second.needs() < gone; });
-    ended_.erase(ended_.begin());
+    ended_.erase(ended_.begin(), kept);
   }
   if (size() + coming > bound) {
     // Twice in it are keys that went and came back. Where that saves less than half, it would be looked for again and again.
@@ -66,7 +74,8 @@ ChangeLog::Interval ChangeLog::Begin(const std::string& consumer) {
     SortOnce(&interval.keys);
   }
   ended_.reserve(ended_.size() + 1);
-  if (found == consumers_.end()) consumers_[consumer].offered = version_;  // so that End finds it; it is given everything
+  // So that End finds it. It is given everything, and can't confirm a cut that it was given before it was forgotten.
+  if (found == consumers_.end()) consumers_[consumer].offered = ++version_;
   return interval;
 }
 

@@ -7,7 +7,7 @@
 //   version    a number of the table's own, raised at each cut and whenever all consumers must start anew; it never falls
 //   Cut        what the consumer has to be given; it has it once it Confirms. Not confirmed, the next cut gives it again
 //   bound      the log holds at most max(65,536, rows) keys; the oldest intervals go first. A consumer that needed one is
-//              forgotten, and a consumer that the log does not know is given everything
+//              forgotten, and a consumer that the log does not know is given everything. Consumers are as many as come
 //
 // Without a consumer nothing is to be noted. Whoever owns the log keeps for each key whether it is in the list of the interval
 // that runs, and clears that where it is told to, so that a key is noted once an interval; twice does no harm.
@@ -42,7 +42,7 @@ class ChangeLog {
   void Reserve(const std::vector<int64_t>& more, int64_t rows, const Clear& clear);
   void Note(int64_t shard, int64_t key) { running_[shard].push_back(key); }
 
-  // What a cut for a consumer is about: everything, or `keys`, ascending, each once. A cut that comes to nothing needs no End.
+  // What a cut for a consumer is about: everything, or `keys`, ascending, each once. A cut that fails needs no End.
   // Throws std::bad_alloc.
   struct Interval {
     std::string consumer;
@@ -54,7 +54,8 @@ class ChangeLog {
   // The interval ends here; returns its version. Cannot fail.
   int64_t End(Interval interval, const Clear& clear) noexcept;
 
-  // The consumer has what its cut of this version gave. One that was forgotten meanwhile stays so.
+  // The consumer has what its cut of this version gave: of those since it last confirmed one, or, where it has not, the last. One
+  // that was forgotten meanwhile stays so.
   Status Confirm(const std::string& consumer, int64_t version);
   // The consumer has all that there is now; returns the version. Throws std::bad_alloc.
   int64_t CaughtUp(const std::string& consumer, const Clear& clear);

@@ -152,6 +152,31 @@ class Table::Incoming {
   int64_t keys_ = 0;
 };
 
+// Other slots for a table without rows, until this goes or they are kept.
+class Table::OtherSlots {
+ public:
+  explicit OtherSlots(Table& table) : table_(table) {}
+  ~OtherSlots() {
+    if (rows_) Swap();
+  }
+  void Take(int64_t slots) {
+    rows_ = std::make_unique<Rows>(table_.dim(), slots);
+    Swap();
+  }
+  void Keep() { rows_ = nullptr; }
+
+ private:
+  void Swap() {
+    std::shared_ptr<SegmentStore> store;  // empty, and for rows of another size; goes when nobody waits for it
+    std::lock_guard alone(table_.gate_);
+    if (table_.tier_) store = table_.tier_->Leave();
+    table_.content_->rows.swap(rows_);
+  }
+
+  Table& table_;
+  std::unique_ptr<Rows> rows_;  // the others
+};
+
 Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                      const ParallelFor& parallel_for) {
   if (kind != ImportKind::kAll) return ImportMore(kind, shard, sizes, slot_count, in, parallel_for);
@@ -168,11 +193,12 @@ Status Table::WrongFilter(int64_t bytes) const {
 }
 
 // The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes takes their place.
-Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, std::vector<int64_t>* below) const {
+Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
+                        std::vector<int64_t>* below) const {
   if (!HasRowsBelow()) return Status();
   std::vector<int64_t> keys(in.keys, in.keys + sizes.rows);
   keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
-  keys.insert(keys.end(), in.removed, in.removed + sizes.removed);
+  keys.insert(keys.end(), removed.begin(), removed.end());
   std::erase_if(keys, [&](int64_t key) { return !shard.Has(key); });
   std::vector<int64_t> absent;
   AddAbsent(keys.data(), std::ssize(keys), &absent);
@@ -201,21 +227,15 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
   if (Status bad = CheckRoom(sizes.rows); !bad.ok()) return bad;
   if (Status bad = SinkImported(); !bad.ok()) return bad;  // so no more than one part is ever beyond the memory
-  std::shared_ptr<SegmentStore> store;
-  if (slot_count > slots) {
-    auto rows = std::make_unique<Rows>(dim(), slot_count);
-    std::lock_guard alone(gate_);
-    if (tier_) store = tier_->Leave();
-    content_->rows.swap(rows);
-  }
-  std::vector<int64_t> below;
-  if (Status bad = FindBelow(sizes, in, shard, &below); !bad.ok()) return bad;
-  std::vector<int64_t> removed;
+  std::vector<int64_t> removed, below;
   if (kind == ImportKind::kChanges) {
     std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
                  [&](int64_t key) { return shard.Has(key); });
     SortOnce(&removed);
   }
+  if (Status bad = FindBelow(sizes, in, shard, removed, &below); !bad.ok()) return bad;
+  OtherSlots other_slots(*this);
+  if (slot_count > slots) other_slots.Take(slot_count);
   if (tier_) tier_->ReserveDead(std::ssize(below));
   incoming.Reserve(std::ssize(removed));
   std::vector<int64_t> room(Index::kShards);
@@ -228,6 +248,8 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   };
   const Leaving leaving = PrepareToRemove(goes, room, below, parallel_for);
   NotePeak();
+  // Nothing can be refused any more.
+  other_slots.Keep();
   {
     std::lock_guard alone(gate_);
     old = PublishRemoval();

@@ -62,6 +62,9 @@ Status Table::SetSlots(int64_t count, const float* initial) {
   std::shared_ptr<SegmentStore> store;  // goes when nobody waits for it
   std::lock_guard writer(writer_);
   if (count != content_->rows->slots()) {
+    if (HasRowsBelow()) {  // or had, in a child that was forked, which can't know
+      if (Status bad = tier_->store()->Find(nullptr, 0, nullptr); !bad.ok()) return bad;
+    }
     if (const int64_t below = tier_ ? tier_->rows() : 0; below > 0)
       return Problem("Slots can't change while ", below, " rows lie in the tier below the memory; set them before rows sink.");
     try {
@@ -76,6 +79,7 @@ Status Table::SetSlots(int64_t count, const float* initial) {
       return OutOfMemory();
     }
   }
+  std::fill_n(slot_initial_, 2, 0.0f);
   std::copy_n(initial, count, slot_initial_);
   return Status();
 }

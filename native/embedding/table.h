@@ -153,8 +153,9 @@ class Table {
     std::vector<std::vector<int64_t>> keys;
     std::vector<std::vector<uint32_t>> rows;
   };
-  class Step;      // update.cc
-  class Incoming;  // import.cc
+  class Step;        // step.h
+  class Incoming;    // import.cc
+  class OtherSlots;  // import.cc
 
   explicit Table(const TableOptions& options)
       : options_(options), initial_(options.initializer, options.dim), log_(Index::kShards) {}
@@ -218,7 +219,8 @@ class Table {
   Status ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                     const ParallelFor& parallel_for);
   Status WrongFilter(int64_t bytes) const;
-  Status FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, std::vector<int64_t>* below) const;
+  Status FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
+                   std::vector<int64_t>* below) const;
   Status SinkImported();
 
   static int64_t NextId();

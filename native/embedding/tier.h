@@ -110,7 +110,8 @@ class Tier {
 
   const std::shared_ptr<SegmentStore>& store() const { return store_; }
   const Record& record() const { return record_; }
-  int64_t rows() const { return store_ ? store_->Stats().live - dead_records_ : 0; }
+  // None in a child that was forked, whose store says nothing.
+  int64_t rows() const { return store_ ? std::max<int64_t>(0, store_->Stats().live - dead_records_) : 0; }
   int64_t bytes() const { return (store_ ? store_->Stats().memory_bytes : 0) + static_cast<int64_t>(dead_.capacity()) * 8; }
 
   // Room to note so many dead keys. Throws std::bad_alloc.

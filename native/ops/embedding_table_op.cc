@@ -193,9 +193,9 @@ class EmbeddingEvictOp : public TableOp {
     TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));
     TF_RETURN_IF_ERROR(context->input("limit", &limit));
     const double most = limit->NumElements() == 1 ? limit->flat<double>()(0) : -1;
-    if (!(most >= 0 && most < 0x1p53)) {
-      return InvalidArgument("The limit of an eviction must be one number in [0, 2^53); received [", limit->SummarizeValue(3),
-                             "].");
+    if (!(most >= 0 && (!by_step_ || most < 0x1p53))) {
+      return InvalidArgument("The limit of an eviction must be one number of 0 or more, below 2^53 for steps; received [",
+                             limit->SummarizeValue(3), "].");
     }
     Tensor* removed;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &removed));

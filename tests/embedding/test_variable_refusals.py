@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from reference_pairs import Pair, same
 
-from ctrlab.embedding import EmbeddingVariable
+from ctrlab.embedding import EmbeddingVariable, L2Eviction, Options
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.training import TouchedRows
 
@@ -146,3 +146,9 @@ def test_training_under_a_distribution_strategy_is_refused():
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(CtrlabError, match="under a distribution strategy"):
         optimizer.apply([slices], [variable.proxy])
     assert variable.rows() == 0
+
+
+def test_an_eviction_by_norm_takes_any_threshold_that_its_option_takes():
+    variable = EmbeddingVariable("items", 2, Options(eviction=L2Eviction(1e30)))
+    TouchedRows("sgd").apply([tf.IndexedSlices(tf.ones([3, 2]), tf.range(3, dtype=tf.int64))], [variable.proxy])
+    assert variable.evict() == 3

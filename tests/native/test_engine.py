@@ -54,7 +54,7 @@ def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:
 
 
 CHECKS = ["twin", "threads", "tiers", "memory", "closing", "waiting", "adopted", "demotion", "allocations"]
-CHECKS += ["together", "unadmitted", "disk", "little", "log", "bytes", "changes"]
+CHECKS += ["together", "unadmitted", "disk", "little", "log", "imports", "bytes", "changes"]
 
 
 @pytest.mark.parametrize("what", CHECKS)

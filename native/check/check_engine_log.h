@@ -1,0 +1,104 @@
+// The log of changes: its bound, who is forgotten, and what comes in beside it.
+
+#pragma once
+
+#include <numeric>
+
+#include "check_engine_promises.h"
+
+namespace ctrlab::check::engine {
+
+// The log holds no more keys than it says; who falls behind is given everything, and a copy that is kept up to date is the table.
+inline void Log(uint64_t seed) {
+  constexpr int64_t kBound = 65'536, kBatch = 4096;
+  const TierOptions tier = TierOf(3000, Cache::kLfu);
+  const auto table = NewTable(1, {}, seed % 2 ? &tier : nullptr);
+  std::unique_ptr<Cut> cut;
+  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
+  Must(table->Confirm("slow", cut->version()));
+  int64_t version = cut->version();
+  const auto quick = [&](bool everything) {
+    Must(table->CutFor("quick", pools[0].parallel_for, &cut));
+    if ((cut->since() < 0) != everything) Wrong("a consumer that is not given what it should be", cut->since());
+    if (cut->version() <= version) Wrong("a version that did not rise", cut->version());
+    version = cut->version();
+    Must(table->Confirm("quick", version));
+  };
+  quick(true);
+  for (int64_t step = 1; step <= 40; ++step) {
+    Must(Step(table.get(), Keys(step % 24 * kBatch / 2, kBatch), step, pools[0]));
+    if (table->Stats().logged > std::max(kBound, table->Stats().rows)) Wrong("a log beyond its bound", table->Stats().logged);
+    if (step % 8 == 0) quick(false);
+  }
+  Must(table->CutFor("slow", pools[0].parallel_for, &cut));
+  if (cut->since() >= 0) Wrong("changes for one who fell behind", cut->since());
+  table->Forget("slow");
+  table->Forget("quick");
+  if (table->Stats().logged != 0) Wrong("a log for nobody", table->Stats().logged);
+}
+
+// An eviction that is more than the log may hold, while one holds on to it: what stays is logged as before.
+inline void LogEvicted(uint64_t) {
+  constexpr int64_t kRows = 30'000;
+  const auto table = NewTable(1, {}, nullptr);
+  const std::vector<int64_t> stays = Keys(kRows, kRows);
+  int64_t version;
+  Must(table->CaughtUp("x", &version));
+  Must(Step(table.get(), Keys(0, kRows), 1, pools[0]));
+  Must(Step(table.get(), stays, 100, pools[0]));
+  Must(table->EvictSteps(100, 50, pools[0].parallel_for, nullptr));
+  std::unique_ptr<Cut> cut;
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  if (cut->since() >= 0) Wrong("a log beyond its bound", cut->since());
+  Must(table->Confirm("x", cut->version()));
+  Must(Step(table.get(), stays, 101, pools[0]));
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  if (cut->sizes().rows != kRows) Wrong("changes in a cut", cut->sizes().rows);
+}
+
+// One who was forgotten, and whose next cut the disk refuses, can't confirm the cut before.
+inline void LogForgotten(uint64_t seed) {
+  HeldStore::Hold hold;
+  const TierOptions tier = HeldStore::TierOf(10, &hold);
+  const auto table = NewTable(1, {}, &tier);
+  for (int64_t step = 1; step <= 4; ++step) Must(Step(table.get(), Keys(10 * step, 10), step, pools[0]));
+  std::unique_ptr<Cut> cut;
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  const int64_t given = cut->version();
+  Must(Step(table.get(), Keys(10, 10), 5, pools[0]));
+  if (seed % 2) table->Forget("x");
+  else Must(Step(table.get(), Keys(1000, 70'000), 6, pools[0]));  // more changes than the log holds
+  hold.no_snapshot = true;
+  if (table->CutFor("x", pools[0].parallel_for, &cut).ok()) Wrong("a cut of what could not be read", 0);
+  hold.no_snapshot = false;
+  if (table->Confirm("x", given).ok()) Wrong("a cut that was confirmed by one who was forgotten", given);
+  Must(table->CutFor("x", pools[0].parallel_for, &cut));
+  if (cut->since() >= 0) Wrong("changes for one who was forgotten", cut->since());
+}
+
+// What comes besides takes no key away, neither in memory nor below; and slots are taken on or not, as rows are.
+inline void Imports(uint64_t) {
+  const TierOptions tier = TierOf(10, Cache::kLru);
+  const auto table = NewTable(1, {}, &tier);
+  for (int64_t step = 1; step <= 10; ++step) Must(Step(table.get(), Keys(10 * step, 10), step, pools[0]));
+  Saved none;
+  none.removed = Keys(0, 200);
+  Must(table->Import(ImportKind::kMore, {}, none.Sizes(), 0, none.In(), pools[0].parallel_for));
+  if (const int64_t rows = table->Stats().rows; rows != 100) Wrong("rows that went", rows);
+
+  Saved saved;
+  StateOut out;
+  Must(saved.Room(1, 2)({50, 0, 0, 0}, &out));
+  std::iota(saved.keys.begin(), saved.keys.end(), 0);
+  for (int64_t n = 1;; ++n) {
+    const auto empty = NewTable(1, {}, &tier);
+    may_fail = true, fail_in = n;
+    const Status status = empty->Import(ImportKind::kMore, {}, saved.Sizes(), 2, saved.In(), pools[0].parallel_for);
+    may_fail = false, fail_in = 0;
+    if (status.ok() != (empty->slots() == 2)) Wrong("slots of an import that was refused", n);
+    if (status.ok()) break;
+    Must(Step(empty.get(), {1}, 1, pools[0]));
+  }
+}
+
+}  // namespace ctrlab::check::engine
