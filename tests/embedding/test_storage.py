@@ -234,7 +234,7 @@ def test_a_table_and_its_files_go_with_the_last_who_holds_it(tmp_path):
     """Not at the next collection of circles, which a process with large arrays may not see for long."""
     variable = EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path), 4)))
     TouchedRows("adagrad").apply([tf.IndexedSlices(tf.ones([20, 3]), tf.range(20, dtype=tf.int64))], [variable.proxy])
-    until(lambda: variable.stats().rows_below > 0, variable)
+    until(lambda table=variable: table.stats().rows_below > 0, variable)
     proxy, freed = variable.proxy, weakref.ref(variable)
     gc.collect()
     gc.disable()
