@@ -1,6 +1,7 @@
 """Saves, restores, merges or cuts a table of several times the memory that this process may still take, and looks at the result.
 
-    python little_memory.py FOLDER WHAT     make: without a limit, what the others read; save, restore, merge, deltas, reshard
+    python little_memory.py FOLDER WHAT TIMES     make: without a limit, what the others read; save, restore, merge, deltas,
+                                                  reshard. The table's rows are TIMES as large as the memory
 
 A limit on the address space holds for every allocation, TensorFlow's and the engine's too. It is set once a small table has gone
 the same way: by then all code is loaded and all threads run.
@@ -22,9 +23,9 @@ from ctrlab.training import Checkpoints, TouchedRows, restore
 from ctrlab.training.saves import files_in
 from ctrlab.training.shards import merge_chain, merge_delta_files, reshard
 
-DIM, ROWS, SMALL = 256, 600_000, 2_000
+DIM, SMALL = 256, 2_000
 LEFT = 160 << 20
-"""Bytes that may still be taken: the table's rows alone are 614 MB."""
+"""Bytes that may still be taken."""
 AT_ONCE = 4_096
 
 
@@ -105,14 +106,14 @@ WAYS = {"save": save, "restore": read, "merge": merge, "deltas": deltas, "reshar
 
 
 def limit(rows):
-    if rows == ROWS:
+    if rows != SMALL:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + LEFT
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def main(folder, what):
-    for rows in (SMALL, ROWS):
+def main(folder, what, times):
+    for rows in (SMALL, times * LEFT // (4 * DIM)):
         here = folder / str(rows)
         if what == "make":
             make(here, rows)
@@ -126,8 +127,8 @@ def main(folder, what):
             np.ones(LEFT, np.uint8)
         except MemoryError:
             return
-        raise AssertionError("the limit is none")
+        raise AssertionError("the limit does not hold")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
