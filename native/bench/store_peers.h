@@ -64,9 +64,6 @@ class Peer {
   virtual std::string Facts() = 0;
 };
 
-inline const ParallelFor kAlone{nullptr,
-                                [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-
 class Ours final : public Peer {
  public:
   explicit Ours(const Sizes& sizes) {

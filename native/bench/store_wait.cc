@@ -30,9 +30,6 @@ void Good(const Status& status) {
   std::exit(1);
 }
 
-constexpr ParallelFor kAlone{nullptr,
-                             [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-
 int64_t KeyOf(int64_t i) { return static_cast<int64_t>(static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15); }
 
 double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }

@@ -67,9 +67,6 @@ inline const ParallelFor kTwoThreads{nullptr,
                                        other.join();
                                      }};
 
-inline const ParallelFor kAlone{nullptr,
-                                [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-
 inline int64_t Below(int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); }
 
 // Few keys, so that they are overwritten often; the extremes among them.

@@ -88,7 +88,8 @@ inline void CheckRefused(const std::string& folder) {
   sync_instead = nullptr;
 }
 
-// A disk that syncs no segment, so that none can be sealed: what waits for that stays bounded, and nothing that was taken is lost.
+// A disk that syncs no segment, so that none can be sealed: what waits for that stays bounded, and nothing that was taken is
+// lost.
 inline void CheckUnsealed(const std::string& folder) {
   for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
     fs::remove_all(folder);
@@ -130,12 +131,16 @@ inline void CheckUnsealed(const std::string& folder) {
 inline void CheckMemory(const std::string& folder) {
   in_main = true;
   sync_instead = [](int) { return 0; };
-  std::vector<int64_t> keys;
-  for (int64_t key = 0; key < 600; ++key) keys.push_back(key * 7);
-  std::vector<Row> rows(keys.size()), got(keys.size());
-  std::vector<uint8_t> found(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) rows[i] = RowOf(keys[i]);
-  const auto count = std::ssize(keys);
+  constexpr int64_t count = 600;
+  std::vector<int64_t> keys(count), next_keys(count);
+  std::vector<Row> rows(count), got(count), next_rows(count);
+  std::vector<uint8_t> found(count);
+  Model model;
+  for (int64_t i = 0; i < count; ++i) {
+    keys[i] = i * 7;
+    rows[i] = RowOf(keys[i]);
+    if (i >= count / 2) model[keys[i]] = rows[i];
+  }
   bool refused = true;
   for (int64_t left = 0; refused; ++left) {
     fs::remove_all(folder);
@@ -158,15 +163,18 @@ inline void CheckMemory(const std::string& folder) {
     until_good([&] { return ctrlab_store_compact(store, &problem); });
     until_good([&] { return ctrlab_store_get(store, keys.data(), count, got.data(), found.data(), &problem); });
     until_good([&] { return ctrlab_store_snapshot(store, &snapshot, &size, &problem); });
-    until_good([&] { return ctrlab_store_next(snapshot, size, keys.data(), got.data(), &taken, &problem); });
+    until_good([&] { return ctrlab_store_next(snapshot, size, next_keys.data(), next_rows.data(), &taken, &problem); });
     ctrlab_store_release(snapshot);
     ctrlab_store_close(store);
     until_good(open);
     allocations_left = -1;
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 7;
-    Model model;
-    for (size_t i = count / 2; i < keys.size(); ++i) model[keys[i]] = rows[i];
     ctrlab_store_close(store);
+    Model live, listed;
+    for (int64_t i = 0; i < count; ++i) {
+      if (found[i]) live[keys[i]] = got[i];
+    }
+    for (int64_t i = 0; i < taken; ++i) listed[next_keys[i]] = next_rows[i];
+    Require(live == model && listed == model, "A store that lives has it all, whatever was refused.");
     Require(Content(*Opened(Options(folder))) == model, "Nothing is lost or half done for want of memory.");
   }
 
@@ -175,8 +183,8 @@ inline void CheckMemory(const std::string& folder) {
   options.compaction = Compaction::kAsync;
   auto store = Opened(options);
   allocations_left_elsewhere = 5;
-  Model model;
-  while (store->Warnings().empty()) model = PutKeys(*store, 0, 300);
+  do model = PutKeys(*store, 0, 300);
+  while (store->Warnings().empty());
   Require(store->Warnings()[0] == "Compaction stopped: There is not enough memory for the store.", store->Warnings()[0]);
   SameByGet(*store, model);
   Good(store->Compact());

@@ -2,8 +2,9 @@
 //
 // The program is linked with --wrap for the calls below, so that they come here. A sync writes nothing: it notes what the file,
 // or the folder, holds at that moment. A loss of power then leaves, of each file, blocks of what was synced last and blocks
-// of what was written since, and of each name the file that it was synced with, or the one that it has now, or none. The same goes
-// for the names of the folder and of those above it that were not there in the beginning: without one of them nothing is left.
+// of what was written since, and of each name the file that it was synced with, or the one that it has now, or none. The same
+// goes for the names of the folder and of those above it that were not there in the beginning: without one of them nothing is
+// left.
 
 #pragma once
 

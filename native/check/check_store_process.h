@@ -52,6 +52,7 @@ inline void CheckFork(const std::string& folder) {
       int64_t count;
       Refused(store->Put(&key, &row, 1), kRefusal);
       Refused(store->Get(&key, 1, &row, &found, kAlone), kRefusal);
+      Refused(store->Find(&key, 1, &found), kRefusal);
       Refused(store->Erase(&key, 1), kRefusal);
       Refused(store->Flush(), kRefusal);
       Refused(store->Compact(), kRefusal);
@@ -59,6 +60,7 @@ inline void CheckFork(const std::string& folder) {
       Refused(snapshot->Next(1, &count, &row, &count), kRefusal);
       std::unique_ptr<StoreSnapshot> other;
       Refused(store->Snapshot(&other), kRefusal);
+      Refused(store->SnapshotOf(&key, 1, &found, &other), kRefusal);
       Require(store->Stats().live == 0 && store->Warnings().size() == 1, "A child sees nothing of its parent's store.");
       std::unique_ptr<SegmentStore> again;
       Refused(SegmentStore::Open(options, &again), "another one has that");

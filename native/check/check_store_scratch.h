@@ -127,7 +127,37 @@ inline void Leftovers(const StoreOptions& options) {
   Require(WIFSIGNALED(status) && NamesOf(options.path) == std::vector<std::string>({"1", "LOCK", "TIER"}), "It was killed.");
   Good(open(kRowBytes, &store));
   Require(fs::exists(options.path + "/2"), "A store has a folder that is not one that was left.");
+  // What others put there meanwhile stays, too.
+  const std::vector<std::string> notes = {options.path + "/notes.txt", options.path + "/2/notes.txt"};
+  for (const std::string& name : notes) Write(name, "mine");
   store.reset();
+  for (const std::string& name : notes) Require(Bytes(name) == "mine", "It stays as it is.");
+  Require(NamesOf(options.path) == std::vector<std::string>({"2", "LOCK", "TIER", "notes.txt"}), "What is ours is gone.");
+  Require(NamesOf(options.path + "/2") == std::vector<std::string>({"notes.txt"}), "What is ours is gone.");
+}
+
+// Each allocation is refused in turn, of those that open the stores of a tier and of those that sweep when they go.
+inline void ScratchWithoutMemory(const StoreOptions& options) {
+  fs::remove_all(options.path);
+  in_main = true;
+  sync_instead = [](int) { return 0; };
+  alarm(60);  // or it would wait for ever
+  bool refused = true;
+  for (int64_t left = 0; refused; ++left) {
+    const OpenStore open = StoresIn(options);
+    std::unique_ptr<SegmentStore> stores[2];
+    allocations_left = left;
+    for (auto& store : stores) {
+      const Status status = open(kRowBytes, &store);
+      if (status.ok()) continue;
+      Refused(status, "There is not enough memory for the store");
+      Good(open(kRowBytes, &store));
+    }
+    for (auto& store : stores) store.reset();
+    refused = allocations_left.exchange(-1) < 0;
+  }
+  alarm(0);
+  sync_instead = nullptr;
   Require(NamesOf(options.path) == kSwept, "What was left of ours is gone.");
 }
 
@@ -137,6 +167,7 @@ inline void CheckScratch(const std::string& folder) {
     options.compaction = compaction;
     options.direct = compaction == Compaction::kAsync;
     TwoStores(options);
+    ScratchWithoutMemory(options);
   }
   Leftovers(Options(folder));
 }

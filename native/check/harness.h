@@ -38,7 +38,7 @@ using Body = void (*)(void*, int64_t, int64_t);
 
 // The same work cut in three ways: a kernel that leans on one of them is wrong.
 inline const Pool pools[] = {
-    {"the work in one piece", {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) { body(c, 0, n); }}},
+    {"the work in one piece", kAlone},
     {"the work unit by unit, the last first",
      {nullptr,
       [](void*, int64_t n, int64_t, Body body, void* c) {

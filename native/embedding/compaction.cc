@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 
 #include "no_throw.h"
 #include "store_state.h"
@@ -42,7 +41,7 @@ bool Store::ThereIs(Garbage garbage) const {
 // found not to be is not needed later either: a newer record keeps its own tombstone, and no segment gets older ones. So it is
 // forgotten, and looked at again is only what is left; most often its holder is still there, and that is all there is to see.
 void Store::FindGarbage(uint32_t slot) {
-  std::shared_lock reading = state_.Read();
+  std::shared_lock reading(state_);
   const std::shared_ptr<const SegmentTable> table = segments_;
   const uint64_t removals = removals_;
   std::vector<bool> may_hold(table->size());  // rows that are older than these tombstones: where there are dead ones
@@ -68,7 +67,7 @@ void Store::FindGarbage(uint32_t slot) {
   std::array<bool, kUnderLock> newer;
   for (int64_t first = now.copied; first < std::ssize(now.all); first += kUnderLock) {
     const int64_t count = std::min(kUnderLock, std::ssize(now.all) - first);
-    reading = state_.Read();
+    reading.lock();
     for (int64_t i = 0; i < count; ++i) index_.Prefetch(now.all[first + i].key);
     for (int64_t i = 0; i < count; ++i) newer[i] = index_.Find(now.all[first + i].key).found();
     reading.unlock();
@@ -81,7 +80,7 @@ void Store::FindGarbage(uint32_t slot) {
     if (stop_) return;
   }
   needed.Shrink();
-  auto lock = state_.Write();
+  std::unique_lock lock(state_);
   segment.tombstones.swap(needed);
   segment.looked_at = removals;
   lock.unlock();  // before the old ones are freed
@@ -99,7 +98,7 @@ Store::Share Store::GarbageOf(const Segment& segment) const {
 uint32_t Store::PickSegment(bool all) {
   const double enough = all ? 0 : 1.0 / 3;
   for (;;) {
-    std::shared_lock reading = state_.Read();
+    std::shared_lock reading(state_);
     uint32_t best = Location::kNone, hopeful = Location::kNone;
     double most = enough, hope = enough;
     uint64_t lowest = 0;
@@ -123,7 +122,7 @@ Status Store::CompactWhile(Garbage garbage) {
   while (!stop_) {
     std::lock_guard compacting(compacting_);
     if (Status status = SealFull(); !status.ok()) return status;
-    if (auto lock = state_.Read(); !ThereIs(garbage)) break;
+    if (std::shared_lock lock(state_); !ThereIs(garbage)) break;
     const uint32_t slot = PickSegment(garbage == Garbage::kAny);
     if (slot == Location::kNone) break;
     struct Now {
@@ -137,7 +136,7 @@ Status Store::CompactWhile(Garbage garbage) {
 }
 
 Status Store::Relieve() {
-  if (auto lock = state_.Read(); !ThereIs(Garbage::kFarTooMuch)) return Status();
+  if (std::shared_lock lock(state_); !ThereIs(Garbage::kFarTooMuch)) return Status();
   return CompactWhile(Garbage::kFarTooMuch);
 }
 
@@ -152,7 +151,7 @@ Status Store::Compact() {
 Status Store::CompactSegment(uint32_t slot) {
   FindGarbage(slot);
   const std::shared_ptr<Segment> segment = [&] {
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     return (*segments_)[slot];
   }();
   const int64_t at_once = std::max<int64_t>(1, kAtOnce / record_bytes_);
@@ -169,7 +168,7 @@ Status Store::CompactSegment(uint32_t slot) {
       Status status = CopyRecords(slot, records, first + i, std::min(kUnderLock, count - i), &whole);
       if (!status.ok()) return status;
       if (whole) continue;
-      auto lock = state_.Write();
+      std::lock_guard lock(state_);
       segment->damaged = true;
       return Status();
     }
@@ -192,7 +191,7 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
     const char* record = records + i * record_bytes_;
     if (Whole(record, options_.row_bytes)) continue;
     *whole = false;
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     const std::string place = (*segments_)[slot]->Place(first + i, options_.row_bytes);
     lock.unlock();
     Warn("A record must be as it was written; that in " + place + " is damaged, so its segment is kept as it is.");
@@ -201,7 +200,7 @@ Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int
   for (int64_t i = 0; i < count;) {
     if (Status status = MakeRoom(&copies_); !status.ok()) return status;
     std::lock_guard changing(changing_);
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     Segment& from = *(*segments_)[slot];
     Segment& to = *copies_.appender.segment();
     Tombstones& needed = from.tombstones;
@@ -244,7 +243,7 @@ Status Store::ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_
 // From the table, then from the manifest, then from the folder.
 Status Store::Remove(uint32_t slot) {
   {
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     const std::shared_ptr<Segment> segment = (*segments_)[slot];
     std::string path = segment->path;
     leftovers_.reserve(leftovers_.size() + 1);
@@ -257,19 +256,10 @@ Status Store::Remove(uint32_t slot) {
   return SaveManifest();
 }
 
-void Store::CompactInBackground() {
-  std::unique_lock lock(waking_);
-  while (!stop_) {
-    wake_.wait(lock, [&] { return wanted_ || stop_; });
-    wanted_ = false;
-    lock.unlock();
-    const Status status = NoThrow([&] { return CompactWhile(Garbage::kTooMuch); });
-    const bool stopped = !status.ok();
-    if (stopped) (void)!NoThrow([&] { return Warn("Compaction stopped: " + status.problem()), Status(); }).ok();
-    lock.lock();
-    // What refused may refuse for long: it is not asked again at every Put.
-    if (stopped) wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_.load(); });
-  }
+bool Store::CompactInBackground() {
+  const Status status = NoThrow([&] { return CompactWhile(Garbage::kTooMuch); });
+  if (!status.ok()) Warn("Compaction stopped: " + status.problem());
+  return status.ok();
 }
 
 }  // namespace ctrlab::embedding

@@ -130,7 +130,7 @@ Answer CheckRows(const ServedTable& table, const ctrlab_table_rows& rows) {
 }
 
 Answer ReadThreads(const ctrlab_threads* threads, ParallelFor* parallel_for) {
-  *parallel_for = {nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
+  *parallel_for = kAlone;
   if (!threads) return {};
   if (Answer bad = CheckStruct("threads", threads); bad.code) return bad;
   if (!threads->run) return Refuse(CTRLAB_TABLE_INVALID, "Threads are given with the function that runs on them; received null.");

@@ -2,12 +2,13 @@
  *
  *   a table        rows of D floats by int64 key, any of them legal; it is found by container and name, and so is one that a
  *                  SavedModel of this process has made. It lives as long as somebody holds a handle of it, or a session does
- *   a handle       a number, never used again. Each call of find and open gives one, which is released once; a call with one that
- *                  is released, or never was given, answers CTRLAB_TABLE_RELEASED. A table is never freed under a call
+ *   a handle       a number, never used again. Each call of find and open gives one, which is released once; a call with one
+ *                  that is released, or never was given, answers CTRLAB_TABLE_RELEASED. A table is never freed under a call
  *   threads        any number may call anything at any time. A call works on the caller's thread, or on those of `threads`, which
  *                  may be null. Deltas and loads of a table wait for each other; a look-up sees all of a delta or nothing
- *   answers        every call returns one of ctrlab_table_answer, and writes one sentence into `problem`, of `problem_size` bytes,
- *                  its end included; an empty one for CTRLAB_TABLE_OK. `problem` may be null with a size of 0
+ *   processes      a child that is forked must call nothing: what its parent's other threads held is never given back in it
+ *   answers        every call returns one of ctrlab_table_answer, and writes one sentence into `problem`, of `problem_size`
+ *                  bytes, its end included; an empty one for CTRLAB_TABLE_OK. `problem` may be null with a size of 0
  *   struct_size    sizeof of the struct as the caller knows it; another size than the library's is refused
  *
  * A program compares ctrlab_engine_version() to CTRLAB_ENGINE_VERSION before anything else. */
@@ -32,7 +33,7 @@ enum ctrlab_table_answer {
   CTRLAB_TABLE_EXISTS = 3,   /* there is one, which cannot be opened again: find it */
   CTRLAB_TABLE_RELEASED = 4, /* the handle is released, or none */
   CTRLAB_TABLE_GAP = 5,      /* the delta does not follow the version that the table has */
-  CTRLAB_TABLE_FAILED = 6    /* the table could not: no memory, its storage, a key twice */
+  CTRLAB_TABLE_FAILED = 6    /* the table could not: no memory, its storage, a key twice, rows after a delta */
 };
 
 typedef uint64_t ctrlab_table; /* a handle; 0 is none */

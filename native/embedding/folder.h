@@ -19,8 +19,8 @@ Status NamesIn(const std::string& folder, std::vector<std::string>* names);
 // Makes it, and what is missing above it.
 Status MakeFolder(const std::string& folder);
 
-// Its name, and those of the folders above it in its file system, outlive a loss of power when this returns, but for one in a folder
-// that may not be read.
+// Its name, and those of the folders above it in its file system, outlive a loss of power when this returns, but for one in a
+// folder that may not be read.
 Status SyncNameOf(const std::string& folder);
 
 // The lock of a folder, in its file LOCK. It goes with the process that took it, however that ends: a child that is forked does

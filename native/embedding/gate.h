@@ -1,14 +1,16 @@
-// How threads wait for each other at a table.
+// How threads wait for each other at a table, and at a store.
 
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <shared_mutex>
 
 namespace ctrlab::embedding {
 
-// A mutex that goes to who waits for it before it goes to one who gives it back and wants it again at once.
+// A mutex that goes to who waits for it before it goes to one who gives it back and wants it again at once, and that readers who
+// come and come keep from no writer.
 class FairMutex {
  public:
   void lock() {
@@ -20,9 +22,15 @@ class FairMutex {
     return turn && mutex_.try_lock();
   }
   void unlock() { mutex_.unlock(); }
+  void lock_shared() {
+    std::lock_guard turn(turnstile_);
+    mutex_.lock_shared();
+  }
+  void unlock_shared() { mutex_.unlock_shared(); }
 
  private:
-  std::mutex turnstile_, mutex_;
+  std::mutex turnstile_;
+  std::shared_mutex mutex_;
 };
 
 // Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.

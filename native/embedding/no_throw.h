@@ -20,4 +20,11 @@ Status NoThrow(const Call& call) {
   }
 }
 
+// For calls that nobody can be told of.
+template <class Call>
+void Quietly(const Call& call) noexcept try {
+  (void)call();
+} catch (const std::exception&) {
+}
+
 }  // namespace ctrlab::embedding

@@ -1,5 +1,5 @@
-// What a process may share with a child that it forks, and what it must not: the child has a copy of everything, but of the threads
-// only the one that forked, so that a lock which another one held is never given back.
+// What a process may share with a child that it forks, and what it must not: the child has a copy of everything, but of the
+// threads only the one that forked, so that a lock which another one held is never given back.
 
 #pragma once
 

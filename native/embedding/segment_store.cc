@@ -33,16 +33,12 @@ Store::Store(const StoreOptions& options, std::unique_ptr<FolderLock> lock)
 
 Store::~Store() {
   stop_ = true;
-  {
-    std::lock_guard lock(waking_);
-    wake_.notify_all();
-  }
-  if (thread_.joinable()) thread_.join();
+  compaction_ = nullptr;
   if (options_.scratch) return;
   // Who wants to know whether this works calls Flush before.
-  for (Tail* tail : {&copies_, &user_}) (void)!NoThrow([&] { return Close(tail); }).ok();
-  (void)!NoThrow([&] { return SealFull(); }).ok();
-  if (loaded_) (void)!NoThrow([&] { return SaveManifest(); }).ok();
+  for (Tail* tail : {&copies_, &user_}) Quietly([&] { return Close(tail); });
+  Quietly([&] { return SealFull(); });
+  if (loaded_) Quietly([&] { return SaveManifest(); });
 }
 
 void Store::Publish(const std::function<void(SegmentTable*)>& change) {
@@ -65,7 +61,7 @@ void Store::Forget(Location at) {
 
 Status Store::WriteOut(Tail* tail, bool all) {
   if (Status status = tail->appender.Write(all); !status.ok()) return status;
-  auto lock = state_.Write();
+  std::lock_guard lock(state_);
   tail->appender.Settle();
   return Status();
 }
@@ -75,7 +71,7 @@ Status Store::NoteCommit(Tail* tail) {
   if (!tail->open() || tail->uncommitted == 0 || options_.scratch) return Status();
   tail->appender.Reserve(1);
   {
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     tail->appender.Append(RecordKind::kCommit, 0, 0, nullptr);
     tail->uncommitted = 0;
     ++total_;
@@ -87,7 +83,7 @@ Status Store::NoteCommit(Tail* tail) {
 Status Store::Close(Tail* tail) {
   if (!tail->open()) return Status();
   if (Status status = WriteOut(tail, true); !status.ok()) return status;
-  auto lock = state_.Write();
+  std::lock_guard lock(state_);
   full_.push_back(tail->appender.segment());
   tail->appender.Close();
   tail->slot = Location::kNone;
@@ -97,7 +93,7 @@ Status Store::Close(Tail* tail) {
 
 Status Store::SealFull(int64_t left) {
   const auto next = [&] {
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     return std::ssize(full_) > left ? full_.front() : nullptr;
   };
   if (!next()) return Status();  // which waits for nobody who seals
@@ -111,7 +107,7 @@ Status Store::SealFull(int64_t left) {
       if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
     }
     segment->tombstones.Shrink();  // nobody looks at them before it is sealed
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     segment->sealed = true;
     entries.swap(segment->entries);
     full_.erase(full_.begin());
@@ -140,12 +136,12 @@ Status Store::NewSegment(Tail* tail) {
   std::lock_guard naming(naming_);  // a manifest in between would take the file for one that compaction got rid of
   uint64_t number;
   {
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     number = next_number_++;
   }
   if (Status status = tail->appender.Create(options_.path, number, records_per_segment_, options_.direct); !status.ok())
     return status;
-  auto lock = state_.Write();
+  std::lock_guard lock(state_);
   uint32_t slot;
   Publish([&](SegmentTable* table) {
     const auto free = std::find(table->begin(), table->end(), nullptr);
@@ -165,7 +161,7 @@ Status Store::SaveManifest() {
   uint64_t changes;
   {
     std::lock_guard naming(naming_);
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     changes = changes_;
     leftovers = leftovers_;
     manifest.next = next_number_;
@@ -181,7 +177,7 @@ Status Store::SaveManifest() {
   }
   for (const std::string& path : leftovers) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT) return SystemError("Can't remove the segment " + path + ", which is empty");
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     std::erase(leftovers_, path);
   }
   return Status();
@@ -196,7 +192,7 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     const int64_t last = std::min({count, i + kUnderLock, i + records_per_segment_ - segment.records});
     std::lock_guard changing(changing_);
     if (kind == RecordKind::kRow) GrowIndex(keys + i, last - i);
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
     for (; i < last && user_.appender.Fits(); ++i) {
       const Location here{user_.slot, static_cast<uint32_t>(segment.records)};
@@ -216,9 +212,9 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
     }
   }
   writing.unlock();
-  if (auto lock = state_.Read(); !ThereIs(Garbage::kTooMuch) && full_.empty()) return Status();
+  if (std::shared_lock lock(state_); !ThereIs(Garbage::kTooMuch) && full_.empty()) return Status();
   if (options_.compaction == Compaction::kSync) return CompactWhile(Garbage::kTooMuch);
-  Wake();
+  compaction_->Wake();
   return Status();
 }
 
@@ -226,7 +222,7 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
 void Store::EraseInMemory(const int64_t* keys, int64_t count) {
   for (int64_t i = 0; i < count;) {
     std::lock_guard changing(changing_);
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     const int64_t last = std::min(count, i + kUnderLock);
     for (int64_t ahead = i; ahead < last; ++ahead) index_.Prefetch(keys[ahead]);
     for (; i < last; ++i) Forget(index_.Erase(keys[i]));
@@ -237,15 +233,9 @@ void Store::EraseInMemory(const int64_t* keys, int64_t count) {
 void Store::GrowIndex(const int64_t* keys, int64_t count) {
   index_.ForEachTooSmall(keys, count, [&](int64_t shard, int64_t entries) {
     StoreIndex::Places places = index_.Grown(shard, entries);
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     index_.Replace(shard, &places);
   });
-}
-
-void Store::Wake() {
-  std::lock_guard lock(waking_);
-  wanted_ = true;
-  wake_.notify_one();
 }
 
 Status Store::Put(const int64_t* keys, const void* rows, int64_t count) {
@@ -261,7 +251,7 @@ Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found
   std::vector<Location> places(std::min(count, kFoundAtOnce));
   for (int64_t first = 0; first < count; first += kFoundAtOnce) {
     const int64_t n = std::min(count - first, kFoundAtOnce);
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     if (tables.empty() || tables.back() != segments_) tables.push_back(segments_);
     for (int64_t i = 0; i < n; ++i) {
       if (i + kAhead < n) index_.Prefetch(keys[first + i + kAhead]);
@@ -285,7 +275,7 @@ Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found
 Status Store::Find(const int64_t* keys, int64_t count, uint8_t* found) {
   for (int64_t first = 0; first < count; first += kFoundAtOnce) {
     const int64_t last = std::min(count, first + kFoundAtOnce);
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     for (int64_t i = first; i < last; ++i) {
       if (i + kAhead < last) index_.Prefetch(keys[i + kAhead]);
       found[i] = index_.Find(keys[i]).found();
@@ -300,7 +290,7 @@ Status Store::SyncUser(bool commit) {
   std::unique_lock writing(writing_);
   std::vector<std::shared_ptr<Segment>> segments;
   {
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     segments = full_;
   }
   if (user_.open()) {
@@ -315,7 +305,7 @@ Status Store::SyncUser(bool commit) {
     if (Status status = segment->Sync(); !status.ok()) return status;
   }
   {
-    auto lock = state_.Write();
+    std::lock_guard lock(state_);
     durable_ = std::max(durable_, written);
   }
   if (!commit) return Status();
@@ -326,7 +316,7 @@ Status Store::SyncUser(bool commit) {
 Status Store::Flush() { return SyncUser(true); }
 
 StoreStats Store::Stats() {
-  auto lock = state_.Read();
+  std::shared_lock lock(state_);
   StoreStats stats = stats_;
   stats.live = index_.size();
   stats.total = total_;
@@ -344,12 +334,12 @@ StoreStats Store::Stats() {
 }
 
 std::vector<std::string> Store::Warnings() {
-  auto lock = state_.Read();
+  std::shared_lock lock(state_);
   return warnings_;
 }
 
 void Store::Warn(std::string sentence) {
-  auto lock = state_.Write();
+  std::lock_guard lock(state_);
   if (std::find(warnings_.begin(), warnings_.end(), sentence) == warnings_.end()) warnings_.push_back(std::move(sentence));
 }
 

@@ -78,12 +78,12 @@ class StoreSnapshot {
 // Any number of threads may call anything at the same time. Writers wait for each other; readers wait for no disk but their own.
 // A call that fails, or throws std::bad_alloc, leaves what is stored as it was; one that fails says why in one sentence.
 //
-// Put and Erase take the keys in their order. When one fails, it has taken those before some place, which it does not tell, each as
-// a whole, and none from there on; with kSync perhaps all of them, since compaction comes last. So the same call again, when the
-// cause is gone, ends as if it had never failed. An Erase of a scratch store writes nothing, and never fails.
+// Put and Erase take the keys in their order. When one fails, it has taken those before some place, which it does not tell, each
+// as a whole, and none from there on; with kSync perhaps all of them, since compaction comes last. So the same call again, when
+// the cause is gone, ends as if it had never failed. An Erase of a scratch store writes nothing, and never fails.
 //
-// A child that is forked is refused by one sentence whatever it calls (Stats gives zeros), and changes no file when it destroys its
-// copy; the parent goes on, and the lock of the folder goes with it.
+// A child that is forked is refused by one sentence whatever it calls (Stats gives zeros), and changes no file when it destroys
+// its copy; the parent goes on, and the lock of the folder goes with it.
 class SegmentStore {
  public:
   static Status Open(const StoreOptions& options, std::unique_ptr<SegmentStore>* store);

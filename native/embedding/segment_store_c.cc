@@ -12,9 +12,6 @@ using namespace ctrlab::embedding;
 
 namespace {
 
-constexpr ParallelFor kAlone{nullptr,
-                             [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-
 // Never destroyed: what is open when the process ends is as it would be had it been killed.
 Handles<SegmentStore>& Stores() {
   static auto* const stores = new Handles<SegmentStore>("A store that was closed holds nothing; open it again.");
@@ -57,7 +54,7 @@ int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes
 }
 
 void ctrlab_store_close(int64_t store) {
-  (void)!NoThrow([&] { return Stores().Close(store), Status(); }).ok();
+  Quietly([&] { Stores().Close(store); });
 }
 
 int ctrlab_store_put(int64_t store, const int64_t* keys, const void* rows, int64_t count, StoreProblem* problem) {
@@ -114,5 +111,5 @@ int ctrlab_store_next(int64_t snapshot, int64_t limit, int64_t* keys, void* rows
 }
 
 void ctrlab_store_release(int64_t snapshot) {
-  (void)!NoThrow([&] { return Snapshots().Close(snapshot), Status(); }).ok();
+  Quietly([&] { Snapshots().Close(snapshot); });
 }

@@ -17,8 +17,9 @@ struct StoreNumbers {
 
 }  // namespace ctrlab::embedding
 
-// `store` and `snapshot` are numbers to be given to the other calls. Any thread may close one at any time, also twice, and 0: calls
-// that are inside finish first, later ones are refused. A snapshot outlives its store. A child that is forked is refused, too.
+// `store` and `snapshot` are numbers to be given to the other calls. Any thread may close one at any time, also twice, and 0:
+// calls that are inside finish first, later ones are refused. A snapshot outlives its store. A child that is forked is refused,
+// too.
 CTRLAB_EXPORT int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer,
                                     int64_t compaction, int64_t direct, int64_t* store, ctrlab::embedding::StoreProblem* problem);
 CTRLAB_EXPORT void ctrlab_store_close(int64_t store);

@@ -1,7 +1,5 @@
 // A store's folder at Open: the segments, then the index from all their records.
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -36,8 +34,7 @@ Status Store::Load() {
   if (Status status = SaveManifest(); !status.ok()) return status;
   loaded_ = true;
   if (options_.compaction == Compaction::kAsync) {
-    thread_ = std::thread([this] { CompactInBackground(); });
-    pthread_setname_np(thread_.native_handle(), "ctrlab-store");
+    compaction_ = std::make_unique<Worker>("ctrlab-store", [this](const auto&) { return CompactInBackground(); });
   }
   return Status();
 }

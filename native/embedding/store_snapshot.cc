@@ -40,9 +40,7 @@ class Rows final : public StoreSnapshot {
       wanted.push_back({(*segments)[entry.at.segment].get(), entry.at.record, entry.key, i});
     }
     std::vector<uint8_t> found(*count);
-    const ParallelFor alone{nullptr,
-                            [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* c) { body(c, 0, n); }};
-    Status status = reader_->Read(&wanted, static_cast<char*>(rows), found.data(), alone);
+    Status status = reader_->Read(&wanted, static_cast<char*>(rows), found.data(), kAlone);
     if (status.ok()) next_ += *count;
     return status;
   }
@@ -81,7 +79,7 @@ Status Store::Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::func
     uint32_t slot = Location::kNone, first = 0;
   } buffers[2];
   {
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     rows->segments = segments_;
     for (const Tail* tail : {&user_, &copies_}) {
       if (!tail->open()) continue;
@@ -128,7 +126,7 @@ Status Store::SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std
     if (at.found()) rows->in_files.push_back({keys[i], at});
   }
   {
-    auto lock = state_.Read();
+    std::shared_lock lock(state_);
     rows->segments = segments_;
     std::erase_if(rows->in_files, [&](const StoreIndex::Entry& entry) {
       const char* const record = InBuffer(entry.at);

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "folder.h"
@@ -19,27 +17,11 @@
 #include "segment.h"
 #include "segment_store.h"
 #include "store_index.h"
+#include "worker.h"
 
 namespace ctrlab::embedding {
 
 constexpr int64_t kUnderLock = 256;  // records written without letting readers in between: some 50 us
-
-// A lock for many readers or one writer, in which readers that come and come keep no writer waiting.
-class FairLock {
- public:
-  std::shared_lock<std::shared_mutex> Read() {
-    std::lock_guard turn(turnstile_);
-    return std::shared_lock(mutex_);
-  }
-  std::unique_lock<std::shared_mutex> Write() {
-    std::lock_guard turn(turnstile_);
-    return std::unique_lock(mutex_);
-  }
-
- private:
-  std::mutex turnstile_;
-  std::shared_mutex mutex_;
-};
 
 // By the number in an index entry; null where a segment was removed. Never changed: a new one takes its place.
 using SegmentTable = std::vector<std::shared_ptr<Segment>>;
@@ -53,9 +35,10 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
-// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of sealing, of the manifest, of new names, of
-// who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what takes longer
-// the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to compaction.
+// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of sealing, of the manifest, of
+// new names, of who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what
+// takes longer the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to
+// compaction.
 class Store final : public SegmentStore {
  public:
   Store(const StoreOptions& options, std::unique_ptr<FolderLock> lock);
@@ -88,7 +71,6 @@ class Store final : public SegmentStore {
   Status SealFull(int64_t left = 0);
   Status SyncUser(bool commit);
   Status SaveManifest();
-  void Wake();
   const char* InBuffer(Location at) const;
   void Forget(Location at);
   void Publish(const std::function<void(SegmentTable*)>& change);
@@ -113,7 +95,7 @@ class Store final : public SegmentStore {
   Status ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_t end) const;
   Status CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole);
   Status Remove(uint32_t slot);
-  void CompactInBackground();
+  bool CompactInBackground();
   void Warn(std::string sentence);
 
   const StoreOptions options_;
@@ -137,7 +119,7 @@ class Store final : public SegmentStore {
 
   FairMutex changing_;  // the index: held by who changes it, beside the state's lock, and by who needs it as it is for long
 
-  FairLock state_;
+  FairMutex state_;
   StoreIndex index_;
   std::vector<std::shared_ptr<Segment>> full_;  // written as a whole, perhaps not synced, not sealed yet; the oldest first
   std::shared_ptr<const SegmentTable> segments_ = std::make_shared<SegmentTable>();
@@ -150,13 +132,10 @@ class Store final : public SegmentStore {
   StoreStats stats_;
   std::vector<std::string> warnings_;
 
-  std::mutex waking_;
-  std::condition_variable wake_;
-  bool wanted_ = false;
   std::atomic<bool> compacting_now_ = false;
   std::atomic<bool> stop_ = false;
   bool loaded_ = false;
-  std::thread thread_;
+  std::unique_ptr<Worker> compaction_;  // or none; the last, for its thread uses all above
 };
 
 }  // namespace ctrlab::embedding

@@ -40,7 +40,7 @@ class Scratch {
   explicit Scratch(std::string path) : path_(std::move(path)) {}
   ~Scratch() {
     cleaner_ = nullptr;
-    if (next_ > 0) Clean(false);
+    if (next_ > 0) Quietly([&] { Clean(false); });
   }
 
   Status Open() {
@@ -62,23 +62,26 @@ class Scratch {
       if (Status status = Mark(); !status.ok()) return status;
     }
     next_ = highest + 1;
-    cleaner_ = std::make_unique<Worker>(
-        "ctrlab-scratch", [this](const std::atomic<bool>& stop) { return NoThrow([&] { return Clean(stop), Status(); }).ok(); });
+    cleaner_ = std::make_unique<Worker>("ctrlab-scratch", [this](const auto& stop) { return Clean(stop), true; });
     cleaner_->Wake();
     return Status();
   }
 
   // Who holds this has the folder of that name, which goes when nobody does.
   static std::shared_ptr<const void> Take(const std::shared_ptr<Scratch>& scratch, std::string* folder) {
-    std::lock_guard lock(scratch->mutex_);
-    const uint64_t number = scratch->next_++;
-    scratch->taken_.insert(number);
-    *folder = scratch->path_ + "/" + std::to_string(number);
-    return std::shared_ptr<const void>(scratch.get(), [scratch, number](const void*) {
+    uint64_t number;
+    {
+      std::lock_guard lock(scratch->mutex_);
+      scratch->taken_.insert(number = scratch->next_++);
+    }
+    // Where there is no memory for this it gives the number back at once, which takes the lock.
+    std::shared_ptr<const void> held(scratch.get(), [scratch, number](const void*) {
       std::lock_guard lock(scratch->mutex_);
       scratch->taken_.erase(number);
       scratch->cleaner_->Wake();
     });
+    *folder = scratch->path_ + "/" + std::to_string(number);
+    return held;
   }
 
   const OwnProcess process;
@@ -100,7 +103,7 @@ class Scratch {
     return SyncFolder(path_);
   }
 
-  // Removes what no store holds. What can't be removed is tried again by the next table.
+  // Removes what is of stores and held by none. What can't be removed is tried again by the next table.
   void Clean(const std::atomic<bool>& stop) {
     std::vector<std::string> names, files;
     (void)!NamesIn(path_, &names).ok();
@@ -108,7 +111,7 @@ class Scratch {
       const std::string path = path_ + "/" + name;
       if (name == "LOCK" || name == "TIER") continue;
       if (StoreNumber(name) == 0) {
-        unlink(path.c_str());
+        if (IsStoreFile(name)) unlink(path.c_str());
         continue;
       }
       if (std::lock_guard lock(mutex_); taken_.contains(StoreNumber(name))) continue;
@@ -116,7 +119,7 @@ class Scratch {
       (void)!NamesIn(path, &files).ok();
       for (const std::string& file : files) {
         if (stop) return;
-        unlink((path + "/" + file).c_str());
+        if (IsStoreFile(file)) unlink((path + "/" + file).c_str());
       }
       rmdir(path.c_str());
     }

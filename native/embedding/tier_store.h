@@ -6,12 +6,13 @@
 
 namespace ctrlab::embedding {
 
-// Stores with these options in `options.path`, each new and empty, in a numbered folder of its own: one that lives and one that is
-// to take its place may be open at once. Their files go with them; they are never synced, and never read by another process.
+// Stores with these options in `options.path`, each new and empty, in a numbered folder of its own: one that lives and one that
+// is to take its place may be open at once. Their files go with them; they are never synced, and never read by another process.
 //
 // The first store that opens takes the lock of the folder, which all of them hold: one table at a time may use it. What earlier
 // tables left is removed without a look into it, in a thread. A folder with anything in it that no table made is refused, and
-// stays as it is: the file TIER marks those that tables use.
+// stays as it is: the file TIER marks those that tables use. What others put there meanwhile stays, too, unless it is named like
+// a store's files.
 OpenStore StoresIn(StoreOptions options);
 
 }  // namespace ctrlab::embedding

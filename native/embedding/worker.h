@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,7 +19,7 @@ namespace ctrlab::embedding {
 
 class Worker {
  public:
-  // Whether it could do its work; it returns soon after `stop` is true.
+  // Whether it could do its work, which it could not if it throws; it returns soon after `stop` is true.
   using Work = std::function<bool(const std::atomic<bool>& stop)>;
 
   // Throws std::system_error where the system has no thread to give.
@@ -58,10 +59,18 @@ class Worker {
         if (stop) return;
         wanted = false;
         lock.unlock();
-        const bool done = work(stop);
+        const bool done = Done();
         lock.lock();
         // What refused may refuse for long: it is not asked again whenever somebody wakes this.
         if (!done) wake.wait_for(lock, std::chrono::seconds(1), [&] { return stop.load(); });
+      }
+    }
+
+    bool Done() noexcept {
+      try {
+        return work(stop);
+      } catch (const std::exception&) {
+        return false;
       }
     }
 

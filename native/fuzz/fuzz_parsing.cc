@@ -43,9 +43,6 @@ void Show() {
   std::_Exit(1);
 }
 
-const ParallelFor kInOnePiece = {
-    nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) { body(context, 0, n); }};
-
 // The first bytes of an input choose the column, the others are its rows, a text a line.
 struct Case {
   std::string separator;
@@ -89,11 +86,11 @@ void RunIds(const Case& test, const std::vector<StringView>& texts) {
     }
     std::vector<int64_t> splits(rows + 1);
     int64_t* const split_list[] = {list ? splits.data() : nullptr};
-    ctrlab_id_splits(&input, split_list, &kInOnePiece);
+    ctrlab_id_splits(&input, split_list, &kAlone);
     if (list && splits != ends) Differ("id_splits");
     const std::unique_ptr<int64_t[]> ids(new int64_t[expected.size()]);
     int64_t* const id_list[] = {ids.get()};
-    ctrlab_parse_ids(&input, split_list, id_list, &found, &kInOnePiece);
+    ctrlab_parse_ids(&input, split_list, id_list, &found, &kAlone);
     if (found.row != fault.row) Differ("the fault of parse_ids");
     if (fault.row < 0 && !std::equal(expected.begin(), expected.end(), ids.get())) Differ("parse_ids");
   }
@@ -106,7 +103,7 @@ void RunNumbers(const Case& test, const std::vector<StringView>& texts) {
   const NumberInput input = {&source, 1, rows};
   const std::unique_ptr<float[]> out(new float[rows]);
   Fault fault = {-1, -1}, found;
-  ctrlab_parse_numbers(&input, out.get(), &found, &kInOnePiece);
+  ctrlab_parse_numbers(&input, out.get(), &found, &kAlone);
   for (int64_t b = 0; b < rows; ++b) {
     float expected;
     if (!scalar::RowOfNumbers(source, b, &expected)) {

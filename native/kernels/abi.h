@@ -18,7 +18,8 @@ namespace ctrlab {
 
 // Runs body(begin, end) over pieces that cover [0, total), on whatever threads the caller owns.
 // The pieces come in any order and at the same time; `cycles` is what one unit costs, so that cheap work stays on one thread.
-// A body may throw std::bad_alloc, which must not leave a thread of the pool: the calling thread gets it when all pieces are done.
+// A body may throw std::bad_alloc, which must not leave a thread of the pool: the calling thread gets it when all pieces are
+// done.
 struct ParallelFor {
   void* pool;
   void (*run)(void* pool, int64_t total, int64_t cycles, void (*body)(void* context, int64_t begin, int64_t end), void* context);
@@ -42,5 +43,9 @@ struct ParallelFor {
     if (call.failed) throw std::bad_alloc();
   }
 };
+
+// All on the calling thread.
+inline constexpr ParallelFor kAlone{
+    nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) { body(context, 0, n); }};
 
 }  // namespace ctrlab

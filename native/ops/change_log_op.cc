@@ -16,6 +16,8 @@ using embedding::RowChanges;
 
 class LogResource : public tensorflow::ResourceBase {
  public:
+  static constexpr char kKind[] = "a change log";
+
   LogResource(std::string name, int64_t rows) : name_(std::move(name)), changes_(rows) {}
 
   std::string DebugString() const override { return absl::StrCat("the changes of ", name_); }
@@ -31,12 +33,7 @@ class LogResource : public tensorflow::ResourceBase {
   RowChanges changes_;
 };
 
-using LogPtr = tensorflow::core::RefCountPtr<LogResource>;
-
-absl::Status FindLog(OpKernelContext* context, const Tensor& handle, LogPtr* log) {
-  TF_RETURN_IF_ERROR(CheckShape("The handle of a change log", handle, {}));
-  return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), log);
-}
+using LogOp = ResourceOp<LogResource>;
 
 REGISTER_OP("Ctrlab>ChangeLog")
     .Attr("table_name: string")
@@ -69,8 +66,7 @@ REGISTER_OP("Ctrlab>MarkChanges")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(
         "These rows of the tables have changed. The variables' handles are not used: for them an op in a function waits for "
-        "those "
-        "that changed the variables.");
+        "those that changed the variables.");
 
 class MarkChangesOp : public StatusOp {
  public:
@@ -81,9 +77,9 @@ class MarkChangesOp : public StatusOp {
     OpInputList handles, ids;
     TF_RETURN_IF_ERROR(context->input_list("logs", &handles));
     TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
-    std::vector<LogPtr> logs(handles.size());
+    std::vector<tensorflow::core::RefCountPtr<LogResource>> logs(handles.size());
     for (int t = 0; t < handles.size(); ++t) {
-      TF_RETURN_IF_ERROR(FindLog(context, handles[t], &logs[t]));
+      TF_RETURN_IF_ERROR(FindResource(context, handles[t], &logs[t]));
       const auto id = ids[t].flat<int64_t>();
       const int64_t rows = logs[t]->log().rows();
       const auto bad = std::find_if(id.data(), id.data() + id.size(), [&](int64_t i) { return i < 0 || i >= rows; });
@@ -93,23 +89,6 @@ class MarkChangesOp : public StatusOp {
     for (int t = 0; t < handles.size(); ++t) logs[t]->log().Mark(ids[t].flat<int64_t>().data(), ids[t].NumElements());
     return absl::OkStatus();
   }
-};
-
-// An op on the one log behind its input `log`.
-class LogOp : public StatusOp {
- public:
-  using StatusOp::StatusOp;
-
- protected:
-  absl::Status Run(OpKernelContext* context) final {
-    const Tensor* handle;
-    LogPtr log;
-    TF_RETURN_IF_ERROR(context->input("log", &handle));
-    TF_RETURN_IF_ERROR(FindLog(context, *handle, &log));
-    return Run(context, *log);
-  }
-
-  virtual absl::Status Run(OpKernelContext* context, LogResource& log) = 0;
 };
 
 REGISTER_OP("Ctrlab>ChangesStartAnew")
@@ -167,7 +146,7 @@ REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangeLog").Device(DEVICE_CPU), ChangeLogOp
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>MarkChanges").Device(DEVICE_CPU), MarkChangesOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesStartAnew").Device(DEVICE_CPU), ChangesStartAnewOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ChangesCut").Device(DEVICE_CPU), ChangesCutOp);
-CTRLAB_CONSUMER_OPS("Ctrlab>Changes", "log", LogOp, LogResource);
+CTRLAB_CONSUMER_OPS("Ctrlab>Changes", "log", LogResource);
 
 }  // namespace
 }  // namespace ctrlab

@@ -7,8 +7,7 @@
 #include <string>
 
 #include "ops/checks.h"
-#include "ops/op.h"
-#include "tensorflow/core/framework/resource_mgr.h"
+#include "ops/resource.h"
 
 namespace ctrlab {
 
@@ -22,16 +21,6 @@ inline absl::Status ReadConsumer(OpKernelContext* context, std::string* consumer
   return absl::OkStatus();
 }
 
-template <class Resource>
-absl::Status WriteHandle(OpKernelContext* context, Resource* resource) {
-  Tensor* handle;
-  const tensorflow::core::RefCountPtr<Resource> owned(resource);
-  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &handle));
-  handle->scalar<tensorflow::ResourceHandle>()() =
-      tensorflow::ResourceHandle::MakeRefCountingHandle(owned.GetNewRef().release(), context->device()->name());
-  return absl::OkStatus();
-}
-
 inline absl::Status WriteNumbers(OpKernelContext* context, int output, std::initializer_list<int64_t> numbers) {
   Tensor* out;
   TF_RETURN_IF_ERROR(context->allocate_output(output, TensorShape({static_cast<int64_t>(numbers.size())}), &out));
@@ -39,11 +28,11 @@ inline absl::Status WriteNumbers(OpKernelContext* context, int output, std::init
   return absl::OkStatus();
 }
 
-// What consumers say to a log of changes. `Base` is an op on one Resource, which has `log()` and says a problem by `Told`.
-template <class Base, class Resource>
-class ConfirmOp final : public Base {
+// What consumers say to a log of changes. A Resource has `log()` and says a problem by `Told`.
+template <class Resource>
+class ConfirmOp final : public ResourceOp<Resource> {
  public:
-  using Base::Base;
+  using ResourceOp<Resource>::ResourceOp;
 
  private:
   absl::Status Run(OpKernelContext* context, Resource& resource) override {
@@ -56,10 +45,10 @@ class ConfirmOp final : public Base {
   }
 };
 
-template <class Base, class Resource>
-class CaughtUpOp final : public Base {
+template <class Resource>
+class CaughtUpOp final : public ResourceOp<Resource> {
  public:
-  using Base::Base;
+  using ResourceOp<Resource>::ResourceOp;
 
  private:
   absl::Status Run(OpKernelContext* context, Resource& resource) override {
@@ -71,10 +60,10 @@ class CaughtUpOp final : public Base {
   }
 };
 
-template <class Base, class Resource>
-class ForgetOp final : public Base {
+template <class Resource>
+class ForgetOp final : public ResourceOp<Resource> {
  public:
-  using Base::Base;
+  using ResourceOp<Resource>::ResourceOp;
 
  private:
   absl::Status Run(OpKernelContext* context, Resource& resource) override {
@@ -85,33 +74,30 @@ class ForgetOp final : public Base {
   }
 };
 
-// Registers the three under names that begin so; the resource is the input `handle`.
-#define CTRLAB_CONSUMER_OPS(prefix, handle, Base, Resource)                             \
-  REGISTER_OP(prefix "Confirm")                                                         \
-      .Input(handle ": resource")                                                       \
-      .Input("consumer: string")                                                        \
-      .Input("version: int64")                                                          \
-      .SetIsStateful()                                                                  \
-      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                               \
-      .Doc("A consumer has what its cut of this version gave.");                        \
-  REGISTER_OP(prefix "CaughtUp")                                                        \
-      .Input(handle ": resource")                                                       \
-      .Input("consumer: string")                                                        \
-      .Output("version: int64")                                                         \
-      .SetIsStateful()                                                                  \
-      .SetShapeFn(tensorflow::shape_inference::ScalarShape)                             \
-      .Doc("A consumer has what the table holds now; the version of that.");            \
-  REGISTER_OP(prefix "Forget")                                                          \
-      .Input(handle ": resource")                                                       \
-      .Input("consumer: string")                                                        \
-      .SetIsStateful()                                                                  \
-      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                               \
-      .Doc("Nothing is noted for this consumer any more; its next cut is everything."); \
-  using Base##Confirm = ConfirmOp<Base, Resource>;                                      \
-  using Base##CaughtUp = CaughtUpOp<Base, Resource>;                                    \
-  using Base##Forget = ForgetOp<Base, Resource>;                                        \
-  REGISTER_KERNEL_BUILDER(Name(prefix "Confirm").Device(DEVICE_CPU), Base##Confirm);    \
-  REGISTER_KERNEL_BUILDER(Name(prefix "CaughtUp").Device(DEVICE_CPU), Base##CaughtUp);  \
-  REGISTER_KERNEL_BUILDER(Name(prefix "Forget").Device(DEVICE_CPU), Base##Forget)
+// Registers the three under names that begin so; their first input, `handle`, is of a Resource.
+#define CTRLAB_CONSUMER_OPS(prefix, handle, Resource)                                        \
+  REGISTER_OP(prefix "Confirm")                                                              \
+      .Input(handle ": resource")                                                            \
+      .Input("consumer: string")                                                             \
+      .Input("version: int64")                                                               \
+      .SetIsStateful()                                                                       \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                    \
+      .Doc("A consumer has what its cut of this version gave.");                             \
+  REGISTER_OP(prefix "CaughtUp")                                                             \
+      .Input(handle ": resource")                                                            \
+      .Input("consumer: string")                                                             \
+      .Output("version: int64")                                                              \
+      .SetIsStateful()                                                                       \
+      .SetShapeFn(tensorflow::shape_inference::ScalarShape)                                  \
+      .Doc("A consumer has what the table holds now; the version of that.");                 \
+  REGISTER_OP(prefix "Forget")                                                               \
+      .Input(handle ": resource")                                                            \
+      .Input("consumer: string")                                                             \
+      .SetIsStateful()                                                                       \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                    \
+      .Doc("Nothing is noted for this consumer any more; its next cut is everything.");      \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Confirm").Device(DEVICE_CPU), ConfirmOp<Resource>);   \
+  REGISTER_KERNEL_BUILDER(Name(prefix "CaughtUp").Device(DEVICE_CPU), CaughtUpOp<Resource>); \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Forget").Device(DEVICE_CPU), ForgetOp<Resource>)
 
 }  // namespace ctrlab

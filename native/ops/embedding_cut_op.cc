@@ -19,6 +19,8 @@ namespace {
 // Parts are read by one thread at a time.
 class CutResource : public tensorflow::ResourceBase {
  public:
+  static constexpr char kKind[] = "a cut";
+
   CutResource(std::string name, std::unique_ptr<embedding::Cut> cut) : name_(std::move(name)), cut_(std::move(cut)) {}
 
   std::string DebugString() const override { return absl::StrCat("a cut of embedding variable ", name_); }
@@ -47,8 +49,7 @@ REGISTER_OP("Ctrlab>EmbeddingCut")
     })
     .Doc(
         "What changed of a table since the version that a consumer confirmed, at this moment. `numbers`: that version, or -1 "
-        "where "
-        "this is everything; the version of this cut; rows, candidates, bytes of the filter, removed keys.");
+        "where this is everything; the version of this cut; rows, candidates, bytes of the filter, removed keys.");
 
 class EmbeddingCutOp : public TableOp {
  public:
@@ -82,23 +83,18 @@ REGISTER_OP("Ctrlab>EmbeddingCutPart")
     })
     .Doc("The next part of a cut, of so many rows and candidates at most; whether it is the last.");
 
-class EmbeddingCutPartOp : public StatusOp {
+class EmbeddingCutPartOp : public ResourceOp<CutResource> {
  public:
-  using StatusOp::StatusOp;
+  using ResourceOp::ResourceOp;
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    const Tensor* handle;
+  absl::Status Run(OpKernelContext* context, CutResource& resource) override {
     const int64_t* rows;
-    tensorflow::core::RefCountPtr<CutResource> found;
-    TF_RETURN_IF_ERROR(context->input("cut", &handle));
-    TF_RETURN_IF_ERROR(CheckShape("The handle of a cut", *handle, {}));
     TF_RETURN_IF_ERROR(ReadNumbers(context, "rows", 1, &rows));
-    TF_RETURN_IF_ERROR(LookupResource(context, handle->scalar<tensorflow::ResourceHandle>()(), &found));
-    const std::lock_guard lock(found->mutex);
-    embedding::Cut& cut = found->cut();
+    const std::lock_guard lock(resource.mutex);
+    embedding::Cut& cut = resource.cut();
     StateOutputs outputs(context, cut.dim(), cut.slots());
-    TF_RETURN_IF_ERROR(outputs.Checked(found->name(), cut.Next(*rows, outputs.Room())));
+    TF_RETURN_IF_ERROR(outputs.Checked(resource.name(), cut.Next(*rows, outputs.Room())));
     Tensor* done;
     TF_RETURN_IF_ERROR(context->allocate_output(kNames, TensorShape({}), &done));
     done->scalar<bool>()() = cut.done();
@@ -144,7 +140,7 @@ class EmbeddingAdoptOp : public TableOp {
     const Tensor* handle;
     TablePtr stage;
     TF_RETURN_IF_ERROR(context->input("stage", &handle));
-    TF_RETURN_IF_ERROR(FindTable(context, *handle, &stage));
+    TF_RETURN_IF_ERROR(FindResource(context, *handle, &stage));
     TF_RETURN_IF_ERROR(table.MayBeTrained());
     if (stage.get() == &table) return InvalidArgument("Embedding variable ", table.name(), " can't adopt itself.");
     const std::scoped_lock locks(table.slots_mutex, stage->slots_mutex);
@@ -161,7 +157,7 @@ class EmbeddingAdoptOp : public TableOp {
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCut").Device(DEVICE_CPU), EmbeddingCutOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingCutPart").Device(DEVICE_CPU), EmbeddingCutPartOp);
-CTRLAB_CONSUMER_OPS("Ctrlab>Embedding", "handle", TableOp, TableResource);
+CTRLAB_CONSUMER_OPS("Ctrlab>Embedding", "handle", TableResource);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingStage").Device(DEVICE_CPU), EmbeddingStageOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingAdopt").Device(DEVICE_CPU), EmbeddingAdoptOp);
 

@@ -43,8 +43,7 @@ inline absl::Status StateShapes(InferenceContext* c) {
   for (int k = 0; k < c->num_outputs(); ++k) {
     c->set_output(k, k == kSlots    ? c->UnknownShapeOfRank(3)
                      : k == kValues ? c->UnknownShapeOfRank(2)
-                     : k <= kNames  ? c->Vector(c->UnknownDim())
-                                    : c->Scalar());
+                                    : c->Vector(c->UnknownDim()));
   }
   return absl::OkStatus();
 }

@@ -11,8 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "embedding/served.h"
 #include "embedding/table.h"
-#include "ops/op.h"
-#include "tensorflow/core/framework/resource_mgr.h"
+#include "ops/resource.h"
 
 namespace ctrlab {
 
@@ -26,6 +25,8 @@ inline absl::Status OfTable(const std::string& name, const embedding::Status& st
 // whoever needs names that fit them shares it.
 class TableResource : public tensorflow::ResourceBase {
  public:
+  static constexpr char kKind[] = "an embedding variable";
+
   TableResource(std::string name, std::unique_ptr<embedding::Table> table) : name_(std::move(name)), table_(std::move(table)) {}
   // One of those that stand for a served table, of which none knows what the others do.
   TableResource(std::string name, std::shared_ptr<embedding::ServedTable> served)
@@ -43,7 +44,7 @@ class TableResource : public tensorflow::ResourceBase {
   absl::Status MayBeTrained() const {
     if (!served_) return absl::OkStatus();
     return InvalidArgument("Embedding variable ", name_,
-                           " is served, to all who have loaded the model: its rows change by deltas ", "of those that train it.");
+                           " is served, to all who have loaded the model: its rows change by deltas of those that train it.");
   }
 
   std::shared_mutex slots_mutex;
@@ -66,13 +67,7 @@ class TableResource : public tensorflow::ResourceBase {
 };
 
 using TablePtr = tensorflow::core::RefCountPtr<TableResource>;
-
-inline absl::Status FindTable(OpKernelContext* context, const Tensor& handle, TablePtr* table) {
-  if (!TensorShapeUtils::IsScalar(handle.shape())) {
-    return InvalidArgument("The handle of an embedding variable must be a scalar; received ", handle.shape().DebugString(), ".");
-  }
-  return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), table);
-}
+using TableOp = ResourceOp<TableResource>;
 
 // Of the input list `tables`, whose dimensions the op was made for.
 template <class Dims>
@@ -80,7 +75,7 @@ absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<
   OpInputList handles;
   TF_RETURN_IF_ERROR(context->input_list("tables", &handles));
   for (int t = 0; t < handles.size(); ++t) {
-    TF_RETURN_IF_ERROR(FindTable(context, handles[t], &tables->emplace_back()));
+    TF_RETURN_IF_ERROR(FindResource(context, handles[t], &tables->emplace_back()));
     const TableResource& found = *tables->back();
     if (found.table().dim() != dims(t)) {
       return InvalidArgument("Embedding variable ", found.name(), " has rows of ", found.table().dim(), " numbers; table ", t,
@@ -89,23 +84,6 @@ absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<
   }
   return absl::OkStatus();
 }
-
-// An op on the one table behind its input `handle`.
-class TableOp : public StatusOp {
- public:
-  using StatusOp::StatusOp;
-
- protected:
-  absl::Status Run(OpKernelContext* context) final {
-    const Tensor* handle;
-    TablePtr table;
-    TF_RETURN_IF_ERROR(context->input("handle", &handle));
-    TF_RETURN_IF_ERROR(FindTable(context, *handle, &table));
-    return Run(context, *table);
-  }
-
-  virtual absl::Status Run(OpKernelContext* context, TableResource& table) = 0;
-};
 
 // An int64 input of a given number of elements.
 inline absl::Status ReadNumbers(OpKernelContext* context, const char* name, int64_t count, const int64_t** numbers) {

@@ -16,7 +16,8 @@ namespace {
 
 using embedding::Table;
 
-// `served_name`, not `shared_name`: tf.saved_model.load puts another ending to each of those, so that what is loaded twice is two.
+// `served_name`, not `shared_name`: tf.saved_model.load puts another ending to each of those, so that what is loaded twice is
+// two.
 REGISTER_OP("Ctrlab>EmbeddingTable")
     .Attr("table_name: string")
     .Attr("dim: int")
@@ -84,11 +85,7 @@ class EmbeddingTableOp : public StatusOp {
     } else {
       TF_RETURN_IF_ERROR(Make(context, &table));
     }
-    Tensor* handle;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &handle));
-    handle->scalar<tensorflow::ResourceHandle>()() =
-        tensorflow::ResourceHandle::MakeRefCountingHandle(table.release(), context->device()->name());
-    return absl::OkStatus();
+    return WriteHandle(context, table.release());
   }
 
   absl::Status Make(OpKernelContext* context, TablePtr* made) const {

@@ -104,16 +104,6 @@ class EmbeddingUpdateOp : public StatusOp {
     const int64_t n = gradient.dim_size(0), dim = gradient.dim_size(1);
     TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The keys of ", table.name(), ", one for each row of its gradient,"), keys, {n}));
     TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The counts of ", table.name()), counts, {n}));
-    const int64_t* key = keys.flat<int64_t>().data();
-    const int64_t* count = counts.flat<int64_t>().data();
-    for (int64_t i = 0; i < n; ++i) {
-      if (count[i] < 1) {
-        return InvalidArgument("A key comes at least once; ", table.name(), " received ", count[i], " for key ", key[i], ".");
-      }
-      if (i > 0 && key[i] <= key[i - 1]) {
-        return InvalidArgument("Merged keys ascend, each once; ", table.name(), " received ", key[i], " after ", key[i - 1], ".");
-      }
-    }
     const float* g = gradient.flat<float>().data();
     std::vector<char> bad(n);
     pool(n, dim, [&](int64_t begin, int64_t end) {
@@ -122,7 +112,7 @@ class EmbeddingUpdateOp : public StatusOp {
     const int64_t first = std::find(bad.begin(), bad.end(), 1) - bad.begin();
     if (first == n) return absl::OkStatus();
     return InvalidArgument("Gradients must be finite; embedding variable ", table.name(), " received nan or inf for key ",
-                           key[first], ". Nothing was changed.");
+                           keys.flat<int64_t>()(first), ". Nothing was changed.");
   }
 
   StepKind kind_;

@@ -154,7 +154,7 @@ def update(ops, variable, **other):
         ({"keys": [ints(2, 1)]}, "ascend"),
         ({"keys": [ints(1, 1)]}, "ascend"),
         ({"keys": [ints(1)]}, "one for each row"),
-        ({"counts": [ints(1, 0)]}, "at least once"),
+        ({"counts": [ints(1, 0)]}, "counts must be at least 1"),
         ({"counts": [ints(1)]}, "counts of items"),
         ({"gradients": [tf.ones([2, 3])]}, "rows of 2 numbers"),
         ({"gradients": [tf.ones([2])]}, "matrix"),
