@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def run(profile: str | None, json_path: Path | None, html: Path | None) -> None:
         console.print(table_of(each))
         facts = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in each.facts.items())
         console.print(f"A call of no key takes {1e3 * each.own:.2g} ms by itself; {facts}.", highlight=False)
+        if each.facts.get("files_compacted") == 0:
+            console.print("No file was compacted, so this says nothing of compaction: take a larger profile.", style="yellow")
     if json_path:
         write_atomically(json_path, json.dumps([each.to_json() for each in found]) + "\n")
     if html:
@@ -57,7 +60,7 @@ def table_of(found: Waits) -> Table:
 
 def _times(watches: list[Watch]) -> list[str]:
     """Medians over rounds of the percentiles, and the longest waits of all."""
-    middle = [sorted(one.percentile(q) for one in watches)[len(watches) // 2] for q in (50, 99)]
+    middle = [statistics.median(one.percentile(q) for one in watches) for q in (50, 99)]
     longest = [max(one.longest for one in watches), max(one.longest_control for one in watches)]
     return [f"{1e3 * seconds:.3g}" for seconds in middle + longest]
 

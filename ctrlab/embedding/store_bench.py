@@ -92,44 +92,9 @@ class StoreBench:
         }
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """Seconds that one batch of reads took, by themselves and while the store compacted.
-
-    Attributes:
-        quiet, compacting: "reads", how many batches; "p50", "p99" and "max" of them; "control_max", of a thread that only reads
-            the clock in the meantime: so long the machine itself kept a thread waiting.
-        compactions: segments that were removed meanwhile. live, total: records then.
-    """
-
-    quiet: dict
-    compacting: dict
-    compactions: int
-    live: int
-    total: int
-
-    @property
-    def longest(self) -> float:
-        """The longest wait while the store compacted, beyond that of the control thread."""
-        return self.compacting["max"] - self.compacting["control_max"]
-
-
-def measure_waiting(
-    keys: int, row_bytes: int = 64, batch: int = 16, segment_bytes: int = 128 << 20, folder: Path | None = None
-) -> Waiting:
-    """How long reads wait for compaction in a store of so many keys, three of five of them erased.
-
-    Raises:
-        CtrlabError: the program can't be made, or fails.
-    """
-    made, _ = program("store_wait")
-    work = Path(tempfile.mkdtemp(prefix="store-wait-", dir=folder or cache_folder()))
-    return Waiting(**_run(made, work, keys, row_bytes, batch, segment_bytes))
-
-
 @functools.cache
-def program(name: str = "store_bench") -> tuple[Path, tuple[str, ...]]:
-    """The compiled native/bench/<name>.cc, made once for each version of its sources, and the peers in it.
+def program() -> tuple[Path, tuple[str, ...]]:
+    """The compiled native/bench/store_bench.cc, made once for each version of its sources, and the peers in it.
 
     Raises:
         CtrlabError: there is no checkout or compiler, or it does not compile.
@@ -139,22 +104,18 @@ def program(name: str = "store_bench") -> tuple[Path, tuple[str, ...]]:
         raise CtrlabError("The bench of the store is compiled from a checkout; ctrlab is installed without one.")
     native = root / "native"
     units = [path for path in sorted((native / "embedding").glob("*.cc")) if path.stem in UNITS]
-    read = [
-        native / "bench" / f"{name}.cc",
-        *sorted((native / "bench").glob("*.h")),
-        *units,
-        *(native / "embedding").glob("*.h"),
-    ]
+    source = native / "bench" / "store_bench.cc"
+    read = [source, *(native / "bench").glob("*.h"), *units, *(native / "embedding").glob("*.h")]
     peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
-    made = cache_folder() / f"{name}_{version}"
+    made = cache_folder() / f"store_bench_{version}"
     if not made.exists():
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:  # another process may be compiling it too
             part = Path(folder) / made.name
             libraries = [f"-l{name}" for name in peers]
             flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-I", native, "-pthread"]
             ran = subprocess.run(
-                [*kernel_swap.compiler(), *flags, read[0], *units, *libraries, "-o", part],
+                [*kernel_swap.compiler(), *flags, source, *units, *libraries, "-o", part],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -184,15 +145,12 @@ def bench_store(
     made, peers = program()
     keys, rounds, seconds = _SIZES[profiles.current(profile).name]
     work = Path(tempfile.mkdtemp(prefix="store-bench-", dir=folder or cache_folder()))
-    found = _run(made, work, keys, row_bytes, BATCH, rounds, seconds, *(stores or ("ctrlab", *peers)))
-    return StoreBench(row_bytes, keys, found["memory"], found["rounds"], tuple(name for name in PEERS if name not in peers))
-
-
-def _run(made: Path, work: Path, *arguments) -> dict:
+    arguments = (keys, row_bytes, BATCH, rounds, seconds, *(stores or ("ctrlab", *peers)))
     try:
         ran = subprocess.run([made, work, *map(str, arguments)], capture_output=True, text=True, check=False)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if ran.returncode != 0:
         raise CtrlabError(f"The bench of the store ended with {ran.returncode}: {ran.stderr.strip()[-300:]}")
-    return json.loads(ran.stdout)
+    found = json.loads(ran.stdout)
+    return StoreBench(row_bytes, keys, found["memory"], found["rounds"], tuple(name for name in PEERS if name not in peers))

@@ -1,10 +1,10 @@
 """What a lookup of keys in memory waits for while its table's storage is at work, and what a read of the store waits meanwhile.
 
-    opens      another table left its rows in the storage, and the first update opens it
+    opens      a process that was killed left its rows in the storage, and the first update of another table opens it
     updates    steps on keys whose rows are below the memory: these come up, and others sink
     evicts     nine of ten rows go, most of them from below the memory
     compacts   so many rows went from below the memory that the store's files are written anew
-    compacting (the store alone) three of five rows are erased, which is more garbage than a store keeps
+    compacting (the store alone, past the page cache) three of five rows are erased, and all garbage goes
 
 Each is paired with a quiet time right before it, or after it where the table is new. The keys looked up have a row in memory, but
 for those of a new table before its first update. What is asked of the engine stands in ASKED.
@@ -12,12 +12,11 @@ for those of a new table before its first update. What is asked of the engine st
 
 from __future__ import annotations
 
-import gc
 import itertools
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +82,7 @@ def bench_waiting(profile: str | None = None, folder: Path | None = None) -> lis
 
 def bench_lookups(size: Size, folder: Path) -> Waits:
     """Of HOT keys of a table with size.rows rows, of which size.memory_rows are in memory."""
-    rounds, removed, below, own = [], 0, 0, []
+    rounds, removed, below, left, own = [], 0, 0, 0, []
     for number in range(size.rounds):
         with _scratch(folder) as storage:
             table = _Table(storage, size)
@@ -103,24 +102,24 @@ def bench_lookups(size: Size, folder: Path) -> Waits:
             table.fill("Filling it again")
             below += table.read_below()
             table = table.left_to_another()
+            left += table.bytes()
             busy = watch(table.look_up, table.open, table.settle)
             pairs = {"opens": Pair(table.quiet(), busy), **pairs}
             rounds.append(pairs)
             del table
-            gc.collect()
     title = f"Lookups of {HOT} keys in memory, {size.rows:,} rows below it"
-    facts = {"rows": size.rows, "dim": DIM, "files_compacted": removed, "hot_keys_read_below": below}
+    facts = {"rows": size.rows, "dim": DIM, "files_compacted": removed, "hot_keys_read_below": below, "bytes_left": left}
     return Waits(title, rounds, float(np.median(own)), ASKED, facts)
 
 
 def bench_reads(size: Size, folder: Path) -> Waits:
     """Of READ random keys of a store of size.store_rows rows."""
-    rounds, compactions, own = [], 0, []
+    rounds, facts, own = [], dict.fromkeys(("files_compacted", "records_live", "records_left"), 0), []
     kept = np.arange(3, size.store_rows, 5)
     draws = itertools.cycle(np.random.default_rng(0).choice(kept, (1_000, READ)))
     gone = np.setdiff1d(np.arange(size.store_rows), np.concatenate([kept, kept[kept < size.store_rows - 1] + 1]))
     for number in range(size.rounds):
-        with _scratch(folder) as place, Store(place, STORE_DIM, segment_bytes=size.segment_bytes) as store:
+        with _scratch(folder) as place, Store(place, STORE_DIM, segment_bytes=size.segment_bytes, direct=True) as store:
             for first in track(range(0, size.store_rows, AT_A_TIME), f"Filling a store, round {number + 1}"):
                 keys = np.arange(first, min(first + AT_A_TIME, size.store_rows))
                 store.put(keys, np.repeat(keys.astype(np.float32), STORE_DIM).reshape(-1, STORE_DIM))
@@ -132,15 +131,15 @@ def bench_reads(size: Size, folder: Path) -> Waits:
             def erase(store=store) -> None:
                 for piece in np.array_split(gone, -(-len(gone) // AT_A_TIME)):
                     store.erase(piece)
-
-            def settle(store=store) -> float:
-                return _settle(lambda: (store.stats().compactions, store.stats().compacting))
+                store.compact()
 
             quiet = watch(read, lambda: time.sleep(size.seconds))
-            rounds.append({"compacting": Pair(quiet, watch(read, erase, settle))})
-            compactions += store.stats().compactions
+            rounds.append({"compacting": Pair(quiet, watch(read, erase))})
+            stats = store.stats()
+            for name, figure in zip(facts, (stats.compactions, stats.live, stats.total)):
+                facts[name] += figure
     title = f"Reads of {READ} random keys of a store, {size.store_rows:,} rows, {len(gone):,} of them erased meanwhile"
-    return Waits(title, rounds, float(np.median(own)), ASKED, {"rows": size.store_rows, "files_compacted": compactions})
+    return Waits(title, rounds, float(np.median(own)), ASKED, {"rows": size.store_rows, **facts})
 
 
 class _Table:
@@ -154,9 +153,13 @@ class _Table:
         self.hot, self.nothing = tf.range(HOT, dtype=tf.int64), tf.zeros([0], tf.int64)
 
     def left_to_another(self) -> _Table:
-        """Another table on the storage of this one, which goes and leaves its rows."""
+        """Another table above the files of this one, as a process that is killed leaves them: a table that goes takes its own."""
+        self.settle()
+        place, left = self.storage / "waiting", self.storage / "left"
+        shutil.copytree(place, left, copy_function=os.link)
         del self.variable
-        gc.collect()
+        shutil.rmtree(place)
+        left.rename(place)
         return _Table(self.storage, self.size)
 
     def fill(self, what: str) -> None:
@@ -214,30 +217,28 @@ class _Table:
     def files(self) -> set[str]:
         return {path.name for path in self.storage.rglob("*.seg")}
 
+    def bytes(self) -> int:
+        return sum(size for _, size, _ in self._traces())
+
     def settle(self) -> float:
-        return _settle(lambda: _traces(self.storage))
+        """Waits until nothing is done any more; when it last was, by time.perf_counter."""
+        began = changed = time.perf_counter()
+        seen = None
+        while (now := time.perf_counter()) - changed < SETTLED and now - began < AT_MOST:
+            time.sleep(SETTLED / 10)
+            if (found := self._traces()) != seen:
+                changed, seen = now, found
+        return changed
 
-
-def _settle(traces: Callable[[], object]) -> float:
-    """Waits until nothing is done any more; when it last was, by time.perf_counter."""
-    began = changed = time.perf_counter()
-    seen = None
-    while (now := time.perf_counter()) - changed < SETTLED and now - began < AT_MOST:
-        time.sleep(SETTLED / 10)
-        if (found := traces()) != seen:
-            changed, seen = now, found
-    return changed
-
-
-def _traces(folder: Path) -> list[tuple]:
-    found = []
-    for path in folder.rglob("*.seg"):
-        try:
-            about = path.stat()
-        except FileNotFoundError:  # compacted away since it was listed
-            continue
-        found.append((path.name, about.st_size, about.st_mtime_ns))
-    return sorted(found)
+    def _traces(self) -> list[tuple]:
+        found = []
+        for path in self.storage.rglob("*.seg"):
+            try:
+                about = path.stat()
+            except FileNotFoundError:  # compacted away since it was listed
+                continue
+            found.append((path.name, about.st_size, about.st_mtime_ns))
+        return sorted(found)
 
 
 @contextmanager
