@@ -205,11 +205,16 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         config = self.inner_optimizer.get_config()
         keep = {k: config[k] for k in ("name", "learning_rate")}
         keep |= {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "fused": self.fused}
-        return keep | {"loss_scale": self.initial_scale}
+        # Not None for no scale: where it is loaded the policy may be another, and a scale has variables of its own.
+        return keep | {"loss_scale": self.initial_scale, "may_underflow": self._may_underflow}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
+        config = dict(config)
+        may_underflow = config.pop("may_underflow")
+        made = super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
+        made._may_underflow = may_underflow
+        return made
 
 
 def _native(variable) -> tf.Variable:

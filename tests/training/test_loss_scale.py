@@ -11,8 +11,9 @@ from ctrlab.training import TouchedRows, train_step
 
 ROWS = Options(Initializer("normal", 0.0, 0.3))
 RATE, STEPS, BATCH, DIM = 0.5, 4, 8, 4
-UNIT = {"mixed_float16": 2.0**-11, "mixed_bfloat16": 2.0**-8}
-"""The largest relative error of one rounding."""
+NEAR = {"mixed_float16": 2 * 2.0**-11, "mixed_bfloat16": 2 * 2.0**-8}
+"""How far rows and kernel, below 1, may be from those of float32: two roundings. Measured: 0.15 and 0.09 of one. Training moves
+the kernel by 0.23 and rows by 0.10, some ten times the larger of these."""
 rng = np.random.default_rng(0)
 KEYS = rng.integers(0, 12, (STEPS * BATCH, 3))
 LABELS = rng.integers(0, 2, (STEPS * BATCH, 1)).astype("f4")
@@ -59,32 +60,21 @@ def held(model):
     return state.keys[order], state.values[order], model.top.kernel.numpy(), state.frequencies[order]
 
 
-def tolerance(unit):
-    """How far rows and kernel may be from those of float32 after STEPS steps of sgd.
-
-    |logit| is at most 3 |row| |kernel| <= 3, made by a sum of 3 rows, D products and D sums: its error is at most (D + 4) u 3.
-    The sigmoid's slope is at most 1/4, so the error of the loss's gradient by a logit, at most 1, is (D + 4) u 3/4 + u. A row's
-    gradient is the mean over the batch of 3 such gradients times the kernel; the kernel's, times a bag of norm 3 at the most:
-    two more roundings, and 3 times the error. Errors of one step reach the next one through a map of Lipschitz constant
-    1 + RATE 9/4.
-    """
-    one = RATE * 3 * ((DIM + 4) * 3 / 4 + 3) * unit
-    return sum(one * (1 + RATE * 9 / 4) ** k for k in range(STEPS))
+def distance(one, other):
+    """The most that a number of rows or kernel differs by."""
+    return max(np.abs(one[k] - other[k]).max() for k in (1, 2))
 
 
 @pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("name", UNIT)
+@pytest.mark.parametrize("name", NEAR)
 def test_fit_trains_the_rows_of_float32(policy, name, eager):
-    keys, rows, kernel, counts = held(fitted(compiled(TouchedRows("sgd", RATE), eager=eager)))
-    start = compiled(TouchedRows("sgd", RATE)).top.kernel.numpy()
+    expected, start = (held(fitted(compiled(TouchedRows("sgd", rate), eager=eager))) for rate in (RATE, 0.0))
+    assert np.abs(expected[1] - start[1]).max() > 10 * NEAR[name], "the tolerance tells nothing"
     policy(name)
     found = held(fitted(compiled(TouchedRows("sgd", RATE), eager=eager)))
-    near = min(tolerance(UNIT[name]), 0.05)
-    assert np.abs(kernel - start).max() > 2 * near, "the tolerance tells nothing"
-    np.testing.assert_array_equal(found[0], keys)
-    np.testing.assert_array_equal(found[3], counts)
-    np.testing.assert_allclose(found[1], rows, rtol=0, atol=near)
-    np.testing.assert_allclose(found[2], kernel, rtol=0, atol=near)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[3], expected[3])
+    assert distance(found, expected) < NEAR[name]
 
 
 def test_gradients_too_small_for_float16_arrive(policy):
@@ -93,10 +83,13 @@ def test_gradients_too_small_for_float16_arrive(policy):
     def small(labels, logits):
         return keras.losses.binary_crossentropy(labels, logits, from_logits=True) * 2.0**-24
 
-    expected = held(fitted(compiled(TouchedRows("sgd", RATE * 2.0**24), small)))
+    def trained(scale=None):
+        return held(fitted(compiled(TouchedRows("sgd", RATE * 2.0**24, loss_scale=scale), small)))
+
+    expected, near = trained(), NEAR["mixed_float16"]
     policy("mixed_float16")
-    found = held(fitted(compiled(TouchedRows("sgd", RATE * 2.0**24), small)))
-    np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=tolerance(UNIT["mixed_float16"]))
+    assert distance(trained(), expected) < near
+    assert distance(trained(scale=0), expected) > 100 * near, "without the scale nothing arrives"
 
 
 def test_our_own_step_is_that_of_fit(policy):
@@ -187,10 +180,16 @@ def test_a_saved_model_goes_on(policy, tmp_path):
             np.testing.assert_array_equal(found.state.values[order[0]], expected.state.values[order[1]])
 
 
-def test_in_float32_nothing_is_scaled():
+def again(optimizer):
+    return TouchedRows.from_config(optimizer.get_config())
+
+
+def test_in_float32_nothing_is_scaled(policy):
     optimizer = TouchedRows("sgd", 0.1)
-    optimizer.build([keras.Variable([1.0])])
-    assert len(optimizer.variables) == 2 and float(optimizer.scale_loss(tf.constant(1.0))) == 1.0
+    policy("mixed_float16")  # of another process, in which it is loaded
+    for each in (optimizer, again(optimizer)):
+        each.build([keras.Variable([1.0])])
+        assert len(each.variables) == 2 and float(each.scale_loss(tf.constant(1.0))) == 1.0
 
 
 def test_another_scale_around_it_is_refused_in_one_sentence():
@@ -201,15 +200,36 @@ def test_another_scale_around_it_is_refused_in_one_sentence():
 def test_a_layer_in_float16_and_no_scale_are_refused_in_one_sentence():
     """As where the policy is set for layers alone: Keras scales nothing then."""
     layer = Embedding(2, dtype="mixed_float16")
-    with pytest.raises(CtrlabError, match=r"is read in float16, .* give it loss_scale=2\*\*15, or 0 for no scale\.$"):
-        TouchedRows("sgd").build(layer.trainable_variables)
+    for unscaled in (TouchedRows("sgd"), again(TouchedRows("sgd")), again(again(TouchedRows("sgd")))):
+        with pytest.raises(CtrlabError, match=r"is read in float16, .* give it loss_scale=2\*\*15, or 0 for no scale\.$"):
+            unscaled.build(layer.trainable_variables)
     for scale in (0, 8.0):
-        optimizer = TouchedRows("sgd", loss_scale=scale)
-        optimizer.build(layer.trainable_variables)
-        assert float(optimizer.scale_loss(tf.constant(1.0))) == (scale or 1)
+        for optimizer in (TouchedRows("sgd", loss_scale=scale), again(TouchedRows("sgd", loss_scale=scale))):
+            optimizer.build(layer.trainable_variables)
+            assert float(optimizer.scale_loss(tf.constant(1.0))) == (scale or 1)
 
 
 @pytest.mark.parametrize("scale", [-1.0, np.nan, np.inf])
 def test_a_scale_that_can_t_be(scale):
     with pytest.raises(CtrlabError, match="must be at least 0 and finite; received"):
         TouchedRows("sgd", loss_scale=scale)
+
+
+@pytest.mark.parametrize("restored_first", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)), lambda: TouchedRows("sgd", 0.1, loss_scale=2.0)],
+)
+def test_the_scale_is_in_tensorflow_s_checkpoints(make, restored_first, tmp_path):
+    """Keras's own, too: code that saves what it trains by `tf.train.Checkpoint` goes on with the scale it had reached."""
+    variable, (saved, restored) = keras.Variable([1.0]), (make(), make())
+    saved.build([variable])
+    saved.dynamic_scale.assign(64.0)
+    saved.step_counter.assign(5)
+    path = tf.train.Checkpoint(optimizer=saved).write(str(tmp_path / "saved"))
+    if not restored_first:
+        restored.build([variable])
+    tf.train.Checkpoint(optimizer=restored).read(path).expect_partial()
+    if restored_first:
+        restored.build([variable])
+    assert float(restored.dynamic_scale) == 64.0 and int(restored.step_counter) == 5
