@@ -87,8 +87,13 @@ class Stage:
 def exported(handle: tf.Tensor, shard: tuple[int, int]) -> TableState:
     """All that the table behind a handle holds of a shard, at one moment."""
     with one_sentence():
-        parts = _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(shard, tf.int64))
+        parts = export_all(handle, shard)
     return state_of(parts, tuple(name.decode() for name in parts.slot_names.numpy()))
+
+
+def export_all(handle: tf.Tensor, shard: tuple[int, int] = WHOLE):
+    """The same as tensors, in a graph or out of it."""
+    return _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(shard, tf.int64))
 
 
 def state_of(parts, slot_names: tuple[str, ...]) -> TableState:

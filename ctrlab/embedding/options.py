@@ -158,8 +158,9 @@ class Storage:
     the disk says.
 
     Args:
-        path: a folder for the stores of all variables with this option; each has a folder of its name in it. What one left there
-            is erased; any other store there is refused.
+        path: scratch. Each variable makes a new store in a numbered folder below <path>/<its name>, e.g. rows/item_id/1, and
+            removes it when it goes. No later run reads it: what a killed one left is deleted unread. A folder with any other
+            file in it is refused.
         memory_rows: of each variable.
         cache: whose rows sink first: "lru", the longest unused, or "lfu", the least often used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.

@@ -1,7 +1,8 @@
 """What a SavedModel for serving holds of embedding variables: their keys and values, as they are when it is written.
 
 A model in training goes on meanwhile, is saved, and knows nothing of it: what is exported is an object of its own. A process in
-which several sessions, or several calls of `tf.saved_model.load`, load one such SavedModel has its rows in memory once.
+which several sessions, or several calls of `tf.saved_model.load`, load one such SavedModel has its rows in memory once. A later
+load still reads the rows from the file, and drops them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import secrets
 
 import tensorflow as tf
 
-from ctrlab.embedding.variable import WHOLE, EmbeddingVariable, embedding_variables, export_all
+from ctrlab.embedding.cut import WHOLE, export_all, import_tensors
+from ctrlab.embedding.state import FIELDS, ROWS
+from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 
 
 class Served(tf.saved_model.experimental.TrackableResource):
@@ -51,23 +53,10 @@ class Served(tf.saved_model.experimental.TrackableResource):
         return {"keys": parts.keys, "values": parts.values}
 
     def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
-        n, none = tf.shape(tensors["keys"])[0], tf.zeros([0], tf.int64)
-        never = tf.zeros([n], tf.int64)
-        return _native.library().ops.ctrlab_embedding_import(
-            handle=self.resource_handle,
-            shard=tf.constant(WHOLE, tf.int64),
-            kind="all",
-            slots=tf.zeros([0, n, self.table.dim]),
-            slot_names=tf.zeros([0], tf.string),
-            frequencies=never,
-            steps=never,
-            candidate_keys=none,
-            candidate_counts=none,
-            candidate_steps=none,
-            filter=tf.zeros([0], tf.uint8),
-            removed=none,
-            **tensors,
-        )
+        n = tf.shape(tensors["keys"])[0]
+        rest = {name: tf.zeros([n if name in ROWS else 0], dtype) for name, dtype in FIELDS.items() if name not in tensors}
+        slots = {"slots": tf.zeros([0, n, self.table.dim]), "slot_names": tf.zeros([0], tf.string)}
+        return import_tensors(self.resource_handle, tensors | rest | slots, WHOLE, "all")
 
 
 class ServedTables(tf.Module):

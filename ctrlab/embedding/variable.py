@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import lookup
-from ctrlab.embedding.cut import WHOLE, Cut, Stage, exported, import_tensors, take_state
+from ctrlab.embedding.cut import WHOLE, Cut, Stage, export_all, exported, import_tensors, take_state
 from ctrlab.embedding.options import (
     INITIALIZERS,
     BloomFilter,
@@ -47,6 +47,7 @@ class Stats:
         hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
             whose row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
         logged: keys in the log of changes that cuts are taken from.
+        filter_bytes: of the bytes, those of a Bloom filter.
         problem: why rows could not sink to the storage the last time, in a sentence; empty where they could. Training goes on
             while the memory has room, and the update that finds none is refused with the same sentence.
     """
@@ -60,6 +61,7 @@ class Stats:
     misses: int
     hits_below: int
     logged: int
+    filter_bytes: int
     problem: str = ""
 
     @property
@@ -73,7 +75,8 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
 
     It is no `tf.Variable`: look rows up with `lookup`, or many columns at once with `ctrlab.embedding.lookup.grouped`, and train
     it through `proxy` by a `TouchedRows`. It lives in this process's memory, on its CPU. Lookups and steps may come from several
-    threads at once.
+    threads at once. It goes with its last user, and its storage with it. A Keras layer is in a circle of references: a table in
+    one goes when Python's garbage collector next runs.
 
     `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; what
     `ctrlab.embedding.served` gives in its place, keys and values alone. In a loaded SavedModel all rows are in memory and a key
@@ -291,13 +294,15 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             CtrlabError: the table is larger than 4 GB, which such a file would hold in memory two or three times.
         """
         with tf.__internal__.eager_context.eager_mode():  # where a SavedModel's graph is made, too
-            stats, beside = self.stats(), 0 if served else 16 + 4 * self.dim * len(self.slot_names)
-        size = stats.rows * (8 + 4 * self.dim + beside) + (0 if served else 24 * stats.candidates)
+            stats, slots = self.stats(), len(self.slot_names)
+        size = stats.rows * (8 + 4 * self.dim)
+        if not served:
+            size += stats.rows * (16 + 4 * self.dim * slots) + 24 * stats.candidates + stats.filter_bytes
         if size > MOST_AT_ONCE:
+            cures = ("save it by ctrlab.training.Checkpoints, which write in parts", "send its cuts to the server (`cut`)")
             raise CtrlabError(
                 f"A SavedModel, a tf.train.Checkpoint and a .keras file take at most {MOST_AT_ONCE / 1e9:g} GB of a table, for "
-                f"they are not written in parts; embedding variable {self.name} has {size / 1e9:,.1f} GB: save it by "
-                "ctrlab.training.Checkpoints, which are."
+                f"they are not written in parts; embedding variable {self.name} has {size / 1e9:,.1f} GB: {cures[served]}."
             )
 
     def _export_to_saved_model_graph(self, *arguments, **options):
@@ -312,11 +317,6 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
 
     def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
         return import_tensors(self.resource_handle, tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
-
-
-def export_all(handle: tf.Tensor):
-    """All that a table holds at one moment, as tensors, in a graph or out of it."""
-    return _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(WHOLE, tf.int64))
 
 
 def embedding_variables(model) -> list[EmbeddingVariable]:

@@ -7,7 +7,6 @@ That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.checkpoint` d
 
 from __future__ import annotations
 
-import gc
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,7 +38,6 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
     try:
         _merge(links, save, out)
     finally:
-        gc.collect()  # an embedding variable and its proxy refer to each other, and their store is open as long as they live
         shutil.rmtree(out / SCRATCH, ignore_errors=True)
     return out / save.name
 

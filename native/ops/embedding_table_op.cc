@@ -213,14 +213,14 @@ REGISTER_OP("Ctrlab>EmbeddingStats")
     .Output("problem: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Vector(9));
+      c->set_output(0, c->Vector(10));
       c->set_output(1, c->Vector(c->UnknownDim()));
       c->set_output(2, c->Scalar());
       return absl::OkStatus();
     })
     .Doc(
         "Rows, candidates, rows below the memory, bytes, most bytes ever, hits, misses, hits below the memory, keys in the "
-        "change log; the names of the slots; why rows could not sink in the background the last time.");
+        "change log, bytes of the filter; the names of the slots; why rows could not sink in the background the last time.");
 
 class EmbeddingStatsOp : public TableOp {
  public:
@@ -229,9 +229,10 @@ class EmbeddingStatsOp : public TableOp {
  private:
   absl::Status Run(OpKernelContext* context, TableResource& table) override {
     Tensor* out;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({9}), &out));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({10}), &out));
     const embedding::TableStats s = table.table().Stats();
-    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes, s.peak_bytes, s.hits, s.misses, s.hits_below, s.logged};
+    const int64_t stats[] = {s.rows, s.candidates, s.rows_below, s.bytes,  s.peak_bytes,
+                             s.hits, s.misses,     s.hits_below, s.logged, table.table().filter_bytes()};
     std::copy(std::begin(stats), std::end(stats), out->flat<int64_t>().data());
     Tensor* problem;
     TF_RETURN_IF_ERROR(context->allocate_output(2, TensorShape({}), &problem));

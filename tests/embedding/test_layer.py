@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.embedding import (
+    BloomFilter,
     CounterFilter,
     Embedding,
     GlobalStepEviction,
@@ -88,17 +89,22 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("admission", [CounterFilter(2), BloomFilter(2, expected_keys=1_000)], ids=["candidates", "filter"])
 @pytest.mark.parametrize("save", WAYS.values(), ids=WAYS)
-def test_a_table_too_large_for_one_piece_is_refused(trained, tmp_path, monkeypatch, save):
+def test_a_table_too_large_for_one_piece_is_refused(tmp_path, monkeypatch, save, admission):
     """What is stated as 4 GB, here a byte less than the table has."""
+    trained = network(options=Options(admission=admission))
+    trained.compile(TouchedRows("adam_async", 0.1), loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    trained.fit(KEYS[:32], LABELS[:32], verbose=0)
     (table,) = embedding_variables(trained)
     state = table.state()
     size = sum(array.nbytes for array in (*vars(state).values(), *state.slots.values()) if isinstance(array, np.ndarray))
+    assert table.stats().candidates or state.filter.size
     monkeypatch.setattr(variable, "MOST_AT_ONCE", size)
     save(trained, tmp_path)
     monkeypatch.setattr(variable, "MOST_AT_ONCE", size - 1)
     with pytest.raises(
-        CtrlabError, match=rf"embedding variable {table.name} has 0\.0 GB: save it by ctrlab\.training\.Checkpoints"
+        CtrlabError, match=rf"embedding variable {table.name} has 0\.0 GB: save it by ctrlab\.training\.Checkpoints, "
     ):
         save(trained, tmp_path)
 
