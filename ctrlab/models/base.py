@@ -64,13 +64,13 @@ class CTRModel(keras.Model):
 
     def input_signature(self) -> dict[str, tf.TypeSpec]:
         """The features that a served model takes, of any number of rows, as readers yield them: lists are ragged."""
-        served = [c for c in self.schema.features if not getattr(c, "negative_of", "")]
-        ragged = {c.name for c in served if hasattr(c, "separator")}
+        features = [c for c in self.schema.features if not getattr(c, "negative_of", "")]
+        ragged = {c.name for c in features if hasattr(c, "separator")}
         return {
             c.name: tf.RaggedTensorSpec([None, None], entry_dtype(c), row_splits_dtype=tf.int64)
             if c.name in ragged
             else tf.TensorSpec([None], entry_dtype(c))
-            for c in served
+            for c in features
         }
 
     def reads(self, features) -> list[tuple[EmbeddingVariable, tf.Tensor]]:
@@ -79,22 +79,23 @@ class CTRModel(keras.Model):
         found = [read for layer in self.layers if hasattr(layer, "reads") for read in layer.reads(ids)]
         return [(variable, keys.flat_values if isinstance(keys, tf.RaggedTensor) else keys) for variable, keys in found]
 
+    def _serving(self, input_signature=None):
+        input_signature = input_signature or [self.input_signature()]
+        return tf.function(lambda features: self(features, training=False), input_signature=input_signature)
+
     # Keras takes every input of a model like this one for float32 in `tf.saved_model.save`, and can't export ragged ones.
-    @property
-    def _default_save_signature(self):
-        return tf.function(lambda features: self(features, training=False), input_signature=[self.input_signature()])
+    _default_save_signature = property(_serving)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+        """As Keras's own. An `input_signature` is a list of one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
         if format != "tf_saved_model":
             super().export(filepath, format, verbose, input_signature, **kwargs)
             return
         archive = keras.export.ExportArchive()
         archive.track(served(self))
-        serve = self.__call__
-        if input_signature is None:
-            serve = self._default_save_signature
-            serve.get_concrete_function()
-        archive.add_endpoint("serve", serve, input_signature, **kwargs)
+        serve = self._serving(input_signature)
+        serve.get_concrete_function()
+        archive.add_endpoint("serve", serve, **kwargs)
         archive.write_out(str(filepath), verbose=bool(verbose))
 
     def build(self, input_shape=None):

@@ -7,8 +7,8 @@ store while they are written. A file appears whole, then the pointer `latest.jso
 deleted: a process that is killed at any moment loses the checkpoint it was writing, and nothing else. What the disk refuses is
 raised by the next step or by `close`. The files: `ctrlab.training.saves`.
 
-Of embedding tables, each folder is a consumer of its own of what changed. A save that came to nothing is not confirmed to the
-table, and so the next one has what changed since the last that is on the disk.
+Of embedding tables, each folder is a consumer of the tables' changes. A save that failed is not confirmed to the table, and so
+the next one has what changed since the last that is on the disk.
 """
 
 from __future__ import annotations
@@ -221,6 +221,7 @@ class Checkpoints:
             cuts = self._cuts()
             if all(cut.since is not None for cut in cuts.values()):
                 return last.delta(step, self.position), cuts
+            del cuts  # else the rows in memory would be copied twice
         self._forget()
         return Save.full(step, self.position, self.run), self._cuts()
 

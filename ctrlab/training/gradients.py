@@ -29,6 +29,7 @@ def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation
         needed.append(tf.ensure_shape(values, shape))
     if sparse and not in_range:
         rows, ids = variable.shape[0], gradient.indices
-        sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received"
-        needed.append(tf.raw_ops.Assert(condition=tf.reduce_all((ids >= 0) & (ids < rows)), data=[sentence, ids]))
+        sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received ids from"
+        first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # of no ids the type's largest and smallest number, which fit
+        needed.append(tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last]))
     return [each for each in needed if each is not None]

@@ -124,6 +124,9 @@ class _Ready:
 
 
 def _read(links: list[Link], model, optimizer) -> _Ready:
+    def wanted(link: Link, name: str) -> TableState:
+        return link.tables[name] if optimizer else replace(link.tables[name], slots={})
+
     path, arrays = links[-1].path, links[-1].others
     variables, tables = state_variables(model, optimizer), tables_of(model)
     kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
@@ -140,12 +143,10 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
         require_generators(generators)
     stages = {name: table.stage() for name, table in tables.items()}
     for name, stage in stages.items():
-        saved = links[0].tables[name]
-        require_fits(saved if optimizer else replace(saved, slots={}), stage.state(), f"{path} is of another model: table {name}")
+        require_fits(wanted(links[0], name), stage.state(), f"{path} is of another model: table {name}")
     for name, stage in stages.items():
         for link in links:
-            state = link.tables[name] if optimizer else replace(link.tables[name], slots={})
-            fill(stage, state, f"{link.path}: table {name}", link.save)
+            fill(stage, wanted(link, name), f"{link.path}: table {name}", link.save)
     return _Ready(
         [(v, kept[name].read()) for name, v in variables.items()],
         [(table, stages[name]) for name, table in tables.items()],
@@ -157,6 +158,5 @@ def _lost(passed_over: Sequence[PassedOver], save: Save) -> str:
     newest = max(passed_over, key=lambda passed: passed.step, default=None)
     if newest is None or newest.step <= save.step:
         return ""
-    batches = "" if newest.position is None else f", on {newest.position - save.position:,} batches,"
-    trained = f"{newest.step - save.step:,} steps of training{batches or ' after it'}"
-    return f"Went back from step {newest.step:,} to step {save.step:,}: {trained} are lost."
+    batches = "" if newest.position is None else f", and from batch {newest.position:,} to batch {save.position:,}"
+    return f"Went back from step {newest.step:,} to step {save.step:,}{batches}: what was trained between is lost."

@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas, whole
 from ctrlab.embedding.shards import require_alike
 from ctrlab.embedding.state import TableState
@@ -121,9 +119,9 @@ def files_in(folder: Path) -> dict[int, Path]:
     return dict(paths_in(folder))
 
 
-def newest_first(folder: Path) -> list[Path]:
-    """The file that the pointer names, then the others, newest first."""
-    return sorted((path for _, path in reversed(paths_in(folder))), key=lambda path: path != _pointer(folder)[0])
+def newest_first(folder: Path, named: Path | None = None) -> list[Path]:
+    """The file `named`, then the others, newest first."""
+    return sorted((path for _, path in reversed(paths_in(folder))), key=lambda path: path != named)
 
 
 def _pointer(folder: Path) -> tuple[Path | None, int | None]:
@@ -182,16 +180,6 @@ def require_same_tables(links: Sequence[Link]) -> None:
             require_alike(first.tables[name], state, f"Table {name} of {first.path}", f"that of {link.path}")
 
 
-def read_save(path: Path, places: Mapping[str, Path]) -> tuple[Save, dict[str, np.ndarray], dict[str, TableState]]:
-    """What a save says of itself, its arrays, and the embedding tables as they were then: all of it in memory.
-
-    Raises:
-        BadData: what `open_save` raises.
-    """
-    links = open_save(path, places)
-    return links[-1].save, {name: array.read() for name, array in links[-1].others.items()}, tables_in(links)
-
-
 def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
     """The embedding tables of a chain, put together in memory."""
     tables = {}
@@ -223,7 +211,7 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
         return opened[path]
 
     named, position = _pointer(folder)
-    paths = newest_first(folder)
+    paths = newest_first(folder, named)
     if named and named not in paths:
         step = int(PATTERN.fullmatch(named.name)[1])
         passed_over.append(PassedOver(f"{named} is missing, although {POINTER} names it.", step, position))

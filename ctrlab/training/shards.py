@@ -30,8 +30,8 @@ from ctrlab.training.saves import (
     check_chain,
     last_whole,
     newest_first,
+    open_save,
     places_of,
-    read_save,
     require_same_tables,
     tables_in,
 )
@@ -147,7 +147,8 @@ def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
         links, tables, _ = last_whole(paths[0], tables_in)
         save = links[-1].save
     elif len(paths) == 1 and Save.from_metadata(read_metadata(paths[0]), paths[0]).number:
-        save, _, tables = read_save(paths[0], places_of(newest_first(paths[0].parent)))
+        links = open_save(paths[0], places_of(newest_first(paths[0].parent)))
+        save, tables = links[-1].save, tables_in(links)
     else:
         links = open_shards(paths)
         save = links[0].save

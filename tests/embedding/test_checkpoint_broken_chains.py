@@ -13,7 +13,7 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
 from ctrlab.training.restoring import tables_of
-from ctrlab.training.saves import Save, check_chain, files_in
+from ctrlab.training.saves import POINTER, Save, check_chain, files_in
 
 
 @pytest.fixture
@@ -54,7 +54,14 @@ def test_what_is_lost_is_told(nine, broken):
     broken(files[9]), broken(files[7])
     found, there = restored(folder)
     assert found.step == 6 and there == contents[6] and found.passed_over[0].startswith(str(files[9]))
-    assert found.lost == "Went back from step 9 to step 6: 3 steps of training, on 3 batches, are lost."
+    assert found.lost == "Went back from step 9 to step 6, and from batch 9 to batch 6: what was trained between is lost."
+
+
+def test_what_is_lost_where_nothing_says_on_how_many_batches(nine):
+    folder, _ = nine
+    (folder / POINTER).unlink()
+    cut_short(files_in(folder)[9])
+    assert restored(folder)[0].lost == "Went back from step 9 to step 8: what was trained between is lost."
 
 
 def test_a_missing_delta_is_noticed(nine):

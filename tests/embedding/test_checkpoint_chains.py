@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import threading
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import tensorflow as tf
 from histories import as_rows
 from runs_with_tables import content, new_run, restored, saved, train_to
 
-from ctrlab.embedding import Initializer, Options, TableState, lookup
+from ctrlab.embedding import EmbeddingVariable, Initializer, Options, TableState, lookup
 from ctrlab.embedding.checkpoint import apply_delta, from_arrays
 from ctrlab.embedding.cut import Cut
 from ctrlab.tensors import read_metadata, read_tensors
@@ -165,6 +166,25 @@ def test_a_table_that_forgot_what_changed_is_saved_whole(tmp_path, moved):
         moved(again[0].tables()["item"])
     found = restore(tmp_path, *again)
     assert found.step == 4 and not found.passed_over and content(again) == content(run)
+
+
+def test_a_table_that_forgot_what_changed_is_copied_once_at_a_time(tmp_path, monkeypatch):
+    run, held, take = new_run(), weakref.WeakSet(), EmbeddingVariable.cut
+
+    def cut(table, consumer):
+        assert table.name not in {one.of for one in held}
+        one = take(table, consumer)
+        one.of = table.name
+        held.add(one)
+        return one
+
+    monkeypatch.setattr(EmbeddingVariable, "cut", cut)
+    with Checkpoints(tmp_path, *run, full_every=100, asynchronous=False) as checkpoints:
+        for step in (1, 2):
+            train_to(run, step)
+            checkpoints.save()
+            by_a_load(run[0].tables()["item"])
+    assert kinds(tmp_path) == {1: False, 2: False}
 
 
 def test_two_savers_do_not_disturb_each_other(tmp_path):

@@ -13,7 +13,7 @@ from ctrlab.commands import train as command
 from ctrlab.embedding import CounterFilter, Options
 from ctrlab.embedding.choices import NAMES, Variable
 from ctrlab.errors import CtrlabError
-from ctrlab.training.saves import paths_in, places_of, read_save
+from ctrlab.training.saves import open_save, paths_in, places_of, tables_in
 
 SAVING = ["--every", "3", "--full-every", "3"]  # of 8 steps: whole after 3, changes after 6 and 8
 VARIABLE = ["--embedding", "variable", "--admission", "2", "--evict-after", "2"]
@@ -32,8 +32,9 @@ def train(call, folder, *more):
 
 def last_of(folder):
     paths = [path for _, path in paths_in(folder)]
-    save, arrays, tables = read_save(paths[-1], places_of(paths))
-    return paths, save, arrays, tables
+    links = open_save(paths[-1], places_of(paths))
+    last = links[-1]
+    return paths, last.save, {name: array.read() for name, array in last.others.items()}, tables_in(links)
 
 
 @pytest.fixture(scope="module")

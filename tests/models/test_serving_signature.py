@@ -24,6 +24,15 @@ def test_a_saved_and_an_exported_model_answer_alike(model, data_set, rungs, smal
     tf.debugging.assert_near(exported.serve(served), expected)
     assert "serving_default" in exported.signatures
 
+    alone = {name: feature[:1] for name, feature in served.items()}
+    assert exported.serve(alone).shape == (1, expected.shape[1])
+    own = {name: tf.type_spec_from_value(feature) for name, feature in served.items()}
+    network.export(tmp_path / "own", input_signature=[own])
+    of_its_size = tf.saved_model.load(str(tmp_path / "own"))
+    tf.debugging.assert_near(of_its_size.serve(served), expected)
+    with pytest.raises(TypeError, match="Can not cast"):
+        of_its_size.serve(alone)
+
 
 def test_an_export_has_no_slots(small_batches, tmp_path):
     """Of embedding variables keys and values alone, though the model has been trained; a checkpoint has the slots."""
