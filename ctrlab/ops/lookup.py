@@ -211,16 +211,17 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return slices + [None] * (2 * columns)
 
 
-def merge(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+def merge(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
     """A sparse gradient with each id once, ascending; one that `fused` made is left as it is.
 
     Args:
-        gradient: rows float32 [n, D] with its static dense shape known by `dense_shape`, ids [n] in any order.
+        gradient: rows float32 [n, D], ids [n] in any order; no `dense_shape` is needed.
+        shape: [V, D] of its variable, all of it known.
     """
     # Only in a graph can one see where a gradient comes from; merging twice changes nothing.
     if tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient":
         return gradient
-    rows, *rest = tf.get_static_value(gradient.dense_shape)
+    rows, *rest = shape
     width = int(np.prod(rest, dtype=np.int64))
     merged = _native.library().ops.ctrlab_lookup_gradient(
         ids=[tf.cast(gradient.indices, tf.int64)],
@@ -233,7 +234,8 @@ def merge(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
         output_of=[0],
         combiners=["rows"],
     )
-    return tf.IndexedSlices(tf.reshape(merged.merged_rows[0], (-1, *rest)), merged.merged_ids[0], gradient.dense_shape)
+    rows = tf.reshape(merged.merged_rows[0], (-1, *rest))  # [u, D]
+    return tf.IndexedSlices(rows, merged.merged_ids[0], tf.constant(list(shape), tf.int64))
 
 
 def handle_of(table: tf.Variable) -> tf.Tensor:

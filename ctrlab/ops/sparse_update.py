@@ -178,7 +178,7 @@ def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = No
         learning_rate, step: float32 scalars; step is 1 for the first.
         clip_norm: the most that the L2 norm of a variable's gradient may be; None for no clipping.
     """
-    sparse = [(w, slots, lookup.merge(g)) for w, slots, g in updates if isinstance(g, tf.IndexedSlices)]
+    sparse = [(w, slots, lookup.merge(g, w.shape)) for w, slots, g in updates if isinstance(g, tf.IndexedSlices)]
     dense = [(w, slots, g) for w, slots, g in updates if not isinstance(g, tf.IndexedSlices)]
     return _native.library().ops.ctrlab_optimizer_step(
         variables=[w.handle for w, _, _ in sparse + dense],

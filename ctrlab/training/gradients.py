@@ -7,15 +7,12 @@ import tensorflow as tf
 from ctrlab.errors import CtrlabError
 
 
-def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation]:
-    """What a step must wait for: once all of it has run, the variable's kernel has nothing left to refuse.
+def fitting(variable, gradient):
+    """The gradient, dense or `tf.IndexedSlices`; in a graph, once its shape is known to be the variable's.
 
-    Args:
-        gradient: dense, or merged `tf.IndexedSlices`.
-        in_range: ids were checked when they were merged.
     Raises:
         CtrlabError: another shape or type than the variable's. InvalidArgumentError, when it runs: a shape that only the step
-            knows, or an id that is no row.
+            knows.
     """
     sparse = isinstance(gradient, tf.IndexedSlices)
     values = gradient.values if sparse else gradient
@@ -24,12 +21,27 @@ def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation
         raise CtrlabError(
             f"The gradient of variable {variable.name} must be {dtype.name} {shape}; received {values.dtype.name} {values.shape}."
         )
-    needed = [values]
-    if not values.shape[1 if sparse else 0 :].is_fully_defined():
-        needed.append(tf.ensure_shape(values, shape))
-    if sparse and not in_range:
-        rows, ids = variable.shape[0], gradient.indices
-        sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received ids from"
-        first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # of no ids the type's largest and smallest number, which fit
-        needed.append(tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last]))
-    return [each for each in needed if each is not None]
+    if values.shape[1 if sparse else 0 :].is_fully_defined():
+        return gradient
+    values = tf.ensure_shape(values, shape)
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
+
+
+def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation | None]:
+    """What a step must wait for: once all of it has run, the variable's kernel has nothing left to refuse.
+
+    Args:
+        gradient: dense, or merged `tf.IndexedSlices`, that is `fitting`.
+        in_range: ids were checked when they were merged.
+    Raises:
+        InvalidArgumentError, when it runs: an id that is no row.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return [gradient]
+    if in_range:
+        return [gradient.values]
+    rows, ids = variable.shape[0], gradient.indices
+    first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # of no ids the type's largest and smallest number, which fit
+    sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received ids from"
+    check = tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last])
+    return [gradient.values, check]

@@ -148,12 +148,13 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         self.was_traced |= not tf.executing_eagerly()
         numbers = self._numbers(learning_rate)
         tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
-        dense = [(v, self._merged(g)) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
-        done = [op for v, g in dense for op in gradients.checked(v, g, in_range=self.fused)]
+        dense = [(v, self._merged(v, gradients.fitting(v, g))) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
+        done = _given([op for v, g in dense for op in gradients.checked(v, g, in_range=self.fused)])
         if tables:
             with tf.control_dependencies(done):
-                done = [lookup.step(self.rule, tables, numbers[0], tf.cast(self.iterations + 1, tf.int64), self.clip_norm)]
-        with tf.control_dependencies(_given(done)):
+                step = tf.cast(self.iterations + 1, tf.int64)
+                done = _given([lookup.step(self.rule, tables, numbers[0], step, self.clip_norm)])
+        with tf.control_dependencies(done):
             if self.fused and dense:
                 done = [self._fused(dense, numbers)]
             elif dense:
@@ -176,12 +177,12 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         if self.fused:
             self._fused([(variable, gradient)], numbers)
         else:
-            self._stock(variable, self._merged(gradient), numbers)
+            self._stock(variable, self._merged(variable, gradient), numbers)
 
-    def _merged(self, gradient):
+    def _merged(self, variable, gradient):
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
-        return dense_lookup.merge(gradient) if self.fused else sparse_update.merge_stock(gradient)
+        return dense_lookup.merge(gradient, variable.shape) if self.fused else sparse_update.merge_stock(gradient)
 
     def _stock(self, variable, gradient, numbers):
         if self.clip_norm is not None:
