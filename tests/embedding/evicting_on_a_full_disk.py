@@ -9,7 +9,8 @@ import full_disk
 import keras
 import numpy as np
 import tensorflow as tf
-from filling_disk import require_same_table, require_sentence
+from filling_disk import require_sentence
+from same_tables import require_same_table
 
 from ctrlab.embedding import Embedding, GlobalStepEviction, Options, Storage, embedding_variables
 from ctrlab.embedding.state import TableState

@@ -13,6 +13,7 @@ import full_disk
 import numpy as np
 import tensorflow as tf
 from runs_with_tables import new_run
+from same_tables import require_same_table
 
 from ctrlab.embedding import CounterFilter, GlobalStepEviction, L2Eviction, Options, Storage
 from ctrlab.errors import CtrlabError
@@ -157,22 +158,6 @@ def require_same_run(when, ours, theirs):
         assert np.array_equal(found, expected), f"NOTHING HALF APPLIED: {when}: {name} is {found}, not {expected}"
     for name, table in ours[0].tables().items():
         require_same_table(f"NOTHING LOST OR TWICE: {when}: table {name}", table.state(), theirs[0].tables()[name].state())
-
-
-def require_same_table(what, ours, theirs):
-    for keys, columns in {
-        "keys": ("values", "frequencies", "steps", *theirs.slots),
-        "candidate_keys": ("candidate_counts", "candidate_steps"),
-    }.items():
-        here, there = getattr(ours, keys), getattr(theirs, keys)
-        lost, more = np.setdiff1d(there, here).size, np.setdiff1d(here, there).size
-        again = here.size - np.unique(here).size
-        assert not lost + more + again, f"{what}: of {there.size} {keys}, {lost} lost, {more} too many, {again} twice"
-        orders = np.argsort(here), np.argsort(there)
-        for name in columns:
-            pair = [(state.slots | vars(state))[name][order] for state, order in zip((ours, theirs), orders)]
-            other = np.flatnonzero((pair[0] != pair[1]).any(axis=tuple(range(1, pair[0].ndim)))).size
-            assert not other, f"{what}: of {there.size} {name}, {other} are others"
 
 
 def run(folder, disk, seed):

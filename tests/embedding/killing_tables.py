@@ -18,6 +18,7 @@ import keras
 import killing
 import numpy as np
 import tensorflow as tf
+from same_tables import require_same_table
 
 from ctrlab.embedding import (
     CounterFilter,
@@ -90,19 +91,8 @@ def look(folder, at_least):
             if table.options.eviction:
                 table.evict(step)
     for a, b in zip(embedding_variables(run[0]), embedding_variables(expected[0])):
-        require_same(a.state(), b.state())
+        require_same_table(f"table {a.name}", a.state(), b.state())
     assert found.position == found.step >= at_least and not found.passed_over, found
-
-
-def require_same(a, b):
-    for keys, columns in {
-        "keys": ("values", "frequencies", "steps", *a.slots),
-        "candidate_keys": ("candidate_counts", "candidate_steps"),
-    }.items():
-        orders = [np.argsort(getattr(state, keys)) for state in (a, b)]
-        for name in (keys, *columns):
-            ours, theirs = ((state.slots.get(name) if name in state.slots else getattr(state, name)) for state in (a, b))
-            np.testing.assert_array_equal(ours[orders[0]], theirs[orders[1]], name)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_pairs import changed
+from same_tables import require_same_table
 
 from ctrlab.embedding import CounterFilter, Embedding, EmbeddingVariable, GlobalStepEviction, Options, Storage
 from ctrlab.embedding.state import TableState
@@ -49,22 +50,7 @@ class Both:
         for training in (True, False):
             below, memory = (v.lookup(tf.constant(keys, tf.int64), training=training).numpy() for v in self.variables)
             np.testing.assert_array_equal(below, memory)
-        same(*(v.state() for v in self.variables))
-
-
-def same(state, expected):
-    for keys, names in (
-        ("keys", ("keys", "values", "frequencies", "steps")),
-        ("candidate_keys", ("candidate_keys", "candidate_counts", "candidate_steps")),
-    ):
-        orders = [np.argsort(getattr(s, keys)) for s in (state, expected)]
-        for name in names:
-            found, wanted = (getattr(s, name)[order] for s, order in zip((state, expected), orders))
-            np.testing.assert_array_equal(found, wanted, name)
-    orders = [np.argsort(s.keys) for s in (state, expected)]
-    for name, slot in expected.slots.items():
-        np.testing.assert_array_equal(state.slots[name][orders[0]], slot[orders[1]], name)
-    np.testing.assert_array_equal(np.sort(state.removed), np.sort(expected.removed))
+        require_same_table("with storage", *(v.state() for v in self.variables))
 
 
 def until(holds, variable):
@@ -93,7 +79,7 @@ def test_the_same_answers_as_in_memory(cache, steps, tmp_path_factory):
         elif what in ("changed", "save"):
             if what == "save":  # of everything
                 both.forget()
-            same(*(changed(v) for v in both.variables))
+            require_same_table("changes", *(changed(v) for v in both.variables))
         elif what == "reload":
             for variable in both.variables:
                 variable.load_state(variable.state())
