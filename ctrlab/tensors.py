@@ -5,7 +5,7 @@
     data       the arrays' bytes, one after the other
 
 Reading never runs code. The metadata's "crc32" is that of the whole file with eight zeros in its own place. A file is written
-beside its place, forced to the disk and renamed: whoever reads sees the old file or the new one, whole.
+beside its place, forced to the disk and renamed: a reader sees the old file or the new one, whole.
 
 Arrays may be larger than the memory. `writing` takes each in parts, several side by side; `TensorFile` gives rows of each. The
 file is read, not mapped, so no array takes address space.
@@ -129,7 +129,7 @@ class Stored:
     """An array in a `TensorFile`: `array[a:b]` and `read()` read from the disk, again each time.
 
     Raises:
-        BadData: the disk does not give the rows.
+        BadData: the disk does not give the rows. TypeError: what is asked for is no slice of rows that follow each other.
     """
 
     def __init__(self, content: _Content, begin: int, dtype: np.dtype, shape: tuple[int, ...]):
@@ -143,6 +143,8 @@ class Stored:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            raise TypeError(f"An array in a file gives rows that follow each other, array[a:b]; received array[{rows}].")
         first, last, _ = rows.indices(len(self))
         row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
         count = max(0, last - first)
@@ -168,7 +170,7 @@ class TensorFile(Mapping[str, Stored]):
     its bytes are those that were written.
 
     Raises:
-        BadData: the file is not there, is none of this format, is cut off, or its bytes are not those that were written.
+        BadData: the file is not there, has another format, is cut off, or its bytes are not those that were written.
     """
 
     def __init__(self, path: Path):

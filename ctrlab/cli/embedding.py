@@ -22,7 +22,7 @@ def analyze(
 ) -> None:
     """Say what each table holds and takes, what other thresholds of admission would have kept, and how old its keys are.
 
-    Besides, which thresholds of admission and eviction keep a share of the traffic.
+    It also says which thresholds of admission and eviction keep a share of the traffic.
 
     The Parquet file has of each key: feature, id, norm, frequency, last step, tier, whether it was admitted, and its bytes.
 

@@ -52,7 +52,11 @@ class Proxy(keras.Variable):
 
     @property
     def table(self) -> EmbeddingVariable:
-        """Raises: CtrlabError: nobody holds the embedding variable any more."""
+        """The embedding variable that this stands for.
+
+        Raises:
+            CtrlabError: nobody holds it any more.
+        """
         table = self._table()
         if table is None:
             raise CtrlabError(

@@ -1,6 +1,6 @@
 """What one embedding variable holds, as plain arrays: what checkpoints write, analysis reads, and shards are cut from.
 
-n rows, S slots of the optimizer beside each, m keys that are counted and have no row yet, r keys that went since the last save.
+n rows, S slots of the optimizer beside each, m keys that are counted and have no row yet, r keys that went since the cut before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIELDS = ROWS | CANDIDATES | OTHERS
 
 @dataclass
 class TableState:
-    """All of a table, or, in a delta, what changed since the save before.
+    """All of a table, or what changed of it since the cut before.
 
     Attributes:
         keys: int64 [n], each once, in any order.
@@ -30,7 +30,7 @@ class TableState:
         steps: int64 [n]: the optimizer's step (1 for the first) that last changed the row.
         candidate_keys, candidate_counts, candidate_steps: int64 [m]: counted, not admitted yet.
         filter: uint8 [..]: the counters of a Bloom filter as they lie in memory; empty without one.
-        removed: int64 [r]: evicted since the save before; only in a delta.
+        removed: int64 [r]: gone since the cut before; only in what says changes.
     """
 
     keys: np.ndarray

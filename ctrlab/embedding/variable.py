@@ -45,7 +45,7 @@ class Stats:
         rows_below: of the rows, those that sank below the memory.
         bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
         hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
-            whose row was read from below it, and those that had none: they add up. What `prefetch` and updates bring up is none.
+            whose row was read from below it, and those that had none: they add up. `prefetch` and updates don't count.
         logged: keys in the log of changes that cuts are taken from.
         filter_bytes: of the bytes, those of a Bloom filter.
         problem: why rows could not sink to the storage the last time, in a sentence; empty where they could. Training goes on

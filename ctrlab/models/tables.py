@@ -171,7 +171,7 @@ class _Reads:
 
 def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
     """An embedding variable of a model: its seed is the options' and the model's."""
-    # A model has 1,000 seeds, and whoever gives a seed of their own gives a small number: so far apart, they don't meet.
+    # A model has 1,000 seeds, and a user who gives one gives a small number: so far apart, they don't meet.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
     return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
 

@@ -1,4 +1,4 @@
-"""Loads the compiled libraries, or says in one sentence what is wrong with it and which command cures that."""
+"""Loads the compiled libraries, or says in one sentence what is wrong with one and which command cures that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ ENGINE = Path(__file__).with_name("libctrlab_engine.so")
 """The engine of embedding variables, which needs no TensorFlow: `LIBRARY` is linked to it."""
 READER = Path(__file__).with_name("_ctrlab_arrow.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
-_NONE = f"{{library}} is no compiled library of ctrlab, or only a piece of one; {CURE}."
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def check(library: Path, version: str) -> None:
     """
     mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", check_whole(library))
     if mark is None:
-        raise NativeLibraryError(_NONE.format(library=library))
+        raise _no_library(library)
     built_for = mark[1].decode()
     if built_for != version:
         raise NativeLibraryError(
@@ -87,8 +86,12 @@ def check_whole(library: Path) -> bytes:
         raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
     content = library.read_bytes()
     if not content or _cut_short(content):
-        raise NativeLibraryError(_NONE.format(library=library))
+        raise _no_library(library)
     return content
+
+
+def _no_library(library: Path) -> NativeLibraryError:
+    return NativeLibraryError(f"{library} is no compiled library of ctrlab, or only a piece of one; {CURE}.")
 
 
 def _cut_short(content: bytes) -> bool:

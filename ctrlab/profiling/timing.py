@@ -115,7 +115,7 @@ class Measurement:
         return None if self.bound is None else 100 * self.bound / self.median
 
     def to_json(self) -> dict:
-        """A JSON-able dict; derived numbers are in it for whoever reads the file, `from_json` computes them again."""
+        """A JSON-able dict; derived numbers are in it for readers of the file, `from_json` computes them again."""
         derived = {"median": self.median, "low": self.low, "high": self.high, "percent_of_bound": self.percent_of_bound}
         return {**dataclasses.asdict(self), **derived}
 

@@ -3,8 +3,9 @@
     lookups   sleep `period`, call, take its time, again
     control   sleep `period`, take how much later than that it is, again: what the machine and Python's own lock make any thread
               wait
-    behind    who calls only after the last call returned meets a stall once, however long it was. Those who would have come
-              meanwhile, one each period, wait for its rest: they are counted, too (as HdrHistogram's expected interval does)
+    behind    the thread calls only after its last call returned, so it meets a stall once, however long the stall is. Calls that
+              others would have made meanwhile, one each period, wait for the rest: they count, too (as HdrHistogram's expected
+              interval does)
 
 This file refuses to know what is called and what goes on meanwhile.
 """
@@ -25,8 +26,7 @@ from ctrlab.profiling.timing import WARM_UPS, Interval
 PERIOD = 0.001
 """Seconds between two calls: some 1,000 calls a second leave a core most of its time."""
 SWITCH = 0.0001
-"""Seconds after which Python's lock goes to who waits for it; by default 5 ms, which is more than what is measured."""
-
+"""Seconds after which Python's lock goes to a thread that waits for it; by default 5 ms, more than what is measured."""
 AT_LEAST = 0.2
 """Seconds that are watched, however short the work: no call might meet a shorter one."""
 
@@ -122,7 +122,7 @@ class Waits:
 
 
 def behind(seconds: Sequence[float], period: float = PERIOD) -> np.ndarray:
-    """The calls' seconds, and for each longer one the waits of those who would have come meanwhile.
+    """The calls' seconds, and for each longer one the waits of those that would have come meanwhile.
 
     >>> behind([0.001, 0.0035], period=0.001).tolist()
     [0.001, 0.0035, 0.0025, 0.0015]

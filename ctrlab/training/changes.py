@@ -86,7 +86,7 @@ class Changes:
             _native.library().ops.ctrlab_changes_forget(log=self._log(name), consumer=consumer)
 
     def forget_all(self) -> None:
-        """Every consumer's next cut is everything: for whoever changed a table by its `tf.Variable`, past `assign` and steps."""
+        """Every consumer's next cut is everything: for one who changed a table by its `tf.Variable`, past `assign` and steps."""
         for variable in self._tables.values():
             self._start_anew(variable)
 
@@ -144,7 +144,9 @@ def track(model: keras.Model, optimizer: TouchedRows) -> Changes:
     >>> changes = track(model, optimizer)  # doctest: +SKIP
     """
     if not isinstance(optimizer, TouchedRows):
-        raise CtrlabError(f"Changes are tracked of what TouchedRows steps; received {type(optimizer).__name__}.")
+        raise CtrlabError(
+            f"`track` takes a ctrlab.training.TouchedRows; received {type(optimizer).__name__}: train the model with one."
+        )
     if optimizer.changes or optimizer.was_traced:
         had = "is tracked already" if optimizer.changes else "has traced a step without it"
         raise CtrlabError(f"Changes are tracked from before an optimizer's first step; {optimizer.name} {had}: make a new one.")
@@ -155,6 +157,8 @@ def track(model: keras.Model, optimizer: TouchedRows) -> Changes:
         elif isinstance(layer, keras.layers.Embedding):
             tables[layer.embeddings.path] = layer.embeddings
     if not tables:
-        raise CtrlabError(f"Changes are tracked of dense embedding tables; {model.name} has none that is built.")
+        raise CtrlabError(
+            f"Changes are tracked of dense embedding tables; {model.name} has none that is built: build the model first."
+        )
     optimizer.changes = Changes(tables)
     return optimizer.changes

@@ -43,7 +43,7 @@ def require_generators(state: dict[str, np.ndarray]) -> tuple:
     """The states as each library takes its own.
 
     Raises:
-        BadData: it is none, or one of another version of these libraries, or of another algorithm of TensorFlow's.
+        BadData: it is not such a state, or one of another version of these libraries, or of another algorithm of TensorFlow's.
     """
     try:
         gauss = state["python_gauss"]

@@ -105,7 +105,7 @@ def test_only_the_version_of_a_cut_is_confirmed():
         next(cut.parts())
     with pytest.raises(CtrlabError, match="room for at least 1 row; received 0"):
         next(pair.variable.cut("copy").parts(0))
-    pair.variable.confirm("nobody", 7)  # who was forgotten stays so
+    pair.variable.confirm("nobody", 7)  # a consumer that was forgotten stays so
     assert pair.variable.cut("nobody").since is None
 
 

@@ -1,4 +1,4 @@
-"""What is not a number stays none, whatever its bits: a NaN in any input of an op comes out where the definition has one."""
+"""A NaN stays a NaN, whatever its bits: one in any input of an op comes out where the definition has one."""
 
 import itertools
 from collections.abc import Callable

@@ -39,34 +39,37 @@ def test_ratios_are_taken_round_by_round_and_the_worst_round_is_what_lies_beyond
 
 
 def test_a_call_that_waits_for_the_work_is_seen_beside_a_control_that_does_not():
-    lock = threading.Lock()
+    lock, begun, through, held = threading.Lock(), [], [], []
 
     def call():
+        begun.append(None)
         with lock:
-            pass
+            through.append(None)
 
     def work():
-        time.sleep(0.1)
         with lock:
+            while len(begun) == len(through):  # until a call has begun that finds the lock taken
+                time.sleep(PERIOD)
+            held.append(time.perf_counter())
             time.sleep(0.2)
+            held.append(time.perf_counter())
 
     found = watch(call, work)
-    assert found.longest > 0.15 and found.work >= 0.3
-    assert len(found.calls) > 5 and len(found.control) > 5
-    assert found.calls[0, 0] < 0.1 < found.calls[-1, 0]
-    assert (found.calls[:, 1] >= 0).all() and (found.control[:, 1] > -PERIOD).all()
+    assert found.longest >= held[1] - held[0] and found.work >= 0.2
+    assert len(found.control) and (found.calls[:, 1] >= 0).all() and (found.control[:, 1] > -PERIOD).all()
 
 
 def test_what_is_watched_ends_with_the_last_trace_of_the_work():
     made = []
 
-    def ended():
-        last = time.perf_counter()
-        time.sleep(0.3)
+    def until_more_are_made():
+        last, before = time.perf_counter(), len(made)
+        while len(made) < before + 3:
+            time.sleep(PERIOD)
         return last
 
-    found = watch(lambda: made.append(None), lambda: time.sleep(0.3), ended)
-    assert found.work >= 0.3 and 0 < len(found.calls) < len(made) - WARM_UPS
+    found = watch(lambda: made.append(None), lambda: (time.sleep(AT_LEAST), until_more_are_made()), until_more_are_made)
+    assert found.work >= AT_LEAST and 0 < len(found.calls) < len(made) - WARM_UPS
 
 
 def test_short_work_is_watched_long_enough_to_meet_calls():
@@ -76,6 +79,12 @@ def test_short_work_is_watched_long_enough_to_meet_calls():
 
 
 def test_what_a_call_raises_is_raised():
-    calls = iter([None] * 10)
-    with pytest.raises(StopIteration):
-        watch(lambda: next(calls), lambda: time.sleep(0.2))
+    calls, failed = iter([None] * 10), threading.Event()
+
+    def call():
+        if next(calls, failed) is failed:
+            failed.set()
+            raise LookupError("no call is left")
+
+    with pytest.raises(LookupError, match="no call is left"):
+        watch(call, lambda: failed.wait(60))

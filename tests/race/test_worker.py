@@ -26,7 +26,7 @@ def untuned(monkeypatch):
 
 
 def test_the_worker_takes_every_level_of_the_ladder():
-    """`build` refuses rungs of other levels; whoever adds the first one hands it to the reader or the loop in `Session`."""
+    """`build` refuses rungs of other levels; `Session` has to hand the first such one to the reader or the loop."""
     assert {rung.level for rung in LADDER} == {"model", "input", "run"}
 
 
