@@ -176,7 +176,7 @@ def test_a_coverage_is_a_share(coverage):
 
 
 def test_what_a_filter_would_keep_is_what_it_keeps():
-    """A stream counted by hand with threshold 4 makes the rows that the what-if on the unfiltered stream foretells."""
+    """A stream counted by hand with threshold 4 makes the rows that the what-if on the unfiltered stream predicts."""
     rng = np.random.default_rng(1)
     stream = rng.zipf(1.3, 4_000)
     counts = np.unique(stream, return_counts=True)[1]
