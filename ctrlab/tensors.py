@@ -19,6 +19,7 @@ import contextlib
 import json
 import math
 import os
+import stat
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +36,7 @@ DTYPES = {
 CODES = {np.dtype(code): name for name, code in DTYPES.items()}
 NO_CHECKSUM = "0" * 8
 MOST_HEADER = 100_000_000  # bytes; the format's own limit
+MOST_AXES = 64  # of an array; NumPy's own limit
 ALIGNMENT = 8
 PIECE = 8 << 20  # bytes that are read at once where a file is read through
 POLYNOMIAL = 0xEDB88320
@@ -179,7 +181,11 @@ class TensorFile(Mapping[str, Stored]):
         described, self.metadata = _described(path, header)
         try:
             self._arrays = {name: _stored(content, len(header), **entry) for name, entry in described.items()}
-            end = len(header) + max((entry["data_offsets"][1] for entry in described.values()), default=0)
+            end = len(header)
+            for first, last in sorted(entry["data_offsets"] for entry in described.values()):
+                if len(header) + first != end:
+                    raise ValueError(f"its arrays don't lie end to end, but one at {first} to {last}")
+                end = len(header) + last
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
         if end != content.size:
@@ -202,11 +208,14 @@ class _Content:
     def __init__(self, path: Path):
         self.path = path
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe's writer is not waited for
             weakref.finalize(self, os.close, self._file)
-            self.size = os.fstat(self._file).st_size
+            about = os.fstat(self._file)
         except OSError as error:
             raise BadData(f"{path} can't be read: {error.strerror}.") from None
+        if not stat.S_ISREG(about.st_mode):
+            raise BadData(f"{path} can't be read: it is a folder, a pipe or a device, and no regular file.")
+        self.size = about.st_size
 
     def at(self, begin: int, size: int) -> np.ndarray:
         """uint8 [size] from the byte `begin` on."""
@@ -251,21 +260,34 @@ def read_metadata(path: Path) -> dict[str, str]:
 def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, str]]:
     """What the header says of each array, and the metadata."""
     try:
-        described = json.loads(header[8:])
+        described = json.loads(header[8:], object_pairs_hook=_once)
         metadata = described.pop("__metadata__", {})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
-    if not (isinstance(metadata, dict) and isinstance(metadata.get("crc32"), str)):
+    if not (isinstance(metadata, dict) and "crc32" in metadata):
         raise BadData(f"{path} holds tensors, but no checksum of them: it is damaged, or was written by something else.")
+    if odd := [name for name, value in metadata.items() if not isinstance(value, str)]:
+        raise BadData(f"{path} is damaged, or was written by something else: its metadata must be texts, and {odd[0]} is none.")
     return described, metadata
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; each name comes once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice in its header")
+    return found
 
 
 def _stored(content: _Content, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> Stored:
     begin, end = data_offsets
     kind = np.dtype(DTYPES[dtype])
-    if not 0 <= begin <= end <= content.size - start:
+    if not (type(begin) is type(end) is int and 0 <= begin <= end <= content.size - start):
         raise ValueError(f"an array lies at {begin} to {end}, beyond the file's end")
-    if not all(type(n) is int and n >= 0 for n in shape) or math.prod(shape) * kind.itemsize != end - begin:
+    if type(shape) is not list or len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
+        raise ValueError(f"an array's shape is at most {MOST_AXES} sizes below 2^63; one has another")
+    size, most = (math.prod(sizes) * kind.itemsize for sizes in (shape, [n or 1 for n in shape]))  # NumPy counts 0 as 1
+    if size != end - begin or most >= 1 << 63:
         raise ValueError(f"an array of {end - begin} bytes is said to be {dtype} {shape}")
     return Stored(content, start + begin, kind, tuple(shape))
 

@@ -81,6 +81,7 @@ def test_a_nearly_right_command_is_named(call):
         (KeyboardInterrupt(), 130, "Interrupted."),
         (KeyboardInterrupt("Interrupted: 2 are kept."), 130, "2 are kept"),
         (OSError(28, "No space left on device", "/there"), 1, "The disk is full (/there). Free some space"),
+        (OSError(24, "Too many open files", "/there"), 1, "a process may have (/there). Ask for fewer, or raise `ulimit -n`"),
         (PermissionError(13, "Permission denied", "/there"), 1, "Permission denied (/there)"),
     ],
 )

@@ -133,6 +133,64 @@ def test_foreign_headers(tmp_path, header):
         tensors.read_tensors(path)
 
 
+A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+B = {"dtype": "I64", "shape": [1], "data_offsets": [8, 16]}
+CRAFTED = {
+    "overlapping": ({"a": A, "b": {**B, "data_offsets": [4, 12]}}, {}, "end to end, but one at 4 to 12"),
+    "the same bytes": ({"a": A, "b": {**B, "data_offsets": [0, 8]}}, {}, "end to end, but one at 0 to 8"),
+    "a gap": ({"a": {**A, "shape": [1], "data_offsets": [0, 4]}, "b": B}, {}, "end to end, but one at 8 to 16"),
+    "bytes before": ({"b": B}, {}, "end to end, but one at 8 to 16"),
+    "offsets of floats": ({"a": {**A, "data_offsets": [0.0, 8.0]}, "b": B}, {}, "lies at 0.0 to 8.0"),
+    "offsets of booleans": ({"z": {**A, "shape": [0], "data_offsets": [False, False]}, "a": A, "b": B}, {}, "lies at False"),
+    "100 axes": ({"a": {**A, "shape": [2] + [1] * 99}, "b": B}, {}, "at most 64 sizes"),
+    "a size of 10^30": ({"z": {**A, "shape": [0, 10**30], "data_offsets": [0, 0]}, "a": A, "b": B}, {}, "below 2\\^63"),
+    "a size of 2^62": ({"z": {**A, "shape": [0, 2**62], "data_offsets": [0, 0]}, "a": A, "b": B}, {}, "is said to be F32"),
+    "a size of a boolean": ({"a": {**A, "shape": [2, True]}, "b": B}, {}, "at most 64 sizes"),
+    "a shape of text": ({"a": {"dtype": "U8", "shape": "", "data_offsets": [0, 1]}}, {}, "at most 64 sizes"),
+    "a number": ({"a": A, "b": B}, {"step": 3}, "metadata must be texts, and step is none"),
+    "a list": ({"a": A, "b": B}, {"step": ["3"]}, "metadata must be texts, and step is none"),
+}
+
+
+def craft(path, text, data=bytes(16)):
+    """A file with this header, in which the checksum is `NO_CHECKSUM`; it gets the right one."""
+    blank = len(text).to_bytes(8, "little") + text + data
+    path.write_bytes(blank.replace(tensors.NO_CHECKSUM.encode(), f"{zlib.crc32(blank):08x}".encode(), 1))
+
+
+def header(arrays, metadata=()):
+    return json.dumps(
+        {"__metadata__": {"crc32": tensors.NO_CHECKSUM, **dict(metadata)}, **arrays}, separators=(",", ":")
+    ).encode()
+
+
+@pytest.mark.parametrize("arrays, metadata, sentence", CRAFTED.values(), ids=CRAFTED)
+def test_headers_that_lie_below_a_right_checksum(tmp_path, arrays, metadata, sentence):
+    path = tmp_path / "file"
+    craft(path, header({"a": A, "b": B}))
+    assert tensors.read_tensors(path)[0]["b"] == 0
+    craft(path, header(arrays, metadata))
+    with pytest.raises(BadData, match=f"{path} .*{sentence}"):
+        tensors.read_tensors(path)
+
+
+@pytest.mark.parametrize("again", [json.dumps({"a": A})[1:], '"__metadata__":{}}', json.dumps({"b": {**A, "dtype": "I64"}})[1:]])
+def test_a_name_that_comes_twice(tmp_path, again):
+    craft(tmp_path / "file", header({"a": A, "b": B})[:-1] + b"," + again.encode())
+    with pytest.raises(BadData, match="a name comes twice"):
+        tensors.read_tensors(tmp_path / "file")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "folder", "device"]
+)
+def test_what_is_no_regular_file(tmp_path, make):
+    make(tmp_path / "file")
+    with pytest.raises(BadData, match="no regular file"):
+        tensors.read_tensors(tmp_path / "file")
+
+
 def test_a_header_of_brackets(tmp_path):
     text = b'{"a":' + b"[" * 100_000
     path = tmp_path / "file"

@@ -41,7 +41,11 @@ def _exit(sentence: str, code: int) -> typer.Exit:
 def _of_system(problem: OSError) -> str:
     where = f" ({problem.filename})" if problem.filename else ""
     if problem.errno == errno.ENOSPC:
-        return f"The disk is full{where}. Free some space, or point CTRLAB_CACHE to a folder on a bigger disk."
+        return (
+            f"The disk is full{where}. Free some space, or name a folder on a bigger disk; that of cached data is CTRLAB_CACHE."
+        )
+    if problem.errno == errno.EMFILE:
+        return f"More files were to be open at once than a process may have{where}. Ask for fewer, or raise `ulimit -n`."
     return f"The system refused: {problem.strerror or problem}{where}. Check the path and its permissions."
 
 

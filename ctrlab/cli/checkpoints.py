@@ -44,7 +44,7 @@ def checkpoints_merge_deltas(
 def checkpoints_reshard(
     files: Annotated[list[Path], typer.Argument(help="One full save, or all shards of one.", dir_okay=False)],
     out: Annotated[Path, typer.Option(help="The folder for the shards.", file_okay=False)],
-    shards: Annotated[int, typer.Option(min=1, help="Into how many.")],
+    shards: Annotated[int, typer.Option(min=1, help="Into how many. So many files are open at once: see `ulimit -n`.")],
 ) -> None:
     """Cut embedding tables by their keys into another number of shards, a file each; everything else is in each of them.
 

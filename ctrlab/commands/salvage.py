@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.embedding import segments
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 
 COUNTS = 8
@@ -23,9 +23,11 @@ def run(folder: Path, out: Path) -> None:
     """Reads, says what is lost, writes.
 
     Raises:
-        BadData: no store, or no rows of an embedding variable. CtrlabError: the file can't be written.
+        BadData: no store, or no rows of an embedding variable. CtrlabError: the file can't be written, or would be in the store.
     """
     require_place(out)
+    if out.parent.resolve() == folder.resolve():
+        raise CtrlabError(f"A damaged storage stays as it is; {out} would be in it: give a path outside of {folder}.")
     console = Console()
     with Progress(console=console) as progress:
         task = progress.add_task(f"Reading {folder}", total=None)

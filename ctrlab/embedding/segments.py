@@ -7,6 +7,7 @@ manifest  header 40 | u64 the number of each segment
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,10 @@ MANIFEST = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("crc", "<u4"), ("next", "<u8"), ("durable", "<u8"), ("segments", "<u8")]
 )
 ROW, TOMBSTONE, COMMIT = range(3)
+INDEX_BYTES = 16
+"""Of each record, in the index of a segment that is full."""
+MOST_ROW_BYTES = 1 << 20
+NAME = re.compile(r"([0-9]{10}|[1-9][0-9]{10,19})\.seg")
 
 
 def record(row_bytes: int) -> np.dtype:
@@ -102,15 +107,16 @@ def _latest(parts: list[np.ndarray], folder: str | Path) -> tuple[np.ndarray, np
 
 def _listed(folder: Path) -> tuple[list[Path], int | None]:
     """The segments that count, and up to what sequence number all was on the disk; None where there is no manifest."""
-    paths = {int(path.stem): path for path in sorted(folder.glob("*.seg"))}
+    paths = {int(path.stem): path for path in sorted(folder.glob("*.seg")) if NAME.fullmatch(path.name)}
     manifest = folder / "MANIFEST"
     if not manifest.exists():
         return list(paths.values()), None
-    content = manifest.read_bytes()
+    content = _content(manifest)
     if len(content) < MANIFEST.itemsize or content[:8] != b"ctrlman\0":
         raise BadData(f"A manifest starts with a header; {manifest} has none at byte 0.")
     header = np.frombuffer(content, MANIFEST, 1)[0]
-    if header["version"] != 1 or header["crc"] != _crc(content[16:]):
+    whole = len(content) == MANIFEST.itemsize + 8 * int(header["segments"]) and header["crc"] == _crc(content[16:])
+    if header["version"] != 1 or not whole:
         raise BadData(f"A manifest must be of version 1 and as it was written; {manifest} is not.")
     listed = np.frombuffer(content, "<u8", offset=MANIFEST.itemsize).tolist()
     for number in listed:
@@ -139,7 +145,7 @@ def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray,
 
     Where `problems` are asked for, damaged records go there and whole ones after them count.
     """
-    content = path.read_bytes()
+    content = _content(path)
     if not any(content[: HEADER.itemsize]) or len(content) < HEADER.itemsize:
         return None
     header = np.frombuffer(content, HEADER, 1)[0]
@@ -147,10 +153,12 @@ def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray,
         raise BadData(f"A segment starts with a header; {path} has none at byte 0, or a damaged one.")
     if header["version"] != 1:
         raise BadData(f"Segments of version 1 can be read; {path} has version {header['version']}.")
+    if not 1 <= header["row_bytes"] <= MOST_ROW_BYTES:
+        raise BadData(f"A row has 1 to {MOST_ROW_BYTES:,} bytes; the header of {path} says {header['row_bytes']:,}.")
     of = record(int(header["row_bytes"]))
     footer = np.frombuffer(content[-FOOTER.itemsize :], FOOTER, 1)[0]
     sealed = (
-        len(content) >= HEADER.itemsize + FOOTER.itemsize
+        len(content) == HEADER.itemsize + int(footer["records"]) * (of.itemsize + INDEX_BYTES) + FOOTER.itemsize
         and footer["magic"] == b"ctrlend"
         and footer["crc"] == _crc(content[-32:-4])
     )
@@ -169,6 +177,16 @@ def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray,
     else:
         records = records[:good]  # what follows is the end of a file that was being written
     return records, bool(sealed or (records["kind"] == COMMIT).any())
+
+
+def _content(path: Path) -> bytes:
+    """Raises a BadData where it can't be read, or is a folder, a link to nothing, or a pipe, whose writer would be waited for."""
+    try:
+        if path.is_file():
+            return path.read_bytes()
+    except OSError as error:
+        raise BadData(f"{path} can't be read: {error.strerror}.") from None
+    raise BadData(f"{path} can't be read: it is no regular file.")
 
 
 def _crc(data: bytes) -> int:

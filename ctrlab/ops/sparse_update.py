@@ -7,7 +7,7 @@ all variables of a model in one op of ours.
     sgd         w -= lr g
     adagrad     a += g^2 ;                     w -= lr g / sqrt(a)                          Duchi et al., 2011
     ftrl        n' = n + g^2 ; s = (sqrt(n') - sqrt(n)) / lr ; z += g - s w                 McMahan et al., 2013
-                w = (sign(z) l1 - z) / (sqrt(n') / lr + 2 l2)  where |z| > l1, else 0
+                w = 0  where |z| <= l1, else (sign(z) l1 - z) / (sqrt(n') / lr + 2 l2)
     adam_async  m = b1 m + (1-b1) g ; v = b2 v + (1-b2) g^2                                 DeepRec's AdamAsync: Adam whose
                 w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)                     untouched rows stay as they are
 
@@ -116,7 +116,7 @@ def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: 
     elif rule.kind == "ftrl":
         n = slots["accumulator"] + g * g
         z = slots["linear"] + g - (np.sqrt(n) - np.sqrt(slots["accumulator"])) / learning_rate * w
-        w[...] = np.where(np.abs(z) > rule.l1, (np.sign(z) * rule.l1 - z) / (np.sqrt(n) / learning_rate + 2 * rule.l2), 0.0)
+        w[...] = np.where(np.abs(z) <= rule.l1, 0.0, (np.sign(z) * rule.l1 - z) / (np.sqrt(n) / learning_rate + 2 * rule.l2))
         slots["accumulator"][...], slots["linear"][...] = n, z
     else:
         slots["m"][...] = rule.beta1 * slots["m"] + (1 - rule.beta1) * g

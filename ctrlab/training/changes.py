@@ -23,7 +23,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops import _native
 from ctrlab.ops.refusals import one_sentence
@@ -54,7 +54,8 @@ class Changes:
         make = _native.library().ops.ctrlab_change_log
         self._logs = {id(v): make(table_name=name, rows=v.shape[0]) for name, v in self._tables.items()}
         for variable in self._tables.values():
-            variable.assign = self._noting(variable)
+            variable.assign = self._noting(variable, variable.assign)
+            variable._restore_from_tensors = self._noting(variable, variable._restore_from_tensors)  # by tf.train.Checkpoint
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ class Changes:
         """The consumer has all of a cut. One that was forgotten meanwhile stays so.
 
         Raises:
-            CtrlabError: the cut was not given to it.
+            CtrlabError: the cut was not given to it. UnknownName: it names a table that is not tracked.
         """
         with one_sentence():
             for name, changed in cut.items():
@@ -107,7 +108,7 @@ class Changes:
             )
 
     def _log(self, name: str) -> tf.Tensor:
-        return self._logs[id(self._tables[name])]
+        return self._logs[id(self._tables[choose("table", name, self._tables)])]
 
     def _cut(self, variable, consumer: str) -> Changed:
         found = _native.library().ops.ctrlab_changes_cut(log=self._logs[id(variable)], consumer=consumer)
@@ -121,9 +122,8 @@ class Changes:
         with tf.device("CPU:0"):
             _native.library().ops.ctrlab_changes_start_anew(log=self._logs[id(variable)], variable=variable.value.handle)
 
-    def _noting(self, variable):
-        """The variable's `assign`, noted: what restores, loads or sets weights calls it."""
-        assign = variable.assign
+    def _noting(self, variable, assign):
+        """A method that assigns the variable, noted: what restores, loads or sets weights calls such a one."""
 
         def noted(value):
             assigned = assign(value)

@@ -26,7 +26,7 @@ from ctrlab.embedding.checkpoint import rows_a_part, shapes_of, write_table
 from ctrlab.embedding.cut import Cut
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import snapshot
-from ctrlab.tensors import make_folder, write_durably, writing
+from ctrlab.tensors import CODES, make_folder, write_durably, writing
 from ctrlab.training.folder_lock import FolderLock
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
@@ -57,7 +57,7 @@ class Checkpoints:
         run: what must be the same when the run is taken up again, e.g. {"seed": "2021"}.
     Raises:
         CtrlabError: the folder holds another run's checkpoints and `resume` was not asked for; they are of another model; the
-            folder can't be made, or others have it open.
+            folder can't be made, or others have it open; a variable is of a dtype that files of tensors lack, as bfloat16.
 
     >>> with Checkpoints("run", model, optimizer, every=1_000) as checkpoints:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=checkpoints)
@@ -85,9 +85,12 @@ class Checkpoints:
         self.restored: Restored | None = None
         self._last: Save | None = None  # what the tables' consumer has; None: the next save must be full
         self._tables = tables_of(model)
-        self._consumer = f"checkpoints in {self.folder.resolve()}"
-        self._open(resume)
+        self._consumer = f"checkpoints in {str(self.folder.resolve())!r}"  # TensorFlow takes text only; a path may be none
         variables = state_variables(model, optimizer)
+        if odd := [name for name, v in variables.items() if np.dtype(tf.as_dtype(v.dtype).as_numpy_dtype) not in CODES]:
+            takes, received = ", ".join(map(str, CODES)), variables[odd[0]].dtype
+            raise CheckpointError(f"Checkpoints take variables of {takes}; {odd[0]} is {received}: give its layer another dtype.")
+        self._open(resume)
         self._sources = {name: v.value for name, v in variables.items()}
         if asynchronous:
             with tf.device("CPU:0"):  # made here, so that their memory is there before the first save

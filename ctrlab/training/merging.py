@@ -1,7 +1,8 @@
 """The saves of a chain overlaid into one, by the embedding engine, so that only its index of keys is in memory.
 
-A table with storage in a folder beside the result takes the files one after the other; then all that it holds is written. Of
-deltas, a second table without rows counts the tombstones: a key is one as long as no later delta has a row or a count for it.
+A table with storage in a folder beside the result, `.merging`, takes the files one after the other. Then all that it holds is
+written, and the folder goes, with all that is in it. Of deltas, a second table without rows counts the tombstones: a key is one
+as long as no later delta has a row or a count for it.
 That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.checkpoint` define.
 """
 
@@ -19,6 +20,7 @@ from ctrlab.embedding.options import Options, Storage
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.tensors import make_folder, writing
+from ctrlab.training.folder_lock import FolderLock
 from ctrlab.training.restoring import fill
 from ctrlab.training.saves import Link, Save
 
@@ -32,13 +34,18 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
     """Saves that follow each other as one, which says of itself what `save` is, in the folder `out`.
 
     Raises:
-        BadData: a table in them contradicts itself. OSError, CtrlabError: the disk refuses.
+        BadData: a table in them contradicts itself. CtrlabError: something else saves into `out`. OSError, CtrlabError: the disk
+            refuses.
     """
     make_folder(out)
+    lock = FolderLock(out)
     try:
+        for left in out.glob(f".{save.name}.*.part"):  # of a merge that was killed
+            left.unlink()
         _merge(links, save, out)
     finally:
         shutil.rmtree(out / SCRATCH, ignore_errors=True)
+        lock.release()
     return out / save.name
 
 

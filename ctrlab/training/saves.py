@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ from ctrlab.tensors import Stored, TensorFile, read_metadata
 FORMAT = "ctrlab checkpoint {}"
 VERSION = 2
 POINTER = "latest.json"
-PATTERN = re.compile(r"step-(\d{9,})(\.delta)?\.safetensors")
+PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
 Use = TypeVar("Use")
 
 
@@ -69,7 +70,7 @@ class Save:
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], path: Path) -> Save:
         """Raises a BadData where the file is no checkpoint of this version."""
-        written = re.fullmatch(FORMAT.format(r"(\d+)"), metadata.get("format", ""))
+        written = re.fullmatch(FORMAT.format(r"(\d{1,9})"), metadata.get("format", ""))
         if written and int(written[1]) > VERSION:
             raise BadData(f"{path} is of format {written[1]}, and this ctrlab knows none after {VERSION}: update it.")
         if not written or int(written[1]) < VERSION:
@@ -77,9 +78,15 @@ class Save:
         try:
             numbers = {name: int(metadata[name]) for name in ("step", "position", "number")}
             texts = {name: metadata[name] for name in ("id", "base", "previous")}
-            return cls(**numbers, **texts, run=json.loads(metadata["run"]))
-        except (KeyError, ValueError) as problem:
+            run = json.loads(metadata["run"])
+        except (KeyError, ValueError, RecursionError) as problem:
             raise BadData(f"{path} is a checkpoint that does not say what it is: {problem}.") from None
+        if odd := [name for name, number in numbers.items() if not 0 <= number < 1 << 63] or ["run"] * (type(run) is not dict):
+            rule = "numbers must be in [0, 2^63), and the run an object"
+            raise BadData(
+                f"{path} is a checkpoint that does not say what it is: {rule}; its {odd[0]} is {metadata[odd[0]][:30]}."
+            )
+        return cls(**numbers, **texts, run=run)
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,16 @@ class PassedOver:
 
 
 def paths_in(folder: Path) -> list[tuple[int, Path]]:
-    """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last."""
-    found = [(match, path) for path in folder.glob("step-*") if (match := PATTERN.fullmatch(path.name))]
+    """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last.
+
+    Raises:
+        BadData: there is no such folder, or it can't be read.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise BadData(f"Folder {folder} can't be read: {error.strerror}.") from None
+    found = [(match, folder / name) for name in names if (match := PATTERN.fullmatch(name))]
     return [(int(m[1]), path) for m, path in sorted(found, key=lambda entry: (int(entry[0][1]), not entry[0][2]))]
 
 
@@ -127,7 +142,7 @@ def newest_first(folder: Path, named: Path | None = None) -> list[Path]:
 def _pointer(folder: Path) -> tuple[Path | None, int | None]:
     """The file that it names, and the batches read until then; None: it does not say."""
     try:
-        said = json.loads((folder / POINTER).read_text())
+        said = json.loads((folder / POINTER).read_text() if (folder / POINTER).is_file() else "")  # a pipe would be waited for
         named, position = said["file"], said.get("position")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None, None
@@ -197,6 +212,16 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
     Raises:
         BadData: there is none.
     """
+    while True:
+        listed = paths_in(folder)
+        try:
+            return _last_whole(folder, use)
+        except BadData:
+            if paths_in(folder) == listed:
+                raise  # else a run that saves into the folder has written one, and deleted those that were listed
+
+
+def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
     passed_over: list[PassedOver] = []
     opened: dict[Path, Link | BadData] = {}
 

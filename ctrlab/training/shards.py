@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -80,11 +81,11 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
 
 
 def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
-    """A full save, whole or in any number of shards, as `count` shards in the folder `out`.
+    """A full save, whole or in any number of shards, as `count` shards in the folder `out`. All of these are open at once.
 
     Raises:
         BadData: the files are not all shards of one save. CtrlabError: a count that is not in [1, 99,999]. OSError: the disk
-            refuses.
+            refuses, or the system so many open files.
     """
     if not 1 <= count <= MOST_SHARDS:
         raise CtrlabError(f"A save is cut into 1 to {MOST_SHARDS:,} shards; received {count:,}.")
@@ -184,7 +185,7 @@ def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:
 
 
 def _place(metadata: dict[str, str], path: Path) -> tuple[int, int]:
-    try:
-        return int(metadata.get("shard", "0")), int(metadata.get("shards", "1"))
-    except ValueError:
-        raise BadData(f"{path} does not say which shard it is: {metadata['shard']} of {metadata['shards']}.") from None
+    said = metadata.get("shard", "0"), metadata.get("shards", "1")
+    if all(re.fullmatch(r"\d{1,5}", number) for number in said) and int(said[0]) < int(said[1]):
+        return int(said[0]), int(said[1])
+    raise BadData(f"{path} does not say which of up to {MOST_SHARDS:,} shards it is: {said[0][:30]} of {said[1][:30]}.")

@@ -49,7 +49,7 @@ __global__ void Step(StepRule rule, const StepVariable* variables, const int* co
       const float more = n + g * g;
       const float z = variable.slots[1][at] += g - (sqrtf(more) - sqrtf(n)) / lr * w;
       variable.slots[0][at] = more;
-      w = fabsf(z) > l1 ? (copysignf(l1, z) - z) / (sqrtf(more) / lr + 2 * l2) : 0.0f;
+      w = fabsf(z) <= l1 ? 0.0f : (copysignf(l1, z) - z) / (sqrtf(more) / lr + 2 * l2);
     } else {
       // 1 - beta before it is rounded: of .999 a float would keep four digits of the difference.
       const float b1 = static_cast<float>(rule.beta1), new1 = static_cast<float>(1 - rule.beta1);

@@ -55,7 +55,7 @@ struct Ftrl {
     z += g - (root - Sqrt(n)) / rate * w;
     n = after;
     const T divisor = root / rate + 2 * l2;
-    w = z > l1 ? (l1 - z) / divisor : (z < -l1 ? (-l1 - z) / divisor : zero);
+    w = z > l1 ? (l1 - z) / divisor : (z >= -l1 ? zero : (-l1 - z) / divisor);  // the last where z is NaN, too
   }
 };
 

@@ -3,7 +3,7 @@
 //   sgd         w -= lr g
 //   adagrad     a += g^2 ;                     w -= lr g / sqrt(a)
 //   ftrl        n' = n + g^2 ; s = (sqrt(n') - sqrt(n)) / lr ; z += g - s w
-//               w = (sign(z) l1 - z) / (sqrt(n') / lr + 2 l2)  where |z| > l1, else 0
+//               w = 0  where |z| <= l1, else (sign(z) l1 - z) / (sqrt(n') / lr + 2 l2)
 //   adam_async  m = b1 m + (1-b1) g ; v = b2 v + (1-b2) g^2 ; w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
 //
 // With clip_norm > 0, g is the variable's gradient times clip_norm / max(its L2 norm, clip_norm).

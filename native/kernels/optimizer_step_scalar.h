@@ -21,7 +21,7 @@ inline void StepNumber(const StepRule& rule, double& w, double& a, double& b, do
     b += g - (std::sqrt(after) - std::sqrt(a)) / rate * w;
     a = after;
     const double over = std::abs(b) - rule.l1;
-    w = over > 0 ? -std::copysign(over, b) / (std::sqrt(after) / rate + 2 * rule.l2) : 0.0;
+    w = over <= 0 ? 0.0 : -std::copysign(over, b) / (std::sqrt(after) / rate + 2 * rule.l2);
   } else {
     a = rule.beta1 * a + (1 - rule.beta1) * g;
     b = rule.beta2 * b + (1 - rule.beta2) * g * g;

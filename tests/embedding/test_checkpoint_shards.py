@@ -16,6 +16,8 @@ from ctrlab.embedding.shards import join, shard
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
+from ctrlab.training.folder_lock import FolderLock
+from ctrlab.training.merging import SCRATCH
 from ctrlab.training.saves import Save, files_in
 from ctrlab.training.shards import merge_chain, merge_delta_files, open_shards, read_any, reshard
 
@@ -112,7 +114,7 @@ def test_deltas_that_do_not_follow_each_other(five, tmp_path):
         with pytest.raises(BadData, match=sentence):
             merge_delta_files([files[step] for step in steps], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(BadData, match="It has none"):
+    with pytest.raises(BadData, match=r"nowhere can't be read: No such file"):
         merge_chain(tmp_path / "nowhere", tmp_path)
 
 
@@ -153,13 +155,39 @@ def test_shards_that_are_not_one_save(five, tmp_path):
         ([a, b, other[2]], "shard-00002-of-00003.safetensors is of save .* in 3 shards, and .* in 3"),
         ([a, two[1]], "is of save .* in 2 shards, and .* in 3"),
         ([files_in(folder)[2]], "is a delta: merge its chain first"),
-        ([odd, b, c], "does not say which shard it is: x of 3"),
+        ([odd, b, c], "does not say which of up to 99,999 shards it is: x of 3"),
     ]:
         with pytest.raises(BadData, match=sentence):
             open_shards(paths)
     for count in (0, 100_000, 10**12, 10**30):
         with pytest.raises(CtrlabError, match=f"into 1 to 99,999 shards; received {count:,}"):
             reshard([whole], count, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"shards": "x"}, {"shards": "0"}, {"shards": "100000"}, {"shard": "1"}, {"shard": "-1"}, {"shards": "9" * 5000}]
+)
+def test_a_file_that_is_none_of_its_shards(five, tmp_path, metadata):
+    path = files_in(five[0])[1]
+    found, notes = read_tensors(path)
+    write_tensors(path, found, notes | metadata)
+    with pytest.raises(BadData, match=f"{path} does not say which of up to 99,999 shards it is"):
+        reshard([path], 2, tmp_path / "two")
+
+
+def test_one_merge_at_a_time_into_a_folder(five, tmp_path):
+    out = tmp_path / "out"
+    (out / SCRATCH / "rows").mkdir(parents=True)
+    of_a_killed_one, of_others = out / ".step-000000005.safetensors.1.part", out / ".step-000000006.safetensors.1.part"
+    of_a_killed_one.touch(), of_others.touch()
+    first = FolderLock(out)
+    with pytest.raises(CtrlabError, match=f"{out} is in use"):
+        merge_chain(five[0], out)
+    assert (out / SCRATCH / "rows").exists() and of_a_killed_one.exists()
+    first.release()
+    merge_chain(five[0], out)
+    assert set(out.iterdir()) == {out / "step-000000005.safetensors", of_others}
+    FolderLock(out).release()
 
 
 def test_a_key_of_another_shard_is_refused(five, tmp_path):

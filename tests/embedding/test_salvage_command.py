@@ -1,5 +1,6 @@
 """`ctrlab embedding salvage`: the rows of a damaged storage in Parquet, and a sentence on each thing that is lost."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.embedding import EmbeddingVariable, Options, Storage
-from ctrlab.embedding.segments import HEADER
+from ctrlab.embedding.segments import FOOTER, HEADER, MANIFEST, _crc
 from ctrlab.embedding.store import Store
 from ctrlab.training import TouchedRows
 
@@ -105,6 +106,56 @@ def test_of_a_file_without_a_header_and_a_missing_one(tmp_path):
     assert 0 < len(read(tmp_path / "rows.parquet", dict.fromkeys(range(30), ([0] * 2 * DIM, 0, 0)))) < 30
 
 
+def rewritten(path, dtype, offset, **changes):
+    """A file's header, footer or manifest with other numbers; the checksum is right."""
+    content = bytearray(path.read_bytes())
+    found = np.frombuffer(content, dtype, 1, offset % len(content))
+    for name, value in changes.items():
+        found[name] = value
+    of = content[16:] if dtype is MANIFEST else found.tobytes()[:-4]
+    found["crc"] = _crc(bytes(of))
+    path.write_bytes(content)
+
+
+def longer(path):
+    path.write_bytes(path.read_bytes() + b"abc")
+    rewritten(path, MANIFEST, 0)
+
+
+def for_the_manifest(folder):
+    (folder / "MANIFEST").unlink()
+    (folder / "MANIFEST").mkdir()
+
+
+ODD = {
+    "a folder": (lambda folder: (folder / "0000000099.seg").mkdir(), "0000000099.seg can't be read"),
+    "a link to nothing": (lambda folder: (folder / "0000000099.seg").symlink_to("/nothing"), "0000000099.seg can't be read"),
+    "a pipe": (lambda folder: os.mkfifo(folder / "0000000099.seg"), "0000000099.seg can't be read"),
+    "notes": (lambda folder: (folder / "notes.seg").write_text("notes" * 20), "notes.seg has none at byte 0"),
+    "a copy": (lambda folder: shutil.copy(min(folder.glob("*.seg")), folder / "copy (1).seg"), "Nothing was damaged"),
+    "a folder for the manifest": (for_the_manifest, "MANIFEST can't be read"),
+    "a longer manifest": (lambda folder: longer(folder / "MANIFEST"), "MANIFEST is not"),
+    "too many records": (lambda folder: rewritten(min(folder.glob("*.seg")), FOOTER, -32, records=2**62), "Nothing was damaged"),
+    "rows of 2^40 bytes": (
+        lambda folder: rewritten(min(folder.glob("*.seg")), HEADER, 0, row_bytes=2**40),
+        "0000000001.seg says 1,099,511,627,776. All that it held is lost",
+    ),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make, says", ODD.values(), ids=ODD)
+def test_one_odd_file_costs_no_other(tmp_path, make, says):
+    folder, size = tmp_path / "items", RECORD - 24
+    with Store(folder, size, np.uint8, segment_bytes=600, compaction="sync") as store:
+        store.put(np.arange(30), np.zeros((30, size), np.uint8))
+    make(folder)
+    found = salvage(folder, tmp_path / "rows.parquet")
+    assert found.exit_code == 0 and says in found.stdout, found.output
+    keys = read(tmp_path / "rows.parquet", dict.fromkeys(range(30), ([0] * 2 * DIM, 0, 0)))
+    assert keys == set(range(30)) or ("held is lost" in says and 0 < len(keys) < 30)
+
+
 def test_of_a_storage_whose_rows_were_all_removed(tmp_path):
     with Store(tmp_path / "items", RECORD - 24, np.uint8) as store:
         store.put([1, 2], np.zeros((2, RECORD - 24), np.uint8))
@@ -120,6 +171,8 @@ def test_of_a_storage_whose_rows_were_all_removed(tmp_path):
         (lambda folder: folder.mkdir(), "rows.parquet", r"items has none"),
         (lambda folder: rows_of_6_bytes(folder), "rows.parquet", r"numbers of 4 bytes and 8 of counts"),
         (lambda folder: None, "no/rows.parquet", r"folder that exists"),
+        (lambda folder: rows_of_6_bytes(folder), "items/0000000001.seg", r"stays as it is; items/0000000001.seg would be in it"),
+        (lambda folder: rows_of_6_bytes(folder), "items/MANIFEST", r"stays as it is; items/MANIFEST would be in it"),
     ],
 )
 def test_what_can_t_be_salvaged_is_one_sentence(tmp_path, monkeypatch, makes, out, says):

@@ -96,6 +96,20 @@ def test_sparse_over_all_rows_is_dense(both_ways, rule):
     assert_same(sparse, dense)
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (4, 8), (4, 33)], ids=str)
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.kind == "ftrl"], ids=named)
+def test_a_gradient_that_is_no_number_is_not_a_weight_of_zero(both_ways, rule, odd, shape):
+    gradient = np.ones(shape)
+    gradient[2, shape[1] // 2] = odd
+    with np.errstate(invalid="ignore"):
+        got, want = both_ways(rule, [(np.arange(4), gradient)], shape=shape)
+        dense, _ = steps_of("fused", rule, [gradient], shape=shape)
+    np.testing.assert_array_equal(np.isnan(want[0]), ~np.isfinite(gradient))
+    assert_same(got, want)
+    assert_same(dense, want)
+
+
 def test_first_steps_by_hand():
     ids, ones = np.array([3, 3, 3, 7]), np.ones((4, 1))  # row 3 gets 3, row 7 gets 1
     moved = {}

@@ -230,6 +230,8 @@ def test_what_can_not_be_tracked_is_refused():
     changes = track(model, optimizer)
     with pytest.raises(CtrlabError, match="is tracked already"):
         track(model, optimizer)
+    with pytest.raises(CtrlabError, match="Unknown table 'nothing'; known are "):
+        changes.confirm("server", dict.fromkeys(["nothing"], next(iter(changes.cut("server").values()))))
     with pytest.raises(CtrlabError, match="confirms 7"):
         changes.cut("server")
         changes.confirm(
@@ -252,9 +254,12 @@ def test_rows_that_are_not_there_are_refused(ids):
 def test_weights_that_are_set_or_loaded_are_given_whole(tmp_path):
     model, _, copies = tracked()
     model.save_weights(tmp_path / "w.weights.h5")
+    written = tf.train.Checkpoint(model=model).save(tmp_path / "tensorflow")
     for put in (
         lambda: model.set_weights([w + 1 for w in model.get_weights()]),
         lambda: model.load_weights(tmp_path / "w.weights.h5"),
+        lambda: model.set_weights([w + 2 for w in model.get_weights()]),
+        lambda: tf.train.Checkpoint(model=model).restore(written),
     ):
         copies.changes.confirm("server", copies.take("server"))
         put()
