@@ -212,7 +212,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        may_underflow = config.pop("may_underflow")
+        may_underflow = config.pop("may_underflow", False)
         made = super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
         made._may_underflow = may_underflow
         return made
