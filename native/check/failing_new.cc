@@ -84,7 +84,11 @@ int __wrap_munmap(void* where, size_t size) {
 
 void* operator new(std::size_t size) {
   using namespace ctrlab::check::engine;
-  if (may_fail && fail_in > 0 && --fail_in == 0) throw std::bad_alloc();
+  // One thread fails of those that are here at once, and none counts below 0, where a failure could no longer be told.
+  int64_t left = may_fail ? fail_in.load() : 0;
+  while (left > 0 && !fail_in.compare_exchange_weak(left, left - 1)) {
+  }
+  if (left == 1) throw std::bad_alloc();
   void* memory = std::malloc(size ? size : 1);
   if (!memory) throw std::bad_alloc();
   return Counted(memory, size);
