@@ -50,7 +50,7 @@ class HeldStore final : public MapStore {
     std::condition_variable changed;
     int64_t key = std::numeric_limits<int64_t>::min();
     bool reached = false, let_go = false;
-    std::atomic<bool> full = false, every_put = false, snapshots = false, no_snapshot = false;
+    std::atomic<bool> full = false, every_put = false, snapshots = false, no_answer = false;
 
     void Reached() {
       std::unique_lock lock(mutex);
@@ -85,6 +85,9 @@ class HeldStore final : public MapStore {
     Must(MapStore::Put(keys, rows, count / 2));
     return Status("the disk is full");
   }
+  Status Find(const int64_t* keys, int64_t count, uint8_t* found) override {
+    return hold_->no_answer ? Status("the store does not answer") : MapStore::Find(keys, count, found);
+  }
   Status Erase(const int64_t* keys, int64_t count) override {
     if (!hold_->full) return MapStore::Erase(keys, count);
     Must(MapStore::Erase(keys, count / 2));
@@ -93,7 +96,7 @@ class HeldStore final : public MapStore {
 
   Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
     if (hold_->snapshots) hold_->Wait();
-    if (hold_->no_snapshot) return Status("the disk does not answer");
+    if (hold_->no_answer) return Status("the store does not answer");
     return MapStore::Snapshot(snapshot, wanted);
   }
 

@@ -68,23 +68,34 @@ inline void LogForgotten(uint64_t seed) {
   Must(Step(table.get(), Keys(10, 10), 5, pools[0]));
   if (seed % 2) table->Forget("x");
   else Must(Step(table.get(), Keys(1000, 70'000), 6, pools[0]));  // more changes than the log holds
-  hold.no_snapshot = true;
+  hold.no_answer = true;
   if (table->CutFor("x", pools[0].parallel_for, &cut).ok()) Wrong("a cut of what could not be read", 0);
-  hold.no_snapshot = false;
+  hold.no_answer = false;
   if (table->Confirm("x", given).ok()) Wrong("a cut that was confirmed by one who was forgotten", given);
   Must(table->CutFor("x", pools[0].parallel_for, &cut));
   if (cut->since() >= 0) Wrong("changes for one who was forgotten", cut->since());
 }
 
-// What comes besides takes no key away, neither in memory nor below; and slots are taken on or not, as rows are.
+// What comes besides takes no key away, neither in memory nor below, and nothing comes above a store that does not answer, as in
+// a child that was forked; and slots are taken on or not, as rows are.
 inline void Imports(uint64_t) {
-  const TierOptions tier = TierOf(10, Cache::kLru);
+  HeldStore::Hold hold;
+  const TierOptions tier = HeldStore::TierOf(10, &hold);
   const auto table = NewTable(1, {}, &tier);
   for (int64_t step = 1; step <= 10; ++step) Must(Step(table.get(), Keys(10 * step, 10), step, pools[0]));
   Saved none;
   none.removed = Keys(0, 200);
   Must(table->Import(ImportKind::kMore, {}, none.Sizes(), 0, none.In(), pools[0].parallel_for));
   if (const int64_t rows = table->Stats().rows; rows != 100) Wrong("rows that went", rows);
+  Saved all;
+  Must(table->Export({}, all.Room(1, 0), pools[0].parallel_for));
+  hold.no_answer = true;
+  const float initial[] = {0, 0};
+  if (table->Import(ImportKind::kMore, {}, all.Sizes(), 0, all.In(), pools[0].parallel_for).ok())
+    Wrong("rows that came twice", 0);
+  if (table->SetSlots(2, initial).ok()) Wrong("slots of rows that can't be asked for", 0);
+  hold.no_answer = false;
+  if (const int64_t rows = table->Stats().rows; rows != 100) Wrong("rows after what was refused", rows);
 
   Saved saved;
   StateOut out;

@@ -73,7 +73,7 @@ Handles& TheHandles() {
 }
 
 int Say(const Answer& answer, char* problem, size_t problem_size) {
-  if (problem && problem_size > 0) std::snprintf(problem, problem_size, "%s", answer.status.problem().c_str());
+  if (problem && problem_size > 0) std::snprintf(problem, problem_size, "%s", answer.status.text());
   return answer.code;
 }
 

@@ -29,7 +29,7 @@ Status Relieved(SegmentStore& store, Status written) { return written.ok() ? sto
 template <class Call>
 int Guarded(StoreProblem* problem, const Call& call) {
   const Status status = NoThrow(call);
-  std::snprintf(problem->sentence, sizeof problem->sentence, "%s", status.problem().c_str());
+  std::snprintf(problem->sentence, sizeof problem->sentence, "%s", status.text());
   return !status.ok();
 }
 

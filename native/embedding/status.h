@@ -18,7 +18,8 @@ class [[nodiscard]] Status {
     return status;
   }
   bool ok() const { return !constant_ && problem_.empty(); }
-  std::string problem() const { return constant_ ? constant_ : problem_; }
+  std::string problem() const { return text(); }
+  const char* text() const noexcept { return constant_ ? constant_ : problem_.c_str(); }
 
  private:
   const char* constant_ = nullptr;

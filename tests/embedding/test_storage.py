@@ -197,27 +197,6 @@ def test_a_forked_child_lets_a_variable_go_and_its_parent_goes_on(tmp_path):
     both.check(range(60))
 
 
-def test_a_forked_child_changes_no_table_above_a_store_it_can_not_ask(tmp_path):
-    both = Both(tmp_path)
-    for first in range(0, 60, 6):
-        both.update(range(first, first + 6))
-    variable = both.variables[0]
-    state = variable.state()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # ends a child that hangs
-        told = []
-        for call in (lambda: variable.load_state(state, how="more"), lambda: variable.set_slots({"a": 0.0, "b": 0.0})):
-            try:
-                call()
-            except CtrlabError as error:
-                told.append("was forked" in str(error))
-        os._exit(told != [True, True] or variable.stats().rows_below < 0)
-    assert os.waitpid(child, 0)[1] == 0
-    variable.load_state(state, how="more")
-    both.check(range(60))
-
-
 def test_a_table_and_its_files_go_with_the_last_who_holds_it(tmp_path):
     """Not at the next collection of circles, which a process with large arrays may not see for long."""
     variable = EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path), 4)))
