@@ -1,4 +1,4 @@
-"""What changed of an embedding variable since a consumer's last cut, and a state that comes in parts.
+"""What changed of an embedding variable since the version that a consumer confirmed, and a state that comes in parts.
 
 A consumer (a saver of deltas, a server that is kept up to date) has a name. Its first cut is everything; each one after it is
 what changed since the version that the consumer confirmed. Not confirmed, it is given again. The table keeps a log of changed

@@ -119,8 +119,7 @@ void Threads(uint64_t seed, int64_t memory_rows) {
     const int64_t span = std::min<int64_t>(kKeys, 20 * step);
     std::vector<int64_t> keys(std::min<int64_t>(span, 200));
     for (int64_t& key : keys) key = Uniform(-span, span);
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    ctrlab::embedding::SortOnce(&keys);
     Must(Step(table.get(), keys, step, pools[step % 3]));
     if (step % 20 == 0) Must(table->EvictSteps(step, 10, pools[step % 3].parallel_for, nullptr));
     if (step % 50 == 0) {
@@ -165,7 +164,7 @@ void Memory(uint64_t seed) {
   };
   look_up(pools[0]);  // raises as many rows as there is room for, so that the table's thread makes room again, exactly as much
   for (const auto& pool : pools) {
-    while (in_memory() > kMemoryRows - kMemoryRows / 8) std::this_thread::yield();
+    Until("rows that do not sink", [&] { return in_memory() <= kMemoryRows - kMemoryRows / 8; });
     reads.calls = reads.keys = 0;
     look_up(pool);
     for (size_t i = 0; i < out.size(); ++i) {

@@ -1,4 +1,4 @@
-// What goes on while a table's writer is at work, and when the machine's memory does not suffice.
+// What goes on while a table's writer is at work.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "check_engine_cases.h"
 #include "embedding/lookup.h"
-#include "embedding/merge.h"
+#include "embedding/sorted.h"
 
 namespace ctrlab::check::engine {
 

@@ -8,7 +8,7 @@
 
 namespace ctrlab::check::engine {
 
-// The log holds no more keys than it says; who falls behind is given everything, and a copy that is kept up to date is the table.
+// The log holds no more keys than it says; who falls behind is given everything.
 inline void Log(uint64_t seed) {
   constexpr int64_t kBound = 65'536, kBatch = 4096;
   const TierOptions tier = TierOf(3000, Cache::kLfu);

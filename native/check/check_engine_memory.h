@@ -3,6 +3,7 @@
 #pragma once
 
 #include "check_engine_promises.h"
+#include "embedding/merge.h"
 
 namespace ctrlab::check::engine {
 
@@ -44,6 +45,11 @@ inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, con
   return Status("no memory");
 }
 
+// How many keys a consumer is told of, and since when.
+inline auto Told(const Cut& cut) {
+  return std::tuple(cut.since(), cut.sizes().rows, cut.sizes().candidates, cut.sizes().removed);
+}
+
 // Whichever allocation of a call fails, all is as it was before; and the call does its work when there is memory.
 inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
   constexpr int64_t kDim = 2;
@@ -63,7 +69,8 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
       for (int64_t step = 1; step <= 3; ++step) Must(Step(table.get(), Keys(100 * step, 200), step, pools[0]));
       Must(table->EvictSteps(4, 2, pools[0].parallel_for, nullptr));
       int64_t version;
-      Must(table->CaughtUp("a saver", &version));  // so that the log needs memory, too
+      for (const auto& one : {tables[t].get(), blooms[t].get()})
+        Must(one->CaughtUp("a saver", &version));  // logs need memory, too
     }
     Saved in;
     StateOut out;
@@ -123,6 +130,11 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
         if (held(0) != before) Wrong("a call without memory that changed something", n);
       }
       if (held(0) != held(1)) Wrong("another state after calls without memory", what);
+    }
+    for (const auto& pair : {tables, blooms}) {
+      std::unique_ptr<Cut> cuts[2];
+      for (int t = 0; t < 2; ++t) Must(pair[t]->CutFor("a saver", pools[0].parallel_for, &cuts[t]));
+      if (Told(*cuts[0]) != Told(*cuts[1])) Wrong("other changes after calls without memory", static_cast<int>(kind));
     }
   }
 }

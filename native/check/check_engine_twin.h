@@ -144,8 +144,8 @@ class Pair {
     return saved;
   }
 
-  // Gives a consumer's copy what it needs to be what the table was, in parts. Not all of it is taken, nor confirmed: then it comes
-  // again.
+  // Gives a consumer's copy what it needs to be what the table was, in parts. Not all of it is taken, nor confirmed: then it
+  // comes again.
   void BringUpToDate(const std::string& name, Pair* copy) {
     std::unique_ptr<Cut> cut;
     Must(table_->CutFor(name, pools[Uniform(0, 3)].parallel_for, &cut));

@@ -16,6 +16,7 @@
 //         relieved    a writer beside a compaction that is stuck
 //         unsealed    a disk that syncs nothing
 //         fork        a process that forks: its child is refused, writes nothing, keeps no lock
+//         forked-snapshot   the same while a snapshot holds files that have no name any more
 //         close       a store that is closed while other threads are inside
 //         burst       a writer that outruns compaction
 //         odd         folders and files that are not as they should be
@@ -235,10 +236,23 @@ void CheckTogether(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::map<std::string, void (*)(const std::string&)> checks = {
-      {"random", CheckRandom},     {"kill", CheckKill},         {"power", CheckPower}, {"damage", CheckDamage},
-      {"full", CheckFull},         {"odd", CheckOdd},           {"again", CheckAgain}, {"together", CheckTogether},
-      {"refused", CheckRefused},   {"memory", CheckMemory},     {"burst", CheckBurst}, {"fork", CheckFork},
-      {"close", CheckClose},       {"unsealed", CheckUnsealed}, {"held", CheckHeld},   {"scratch", CheckScratch},
+      {"random", CheckRandom},
+      {"kill", CheckKill},
+      {"power", CheckPower},
+      {"damage", CheckDamage},
+      {"full", CheckFull},
+      {"odd", CheckOdd},
+      {"again", CheckAgain},
+      {"together", CheckTogether},
+      {"refused", CheckRefused},
+      {"memory", CheckMemory},
+      {"burst", CheckBurst},
+      {"fork", CheckFork},
+      {"forked-snapshot", CheckForkedSnapshot},
+      {"close", CheckClose},
+      {"unsealed", CheckUnsealed},
+      {"held", CheckHeld},
+      {"scratch", CheckScratch},
       {"relieved", CheckRelieved},
   };
   const auto check = checks.find(argv[1]);

@@ -107,19 +107,23 @@ inline std::unique_ptr<SegmentStore> Opened(const StoreOptions& options) {
   return store;
 }
 
-// The whole store, by a snapshot.
-inline Model Content(SegmentStore& store, const std::function<bool(int64_t key)>& wanted = {}) {
-  std::unique_ptr<StoreSnapshot> snapshot;
-  Good(store.Snapshot(&snapshot, wanted));
+inline Model Content(StoreSnapshot& snapshot) {
   Model content;
   int64_t keys[37], count;
   Row rows[37];
   do {
-    Good(snapshot->Next(37, keys, rows, &count));
+    Good(snapshot.Next(37, keys, rows, &count));
     for (int64_t i = 0; i < count; ++i) Require(content.emplace(keys[i], rows[i]).second, "A snapshot holds each key once.");
   } while (count > 0);
-  Require(std::ssize(content) == snapshot->size(), "A snapshot's size is the number of its rows.");
+  Require(std::ssize(content) == snapshot.size(), "A snapshot's size is the number of its rows.");
   return content;
+}
+
+// The whole store.
+inline Model Content(SegmentStore& store, const std::function<bool(int64_t key)>& wanted = {}) {
+  std::unique_ptr<StoreSnapshot> snapshot;
+  Good(store.Snapshot(&snapshot, wanted));
+  return Content(*snapshot);
 }
 
 inline void SameByGet(SegmentStore& store, const Model& model) {

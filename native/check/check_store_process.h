@@ -112,6 +112,25 @@ inline void CheckFork(const std::string& folder) {
   }
 }
 
+// Files that have no name any more belong to a snapshot of the parent's alone, and go a piece at a time.
+inline void CheckForkedSnapshot(const std::string& folder) {
+  fs::remove_all(folder);
+  StoreOptions options = Options(folder);
+  options.segment_bytes = 4 * kPiece, options.write_buffer = kPiece;
+  auto store = Opened(options);
+  const Model model = PutKeys(*store, 0, 30'000);
+  const auto files = Files(folder);
+  std::unique_ptr<StoreSnapshot> snapshot;
+  Good(store->Snapshot(&snapshot));
+  PutKeys(*store, 0, 30'000);
+  Good(store->Compact());
+  for (const auto& [path, bytes] : files) {
+    if (path.ends_with(".seg")) Require(!fs::exists(path), "Compaction removes what is only garbage: " + path);
+  }
+  EndsWell(Forked([&] { snapshot.reset(), store.reset(); }));
+  Require(Content(*snapshot) == model, "A child takes nothing of its parent's snapshot.");
+}
+
 // By the interface of C, with any number of threads inside and none that knows of the others.
 inline void CheckClose(const std::string& folder) {
   constexpr char kClosed[] = "A store that was closed holds nothing; open it again.";

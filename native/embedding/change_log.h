@@ -4,7 +4,8 @@
 // what the table holds now; of a key that the table has nothing of, that it went. So the log keeps no values and no removals
 // apart from changes.
 //
-//   version    a number of the table's own, raised at each cut and whenever all consumers must start anew; it never falls
+//   version    a number of the table's own, which never falls: raised at each cut, at a consumer's first too, and whenever all
+//              must start anew
 //   Cut        what the consumer has to be given; it has it once it Confirms. Not confirmed, the next cut gives it again
 //   bound      the log holds at most max(65,536, rows) keys; the oldest intervals go first. A consumer that needed one is
 //              forgotten, and a consumer that the log does not know is given everything. Consumers are as many as come

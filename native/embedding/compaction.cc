@@ -19,7 +19,6 @@ namespace {
 
 constexpr double kRecordsPerLive = 1.5;
 constexpr int64_t kDeadRecords = 10'000'000;
-constexpr int64_t kAtOnce = int64_t{256} << 10;  // bytes read from the segment; more at once would keep readers waiting
 
 }  // namespace
 
@@ -154,7 +153,7 @@ Status Store::CompactSegment(uint32_t slot) {
     std::shared_lock lock(state_);
     return (*segments_)[slot];
   }();
-  const int64_t at_once = std::max<int64_t>(1, kAtOnce / record_bytes_);
+  const int64_t at_once = std::max<int64_t>(1, kPiece / record_bytes_);
   AlignedBuffer buffer((at_once + 1) * record_bytes_ + 2 * kBlock, memory_);
   for (int64_t first = 0; first < segment->records; first += at_once) {
     if (stop_) return Status();

@@ -12,8 +12,8 @@
 
 namespace ctrlab::embedding {
 
-// The next rows of a snapshot of a tier's store, to those of `out` from `begin` on. A snapshot that ends before is a problem. Throws
-// std::bad_alloc.
+// The next rows of a snapshot of a tier's store, to those of `out` from `begin` on. A snapshot that ends before is a problem.
+// Throws std::bad_alloc.
 Status ReadRows(StoreSnapshot& below, int64_t dim, int64_t slots, int64_t begin, int64_t count, const StateOut& out);
 
 class Cut {

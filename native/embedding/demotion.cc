@@ -30,8 +30,8 @@ bool Table::Demote(const std::atomic<bool>& stop) {
   return demotion_ended_.ok();
 }
 
-// Has the store catch up where much more of it is garbage than it bears; its writers here don't. Holding no lock: it takes as long
-// as a compaction.
+// Has the store catch up where much more of it is garbage than it bears; its writers here don't. Holding no lock: it takes as
+// long as a compaction.
 Status Table::Relieve() try {
   std::shared_ptr<SegmentStore> store;
   {
@@ -56,7 +56,12 @@ Status Table::EraseDead(const std::atomic<bool>& stop) try {
                  [&](int64_t key) { return content_->index.FindEntry(key, HashKey(key)) != nullptr; });
     SortOnce(&piece);  // a row that came up, sank and came up again is there twice
     const int64_t before = tier_->CountBelow(piece);
-    Status status = tier_->store()->Erase(piece.data(), std::ssize(piece));
+    Status status;
+    try {
+      status = tier_->store()->Erase(piece.data(), std::ssize(piece));
+    } catch (const std::bad_alloc&) {
+      status = OutOfMemory();  // perhaps after it has erased them
+    }
     tier_->FewerDead(before - (status.ok() ? 0 : tier_->CountBelow(piece)));
     if (!status.ok()) return status;
     dead.resize(dead.size() - count);
@@ -92,7 +97,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
     if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
-    AddVictims(s, marked, count, &victims);
+    AddVictims(s, marked, tier_->spare(), &victims);  // lookups take room meanwhile
   }
   const std::vector<Piece> pieces = InPieces(&victims, count, kPieceRows);
   for (const Piece& piece : pieces) {

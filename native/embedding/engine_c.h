@@ -53,7 +53,7 @@ typedef struct ctrlab_table_options {
   int64_t dim;           /* D, in [1, 65536) */
   int64_t version;       /* that of the rows that will be loaded */
   const char* storage;   /* a folder of the table's own, into which rows beyond `memory_rows` sink; null: all are in memory */
-  int64_t memory_rows;   /* at least 1 with `storage`, 0 without */
+  int64_t memory_rows;   /* in [1, 2^31) with `storage`, 0 without */
 } ctrlab_table_options;
 
 typedef struct ctrlab_table_rows {

@@ -34,6 +34,7 @@ class FairMutex {
 };
 
 // Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.
+// Unlike a FairMutex it lets all readers in as soon as no writer waits, and keeps none of them in a queue.
 // A thread that goes through several gates takes them in the order of their addresses.
 class Gate {
  public:

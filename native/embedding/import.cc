@@ -167,7 +167,7 @@ class Table::OtherSlots {
 
  private:
   void Swap() {
-    std::shared_ptr<SegmentStore> store;  // empty, and for rows of another size; goes when nobody waits for it
+    std::shared_ptr<SegmentStore> store;  // empty, and for rows of another size; goes once the gate is open
     std::lock_guard alone(table_.gate_);
     if (table_.tier_) store = table_.tier_->Leave();
     table_.content_->rows.swap(rows_);
@@ -192,7 +192,7 @@ Status Table::WrongFilter(int64_t bytes) const {
                  ": its expected keys, rate and threshold must be those that it was saved with.");
 }
 
-// The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes takes their place.
+// The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes replaces them.
 Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
                         std::vector<int64_t>* below) const {
   if (!HasRowsBelow()) return Status();
@@ -269,8 +269,8 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   return OutOfMemory();
 }
 
-// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, and the next part or the next
-// update tries again and returns the problem.
+// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, and the next part or update
+// tries again and returns the problem.
 Status Table::SinkImported() try {
   if (!tier_ || Room() >= 0) return Status();
   if (Status bad = OpenTier(); !bad.ok()) return bad;

@@ -53,11 +53,12 @@ Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64
 
 Status WriteFully(int fd, const std::string& path, const char* from, int64_t bytes, int64_t offset) {
   while (bytes > 0) {
-    const ssize_t n = pwrite(fd, from, bytes, offset);
+    const int64_t wanted = std::min(bytes, kPiece);
+    const ssize_t n = pwrite(fd, from, wanted, offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("Can't write to " + path);
     // Of a short write only whole blocks count, so that the next one starts at a block.
-    const int64_t whole = n == bytes ? n : BlockFloor(n);
+    const int64_t whole = n == wanted ? n : BlockFloor(n);
     if (whole == 0) return Status("Can't write to " + path + ": the disk took less than a block.");
     from += whole, offset += whole, bytes -= whole;
   }
@@ -91,7 +92,15 @@ bool KeyFilter::MayHold(int64_t key) const {
   return true;
 }
 
-Segment::~Segment() { close(fd); }
+// A file system may tell the disk which blocks a file leaves, and reads wait meanwhile: so a file without a name goes a piece at
+// a time. Not in a child, whose parent may read it.
+Segment::~Segment() {
+  struct stat about;
+  if (process.Here() && fstat(fd, &about) == 0 && about.st_nlink == 0) {
+    for (int64_t left = about.st_size; left > kPiece && ftruncate(fd, left - kPiece) == 0;) left -= kPiece;
+  }
+  close(fd);
+}
 
 Status Segment::Sync() const {
   struct stat about;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "process.h"
 #include "segment_format.h"
 #include "status.h"
 #include "store_memory.h"
@@ -142,6 +143,7 @@ struct Segment {
   bool sealed = false;
   mutable std::atomic<int> unsynced = 0;  // why the system could not sync it, or 0
   bool damaged = false;                   // not to be compacted: the copy of a record would be lost
+  const OwnProcess process;
 };
 
 // What closes a sealed segment: the index of `entries`, then the footer.

@@ -37,7 +37,8 @@ namespace ctrlab::embedding {
 
 static_assert(std::endian::native == std::endian::little, "segment files are little-endian");
 
-constexpr int64_t kBlock = 4096;  // what O_DIRECT reads and writes in
+constexpr int64_t kBlock = 4096;                // what O_DIRECT reads and writes in
+constexpr int64_t kPiece = int64_t{256} << 10;  // bytes asked of the disk by who is in no hurry; more would keep readers waiting
 constexpr uint32_t kSegmentVersion = 1;
 
 enum class RecordKind : uint32_t { kRow = 0, kTombstone = 1, kCommit = 2 };

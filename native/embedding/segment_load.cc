@@ -188,7 +188,13 @@ Status SealWritten(const Segment& segment, int64_t row_bytes) {
   const OwnedFile file(open(segment.path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.fd() < 0) return SystemError("Can't open the segment " + segment.path);
   Status status = ftruncate(file.fd(), end) == 0 ? Status() : SystemError("Can't cut " + segment.path);
-  if (status.ok()) status = WriteFully(file.fd(), segment.path, index.data(), std::ssize(index), end);
+  // The disk has each piece before the next is written, so that no read waits for all of it.
+  for (int64_t at = 0; status.ok() && at < std::ssize(index); at += kPiece) {
+    const int64_t bytes = std::min(kPiece, std::ssize(index) - at);
+    status = WriteFully(file.fd(), segment.path, index.data() + at, bytes, end + at);
+    sync_file_range(file.fd(), end + at, bytes,
+                    SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);  // fdatasync tells of failures
+  }
   if (status.ok() && fdatasync(file.fd()) != 0) status = SystemError("Can't sync the index of " + segment.path);
   if (!status.ok()) (void)!ftruncate(file.fd(), end);  // what is left of the index is cut off, if not now then by the next run
   return status;

@@ -94,7 +94,7 @@ class SegmentStore {
   // found[i]: 1 where keys[i] has a row, else 0, and row i is left as it is. A damaged row is an error, after all others
   // were read.
   virtual Status Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) = 0;
-  // The same without the rows, and without the disk.
+  // The same without the rows, and without the disk. It takes no memory but for the sentence of a refusal.
   virtual Status Find(const int64_t* keys, int64_t count, uint8_t* found) = 0;
   virtual Status Erase(const int64_t* keys, int64_t count) = 0;
   // Compacts in this thread until there is no longer far too much garbage; returns at once where there is not. Who writes without

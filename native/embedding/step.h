@@ -35,8 +35,8 @@ class Table::Step {
         parallel_for_(parallel_for),
         step_(static_cast<int64_t>(rule.step)) {}
 
-  // Room for all that follows. Throws std::bad_alloc. A problem or an exception has changed no more than which rows are in memory,
-  // and the filter, until Cancel.
+  // Room for all that follows. Throws std::bad_alloc. A problem or an exception has changed at most which rows are in memory, and
+  // the filter, until Cancel.
   Status Prepare() {
     Sort();
     RecordsRead read;

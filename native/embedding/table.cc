@@ -273,7 +273,8 @@ Status Table::Stage(std::unique_ptr<Table>* stage) const try {
 }
 
 Status Table::Adopt(Table* stage) {
-  const Status none = Status::Constant("A table adopts a stage that it made and has not adopted yet.");
+  const Status none =
+      Status::Constant("A table adopts a stage that it made and has not adopted yet; received another: stage the state anew.");
   if (stage == this) return none;
   std::scoped_lock writers(writer_, stage->writer_);
   if (stage->stage_of_ != id_) return none;

@@ -3,10 +3,11 @@
 // What a call does is defined by ctrlab/embedding/reference.py (NumPy). Nothing depends on the order of arrival or on threads.
 // Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
 // exclusive phase (the step on the values, rows that come in by an Import, the moment at which an array takes another's place)
-// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there, but for a lookup that has found
-// the rows it read moved again and again: it reads with the gate shut to writers.
+// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there, but for a lookup that has
+// found the rows it read moved again and again: it reads with the gate shut to writers.
 //
-// No call throws but Stats, which may lack the memory for its sentence. A call that returns a problem has changed nothing.
+// No call throws, but where it lacks the memory for a sentence: of Stats, or of a refusal. A call that returns a problem has
+// changed nothing, but for a consumer's first cut, from which on changes are noted for it.
 
 #pragma once
 

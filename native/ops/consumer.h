@@ -28,40 +28,30 @@ inline absl::Status WriteNumbers(OpKernelContext* context, int output, std::init
   return absl::OkStatus();
 }
 
-// What consumers say to a log of changes. A Resource has `log()` and says a problem by `Told`.
+// What a consumer says to a log. A Resource has `log()` and says a problem by `Told`.
 template <class Resource>
-class ConfirmOp final : public ResourceOp<Resource> {
- public:
-  using ResourceOp<Resource>::ResourceOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, Resource& resource) override {
-    std::string consumer;
-    const Tensor* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(context->input("version", &version));
-    TF_RETURN_IF_ERROR(CheckShape("A version", *version, {}));
-    return resource.Told(resource.log().Confirm(consumer, version->scalar<int64_t>()()));
-  }
-};
+absl::Status Confirm(OpKernelContext* context, Resource& resource, const std::string& consumer) {
+  const Tensor* version;
+  TF_RETURN_IF_ERROR(context->input("version", &version));
+  TF_RETURN_IF_ERROR(CheckShape("A version", *version, {}));
+  return resource.Told(resource.log().Confirm(consumer, version->scalar<int64_t>()()));
+}
 
 template <class Resource>
-class CaughtUpOp final : public ResourceOp<Resource> {
- public:
-  using ResourceOp<Resource>::ResourceOp;
-
- private:
-  absl::Status Run(OpKernelContext* context, Resource& resource) override {
-    std::string consumer;
-    Tensor* version;
-    TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
-    return resource.Told(resource.log().CaughtUp(consumer, &version->scalar<int64_t>()()));
-  }
-};
+absl::Status CaughtUp(OpKernelContext* context, Resource& resource, const std::string& consumer) {
+  Tensor* version;
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &version));
+  return resource.Told(resource.log().CaughtUp(consumer, &version->scalar<int64_t>()()));
+}
 
 template <class Resource>
-class ForgetOp final : public ResourceOp<Resource> {
+absl::Status Forget(OpKernelContext*, Resource& resource, const std::string& consumer) {
+  resource.log().Forget(consumer);
+  return absl::OkStatus();
+}
+
+template <class Resource, auto say>
+class ConsumerOp final : public ResourceOp<Resource> {
  public:
   using ResourceOp<Resource>::ResourceOp;
 
@@ -69,35 +59,34 @@ class ForgetOp final : public ResourceOp<Resource> {
   absl::Status Run(OpKernelContext* context, Resource& resource) override {
     std::string consumer;
     TF_RETURN_IF_ERROR(ReadConsumer(context, &consumer));
-    resource.log().Forget(consumer);
-    return absl::OkStatus();
+    return say(context, resource, consumer);
   }
 };
 
 // Registers the three under names that begin so; their first input, `handle`, is of a Resource.
-#define CTRLAB_CONSUMER_OPS(prefix, handle, Resource)                                        \
-  REGISTER_OP(prefix "Confirm")                                                              \
-      .Input(handle ": resource")                                                            \
-      .Input("consumer: string")                                                             \
-      .Input("version: int64")                                                               \
-      .SetIsStateful()                                                                       \
-      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                    \
-      .Doc("A consumer has what its cut of this version gave.");                             \
-  REGISTER_OP(prefix "CaughtUp")                                                             \
-      .Input(handle ": resource")                                                            \
-      .Input("consumer: string")                                                             \
-      .Output("version: int64")                                                              \
-      .SetIsStateful()                                                                       \
-      .SetShapeFn(tensorflow::shape_inference::ScalarShape)                                  \
-      .Doc("A consumer has what the table holds now; the version of that.");                 \
-  REGISTER_OP(prefix "Forget")                                                               \
-      .Input(handle ": resource")                                                            \
-      .Input("consumer: string")                                                             \
-      .SetIsStateful()                                                                       \
-      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                    \
-      .Doc("Nothing is noted for this consumer any more; its next cut is everything.");      \
-  REGISTER_KERNEL_BUILDER(Name(prefix "Confirm").Device(DEVICE_CPU), ConfirmOp<Resource>);   \
-  REGISTER_KERNEL_BUILDER(Name(prefix "CaughtUp").Device(DEVICE_CPU), CaughtUpOp<Resource>); \
-  REGISTER_KERNEL_BUILDER(Name(prefix "Forget").Device(DEVICE_CPU), ForgetOp<Resource>)
+#define CTRLAB_CONSUMER_OPS(prefix, handle, Resource)                                                            \
+  REGISTER_OP(prefix "Confirm")                                                                                  \
+      .Input(handle ": resource")                                                                                \
+      .Input("consumer: string")                                                                                 \
+      .Input("version: int64")                                                                                   \
+      .SetIsStateful()                                                                                           \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                                        \
+      .Doc("A consumer has what its cut of this version gave.");                                                 \
+  REGISTER_OP(prefix "CaughtUp")                                                                                 \
+      .Input(handle ": resource")                                                                                \
+      .Input("consumer: string")                                                                                 \
+      .Output("version: int64")                                                                                  \
+      .SetIsStateful()                                                                                           \
+      .SetShapeFn(tensorflow::shape_inference::ScalarShape)                                                      \
+      .Doc("A consumer has what the table holds now; the version of that.");                                     \
+  REGISTER_OP(prefix "Forget")                                                                                   \
+      .Input(handle ": resource")                                                                                \
+      .Input("consumer: string")                                                                                 \
+      .SetIsStateful()                                                                                           \
+      .SetShapeFn(tensorflow::shape_inference::NoOutputs)                                                        \
+      .Doc("Nothing is noted for this consumer any more; its next cut is everything.");                          \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Confirm").Device(DEVICE_CPU), ConsumerOp<Resource, Confirm<Resource>>);   \
+  REGISTER_KERNEL_BUILDER(Name(prefix "CaughtUp").Device(DEVICE_CPU), ConsumerOp<Resource, CaughtUp<Resource>>); \
+  REGISTER_KERNEL_BUILDER(Name(prefix "Forget").Device(DEVICE_CPU), ConsumerOp<Resource, Forget<Resource>>)
 
 }  // namespace ctrlab

@@ -112,7 +112,7 @@ def test_only_the_version_of_a_cut_is_confirmed():
 def test_a_stage_is_of_its_own_variable():
     pair, other = Pair(dim=2), Pair(dim=3)
     pair.update([1, 2, 3], np.ones((3, 2)))
-    foreign = r"^Embedding variable items: A table adopts a stage that it made and has not adopted yet\.$"
+    foreign = r"^Embedding variable items: A table adopts a stage that it made and has not adopted yet; received another: stage the state anew\.$"
     for variable in (other.variable, Pair(dim=2).variable):
         with pytest.raises(CtrlabError, match=foreign):
             pair.variable.adopt(variable.stage())

@@ -60,7 +60,7 @@ def in_memory():
 WHAT = ["random", "full", "together", "odd", "again", "refused", "memory", "burst"]
 
 
-@pytest.mark.parametrize("what", [*WHAT, "unsealed", "held", "scratch", "relieved", "fork", "close"])
+@pytest.mark.parametrize("what", [*WHAT, "unsealed", "held", "scratch", "relieved", "fork", "forked-snapshot", "close"])
 def test_the_store_is_right_and_clean(program, what, tmp_path):
     passes(program, what, 1, tmp_path)
 
