@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+"""Refusals to open a file that tell nothing of what is in it."""
+CURES = {
+    errno.EMFILE: "ask for fewer, or raise `ulimit -n`",
+    errno.ENFILE: "end programs that hold many open",
+    errno.ENOMEM: "free some memory",
+}
 
 
 class CtrlabError(Exception):
@@ -41,3 +50,19 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def cure_of(problem: OSError, otherwise: str) -> str:
+    """What helps where the system refuses for what has nothing to do with the path; else `otherwise`.
+
+    >>> cure_of(OSError(errno.EMFILE, "Too many open files"), "name another folder")
+    'ask for fewer, or raise `ulimit -n`'
+    """
+    return CURES.get(problem.errno, otherwise)
+
+
+def unreadable(what: str, problem: OSError) -> CtrlabError:
+    """That a file or folder can't be opened: a BadData, unless it may be whole and only this process does not get it now."""
+    if problem.errno not in PASSING:
+        return BadData(f"{what} can't be read: {problem.strerror}.")
+    return CtrlabError(f"{what} can't be opened: {problem.strerror}; {cure_of(problem, 'change its permissions')}.")

@@ -68,7 +68,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="gru",
-        summary="run the GRU over the events that are there: rows of like length go through time together in one op",
+        summary="run the GRU over the events that are there: rows of similar length go through time together in one op",
         level="model",
         models=("dien",),
         lesson="02_ops/04_fused_gru",

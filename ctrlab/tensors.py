@@ -27,7 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab.errors import BadData, CtrlabError
+from ctrlab.crc import joined
+from ctrlab.errors import BadData, CtrlabError, unreadable
 
 DTYPES = {
     "F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
@@ -39,8 +40,6 @@ MOST_HEADER = 100_000_000  # bytes; the format's own limit
 MOST_AXES = 64  # of an array; NumPy's own limit
 ALIGNMENT = 8
 PIECE = 8 << 20  # bytes that are read at once where a file is read through
-POLYNOMIAL = 0xEDB88320
-"""Of CRC-32, the lowest bit being x^31."""
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
@@ -98,7 +97,7 @@ def writing(
             raise CtrlabError(f"Array {short[0]} of {path} was said to have {said:,} bytes; received {received:,}.")
         whole = zlib.crc32(blank)
         for name in shapes:
-            whole = _joined_crc(whole, checksums[name], ends[name] - begins[name])
+            whole = joined(whole, checksums[name], ends[name] - begins[name])
         _write_at(file, 0, _header(shapes, {**metadata, "crc32": f"{whole:08x}"}))
 
 
@@ -173,6 +172,7 @@ class TensorFile(Mapping[str, Stored]):
 
     Raises:
         BadData: the file is not there, has another format, is cut off, or its bytes are not those that were written.
+        CtrlabError: it can't be opened now: too many files are open, or this user may not.
     """
 
     def __init__(self, path: Path):
@@ -186,7 +186,9 @@ class TensorFile(Mapping[str, Stored]):
                 if len(header) + first != end:
                     raise ValueError(f"its arrays don't lie end to end, but one at {first} to {last}")
                 end = len(header) + last
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except KeyError as dtype:
+            raise BadData(f"{path} has an array of {dtype}; files of tensors have {', '.join(DTYPES)}: convert it.") from None
+        except (ValueError, TypeError, AttributeError) as error:
             raise BadData(f"{path} is no file of tensors, or a damaged one: {error}.") from None
         if end != content.size:
             raise BadData(f"{path} is damaged: it should have {end:,} bytes and has {content.size:,}.")
@@ -203,7 +205,7 @@ class TensorFile(Mapping[str, Stored]):
 
 
 class _Content:
-    """An open file's bytes. Raises a BadData where it does not give them."""
+    """An open file's bytes. Raises a BadData where it does not give them, a CtrlabError where it may and can't be opened now."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -212,7 +214,7 @@ class _Content:
             weakref.finalize(self, os.close, self._file)
             about = os.fstat(self._file)
         except OSError as error:
-            raise BadData(f"{path} can't be read: {error.strerror}.") from None
+            raise unreadable(str(path), error) from None
         if not stat.S_ISREG(about.st_mode):
             raise BadData(f"{path} can't be read: it is a folder, a pipe or a device, and no regular file.")
         self.size = about.st_size
@@ -267,7 +269,7 @@ def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, st
     if not (isinstance(metadata, dict) and "crc32" in metadata):
         raise BadData(f"{path} holds tensors, but no checksum of them: it is damaged, or was written by something else.")
     if odd := [name for name, value in metadata.items() if not isinstance(value, str)]:
-        raise BadData(f"{path} is damaged, or was written by something else: its metadata must be texts, and {odd[0]} is none.")
+        raise BadData(f"{path} is damaged, or was written by something else: its metadata must be texts, and {odd[0]} is not.")
     return described, metadata
 
 
@@ -311,28 +313,6 @@ def _header(shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Ma
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
-
-
-def _joined_crc(first: int, second: int, length: int) -> int:
-    """CRC-32 of a and b, one after the other, from that of each and the number of b's bytes: crc(a) x^(8 length) + crc(b).
-
-    Source: zlib's crc32_combine; as there, the highest bit stands for x^0.
-    """
-    power = 1 << 23  # x^8
-    while length:
-        if length & 1:
-            first = _product(first, power)
-        power, length = _product(power, power), length >> 1
-    return first ^ second
-
-
-def _product(a: int, b: int) -> int:
-    """Of two polynomials over two elements, modulo the CRC's."""
-    product = 0
-    for place in range(31, -1, -1):
-        product ^= b if a >> place & 1 else 0
-        b = b >> 1 ^ (POLYNOMIAL if b & 1 else 0)
-    return product
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from ctrlab import tensors
+from ctrlab.crc import joined
 from ctrlab.errors import BadData, CtrlabError
 
 ARRAYS = {
@@ -147,8 +148,9 @@ CRAFTED = {
     "a size of 2^62": ({"z": {**A, "shape": [0, 2**62], "data_offsets": [0, 0]}, "a": A, "b": B}, {}, "is said to be F32"),
     "a size of a boolean": ({"a": {**A, "shape": [2, True]}, "b": B}, {}, "at most 64 sizes"),
     "a shape of text": ({"a": {"dtype": "U8", "shape": "", "data_offsets": [0, 1]}}, {}, "at most 64 sizes"),
-    "a number": ({"a": A, "b": B}, {"step": 3}, "metadata must be texts, and step is none"),
-    "a list": ({"a": A, "b": B}, {"step": ["3"]}, "metadata must be texts, and step is none"),
+    "a type of others": ({"a": {**A, "dtype": "BF16", "shape": [4]}, "b": B}, {}, "has an array of 'BF16'; files of"),
+    "a number": ({"a": A, "b": B}, {"step": 3}, "metadata must be texts, and step is not"),
+    "a list": ({"a": A, "b": B}, {"step": ["3"]}, "metadata must be texts, and step is not"),
 }
 
 
@@ -258,7 +260,7 @@ def test_arrays_filled_side_by_side_are_those_written_whole(cuts, tmp_path_facto
 
 @given(a=st.binary(max_size=300), b=st.binary(max_size=300))
 def test_a_checksum_of_two_pieces(a, b):
-    assert tensors._joined_crc(zlib.crc32(a), zlib.crc32(b), len(b)) == zlib.crc32(a + b)
+    assert joined(zlib.crc32(a), zlib.crc32(b), len(b)) == zlib.crc32(a + b)
 
 
 @pytest.mark.parametrize(

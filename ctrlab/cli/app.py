@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer.core import TyperGroup
 
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, cure_of
 
 INTERRUPTED = 130  # what shells give for Ctrl-C
 
@@ -44,9 +44,11 @@ def _of_system(problem: OSError) -> str:
         return (
             f"The disk is full{where}. Free some space, or name a folder on a bigger disk; that of cached data is CTRLAB_CACHE."
         )
+    why = f"The system refused: {problem.strerror or problem}"
     if problem.errno == errno.EMFILE:
-        return f"More files were to be open at once than a process may have{where}. Ask for fewer, or raise `ulimit -n`."
-    return f"The system refused: {problem.strerror or problem}{where}. Check the path and its permissions."
+        why = "More files were to be open at once than a process may have"
+    cure = cure_of(problem, "check the path and its permissions")
+    return f"{why}{where}. {cure[0].upper()}{cure[1:]}."
 
 
 def make_app(help: str, **options) -> typer.Typer:

@@ -19,6 +19,8 @@ def checkpoints_merge(
 ) -> None:
     """Merge a full save and the deltas that follow it into one full save, which any run can resume from.
 
+    The folder for it is refused while a run has it open, or another of these commands writes into it.
+
     - `ctrlab checkpoints merge run merged`
     """
     from ctrlab.commands import checkpoints
@@ -32,6 +34,8 @@ def checkpoints_merge_deltas(
     out: Annotated[Path, typer.Option(help="The folder for the one file.", file_okay=False)],
 ) -> None:
     """Merge deltas that follow each other into one delta: in their place, it brings the save before them to the last of them.
+
+    The folder for it is refused while a run has it open, or another of these commands writes into it.
 
     - `ctrlab checkpoints merge-deltas run/step-000002000.delta.safetensors run/step-000003000.delta.safetensors --out merged`
     """
@@ -47,6 +51,8 @@ def checkpoints_reshard(
     shards: Annotated[int, typer.Option(min=1, help="Into how many. So many files are open at once: see `ulimit -n`.")],
 ) -> None:
     """Cut embedding tables by their keys into another number of shards, a file each; everything else is in each of them.
+
+    The folder for them is refused while a run has it open, or another of these commands writes into it.
 
     - `ctrlab checkpoints reshard run/step-000001000.safetensors --shards 4 --out four`
     """

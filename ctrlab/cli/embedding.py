@@ -41,6 +41,8 @@ def salvage(
 ) -> None:
     """Read what is whole of a damaged storage that has no copy, and say what is lost. The storage stays as it is.
 
+    Write the rows to a place outside of the folder of --storage: beside a table's storage, the next run would refuse it for them.
+
     The Parquet file has of each key its numbers (its vector, then the optimizer's slots), frequency and last step. A row may be
     older than the one that was lost, and one that was removed may be back.
 

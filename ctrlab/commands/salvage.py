@@ -26,7 +26,7 @@ def run(folder: Path, out: Path) -> None:
         BadData: no store, or no rows of an embedding variable. CtrlabError: the file can't be written, or would be in the store.
     """
     require_place(out)
-    if out.parent.resolve() == folder.resolve():
+    if folder.resolve() in out.resolve().parents:
         raise CtrlabError(f"A damaged storage stays as it is; {out} would be in it: give a path outside of {folder}.")
     console = Console()
     with Progress(console=console) as progress:

@@ -145,7 +145,7 @@ def _real_recipe(schema: Schema) -> dict:
             "data/README.md says where they are had and how the folder is laid out."
         )
     if not Path(root).is_dir():
-        raise CtrlabError(f"CTRLAB_REAL_DATA must name a folder; {root} is none.")
+        raise CtrlabError(f"CTRLAB_REAL_DATA must name a folder; {root} is not one.")
     folders = {pattern.split("/")[0] for layout in LAYOUTS[schema.name] for pattern in layout.patterns}
     files = sorted(path for folder in folders for path in Path(root, folder).glob("*"))
     found = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]

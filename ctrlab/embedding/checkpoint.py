@@ -145,8 +145,8 @@ def _checked(parts: Iterable[TableState], keys: int, where: str, tombstones: boo
         for name, least, most in RANGES:
             numbers = getattr(part, name)
             if (odd := np.flatnonzero((numbers < least) | (numbers >= most))).size:
-                keys = part.candidate_keys if name in CANDIDATES else part.keys
-                raise BadData(f"{where} has {name} in [{least}, {most}); key {keys[odd[0]]} has {numbers[odd[0]]}.")
+                of = part.candidate_keys if name in CANDIDATES else part.keys
+                raise BadData(f"{where} has {name} in [{least}, {most}); key {of[odd[0]]} has {numbers[odd[0]]}.")
         here = np.concatenate([part.keys, part.candidate_keys, *([part.removed] if tombstones else [])])
         _require_once(here, where)
         seen.append(here[hash_keys(here) % every == 0])

@@ -212,7 +212,7 @@ class Options:
         """The same options again.
 
         Raises:
-            UnknownName: a class that is none of this module's.
+            UnknownName: a class that is not of this module.
         """
         known = {c.__name__: c for c in (Initializer, CounterFilter, BloomFilter, GlobalStepEviction, L2Eviction, Storage)}
         made = {}

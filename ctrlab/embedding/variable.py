@@ -231,10 +231,12 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             return Cut(_native.library().ops.ctrlab_embedding_cut(handle=self.resource_handle, consumer=consumer), self.dim)
 
     def confirm(self, consumer: str, version: int) -> None:
-        """The consumer has what its cut of this version gave. One that was forgotten meanwhile stays so.
+        """The consumer has what its cut of this version gave: of those after the one that it confirmed last, or, where it has
+        confirmed none, its last cut. One that is not known, as after `forget`, stays so.
 
         Raises:
-            CtrlabError: no cut of this version was given to it.
+            CtrlabError: a version above that of its last cut or below the one that it confirmed last; where it has confirmed
+                none, any but its last cut's. Another consumer's version between these is not noticed.
         """
         with one_sentence():
             _native.library().ops.ctrlab_embedding_confirm(handle=self.resource_handle, consumer=consumer, version=version)
@@ -304,6 +306,12 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
                 f"A SavedModel, a tf.train.Checkpoint and a .keras file take at most {MOST_AT_ONCE / 1e9:g} GB of a table, for "
                 f"they are not written in parts; embedding variable {self.name} has {size / 1e9:,.1f} GB: {cures[served]}."
             )
+
+    def __deepcopy__(self, memo):
+        raise CtrlabError(
+            f"An embedding variable has its rows in one native table, which copies would share; received copy.deepcopy of "
+            f"{self.name}: make another variable, and load_state into it what state() gives of this one."
+        )
 
     def _export_to_saved_model_graph(self, *arguments, **options):
         self.require_one_piece()

@@ -87,7 +87,7 @@ class CTRModel(keras.Model):
     _default_save_signature = property(_serving)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """As Keras's own. An `input_signature` is a list of one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
+        """An `input_signature` is a list of one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
         if format != "tf_saved_model":
             super().export(filepath, format, verbose, input_signature, **kwargs)
             return

@@ -13,7 +13,7 @@
 Past a row's end the state is copied through and the outputs are zeros; a row of length 0 keeps the zero state.
 
 The stock loop carries every row through every position up to the longest row's end, one small product after another. The fused
-op takes the histories end to end, [N, C]; rows of like length go through time together on one thread, and their weights,
+op takes the histories end to end, [N, C]; rows of similar length go through time together on one thread, and their weights,
 state and gates stay in its first caches.
 """
 

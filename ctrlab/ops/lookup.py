@@ -211,15 +211,19 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return slices + [None] * (2 * columns)
 
 
+def is_merged(gradient: tf.IndexedSlices) -> bool:
+    """Whether `fused` or `merge` made a sparse gradient; only a graph shows that, and merging twice changes nothing."""
+    return tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient"
+
+
 def merge(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
     """A sparse gradient with each id once, ascending; one that `fused` made is left as it is.
 
     Args:
-        gradient: rows float32 [n, D], ids [n] in any order; no `dense_shape` is needed.
+        gradient: rows float32 [n, D], ids [n] in any order; rows of the id -1 are dropped. No `dense_shape` is needed.
         shape: [V, D] of its variable, all of it known.
     """
-    # Only in a graph can one see where a gradient comes from; merging twice changes nothing.
-    if tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient":
+    if is_merged(gradient):
         return gradient
     rows, *rest = shape
     width = int(np.prod(rest, dtype=np.int64))

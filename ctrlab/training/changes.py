@@ -67,14 +67,18 @@ class Changes:
         return {name: self._cut(variable, consumer) for name, variable in self._tables.items()}
 
     def confirm(self, consumer: str, cut: Mapping[str, Changed]) -> None:
-        """The consumer has all of a cut. One that was forgotten meanwhile stays so.
+        """The consumer has all of a cut: of those after the one that it confirmed last, or, where it has confirmed none, its last
+        cut. One that is not known, as after `forget`, stays so.
 
         Raises:
-            CtrlabError: the cut was not given to it. UnknownName: it names a table that is not tracked.
+            UnknownName: the cut names a table that is not tracked; nothing is confirmed then. CtrlabError: of a table, a version
+                above that of its last cut or below the one that it confirmed last; where it has confirmed none, any but its last
+                cut's. Tables before that one are confirmed. Another consumer's version between these is not noticed.
         """
+        logs = {name: self._log(name) for name in cut}
         with one_sentence():
             for name, changed in cut.items():
-                _native.library().ops.ctrlab_changes_confirm(log=self._log(name), consumer=consumer, version=changed.version)
+                _native.library().ops.ctrlab_changes_confirm(log=logs[name], consumer=consumer, version=changed.version)
 
     def caught_up(self, consumer: str) -> dict[str, int]:
         """The consumer has what the tables hold now: the version of each."""

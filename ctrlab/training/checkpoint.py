@@ -24,10 +24,10 @@ import tensorflow as tf
 
 from ctrlab.embedding.checkpoint import rows_a_part, shapes_of, write_table
 from ctrlab.embedding.cut import Cut
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.ops import snapshot
-from ctrlab.tensors import CODES, make_folder, write_durably, writing
-from ctrlab.training.folder_lock import FolderLock
+from ctrlab.tensors import CODES, write_durably, writing
+from ctrlab.training.folder_lock import take
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 from ctrlab.training.saves import POINTER, Save, files_in, spare
@@ -50,7 +50,8 @@ class Checkpoints:
         folder: made if it is not there. It belongs to one run.
         every: save whenever so many batches have been trained on; None: only when `save` is called.
         full_every: every so many saves embedding tables are written whole; the saves between have the rows that changed since the
-            save before. Without an embedding table each save is full.
+            save before. All files of such a chain are open at once when it is restored: see `ulimit -n`. Without an embedding
+            table each save is full.
         keep: how many checkpoints stay, the newest, and with each the saves that it builds on.
         asynchronous: write in the thread "ctrlab-checkpoint"; else in the training loop.
         resume: start from the last whole checkpoint, if there is one: see `restored`.
@@ -122,9 +123,9 @@ class Checkpoints:
             CheckpointError: the disk refused this one (synchronous) or the last one (asynchronous).
         """
         self.wait()
+        self._saved = None  # until it is on the disk: whatever ends this, `save_last` has to write it
         save, cuts = self._cut()
         others = {f"generators/{name}": value for name, value in get_generators().items()}
-        self._saved = self.position
         if self._thread is None:
             self._write(save, cuts, _views(self._sources) | others)
             return
@@ -137,9 +138,10 @@ class Checkpoints:
         Raises:
             CheckpointError: the disk refused it.
         """
+        self.wait()
         if self._saved != self.position:
             self.save()
-        self.wait()
+            self.wait()
 
     def wait(self) -> None:
         """Until the last save is on the disk.
@@ -184,12 +186,10 @@ class Checkpoints:
 
     def _open(self, resume: bool) -> None:
         try:
-            make_folder(self.folder)
-            self._lock = FolderLock(self.folder)  # before what another is just writing would be taken for a leftover
-            for left in self.folder.glob(".*.part"):
-                left.unlink()
+            self._lock = take(self.folder)
         except OSError as error:
-            raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}; name another.") from None
+            cure = cure_of(error, "name another")
+            raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}; {cure}.") from None
         try:
             self._resume(resume)
         except BaseException:
@@ -250,20 +250,26 @@ class Checkpoints:
             said = {"file": save.name, "step": save.step, "position": save.position}
             write_durably(self.folder / POINTER, [json.dumps(said).encode()])
         except (OSError, CtrlabError) as error:
-            self._saved = None  # `save_last` has to write it
-            why = f"{getattr(error, 'strerror', error)}".rstrip(".")
-            if not isinstance(error, OSError):
+            why, cure = str(error).rstrip("."), "resume from them"
+            if isinstance(error, OSError):
+                why, cure = error.strerror, f"{cure_of(error, 'free some space or name another folder')}, and resume"
+            else:
                 self._last = None  # what a table says of its changes may be wrong: the next save takes all that it holds
             raise CheckpointError(
                 f"The checkpoint of step {save.step} could not be written to {self.folder}: {why}. "
-                "Earlier ones are as they were; free some space or name another folder, and resume."
+                f"Earlier ones are as they were; {cure}."
             ) from None
         for name, cut in cuts.items():
             self._tables[name].confirm(self._consumer, cut.version)
-        self._last = save
+        self._last, self._saved = save, save.position
         try:
             for old in spare(self.folder, path, self.keep):
                 old.unlink(missing_ok=True)
+        except CtrlabError as error:  # of a save that can't be opened nobody knows which it follows
+            raise CheckpointError(
+                f"Checkpoints that nobody needs must go; which these are can't be said now: {error} That of step {save.step} is "
+                "written, and a later save deletes them."
+            ) from None
         except OSError as error:
             raise CheckpointError(
                 f"Checkpoints that nobody needs must go; {self.folder} does not let them: {error.strerror}. "

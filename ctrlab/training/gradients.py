@@ -40,8 +40,12 @@ def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation
         return [gradient]
     if in_range:
         return [gradient.values]
+    return [gradient.values, ids_are_rows(variable, gradient)]
+
+
+def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:
+    """The op that refuses a sparse gradient's ids by an InvalidArgumentError where one is no row; None where it ran at once."""
     rows, ids = variable.shape[0], gradient.indices
     first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # of no ids the type's largest and smallest number, which fit
     sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received ids from"
-    check = tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last])
-    return [gradient.values, check]
+    return tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last])

@@ -19,8 +19,8 @@ from ctrlab.embedding.checkpoint import Sizes, rows_a_part, shapes_of, write_tab
 from ctrlab.embedding.options import Options, Storage
 from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
-from ctrlab.tensors import make_folder, writing
-from ctrlab.training.folder_lock import FolderLock
+from ctrlab.tensors import writing
+from ctrlab.training.folder_lock import take
 from ctrlab.training.restoring import fill
 from ctrlab.training.saves import Link, Save
 
@@ -34,18 +34,14 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
     """Saves that follow each other as one, which says of itself what `save` is, in the folder `out`.
 
     Raises:
-        BadData: a table in them contradicts itself. CtrlabError: something else saves into `out`. OSError, CtrlabError: the disk
+        BadData: a table in them contradicts itself. CtrlabError: something else writes into `out`. OSError, CtrlabError: the disk
             refuses.
     """
-    make_folder(out)
-    lock = FolderLock(out)
-    try:
-        for left in out.glob(f".{save.name}.*.part"):  # of a merge that was killed
-            left.unlink()
-        _merge(links, save, out)
-    finally:
-        shutil.rmtree(out / SCRATCH, ignore_errors=True)
-        lock.release()
+    with take(out, save.name):
+        try:
+            _merge(links, save, out)
+        finally:
+            shutil.rmtree(out / SCRATCH, ignore_errors=True)
     return out / save.name
 
 

@@ -173,16 +173,20 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
 
     @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
-        numbers = self._numbers(learning_rate)
+        numbers, gradient = self._numbers(learning_rate), self._merged(variable, gradient)
         if self.fused:
             self._fused([(variable, gradient)], numbers)
         else:
-            self._stock(variable, self._merged(variable, gradient), numbers)
+            self._stock(variable, gradient, numbers)
 
     def _merged(self, variable, gradient):
-        if not isinstance(gradient, tf.IndexedSlices):
+        if not isinstance(gradient, tf.IndexedSlices) or (self.fused and dense_lookup.is_merged(gradient)):
             return gradient
-        return dense_lookup.merge(gradient, variable.shape) if self.fused else sparse_update.merge_stock(gradient)
+        if not self.fused:
+            return sparse_update.merge_stock(gradient)
+        # Our op takes -1 for "unknown", which it is in a batch and not in a gradient, and would drop its row.
+        with tf.control_dependencies(_given([gradients.ids_are_rows(variable, gradient)])):
+            return dense_lookup.merge(gradient, variable.shape)
 
     def _stock(self, variable, gradient, numbers):
         if self.clip_norm is not None:
@@ -212,7 +216,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        may_underflow = config.pop("may_underflow", False)
+        may_underflow = config.pop("may_underflow", config.get("loss_scale") == 0)  # older versions wrote none
         made = super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
         made._may_underflow = may_underflow
         return made

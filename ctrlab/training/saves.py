@@ -28,13 +28,15 @@ from typing import TypeVar
 from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas, whole
 from ctrlab.embedding.shards import require_alike
 from ctrlab.embedding.state import TableState
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, unreadable
 from ctrlab.tensors import Stored, TensorFile, read_metadata
 
 FORMAT = "ctrlab checkpoint {}"
 VERSION = 2
 POINTER = "latest.json"
 PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
+ATTEMPTS = 10
+"""Times that a folder is read where a run deletes what was listed before it is opened."""
 Use = TypeVar("Use")
 
 
@@ -119,12 +121,12 @@ def paths_in(folder: Path) -> list[tuple[int, Path]]:
     """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last.
 
     Raises:
-        BadData: there is no such folder, or it can't be read.
+        BadData: there is no such folder. CtrlabError: it can't be opened now.
     """
     try:
         names = os.listdir(folder)
     except OSError as error:
-        raise BadData(f"Folder {folder} can't be read: {error.strerror}.") from None
+        raise unreadable(f"Folder {folder}", error) from None
     found = [(match, folder / name) for name in names if (match := PATTERN.fullmatch(name))]
     return [(int(m[1]), path) for m, path in sorted(found, key=lambda entry: (int(entry[0][1]), not entry[0][2]))]
 
@@ -207,18 +209,29 @@ def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
 def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
     """The chain of a folder's last save that `use` can use, what that gave, and the saves that were passed over for it.
 
+    Files that were opened stay open until `use` has returned, as many at once as the chain has. A run may go on saving into the
+    folder meanwhile: where it deleted a file before that was opened, all begins anew.
+
     Args:
         use: is called with the chain of a save that is whole; raises a BadData where it can't be used all the same.
     Raises:
-        BadData: there is none.
+        BadData: there is none, or the run deletes them too fast. CtrlabError: a file can't be opened now.
     """
-    while True:
-        listed = paths_in(folder)
+    found = ""
+    for _ in range(ATTEMPTS):
         try:
             return _last_whole(folder, use)
-        except BadData:
-            if paths_in(folder) == listed:
-                raise  # else a run that saves into the folder has written one, and deleted those that were listed
+        except _WentAway as others:
+            found = f" The last time: {others}" if str(others) else ""
+    raise BadData(
+        f"A folder's saves must stay until they are opened; {ATTEMPTS} times one that was listed in {folder} was gone before: "
+        "a run saves into it and deletes saves faster than they are read. Keep more of them, or read it once the run has ended."
+        f"{found}"
+    )
+
+
+class _WentAway(Exception):
+    """A file that was listed is not there any more. Of what was opened before, the problems."""
 
 
 def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
@@ -238,18 +251,28 @@ def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Li
     named, position = _pointer(folder)
     paths = newest_first(folder, named)
     if named and named not in paths:
+        if _pointer(folder)[0] != named:
+            raise _WentAway
         step = int(PATTERN.fullmatch(named.name)[1])
         passed_over.append(PassedOver(f"{named} is missing, although {POINTER} names it.", step, position))
     places = places_of(paths)
     for path in paths:
         try:
-            links = open_save(path, places, open_once)
+            try:
+                links = open_save(path, places, open_once)
+            except BadData:
+                if not all(map(os.path.lexists, paths)):
+                    raise _WentAway(_problems(passed_over)) from None
+                raise
             return links, use(links), tuple(passed_over)
         except BadData as problem:
             batches = position if path == named else _position(path)
             passed_over.append(PassedOver(str(problem), int(PATTERN.fullmatch(path.name)[1]), batches))
-    problems = " ".join(passed.problem for passed in passed_over)
-    raise BadData(f"Folder {folder} has no whole checkpoint. {problems or 'It has none.'}")
+    raise BadData(f"Folder {folder} has no whole checkpoint. {_problems(passed_over) or 'It has none.'}")
+
+
+def _problems(passed_over: Sequence[PassedOver]) -> str:
+    return " ".join(passed.problem for passed in passed_over)
 
 
 def _position(path: Path) -> int | None:

@@ -24,7 +24,8 @@ from ctrlab.embedding.checkpoint import Sizes, checked, shapes_of, to_arrays, wh
 from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.state import TableState
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import make_folder, read_metadata, writing
+from ctrlab.tensors import read_metadata, writing
+from ctrlab.training.folder_lock import take
 from ctrlab.training.saves import (
     Link,
     Save,
@@ -47,7 +48,8 @@ def merge_chain(folder: Path, out: Path) -> Path:
 
     Raises:
         BadData: there is no whole save. CtrlabError: `out` is the folder itself, where the save would have a new id, and what
-            follows the old one would be lost. OSError: the disk refuses.
+            follows the old one would be lost; a run has `out` open, or something else is written into it. OSError: the disk
+            refuses.
     """
     from ctrlab.training.merging import merge  # the engine, and so TensorFlow, which cutting and analysis do without
 
@@ -65,7 +67,8 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
     """Deltas that follow each other as one, in the folder `out`: what a full save needs to get from the first to the last.
 
     Raises:
-        BadData: they are no deltas, or do not follow each other. OSError: the disk refuses.
+        BadData: they are no deltas, or do not follow each other. CtrlabError: a run has `out` open, or something else is written
+            into it. OSError: the disk refuses.
     """
     from ctrlab.training.merging import merge
 
@@ -84,17 +87,16 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
     """A full save, whole or in any number of shards, as `count` shards in the folder `out`. All of these are open at once.
 
     Raises:
-        BadData: the files are not all shards of one save. CtrlabError: a count that is not in [1, 99,999]. OSError: the disk
-            refuses, or the system so many open files.
+        BadData: the files are not all shards of one save. CtrlabError: a count that is not in [1, 99,999]; a run has `out` open,
+            or something else is written into it. OSError: the disk refuses, or the system so many open files.
     """
     if not 1 <= count <= MOST_SHARDS:
         raise CtrlabError(f"A save is cut into 1 to {MOST_SHARDS:,} shards; received {count:,}.")
     links = open_shards(paths)
     save, others = links[0].save, links[0].others
     sizes = {name: _sizes([link.tables[name] for link in links], count) for name in links[0].tables}
-    make_folder(out)
     written = [out / (SHARD.format(save.step, j, count) if count > 1 else save.name) for j in range(count)]
-    with contextlib.ExitStack() as files:
+    with take(out, SHARD.split(".")[0].format(save.step)), contextlib.ExitStack() as files:
         puts = []
         for j, path in enumerate(written):
             shapes = {name: (array.dtype, array.shape) for name, array in others.items()}

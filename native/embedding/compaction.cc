@@ -140,11 +140,15 @@ Status Store::Relieve() {
 }
 
 Status Store::Compact() {
-  for (Tail* tail : {&copies_, &user_}) {
-    std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
-    if (Status status = Close(tail); !status.ok()) return status;
+  // Twice, for tombstones that are copied before the older rows go for which they are needed.
+  for (int time = 0; time < 2; ++time) {
+    for (Tail* tail : {&copies_, &user_}) {
+      std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
+      if (Status status = Close(tail); !status.ok()) return status;
+    }
+    if (Status status = CompactWhile(Garbage::kAny); !status.ok()) return status;
   }
-  return CompactWhile(Garbage::kAny);
+  return Status();
 }
 
 Status Store::CompactSegment(uint32_t slot) {

@@ -1,9 +1,11 @@
-"""Evictions of rows on a full disk: they need no room, take what they take on any disk, and deltas restore what they left.
+"""Evictions on a disk that is full or broken: they need no room, take what they take on any disk, and deltas restore the rest.
 
     python full_disk.py evicting_on_a_full_disk.py SEED [COUNT]
 
 An eviction at step T takes the rows of steps before T - LIVE. Each save evicts, too, at the optimizer's step, far below that T.
 """
+
+import random
 
 import full_disk
 import keras
@@ -57,13 +59,14 @@ def step_of(run, step):
         optimizer.apply([tf.IndexedSlices(rows, keys, tf.constant([0, DIM], tf.int64))], model.trainable_variables)
 
 
-def train_until_refused(ours, twin):
+def train_until_refused(ours, twin, refusals):
     """Steps until the disk has no room for the rows that must sink; the last one."""
     for step in range(int(ours[1].iterations) + 1, 2 * LIVE):
         try:
             step_of(ours, step)
         except CtrlabError as refusal:
             require_sentence(f"step {step}", refusal)
+            refusals.append(str(refusal))
             return step - 1
         step_of(twin, step)
     raise AssertionError("the disk was never full")
@@ -77,15 +80,15 @@ def require_restored(folder, expected, when):
 
 
 def run(folder, disk, seed):
-    rows, checkpoints = folder / "rows", folder / "checkpoints"
+    rows, checkpoints, draw, refusals = folder / "rows", folder / "checkpoints", random.Random(seed), []
     ours, twin = run_of(Storage(str(rows), MEMORY_ROWS)), run_of()
     for each in (ours, twin):
         fill(each, np.random.default_rng(seed))
     with Checkpoints(checkpoints, *ours, keep=100, full_every=100, asynchronous=False) as saver:
         saver.save()
         for number in range(1, ROUNDS + 1):
-            disk.fill(rows, calls=0)
-            step = train_until_refused(ours, twin)
+            disk.fill_at_random(draw, rows, calls=6, room=3_000_000)
+            step = train_until_refused(ours, twin, refusals)
             # The last one takes rows, too, that changed since the save before.
             until = LIVE + (step if number == ROUNDS else 200 * number + seed)
             gone = [table_of(each).evict(until) for each in (ours, twin)]
@@ -95,7 +98,7 @@ def run(folder, disk, seed):
             saver.save()
             table_of(twin).evict(step)
             require_restored(checkpoints, table_of(twin).state(), f"the save of step {step}")
-    return f", {ROUNDS} refusals"
+    return f", {len(refusals)} refusals"
 
 
 if __name__ == "__main__":

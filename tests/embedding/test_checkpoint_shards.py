@@ -190,6 +190,18 @@ def test_one_merge_at_a_time_into_a_folder(five, tmp_path):
     FolderLock(out).release()
 
 
+def test_shards_go_into_a_folder_that_nobody_holds(five, tmp_path):
+    whole, out = merge_chain(five[0], tmp_path / "whole"), tmp_path / "out"
+    out.mkdir()
+    of_a_killed_one, of_others = out / ".step-000000005.shard-00001-of-00004.safetensors.1.part", out / ".step-000000006.1.part"
+    of_a_killed_one.touch(), of_others.touch()
+    with FolderLock(out), pytest.raises(CtrlabError, match=f"{out} is in use"):
+        reshard([whole], 2, out)
+    assert set(out.iterdir()) == {of_a_killed_one, of_others}
+    assert set(reshard([whole], 2, out)) | {of_others} == set(out.iterdir())
+    FolderLock(out).release()
+
+
 def test_a_key_of_another_shard_is_refused(five, tmp_path):
     paths = reshard([merge_chain(five[0], tmp_path / "whole")], 2, tmp_path / "two")
     found, notes = read_tensors(paths[0])

@@ -54,6 +54,12 @@ def test_evictions_on_a_full_disk(on_a_disk_that_fills_up):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("first", range(100, 120, 10))
+def test_twenty_evictions_on_a_full_disk(on_a_disk_that_fills_up, first):
+    on_a_disk_that_fills_up(EVICTIONS, first, 10)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(100, 200, 10))
 def test_a_hundred_trainings_on_a_disk_that_fills_up(on_a_disk_that_fills_up, first):
     on_a_disk_that_fills_up(TRAINING, first, 10)

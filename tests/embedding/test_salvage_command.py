@@ -172,6 +172,7 @@ def test_of_a_storage_whose_rows_were_all_removed(tmp_path):
         (lambda folder: rows_of_6_bytes(folder), "rows.parquet", r"numbers of 4 bytes and 8 of counts"),
         (lambda folder: None, "no/rows.parquet", r"folder that exists"),
         (lambda folder: rows_of_6_bytes(folder), "items/0000000001.seg", r"stays as it is; items/0000000001.seg would be in it"),
+        (lambda folder: inside(folder), "items/sub/deep/rows", r"stays as it is; items/sub/deep/rows would be in it"),
         (lambda folder: rows_of_6_bytes(folder), "items/MANIFEST", r"stays as it is; items/MANIFEST would be in it"),
     ],
 )
@@ -181,6 +182,11 @@ def test_what_can_t_be_salvaged_is_one_sentence(tmp_path, monkeypatch, makes, ou
     found = salvage("items", out)
     assert found.exit_code == 1 and len(found.stderr.splitlines()) == 1 and says in found.stderr, found.output
     assert not list(tmp_path.glob("*.parquet"))
+
+
+def inside(folder):
+    rows_of_6_bytes(folder)
+    (folder / "sub" / "deep").mkdir(parents=True)
 
 
 def rows_of_6_bytes(folder):

@@ -1,5 +1,7 @@
 """What an embedding variable and its optimizer refuse, in a sentence, before anything changes."""
 
+import copy
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,10 +111,34 @@ def test_only_the_version_of_a_cut_is_confirmed():
     assert pair.variable.cut("nobody").since is None
 
 
+def test_a_consumer_confirms_the_last_of_its_cuts_or_those_after_the_one_it_confirmed():
+    variable = EmbeddingVariable("items", 2)
+    cuts = [variable.cut("copy").version for _ in range(2)]
+    with pytest.raises(CtrlabError, match=rf"copy confirms {cuts[0]}, its last cut was of version {cuts[1]}"):
+        variable.confirm("copy", cuts[0])  # it has confirmed none: the last alone
+    variable.confirm("copy", cuts[1])
+    cuts += [variable.cut("copy").version for _ in range(3)]
+    variable.confirm("copy", cuts[3])
+    for late in cuts[:3]:
+        with pytest.raises(CtrlabError, match=f"copy confirms {late},"):
+            variable.confirm("copy", late)
+    variable.confirm("copy", cuts[3])
+    variable.confirm("copy", cuts[4])
+
+
+def test_it_is_not_copied():
+    variable = EmbeddingVariable("items", 2)
+    with pytest.raises(CtrlabError, match=r"^An embedding variable has its rows in .* copy\.deepcopy of items: make another"):
+        copy.deepcopy({"kept": variable})
+
+
 def test_a_stage_is_of_its_own_variable():
     pair, other = Pair(dim=2), Pair(dim=3)
     pair.update([1, 2, 3], np.ones((3, 2)))
-    foreign = r"^Embedding variable items: A table adopts a stage that it made and has not adopted yet; received another: stage the state anew\.$"
+    foreign = (
+        r"^Embedding variable items: A table adopts a stage that it made and has not adopted yet; received another: "
+        r"stage the state anew\.$"
+    )
     for variable in (other.variable, Pair(dim=2).variable):
         with pytest.raises(CtrlabError, match=foreign):
             pair.variable.adopt(variable.stage())

@@ -37,7 +37,6 @@ def test_lookups_are_watched_in_every_phase_and_read_the_memory(tmp_path):
 
 @pytest.mark.timeout(300)
 def test_reads_of_a_store_are_watched_while_it_compacts(tmp_path):
-    """Where it counts all tombstones against all segments after each removal, this takes minutes."""
     found = bench_reads(SIZE, tmp_path)
     assert found.phases == ["compacting"] and "12,000 of them erased" in found.title
     require_sane(found)

@@ -237,6 +237,12 @@ def test_what_can_not_be_tracked_is_refused():
         changes.confirm(
             "server", {name: changed.__class__(None, None, None, 7) for name, changed in changes.cut("server").items()}
         )
+    first, second = changes.cut("late"), changes.cut("late")
+    with pytest.raises(CtrlabError, match="late confirms"):  # of two cuts and no confirmation, the last alone
+        changes.confirm("late", first)
+    with pytest.raises(CtrlabError, match="Unknown table 'nothing'"):
+        changes.confirm("late", second | {"nothing": next(iter(second.values()))})
+    assert all(changed.since is None for changed in changes.cut("late").values())
     late, table = TouchedRows("sgd"), model.trainable_variables[0]
     tf.function(lambda: late.apply([slices(table, [1])], [table]))()
     with pytest.raises(CtrlabError, match="has traced a step"):

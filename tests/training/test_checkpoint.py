@@ -159,7 +159,7 @@ def test_a_folder_takes_one_run_at_a_time(tmp_path):
         (tmp_path / f".{POINTER}.1.part").write_text("the first is just writing this")
         for resume in (True, False):
             with pytest.raises(
-                CtrlabError, match=f"^One run at a time saves into a folder; {tmp_path} is in use: .* name another"
+                CtrlabError, match=f"^One run or merge at a time writes into a folder; {tmp_path} is in use: .* name another"
             ):
                 Checkpoints(tmp_path, *small_run(), resume=resume)
         other = "import pathlib, sys; from ctrlab.training.folder_lock import FolderLock; FolderLock(pathlib.Path(sys.argv[1]))"

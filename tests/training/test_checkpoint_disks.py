@@ -54,6 +54,38 @@ def test_what_a_full_disk_refused_is_saved_at_the_end(tmp_path, monkeypatch, asy
     assert sorted(files_in(tmp_path)) == [1]
 
 
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_what_the_memory_refused_is_saved_at_the_end(tmp_path, monkeypatch, asynchronous):
+    def fail(*_):
+        raise MemoryError
+
+    with Checkpoints(tmp_path, *small_run(), asynchronous=asynchronous) as checkpoints:
+        steps(checkpoints, 1)
+        with monkeypatch.context() as patch, pytest.raises(MemoryError):
+            patch.setattr(os, "pwrite", fail)
+            checkpoints.save_last()
+        checkpoints.save_last()
+    assert sorted(files_in(tmp_path)) == [1]
+
+
+@pytest.mark.parametrize(
+    "problem, cure",
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space or name another folder, and resume"),
+        (OSError(errno.EMFILE, "Too many open files"), "ask for fewer, or raise `ulimit -n`, and resume"),
+        (BadData("Table item has each key once."), "resume from them"),
+    ],
+)
+def test_each_failure_has_its_own_cure(tmp_path, monkeypatch, problem, cure):
+    def fail(*_):
+        raise problem
+
+    with Checkpoints(tmp_path, *small_run(), asynchronous=False) as checkpoints, monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fail)
+        with pytest.raises(CheckpointError, match=rf"step 0 could not .*: [^.]*\. Earlier ones are as they were; {cure}\.$"):
+            checkpoints.save()
+
+
 def test_a_full_disk_is_told_beside_another_failure(tmp_path, monkeypatch):
     disk_that_fails(monkeypatch)
     with pytest.raises(BadData) as caught, Checkpoints(tmp_path, *small_run(), every=1) as checkpoints:
@@ -96,7 +128,7 @@ def test_old_checkpoints_that_can_not_be_deleted(tmp_path, monkeypatch):
     assert sorted(files_in(tmp_path)) == [3]
 
 
-def test_a_folder_that_is_none(tmp_path):
+def test_a_folder_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="can't take checkpoints"):
         Checkpoints(tmp_path / "file" / "run", *small_run())

@@ -209,6 +209,17 @@ def test_a_layer_in_float16_and_no_scale_are_refused_in_one_sentence():
             assert float(optimizer.scale_loss(tf.constant(1.0))) == (scale or 1)
 
 
+def test_a_config_of_before_it_said_that_nothing_is_scaled():
+    def before(optimizer):
+        config = optimizer.get_config()
+        del config["may_underflow"]
+        return TouchedRows.from_config(config)
+
+    layer = Embedding(2, dtype="mixed_float16")
+    before(TouchedRows("sgd", loss_scale=0)).build(layer.trainable_variables)
+    before(TouchedRows("sgd", loss_scale=8.0)).build(layer.trainable_variables)
+
+
 @pytest.mark.parametrize("scale", [-1.0, np.nan, np.inf])
 def test_a_scale_that_can_t_be(scale):
     with pytest.raises(CtrlabError, match="must be at least 0 and finite; received"):

@@ -1,4 +1,4 @@
-"""Checks of 02_ops/04_fused_gru: (1) rows of like length in blocks, (2) the learner's own kernel."""
+"""Checks of 02_ops/04_fused_gru: (1) rows of similar length in blocks, (2) the learner's own kernel."""
 
 from __future__ import annotations
 
