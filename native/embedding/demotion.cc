@@ -97,7 +97,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
     if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
-    AddVictims(s, marked, tier_->spare(), &victims);  // lookups take room meanwhile
+    AddVictims(s, marked, std::max(count, tier_->spare()), &victims);  // lookups take room meanwhile
   }
   const std::vector<Piece> pieces = InPieces(&victims, count, kPieceRows);
   for (const Piece& piece : pieces) {
