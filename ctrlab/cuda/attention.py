@@ -10,7 +10,7 @@ import numpy as np
 from ctrlab.cuda.cases import Case, Memory, flattened, histories, normal, padded, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import Library
-from ctrlab.cuda.references import attention
+from ctrlab.ops.references import attention
 from ctrlab.profiling.work import Work
 
 CASES = {

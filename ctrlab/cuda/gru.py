@@ -9,7 +9,7 @@ import numpy as np
 from ctrlab.cuda.cases import Case, Memory, flattened, histories, normal, padded, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import GruGradient, GruInput, Library
-from ctrlab.cuda.references import gru
+from ctrlab.ops.references import gru
 from ctrlab.profiling.work import Work
 
 CASES = {

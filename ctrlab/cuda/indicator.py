@@ -9,7 +9,7 @@ import numpy as np
 from ctrlab.cuda.cases import Case, Memory, histories, normal, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import IdColumn, IndicatorInput, Library
-from ctrlab.cuda.references import indicator
+from ctrlab.ops.references import indicator
 from ctrlab.profiling.work import Work
 
 CASES = {

@@ -9,7 +9,7 @@ import numpy as np
 from ctrlab.cuda.cases import Case, Memory, histories, normal, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import Library, LookupColumn, LookupInput, LookupTable, MergingTable, StepRule, StepVariable
-from ctrlab.cuda.references import sparse_update
+from ctrlab.ops.references import sparse_update
 from ctrlab.profiling.work import Work
 
 ROWS, SUM, MEAN = 0, 1, 2

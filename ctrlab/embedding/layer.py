@@ -13,7 +13,7 @@ from ctrlab.embedding.options import Options
 from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.ops.lookup import COMBINERS, Layout
+from ctrlab.ops.references.lookup import COMBINERS, Layout
 
 ONE = "keys"
 """The column of a layer that has only one."""

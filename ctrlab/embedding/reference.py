@@ -19,7 +19,7 @@ import numpy as np
 
 from ctrlab.embedding.options import GlobalStepEviction, L2Eviction, Options
 from ctrlab.embedding.state import TableState
-from ctrlab.ops import sparse_update
+from ctrlab.ops.references import sparse_update
 
 
 @dataclass

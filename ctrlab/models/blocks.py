@@ -14,7 +14,8 @@ import keras
 import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
-from ctrlab.ops import _native, batch_norm, parsing
+from ctrlab.ops import parsing
+from ctrlab.ops.batch_norm import OP as BATCH_NORM
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
@@ -39,20 +40,16 @@ class Encoder:
     Features that were staged are taken as they are.
 
     Args:
-        fused: the rung "parsing"; else the stock ops, column by column.
+        rungs: "parsing" counts here.
         negatives: columns that are no features but read in training: DIEN's.
     """
 
-    def __init__(self, schema: Schema, *, fused: bool = False, negatives: Sequence[IdColumn] = ()):
+    def __init__(self, schema: Schema, *, rungs=(), negatives: Sequence[IdColumn] = ()):
         self.schema = schema
         self.id_columns = tuple(c for c in schema.id_columns if not getattr(c, "negative_of", ""))
         self.negatives = tuple(negatives)
         self.number_columns = (*schema.numerics, *schema.numeric_lists)
-        self._ids, self._numbers = (
-            (parsing.ids.fused, parsing.numbers.fused) if fused else (parsing.ids.stock, parsing.numbers.stock)
-        )
-        if fused:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self._ids, self._numbers = parsing.ids.OP.pick(rungs), parsing.numbers.OP.pick(rungs)
 
     @property
     def number_count(self) -> int:
@@ -107,9 +104,7 @@ class Tower(keras.layers.Layer):
             for i, n in enumerate(units)
         ]
         self.norms = [keras.layers.BatchNormalization(name=f"norm_{i}") for i in range(len(units))] if batch_norm else []
-        self.fused = "subgraphs" in rungs
-        if self.fused:
-            _native.library()  # here, not in the middle of a trace
+        self.fused = BATCH_NORM.on(rungs)
         self.half = range(len(units) - linear_top) if "bf16" in rungs else ()
         self.build()
 
@@ -139,7 +134,7 @@ class Tower(keras.layers.Layer):
     def _norm_at_once(product, layer: keras.layers.Dense, norm: keras.layers.BatchNormalization):
         mean, variance = norm.moving_mean, norm.moving_variance
         vectors = (v.value for v in (layer.bias, norm.gamma, norm.beta, mean, variance))
-        out, new_mean, new_variance = batch_norm.fused(product, *vectors, norm.epsilon, norm.momentum)
+        out, new_mean, new_variance = BATCH_NORM.fused(product, *vectors, norm.epsilon, norm.momentum)
         mean.assign(new_mean)
         variance.assign(new_variance)
         return out

@@ -19,7 +19,6 @@ import tensorflow as tf
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import factorization_machine
-from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
 
@@ -36,7 +35,7 @@ class DeepFM(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
@@ -45,7 +44,7 @@ class DeepFM(CTRModel):
         inputs, options = len(self.fields) * self.dim + numbers, {"batch_norm": True, "rungs": self.rungs}
         self.deep = blocks.Tower(inputs, self.deep_units, seeds, name="deep", **options)
         joined = self.deep_units[-1] + 1 + self.dim
-        self.interaction = factorization_machine.fused if "interaction" in self.rungs else factorization_machine.stock
+        self.interaction = factorization_machine.OP.pick(self.rungs)
         self.top = blocks.Tower(joined, self.top_units, seeds, name="top", **options)
         self.logit = blocks.Tower(self.top_units[-1], (tasks,), seeds, name="logit", linear_top=True)
 
@@ -53,7 +52,7 @@ class DeepFM(CTRModel):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
-        pairs = part("interaction")(self.interaction)(flat, self.dim)  # [B, D]
+        pairs = self.interaction(flat, self.dim)  # [B, D]
         joined = tf.concat([deep, self.linear(ids, numbers, training=training), pairs], axis=1)  # [B, 32 + 1 + D]
         return self.logit(self.top(joined, training=training))  # [B, K]
 

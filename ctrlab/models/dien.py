@@ -25,7 +25,8 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, interest, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import _native, attention, auxiliary
+from ctrlab.ops import attention, auxiliary, gru
+from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
 
 
@@ -34,18 +35,16 @@ class AuxiliaryNet(keras.layers.Layer):
 
     units = (100, 50)
 
-    def __init__(self, hidden: int, width: int, seeds: blocks.Seeds, name: str = "auxiliary", fused: bool = False):
+    def __init__(self, hidden: int, width: int, seeds: blocks.Seeds, rungs=(), name: str = "auxiliary"):
         super().__init__(name=name)
-        self.fused = fused
-        if fused:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.mean = auxiliary.OP.pick(rungs)
         self.affine = interest.Affine(hidden + width, f"{name}_affine")
         self.tower = blocks.Tower(
             hidden + width, (*self.units, 1), seeds, name=f"{name}_tower", activation="sigmoid", linear_top=True
         )
         self.built = True
 
-    def loss(self, interests: interest.Events, clicked: interest.Events, skipped: interest.Events) -> tf.Tensor:
+    def loss(self, interests: Events, clicked: Events, skipped: Events) -> tf.Tensor:
         """-log p(next clicked | interest) - log (1 - p(next skipped | interest)), the mean over positions with a next event.
 
         Args:
@@ -54,9 +53,7 @@ class AuxiliaryNet(keras.layers.Layer):
         message = "Each event of a history must have one negative: the lists of a row are of different lengths."
         tf.debugging.assert_equal(clicked.splits, skipped.splits, message)
         weights = self.affine.scale.value, self.affine.shift.value, interest.layers_of(self.tower)
-        if self.fused:
-            return auxiliary.fused(interests.flat, clicked.flat, skipped.flat, clicked.splits, *weights)
-        return auxiliary.stock(interests.padded, clicked.flat, skipped.flat, clicked.splits, *weights)
+        return self.mean(interests, clicked, skipped, *weights)
 
     def work(self, positions: float) -> Work:
         return self.tower.work(2 * positions)
@@ -74,17 +71,17 @@ class DIEN(CTRModel):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
         self.behaviour = interest.Behaviour(self.input_schema, "dien")
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs, negatives=self.behaviour.negatives)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs, negatives=self.behaviour.negatives)
         width = hidden = self.dim * len(self.behaviour.histories)  # C, H
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
-        self.extraction = interest.GRU(width, hidden, seeds, name="extraction", fused="gru" in self.rungs)
-        self.auxiliary = AuxiliaryNet(hidden, width, seeds, fused="auxiliary" in self.rungs) if self.behaviour.negatives else None
+        self.extraction = interest.GRU(width, hidden, seeds, gru.OP.pick(self.rungs), name="extraction")
+        self.auxiliary = AuxiliaryNet(hidden, width, seeds, self.rungs) if self.behaviour.negatives else None
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)
         self.unit = blocks.Tower(
             4 * hidden, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
         )
-        self.evolution = interest.GRU(hidden, hidden, seeds, name="evolution", fused="augru" in self.rungs)
-        self.attend = interest.ragged_attention(self.rungs)
+        self.evolution = interest.GRU(hidden, hidden, seeds, gru.AUGRU.pick(self.rungs), name="evolution")
+        self.attend = attention.OP.pick(self.rungs)
         inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 3 * width + hidden
         self.head = interest.Head(inputs, len(self.tasks), seeds, rungs=self.rungs)
 
@@ -96,18 +93,11 @@ class DIEN(CTRModel):
         interests, _ = self.extraction.over(events)
         if negatives is not None:
             self.add_loss(self.auxiliary.loss(interests, events, negatives))
-        weights = self._attention(self.query(target), interests)
+        weights, _ = self.attend(self.query(target), interests, interest.layers_of(self.unit))
         _, evolved = self.evolution.over(interests, weights)  # [B, H]
 
         top = [*profile, target, events.total, target * events.total, evolved]
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
-
-    def _attention(self, query, interests: interest.Events) -> interest.Events:
-        """One weight an event."""
-        layers = interest.layers_of(self.unit)
-        if self.attend is not None:
-            return interest.Events(interests.splits, flat=self.attend(query, interests.flat, interests.splits, layers)[0])
-        return interest.Events(interests.splits, padded=attention.stock(query, interests.padded, interests.lengths, layers))
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists, negatives left out."""

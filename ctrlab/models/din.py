@@ -35,7 +35,7 @@ class DIN(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.behaviour = interest.Behaviour(self.input_schema, "din")
         width = self.dim * len(self.behaviour.histories)  # C
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
@@ -43,25 +43,17 @@ class DIN(CTRModel):
         self.unit = blocks.Tower(
             4 * width, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
         )
-        self.attend = interest.ragged_attention(self.rungs)
+        self.attend = attention.OP.pick(self.rungs)
         inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 4 * width
         self.head = interest.Head(inputs, len(self.tasks), seeds, rungs=self.rungs)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         profile, target, events, _ = self.behaviour.embed(self.embedding, ids, training)
-        attended = self._attended(self.query(target), events)  # [B, C]
+        _, attended = self.attend(self.query(target), events, interest.layers_of(self.unit))  # [B, C]
 
         top = [*profile, target, events.total, target * events.total, attended]
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
-
-    def _attended(self, query, events: interest.Events) -> tf.Tensor:
-        """The events' sum weighted by attention, [B, C]."""
-        layers = interest.layers_of(self.unit)
-        if self.attend is not None:
-            return self.attend(query, events.flat, events.splits, layers)[1]
-        weights = attention.stock(query, events.padded, events.lengths, layers)  # [B, T]
-        return tf.squeeze(tf.matmul(weights[:, None, :], events.padded), 1)  # [B, 1, T] x [B, T, C] -> [B, C]
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""

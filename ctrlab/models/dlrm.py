@@ -18,7 +18,6 @@ import keras
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import dot_interaction
-from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work
 
 
@@ -34,7 +33,7 @@ class DLRM(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers = self.encoder.number_count
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
@@ -43,7 +42,7 @@ class DLRM(CTRModel):
         )
         vectors = len(self.fields) + (1 if numbers else 0)
         joined = vectors * (vectors - 1) // 2 + (self.dim if numbers else 0)
-        self.interaction = dot_interaction.fused if "interaction" in self.rungs else dot_interaction.stock
+        self.interaction = dot_interaction.OP.pick(self.rungs)
         units = (*self.top_units, len(self.tasks))
         self.top = blocks.Tower(joined, units, seeds, name="top", linear_top=True, rungs=self.rungs)
 
@@ -51,7 +50,7 @@ class DLRM(CTRModel):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
-        return self.top(part("interaction")(self.interaction)(dense, flat, self.dim))  # [B, K]
+        return self.top(self.interaction(dense, flat, self.dim))  # [B, K]
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""

@@ -6,7 +6,6 @@ columns that they are histories of (the target). C is the width of either.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import keras
@@ -15,51 +14,9 @@ import tensorflow as tf
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.models import blocks, tables
-from ctrlab.ops import _native, attention, gru, pointwise
+from ctrlab.ops import pointwise
+from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
-
-
-class Events:
-    """A vector, or a number, for each event of each history, in two forms; what it was not made from is made when asked for.
-
-    Attributes:
-        flat: float32 [N, C], all rows' events one after another.
-        padded: float32 [B, T, C], zeros past a row's end.
-        splits: int64 [B + 1], row b's events are flat[splits[b] : splits[b + 1]].
-        lengths: int64 [B].
-        total: float32 [B, C], the sum of each row's events; made from the form that is there, where it was not given.
-    """
-
-    def __init__(self, splits: tf.Tensor, *, flat=None, padded=None, total=None):
-        self.splits = splits
-        self._flat, self._padded, self._total = flat, padded, total
-
-    @functools.cached_property
-    def lengths(self) -> tf.Tensor:
-        return self.splits[1:] - self.splits[:-1]
-
-    @functools.cached_property
-    def flat(self) -> tf.Tensor:
-        if self._flat is not None:
-            return self._flat
-        return tf.boolean_mask(self._padded, tf.sequence_mask(self.lengths, tf.shape(self._padded)[1]))
-
-    @functools.cached_property
-    def padded(self) -> tf.Tensor:
-        return self.ragged.to_tensor() if self._padded is None else self._padded
-
-    @functools.cached_property
-    def total(self) -> tf.Tensor:
-        if self._total is not None:
-            return self._total
-        if self._padded is not None or "padded" in vars(self):
-            return tf.reduce_sum(self.padded, 1)
-        return tf.math.unsorted_segment_sum(self.flat, self.ragged.value_rowids(), self.ragged.nrows())
-
-    @property
-    def ragged(self) -> tf.RaggedTensor:
-        """[B, (L), C]."""
-        return tf.RaggedTensor.from_row_splits(self.flat, self.splits, validate=False)
 
 
 class Behaviour:
@@ -120,7 +77,7 @@ class Affine(keras.layers.Layer):
     def __init__(self, width: int, name: str, rungs=()):
         super().__init__(name=name)
         self.width = width
-        self.map = pointwise.fused if "subgraphs" in rungs else pointwise.stock
+        self.map = pointwise.OP.pick(rungs)
         self.build()
 
     def build(self, input_shape=None):
@@ -140,7 +97,7 @@ class Query(keras.layers.Layer):
         self.dense = blocks.Tower(inputs, (outputs,), seeds, name=f"{name}_dense", linear_top=True)
         self.prelu = keras.layers.PReLU(alpha_initializer=keras.initializers.Constant(0.1), name=f"{name}_prelu")
         self.outputs = outputs
-        self.fused = "subgraphs" in rungs
+        self.fused = pointwise.OP.on(rungs)
         self.build()
 
     def build(self, input_shape=None):
@@ -173,16 +130,14 @@ class Head(keras.layers.Layer):
 
 
 class GRU(keras.layers.Layer):
-    """A GRU or AUGRU over histories, C -> H, by `ctrlab.ops.gru`: its stock loop or its fused op.
+    """The weights of a GRU or AUGRU over histories, C -> H, and the way to run it.
 
     Glorot-uniform kernels; the gates start half open (bias 1), as in TensorFlow's own cell.
     """
 
-    def __init__(self, inputs: int, hidden: int, seeds: blocks.Seeds, name: str, fused: bool = False):
+    def __init__(self, inputs: int, hidden: int, seeds: blocks.Seeds, run: Callable, name: str):
         super().__init__(name=name)
-        self.inputs, self.hidden, self.fused = inputs, hidden, fused
-        if fused:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.inputs, self.hidden, self.run = inputs, hidden, run
         self._initializers = [keras.initializers.GlorotUniform(seed=next(seeds)) for _ in range(2)]
         self.build()
 
@@ -198,23 +153,11 @@ class GRU(keras.layers.Layer):
     def over(self, events: Events, attention: Events | None = None) -> tuple[Events, tf.Tensor]:
         """The state after each event, H wide, and each row's last one, [B, H]; with an attention, a number an event, an AUGRU."""
         weights = [w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias)]
-        if self.fused:
-            outputs, last = gru.fused(events.flat, events.splits, *weights, attention.flat if attention else None)
-            return Events(events.splits, flat=outputs), last
-        outputs, last = gru.stock(events.padded, events.lengths, *weights, attention.padded if attention else None)
-        return Events(events.splits, padded=outputs), last
+        return self.run(events, *weights, attention)
 
     def work(self, positions: float) -> Work:
         """Forward and backward over `positions` valid positions."""
         return blocks.dense_work((self.inputs + self.hidden, 3 * self.hidden), positions)
-
-
-def ragged_attention(rungs: frozenset[str]) -> Callable | None:
-    """`ctrlab.ops.attention`'s way over the events that are there; None for the baseline's, over padded histories."""
-    if "attention" in rungs:
-        _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
-        return attention.fused
-    return attention.ragged if "stock" in rungs else None
 
 
 def attention_work(width: int, units, rows: float, positions: float) -> Work:

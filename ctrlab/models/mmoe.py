@@ -19,18 +19,17 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import _native, experts, mixture
-from ctrlab.profiling.parts import part
+from ctrlab.ops import experts, mixture
 from ctrlab.profiling.work import Work
 
 
 class Experts(keras.layers.Layer):
     """E towers side by side: [B, inputs] -> [E, B, units[-1]]; ReLU after each layer. See `ctrlab.ops.experts`."""
 
-    def __init__(self, count: int, inputs: int, units, seeds: blocks.Seeds, *, fused: bool = False, name: str):
+    def __init__(self, count: int, inputs: int, units, seeds: blocks.Seeds, *, rungs=(), name: str):
         super().__init__(name=name)
         self.experts, self.sizes = count, (inputs, *units)
-        self.product = experts.fused if fused else experts.stock
+        self.product = experts.OP.pick(rungs)
         self._seeds = [[next(seeds) for _ in range(count)] for _ in units]
         self.build()
 
@@ -65,14 +64,12 @@ class MMoE(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
         inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
-        self.fused = "experts" in self.rungs
-        if self.fused:
-            _native.library()  # here, not in the middle of a trace
-        self.experts = Experts(self.expert_count, inputs, self.units, seeds, fused=self.fused, name="experts")
+        self.experts = Experts(self.expert_count, inputs, self.units, seeds, rungs=self.rungs, name="experts")
+        self.mixture = mixture.OP.pick(self.rungs)
         self.gates, self.towers = [], []
         for task in self.tasks:
             self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{task}", linear_top=True))
@@ -84,18 +81,14 @@ class MMoE(CTRModel):
         (x,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             x = tf.concat([x, numbers], axis=1)  # [B, I]
-        mixed = self._mixed(x, self.experts(x))  # K of [B, H]
+        gates = [gate.layers[0] for gate in self.gates]
+        kernels, biases = [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates]
+        mixed = self.mixture(x, self.experts(x), kernels, biases)  # K of [B, H]
         logits = [self._tower(tower, x) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
         return tf.concat(logits, axis=1)  # [B, K]
 
-    @part("experts")
-    def _mixed(self, x, said):
-        gates = [gate.layers[0] for gate in self.gates]
-        mix = mixture.fused if self.fused else mixture.stock
-        return mix(x, said, [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates])
-
     def _tower(self, tower: blocks.Tower, x):
-        if not self.fused or tower.half:
+        if not experts.OP.on(self.rungs) or tower.half:
             return tower(x)
         *hidden, last = tower.layers
         with tf.name_scope(tower.name):

@@ -21,7 +21,7 @@ from ctrlab.embedding.options import Initializer, L2Eviction, Options
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import Schema
 from ctrlab.models.blocks import Seeds
-from ctrlab.ops import _native, indicator, lookup
+from ctrlab.ops import indicator, lookup
 from ctrlab.profiling.parts import part
 
 
@@ -50,9 +50,7 @@ class Embeddings(keras.layers.Layer):
         self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in fixed.items()}
         self._seeds = {table: next(seeds) for table in schema.tables}
         self.at_once = "lookup" in rungs
-        self.op = lookup.fused if self.at_once else lookup.by_table if "stock" in rungs else lookup.stock
-        if self.at_once:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.op = lookup.OP.pick(rungs)
         self.build()
 
     def build(self, input_shape=None):
@@ -209,10 +207,7 @@ class Wide(keras.layers.Layer):
         self.sizes = {column: size for column, size in sizes.items() if column not in self._options}
         self.folded = [schema[column].buckets > size for column, size in self.sizes.items()]
         self.numbers, self.outputs = numbers, outputs
-        fused = "indicator" in rungs
-        self.product = indicator.fused if fused else indicator.gathered if "stock" in rungs else indicator.stock
-        if fused:
-            _native.library()  # here, not in the middle of a trace, where its one sentence would get lost
+        self.product = indicator.OP.pick(rungs)
         self.build()
 
     def build(self, input_shape=None):

@@ -36,7 +36,7 @@ class WDL(CTRModel):
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
         super().__init__(schema, optimizations, seed, embedding, name)
         seeds = blocks.Seeds(seed)
-        self.encoder = blocks.Encoder(self.input_schema, fused="parsing" in self.rungs)
+        self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)

@@ -1,4 +1,4 @@
-"""The lab's ops, a module each: `reference`, `stock` and `fused`, one signature."""
+"""The lab's ops, a module each: an `Op` with its `reference`, `baseline` and `fused` ways, under one signature."""
 
 
 def register() -> None:

@@ -21,46 +21,14 @@ Source: Ioffe & Szegedy, "Batch Normalization", 2015; as in Keras (the variance 
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab.ops import _native
-
-EPSILON, MOMENTUM = 1e-3, 0.99  # Keras's
-
-
-def reference(product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM) -> tuple:
-    """The definition in NumPy, float64: out [B, n], new moving mean [n], new moving variance [n].
-
-    >>> zeros, ones = np.zeros(1), np.ones(1)
-    >>> out, mean, _ = reference(np.array([[-4.0], [2.0]]), zeros, ones, zeros, zeros, ones, epsilon=0, momentum=0)
-    >>> out.tolist(), mean.tolist()
-    ([[-1.0], [1.0]], [1.0])
-    """
-    moving = np.asarray(moving_mean, np.float64), np.asarray(moving_variance, np.float64)
-    a = np.maximum(np.asarray(product, np.float64) + bias, 0)
-    if not len(a):
-        return a, *moving
-    mean, variance = a.mean(0), a.var(0)
-    out = scale * (a - mean) / np.sqrt(variance + epsilon) + shift
-    return out, *(momentum * old + (1 - momentum) * new for old, new in zip(moving, (mean, variance)))
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM, reference, reference_gradient
 
 
-def reference_gradient(product, bias, scale, d_out, epsilon=EPSILON) -> tuple[np.ndarray, ...]:
-    """d_product [B, n], d_bias, d_scale, d_shift [n]; float64."""
-    a, d_out = np.maximum(np.asarray(product, np.float64) + bias, 0), np.asarray(d_out, np.float64)
-    if not len(a):
-        return a, *(np.zeros(a.shape[1]) for _ in range(3))
-    deviation = np.sqrt(a.var(0) + epsilon)
-    normal = (a - a.mean(0)) / deviation
-    d_shift, d_scale = d_out.sum(0), (d_out * normal).sum(0)
-    # Each entry moves mean and variance, too, and through them all of its column.
-    d_a = scale / deviation * (d_out - d_shift / len(a) - normal * d_scale / len(a))
-    d_product = np.where(a > 0, d_a, 0)
-    return d_product, d_product.sum(0), d_scale, d_shift
-
-
-def stock(product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM) -> tuple:
+def baseline(product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM) -> tuple:
     """What Keras's Dense and BatchNormalization do."""
     a = tf.nn.relu(tf.nn.bias_add(product, bias))
     mean, variance = tf.nn.moments(a, axes=[0])
@@ -95,3 +63,14 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor, *_) -> list[tf.Tensor | 
         product=product, bias=bias, scale=scale, mean=mean, variance=variance, d_out=d_out, epsilon=op.get_attr("epsilon")
     )
     return [*gradients, None, None]
+
+
+OP = Op(
+    name="batch_norm",
+    rung="subgraphs",
+    part=None,
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+)

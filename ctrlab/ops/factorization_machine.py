@@ -17,34 +17,14 @@ Source: Rendle, "Factorization Machines", ICDM 2010.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.factorization_machine import reference, reference_gradient
 
 
-def reference(fields, dim: int) -> np.ndarray:
-    """The definition in NumPy, float64 [B, D].
-
-    >>> reference(np.array([[1.0, 10, 2, 20, 3, 30]]), dim=2)  # 1 * 2 + 1 * 3 + 2 * 3, ...
-    array([[  11., 1100.]])
-    """
-    v = _vectors(fields, dim)
-    out = np.zeros((v.shape[0], dim))
-    for i in range(v.shape[1]):
-        for j in range(i):
-            out += v[:, i] * v[:, j]
-    return out
-
-
-def reference_gradient(fields, dim: int, d_out) -> np.ndarray:
-    """d_fields, float64 [B, F * D]: of each field d_out times the sum of the others."""
-    v = _vectors(fields, dim)
-    others = v.sum(axis=1, keepdims=True) - v  # [B, F, D]
-    return (np.asarray(d_out, np.float64)[:, None] * others).reshape(np.shape(fields))
-
-
-def stock(fields: tf.Tensor, dim: int) -> tf.Tensor:
+def baseline(fields: tf.Tensor, dim: int) -> tf.Tensor:
     """The square of the sum less the sum of the squares, halved."""
     v = tf.reshape(fields, (-1, fields.shape[1] // dim, dim))  # [B, F, D]
     return 0.5 * (tf.square(tf.reduce_sum(v, 1)) - tf.reduce_sum(tf.square(v), 1))
@@ -66,6 +46,12 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> tf.Tensor:
     return ops.ctrlab_factorization_machine_gradient(fields=op.inputs[0], d_out=d_out, dim=op.get_attr("dim"))
 
 
-def _vectors(fields, dim: int) -> np.ndarray:
-    fields = np.asarray(fields, np.float64)
-    return fields.reshape(len(fields), fields.shape[1] // dim, dim)  # [B, F, D]
+OP = Op(
+    name="factorization_machine",
+    rung="interaction",
+    part="interaction",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+)

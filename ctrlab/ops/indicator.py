@@ -15,7 +15,7 @@ Every implementation takes
     weights: None, or C float32 entries, each shaped like its ids, or None for weights of 1.
 
 and returns float32 [B, O]. An id out of range is an error that names row and column in `reference` and `fused`;
-`stock` takes it for a zero row, as TensorFlow's one_hot does, and `scatter_nd` does not look.
+the baseline takes it for a zero row, as TensorFlow's one_hot does, and `scatter_nd` does not look.
 
 Source: TensorFlow's feature_column.IndicatorColumn; the scatter form is NicePerf's IndicatorColumnV2 (DeepRec CTR contest).
 """
@@ -24,51 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.indicator import agree, offsets, reference, reference_gradient
 
 Ids = tf.Tensor | tf.RaggedTensor
 
 
-def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None) -> np.ndarray:
-    """The definition in NumPy, float64 [B, O].
-
-    Raises:
-        CtrlabError: an id is out of range, or the columns do not agree in number or rows.
-
-    >>> reference([np.array([1, -1])], [3], np.array([[1.0], [2.0], [3.0]]))
-    array([[2.],
-           [0.]])
-    """
-    kernel = np.asarray(kernel, np.float64)
-    rows, hits = _hits(columns, sizes, weights)
-    out = np.zeros((rows, kernel.shape[1]))
-    for row, place, weight in hits:
-        out[row] += weight * kernel[place]
-    return out
-
-
-def reference_gradient(columns, sizes, kernel, d_out, weights=None) -> tuple[np.ndarray, list[np.ndarray] | None]:
-    """d_kernel, float64 [V, O], and d_weights: per column an array of its ids' shape, flat; None without weights."""
-    kernel, d_out = np.asarray(kernel, np.float64), np.asarray(d_out, np.float64)
-    d_kernel = np.zeros_like(kernel)
-    for row, place, weight in _hits(columns, sizes, weights)[1]:
-        d_kernel[place] += weight * d_out[row]
-    if weights is None:
-        return d_kernel, None
-    d_weights = []
-    for (ids, row_of, _), offset in zip(_flat(columns, weights), _offsets(sizes)):
-        dots = (kernel[offset + np.maximum(ids, 0)] * d_out[row_of]).sum(axis=1)  # [n]
-        d_weights.append(np.where(ids >= 0, dots, 0.0))
-    return d_kernel, d_weights
-
-
-def stock(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
+def baseline(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
     """What tf.feature_column.indicator_column computes, op by op, then one matmul."""
-    _agree(columns, sizes, weights)
+    agree(columns, sizes, weights)
     multi_hot = tf.concat(
         [_indicator_column(ids, size, w) for ids, size, w in zip(columns, sizes, weights or [None] * len(sizes))], axis=1
     )  # [B, V]
@@ -82,8 +49,8 @@ def scatter_nd(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, 
     return tf.matmul(tf.scatter_nd(tf.stack([row_of, places], axis=1), values, shape), kernel)
 
 
-def gathered(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
-    """No multi-hot: the kernel's rows of the ids, looked up and added up row by row. The best that stock ops can do."""
+def best_stock(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
+    """No multi-hot: the kernel's rows of the ids, looked up and added up row by row."""
     places, row_of, values = _joined(columns, sizes, kernel.dtype, weights)
     # The gradient of a gather names rows, and an optimizer would leave the others as they are; behind a reshape it is dense.
     dense = tf.reshape(kernel, kernel.shape)  # [V, O]
@@ -92,9 +59,9 @@ def gathered(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, we
 
 def _joined(columns, sizes, dtype, weights) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """All columns' ids one after another: their rows of the kernel, of the batch, and their weights; 0 where unknown."""
-    _agree(columns, sizes, weights)
+    agree(columns, sizes, weights)
     places, rows_of, values = [], [], []
-    for ids, offset, w in zip(columns, _offsets(sizes), weights or [None] * len(sizes)):
+    for ids, offset, w in zip(columns, offsets(sizes), weights or [None] * len(sizes)):
         flat, row_of = (ids.values, tf.cast(ids.value_rowids(), tf.int64)) if _ragged(ids) else (ids, tf.range(_rows(ids)))
         known = flat >= 0
         value = tf.ones_like(flat, dtype) if w is None else (w.values if _ragged(w) else w)
@@ -111,7 +78,7 @@ def fused(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weigh
         CtrlabError: the columns do not agree in number, or are not int64. InvalidArgumentError: an id is out of range, or
             shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    _agree(columns, sizes, weights)
+    agree(columns, sizes, weights)
     ids = [c.values if _ragged(c) else tf.convert_to_tensor(c) for c in columns]
     # No splits at all: one id a row. So a plain column costs nothing to describe.
     splits = [tf.cast(c.row_splits, tf.int64) if _ragged(c) else tf.zeros([0], tf.int64) for c in columns]
@@ -144,51 +111,22 @@ def _indicator_column(ids: Ids, size: int, weights) -> tf.Tensor:
     return tf.scatter_nd(tf.boolean_mask(indices, known), tf.boolean_mask(weights.values, known), [_rows(ids), size])
 
 
-def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:
-    """The number of rows, and (row, kernel row, weight) of each known id."""
-    _agree(columns, sizes, weights)
-    hits = []
-    for c, ((ids, row_of, values), size, offset) in enumerate(zip(_flat(columns, weights), sizes, _offsets(sizes))):
-        bad = np.flatnonzero((ids < -1) | (ids >= size))
-        if bad.size:
-            raise CtrlabError(
-                f"The ids of column {c} must be -1 (unknown) or in [0, {size}); received {ids[bad[0]]} in row {row_of[bad[0]]}."
-            )
-        hits += [(r, offset + i, w) for i, r, w in zip(ids, row_of, values) if i >= 0]
-    rows = {int(c.nrows()) if _ragged(c) else len(c) for c in columns}
-    if len(rows) > 1:
-        raise CtrlabError(f"All columns must have the same rows; received {sorted(rows)}.")
-    return rows.pop(), hits
-
-
-def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids, their rows and their weights of each column, in NumPy."""
-    flat = []
-    for ids, w in zip(columns, weights or [None] * len(columns)):
-        values = np.asarray(ids.values if _ragged(ids) else ids)
-        row_of = np.asarray(ids.value_rowids()) if _ragged(ids) else np.arange(len(values))
-        w = np.ones(len(values)) if w is None else np.asarray(w.values if _ragged(w) else w, np.float64)
-        flat.append((values, row_of, w))
-    return flat
-
-
-def _agree(columns, sizes, weights) -> None:
-    if not len(columns) == len(sizes) > 0:
-        raise CtrlabError(f"There must be one size a column, and a column; received {len(sizes)} for {len(columns)} columns.")
-    if weights is not None and len(weights) != len(columns):
-        raise CtrlabError(f"Weights must be None or one entry a column; received {len(weights)} for {len(columns)} columns.")
-    for c, ids in enumerate(columns):
-        if ids.dtype not in (tf.int64, np.int64):
-            raise CtrlabError(f"Ids must be int64; received {tf.as_dtype(ids.dtype).name} in column {c}.")
-
-
-def _offsets(sizes: Sequence[int]) -> list[int]:
-    return [sum(sizes[:c]) for c in range(len(sizes))]
-
-
 def _ragged(x) -> bool:
     return isinstance(x, tf.RaggedTensor)
 
 
 def _rows(column: Ids):
     return tf.cast(column.nrows(), tf.int64) if _ragged(column) else tf.shape(column, tf.int64)[0]
+
+
+OP = Op(
+    name="indicator",
+    rung="indicator",
+    part="linear",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    best_stock=best_stock,
+    others={"scatter_nd": scatter_nd},
+    fused=fused,
+)

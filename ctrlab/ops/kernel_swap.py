@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,38 +28,8 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import _native
 from ctrlab.paths import cache_folder, checkout
 
-HEADERS = {
-    "gru": "gru.h",
-    "gru_gradient": "gru.h",
-    "attention_scores": "attention.h",
-    "attention_pool": "attention.h",
-    "attention_gradient": "attention.h",
-    "auxiliary": "auxiliary.h",
-    "indicator": "indicator.h",
-    "indicator_gradient": "indicator.h",
-    "indicator_weights_gradient": "indicator.h",
-    "snapshot": "snapshot.h",
-    "factorization_machine": "interaction.h",
-    "factorization_machine_gradient": "interaction.h",
-    "dot_interaction": "interaction.h",
-    "dot_interaction_gradient": "interaction.h",
-    "experts": "experts.h",
-    "experts_gradient": "experts.h",
-    "mixture": "experts.h",
-    "mixture_gradient": "experts.h",
-    "batch_norm": "batch_norm.h",
-    "batch_norm_gradient": "batch_norm.h",
-    "id_splits": "parsing.h",
-    "parse_ids": "parsing.h",
-    "parse_numbers": "parsing.h",
-    "sequence_length": "parsing.h",
-    "lookup": "lookup.h",
-    "lookup_merge": "lookup.h",
-    "optimizer_step": "optimizer_step.h",
-    "pointwise": "pointwise.h",
-    "pointwise_gradient": "pointwise.h",
-}
-"""The kernels that can be swapped, and the header that declares each: kernel `name` is the function ctrlab_<name>."""
+REGISTRY = "registry.h"
+_DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
 CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -92,19 +63,19 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     """Compile `source`, check it, and let the ops use it until `restore`.
 
     Args:
-        name: a key of HEADERS, e.g. "indicator".
+        name: one of `kernels()`, e.g. "indicator".
         source: C++ that defines ctrlab_<name> with the signature of its header, which is included already.
         seconds: how long the check may take.
     Raises:
         UnknownName: there is no such kernel. KernelError: the kernel is wrong. NativeLibraryError: there is no library.
     """
-    choose("kernel", name, HEADERS)
+    header = header_of(name)
     table = _native.library().c
     with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder, ThreadPoolExecutor(2) as pool:
         folder = Path(folder)
         path = folder / "kernel.cc"
         path.write_text(f'{source}\nextern "C" int ctrlab_kernel_abi() {{ return CTRLAB_ABI_VERSION; }}\n', encoding="utf-8")
-        fast = pool.submit(_compile, path, FAST, folder / f"{name}_{secrets.token_hex(4)}.so", HEADERS[name])
+        fast = pool.submit(_compile, path, FAST, folder / f"{name}_{secrets.token_hex(4)}.so", header)
         check_source(name, path, seconds=seconds)
         kernel = ctypes.CDLL(str(fast.result()))
     _loaded.append(kernel)
@@ -126,7 +97,7 @@ def swapped() -> frozenset[str]:
 
 def restore(name: str | None = None) -> None:
     """Let the ops use our kernel `name` again, or all of ours."""
-    for one in [choose("kernel", name, HEADERS)] if name else HEADERS:
+    for one in [choose("kernel", name, kernels())] if name else kernels():
         _native.library().c.ctrlab_kernels_restore(one.encode())
         _in_use.discard(one)
 
@@ -137,7 +108,8 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
     Raises:
         KernelError: it does not compile, writes or reads where it must not, takes longer than `seconds`, or answers wrong.
     """
-    program = _compile(path, [*CHECKED, str(_checker(HEADERS[name]))], path.with_suffix(".check"), HEADERS[name])
+    header = header_of(name)
+    program = _compile(path, [*CHECKED, str(_checker(header))], path.with_suffix(".check"), header)
     seed = str(secrets.randbits(32))
     code, out, err = _run([str(program), name, seed], seconds)
     if code == 0 and out.endswith(f"passed {seed}\n"):
@@ -214,14 +186,33 @@ def compiler() -> tuple[str, ...]:
 
 
 @functools.cache
+def kernels() -> dict[str, str]:
+    """{kernel: the header that declares it}: kernel `name` is the function ctrlab_<name>."""
+    found = {}
+    for path in sorted((_native_folder() / "kernels").glob("*.h")):
+        if path.name != REGISTRY:
+            found |= dict.fromkeys(_DECLARED.findall(path.read_text(encoding="utf-8")), path.name)
+    return found
+
+
+def header_of(name: str) -> str:
+    """Raises an UnknownName where there is no such kernel."""
+    return kernels()[choose("kernel", name, kernels())]
+
+
+def checks_of(headers: Iterable[str]) -> str:
+    """A program in C++ that runs the checks of these headers' kernels, each from native/check/check_<header>: see harness.h."""
+    ops = [header.removesuffix(".h") for header in headers]
+    includes = "".join(f'#include "check_{op}.h"\n' for op in ops)
+    entries = ", ".join(f"ctrlab::check::{op}::entries" for op in ops)
+    return f"{includes}int main(int argc, char** argv) {{ return ctrlab::check::Main(argc, argv, {{{entries}}}); }}\n"
+
+
+@functools.cache
 def _checker(header: str) -> Path:
     """The checks of the kernels of `header` as an object file, compiled once for each compiler and version of the sources, kept
     in the cache folder."""
-    op = header.removesuffix(".h")
-    source = (
-        f'#include "check_{op}.h"\n'
-        f"int main(int argc, char** argv) {{ return ctrlab::check::Main(argc, argv, {{ctrlab::check::{op}::entries}}); }}\n"
-    )
+    source = checks_of([header])
     version = subprocess.run([*compiler(), "--version"], capture_output=True, check=True).stdout
     parts = [version, repr(CHECKED).encode(), source.encode()]
     headers = [header for folder in ("check", "kernels") for header in sorted((_native_folder() / folder).glob("*.h"))]

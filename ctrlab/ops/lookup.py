@@ -23,101 +23,18 @@ Source: TensorFlow's embedding_lookup; FBGEMM's table-batched embeddings; DeepRe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.lookup import Layout, agree, reference, reference_gradient
 
 Ids = tf.Tensor | tf.RaggedTensor
-COMBINERS = ("rows", "sum", "mean")
 
 
-@dataclass(frozen=True)
-class Layout:
-    """One entry a column.
-
-    Attributes:
-        table_of: the table it reads.
-        combiners: "rows" (a row for each id), "sum" or "mean".
-        output_of: the output it stands in; outputs are numbered from 0 and none is empty.
-        unknown: the columns whose ids may be -1. Only `stock` asks: it looks up the known ids alone, which costs time.
-    Raises:
-        CtrlabError: the entries do not fit together.
-
-    >>> Layout((0, 0), ("mean", "mean"), (0, 0)).outputs
-    1
-    """
-
-    table_of: tuple[int, ...]
-    combiners: tuple[str, ...]
-    output_of: tuple[int, ...]
-    unknown: frozenset[int] = frozenset()
-
-    def __post_init__(self):
-        if not len(self.table_of) == len(self.combiners) == len(self.output_of) > 0:
-            raise CtrlabError(
-                f"A layout must have a column, and one table, combiner and output a column; received {len(self.table_of)}, "
-                f"{len(self.combiners)} and {len(self.output_of)}."
-            )
-        for c, combiner in enumerate(self.combiners):
-            if combiner not in COMBINERS:
-                raise CtrlabError(f"A combiner must be one of {', '.join(COMBINERS)}; received {combiner!r} in column {c}.")
-        if set(self.output_of) != set(range(self.outputs)):
-            raise CtrlabError(f"Outputs must be numbered from 0 without a gap; received {sorted(set(self.output_of))}.")
-        for m in range(self.outputs):
-            if len({self.combiners[c] == "rows" for c in self.columns_of(m)}) > 1:
-                raise CtrlabError(f"The columns of output {m} must all be pooled, or all keep a row for each id; they differ.")
-
-    @property
-    def outputs(self) -> int:
-        return max(self.output_of) + 1
-
-    def columns_of(self, output: int) -> list[int]:
-        return [c for c, m in enumerate(self.output_of) if m == output]
-
-
-def reference(tables: Sequence, columns: Sequence[Ids], layout: Layout) -> list[np.ndarray]:
-    """The definition in NumPy, float64.
-
-    Raises:
-        CtrlabError: an id is out of range, or the columns do not fit together.
-
-    >>> reference([np.array([[1.0], [2.0]])], [np.array([1, -1, 0])], Layout((0,), ("sum",), (0,)))[0].ravel()
-    array([2., 0., 1.])
-    """
-    tables = [np.asarray(table, np.float64) for table in tables]
-    pieces = []
-    for (row_of, ids, weights, rows), t in zip(_hits(tables, columns, layout), layout.table_of):
-        piece = np.zeros((rows, tables[t].shape[1]))
-        np.add.at(piece, row_of, weights[:, None] * tables[t][ids])
-        pieces.append(piece)
-    return [np.concatenate([pieces[c] for c in layout.columns_of(m)], axis=1) for m in range(layout.outputs)]
-
-
-def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout, d_out: Sequence) -> list[tuple]:
-    """For each table (ids [u], rows float64 [u, D]): the ids that were looked up, ascending, and the gradient of their rows."""
-    dims = [np.asarray(table).shape[1] for table in tables]
-    at = [0] * layout.outputs
-    parts = [[] for _ in tables]
-    for (row_of, ids, weights, _), t, m in zip(_hits(tables, columns, layout), layout.table_of, layout.output_of):
-        d = np.asarray(d_out[m], np.float64)[:, at[m] : at[m] + dims[t]]
-        at[m] += dims[t]
-        parts[t].append((ids, weights[:, None] * d[row_of]))
-    merged = []
-    for part, dim in zip(parts, dims):
-        ids = np.concatenate([i for i, _ in part] or [np.zeros(0, np.int64)])
-        rows = np.concatenate([r for _, r in part] or [np.zeros((0, dim))])
-        unique, place = np.unique(ids, return_inverse=True)
-        sums = np.zeros((len(unique), dim))
-        np.add.at(sums, place, rows)
-        merged.append((unique, sums))
-    return merged
-
-
-def stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
+def baseline(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
     """What the library offers: a gather a column, a segment sum or mean a bag, and a concat an output."""
     agree(tables, columns, layout)
     pieces = [
@@ -127,8 +44,8 @@ def stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout)
     return _side_by_side(pieces, columns, layout)
 
 
-def by_table(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """The best of stock: the pooled columns of one table share a gather and a segment sum, since ops cost more than rows here."""
+def best_stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
+    """The pooled columns of one table share a gather and a segment sum, since ops cost more than rows here."""
     agree(tables, columns, layout)
     pieces: list = [None] * len(columns)
     groups: dict[tuple[int, str], list[int]] = {}
@@ -270,51 +187,21 @@ def _stock_column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) ->
     return segment(rows, ids.value_rowids(), ids.nrows())  # [B, D]
 
 
-def _hits(tables, columns, layout) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
-    """Of each column: for every known id its row of the output, the id, its weight there; and how many rows the output has."""
-    agree(tables, columns, layout)
-    batch = {int(_splits_of(c).shape[0]) - 1 for c in columns}
-    if len(batch) > 1:
-        raise CtrlabError(f"All columns must have the same rows; received {sorted(batch)}.")
-    hits = []
-    for c, (column, t, combiner) in enumerate(zip(columns, layout.table_of, layout.combiners)):
-        ids, splits = np.asarray(column.values if _ragged(column) else column), np.asarray(_splits_of(column))
-        size = np.asarray(tables[t]).shape[0]
-        row_of = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
-        bad = np.flatnonzero((ids < -1) | (ids >= size))
-        if bad.size:
-            raise CtrlabError(
-                f"The ids of column {c} must be -1 (unknown) or in [0, {size}); received {ids[bad[0]]} in row {row_of[bad[0]]}."
-            )
-        for other in layout.columns_of(layout.output_of[c]) if combiner == "rows" else []:
-            if not np.array_equal(_splits_of(columns[other]), splits):
-                raise CtrlabError(
-                    f"Lists that run side by side must be of equal length; columns {other} and {c} differ in a row."
-                )
-        known = ids >= 0
-        counts = np.bincount(row_of[known], minlength=len(splits) - 1)
-        weights = 1.0 / counts[row_of[known]] if combiner == "mean" else np.ones(known.sum())
-        place, rows = (np.arange(len(ids)), len(ids)) if combiner == "rows" else (row_of, len(splits) - 1)
-        hits.append((place[known], ids[known], weights, rows))
-    return hits
-
-
-def agree(tables, columns, layout: Layout) -> None:
-    """Refuses columns that the layout is not for, and ids that are not int64."""
-    if len(columns) != len(layout.table_of):
-        raise CtrlabError(f"There must be as many columns as the layout has; received {len(columns)} for {len(layout.table_of)}.")
-    if not 0 <= min(layout.table_of) <= max(layout.table_of) < len(tables):
-        raise CtrlabError(f"Columns must read one of the {len(tables)} tables; the layout says {sorted(set(layout.table_of))}.")
-    for c, ids in enumerate(columns):
-        if ids.dtype not in (tf.int64, np.int64):
-            raise CtrlabError(f"Ids must be int64; received {tf.as_dtype(ids.dtype).name} in column {c}.")
-
-
-def _splits_of(column: Ids):
-    if _ragged(column):
-        return tf.cast(column.row_splits, tf.int64)
-    return tf.range(tf.size(column, tf.int64) + 1)
+def _splits_of(column: Ids) -> tf.Tensor:
+    return tf.cast(column.row_splits, tf.int64) if _ragged(column) else tf.range(tf.size(column, tf.int64) + 1)
 
 
 def _ragged(x) -> bool:
     return isinstance(x, tf.RaggedTensor)
+
+
+OP = Op(
+    name="lookup",
+    rung="lookup",
+    part="embedding",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    best_stock=best_stock,
+    fused=fused,
+)

@@ -20,38 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.mixture import reference, reference_gradient
 
 
-def reference(x, experts, kernels: Sequence, biases: Sequence) -> list[np.ndarray]:
-    """The definition in NumPy, K of float64 [B, H].
-
-    >>> reference(np.zeros((1, 2)), np.array([[[1.0]], [[3.0]]]), [np.zeros((2, 2))], [np.log([1.0, 3.0])])
-    [array([[2.5]])]
-    """
-    experts = np.asarray(experts, np.float64)
-    return [np.einsum("be,ebh->bh", gate, experts) for gate in _gates(x, kernels, biases)]
-
-
-def reference_gradient(x, experts, kernels, biases, d_out):
-    """d_x, d_experts, and K d_kernels, K d_biases, float64."""
-    x, experts = np.asarray(x, np.float64), np.asarray(experts, np.float64)
-    d_x, d_experts, d_kernels, d_biases = np.zeros_like(x), np.zeros_like(experts), [], []
-    for gate, kernel, d in zip(_gates(x, kernels, biases), kernels, d_out):
-        d = np.asarray(d, np.float64)
-        d_experts += np.einsum("be,bh->ebh", gate, d)
-        d_gate = np.einsum("ebh,bh->be", experts, d)
-        d_logits = gate * (d_gate - (gate * d_gate).sum(axis=1, keepdims=True))
-        d_x += d_logits @ np.asarray(kernel, np.float64).T
-        d_kernels.append(x.T @ d_logits)
-        d_biases.append(d_logits.sum(axis=0))
-    return d_x, d_experts, d_kernels, d_biases
-
-
-def stock(x: tf.Tensor, experts: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def baseline(x: tf.Tensor, experts: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """A dense layer, a softmax and a batch of products a task."""
     said = tf.transpose(experts, (1, 0, 2))  # [B, E, H]
     gates = [tf.nn.softmax(tf.nn.bias_add(tf.matmul(x, kernel), bias)) for kernel, bias in zip(kernels, biases)]  # K of [B, E]
@@ -76,8 +52,12 @@ def _fused_gradient(op: tf.Operation, _, d_out: tf.Tensor):
     )
 
 
-def _gates(x, kernels, biases) -> list[np.ndarray]:
-    """K of [B, E]."""
-    logits = [np.asarray(x, np.float64) @ np.asarray(k, np.float64) + np.asarray(b, np.float64) for k, b in zip(kernels, biases)]
-    weights = [np.exp(z - z.max(axis=1, keepdims=True)) for z in logits]
-    return [w / w.sum(axis=1, keepdims=True) for w in weights]
+OP = Op(
+    name="mixture",
+    rung="experts",
+    part="experts",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+)

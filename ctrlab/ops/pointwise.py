@@ -19,49 +19,16 @@ and returns float32 [B, n].
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import _native
-
-KINDS = ("relu", "prelu", "affine")
-SLOPED = ("prelu", "affine")
-
-
-def reference(kind: str, x, shift, slope=None) -> np.ndarray:
-    """The definition in NumPy, float64.
-
-    >>> reference("prelu", np.array([[-2.0, 2.0]]), np.zeros(2), np.array([0.5, 0.5])).tolist()
-    [[-1.0, 2.0]]
-    """
-    _agree(kind, slope)
-    x = np.asarray(x, np.float64)
-    if kind == "affine":
-        return slope * x + shift
-    p = x + shift
-    if kind == "prelu":
-        return np.where(p > 0, p, slope * p)
-    return np.maximum(p, 0)
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.pointwise import agree, reference, reference_gradient
 
 
-def reference_gradient(kind: str, x, shift, d_out, slope=None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """d_x [B, n], d_shift [n] and d_slope, [n] or None; float64."""
-    _agree(kind, slope)
-    x, d_out = np.asarray(x, np.float64), np.asarray(d_out, np.float64)
-    if kind == "affine":
-        return slope * d_out, d_out.sum(0), (d_out * x).sum(0)
-    p = x + shift
-    if kind == "prelu":
-        d_x = np.where(p > 0, d_out, slope * d_out)
-        return d_x, d_x.sum(0), np.where(p > 0, 0, d_out * p).sum(0)
-    d_x = d_out * (p > 0)
-    return d_x, d_x.sum(0), None
-
-
-def stock(kind: str, x, shift, slope=None) -> tf.Tensor:
+def baseline(kind: str, x, shift, slope=None) -> tf.Tensor:
     """What Keras's layers do."""
-    _agree(kind, slope)
+    agree(kind, slope)
     if kind == "affine":
         return x * slope + shift
     p = tf.nn.bias_add(x, shift)
@@ -77,7 +44,7 @@ def fused(kind: str, x, shift, slope=None) -> tf.Tensor:
         CtrlabError: no such kind, or a slope where there is none. InvalidArgumentError: shapes do not agree.
         NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    _agree(kind, slope)
+    agree(kind, slope)
     slope = tf.zeros([0]) if slope is None else slope
     return _native.library().ops.ctrlab_pointwise(kind=kind, x=x, shift=shift, slope=slope)
 
@@ -90,7 +57,12 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor]:
     return list(_native.library().ops.ctrlab_pointwise_gradient(kind=kind, d_out=d_out, source=source, shift=shift, slope=slope))
 
 
-def _agree(kind: str, slope) -> None:
-    choose("kind", kind, KINDS)
-    if (slope is not None) != (kind in SLOPED):
-        raise CtrlabError(f"A slope belongs to {' and '.join(SLOPED)}; {kind!r} was given {'none' if slope is None else 'one'}.")
+OP = Op(
+    name="pointwise",
+    rung="subgraphs",
+    part=None,
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+)

@@ -2,7 +2,7 @@
 
     targets[i] := sources[i]    for every i, of the same dtype and shape
 
-This copy is all that training waits for when a checkpoint is written by another thread. `stock` is what a TensorFlow user
+This copy is all that training waits for when a checkpoint is written by another thread. `baseline` is what a TensorFlow user
 writes: an assignment a variable. Reading a variable that sparse updates have touched makes a new tensor, so that memory is
 taken from the system, page after page, and given back. The fused op copies everything at once, into the targets' own memory,
 with all threads and past the caches.
@@ -14,26 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.snapshot import reference
 
 
-def reference(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
-    """The definition in NumPy.
-
-    >>> target = np.zeros(2)
-    >>> reference([np.array([1.0, 2.0])], [target])
-    >>> target
-    array([1., 2.])
-    """
-    for source, target in zip(sources, targets, strict=True):
-        target[...] = source
-
-
-def stock(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
+def baseline(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
     """One assignment a variable."""
     _agree(sources, targets)
     for source, target in zip(sources, targets):
@@ -54,3 +43,13 @@ def fused(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> Non
 def _agree(sources, targets) -> None:
     if not len(sources) == len(targets) > 0:
         raise CtrlabError(f"There must be one target a source; received {len(targets)} for {len(sources)} sources.")
+
+
+OP = Op(
+    name="snapshot",
+    rung="async_checkpoint",
+    part=None,
+    reference=reference,
+    baseline=baseline,
+    fused=fused,
+)

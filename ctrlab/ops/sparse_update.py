@@ -17,50 +17,14 @@ DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native, lookup
-
-SMALLEST_RATE = np.finfo(np.float32).tiny
-FTRL_RATE = "FTRL divides by its learning rate, which must be above 0 and no denormal"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An optimizer: its kind and numbers. `slots` names what is kept beside each variable, with its initial value."""
-
-    kind: str
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    l1: float = 0.0
-    l2: float = 0.0
-    initial_accumulator: float = 0.1
-
-    @property
-    def slots(self) -> dict[str, float]:
-        return {
-            "sgd": {},
-            "adagrad": {"accumulator": self.initial_accumulator},
-            "ftrl": {"accumulator": self.initial_accumulator, "linear": 0.0},
-            "adam_async": {"m": 0.0, "v": 0.0},
-        }[self.kind]
-
-    def numbers(self, clip_norm: float | None) -> tf.Tensor:
-        """As the compiled ops take them, float64 [6]."""
-        return tf.constant([self.beta1, self.beta2, self.epsilon, self.l1, self.l2, clip_norm or 0.0], tf.float64)
-
-
-def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums the rows of equal ids: ids [n], rows [n, D] -> sorted unique ids [u], float64 sums [u, D]."""
-    unique, place = np.unique(ids, return_inverse=True)
-    sums = np.zeros((len(unique), *rows.shape[1:]))
-    np.add.at(sums, place, rows.astype(np.float64))
-    return unique, sums
+from ctrlab.ops.references.sparse_update import (
+    FTRL_RATE,
+    SMALLEST_RATE,
+    Rule,
+)
 
 
 def merge_stock(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -76,53 +40,6 @@ def clip_stock(gradient, norm: float):
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return values
-
-
-def clip_reference(gradient: np.ndarray, norm: float) -> np.ndarray:
-    length = np.sqrt(np.sum(np.square(gradient, dtype=np.float64)))
-    return gradient * (norm / length) if length > norm else gradient
-
-
-def check_rate(rule: Rule, learning_rate: float, step: int) -> None:
-    """Raises CtrlabError where FTRL's learning rate is 0 or below."""
-    if rule.kind == "ftrl" and not learning_rate >= SMALLEST_RATE:
-        raise CtrlabError(f"{FTRL_RATE}; received {learning_rate:g} in step {step}: let a warm-up begin above 0.")
-
-
-def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
-    """One step in NumPy float64, in place. `gradient` is dense, or (ids, rows) as they came, unmerged.
-
-    Args:
-        w: float64, any shape; slots: {name: like w}; step: 1 for the first.
-    Raises:
-        CtrlabError: FTRL's learning rate is 0 or below.
-    """
-    check_rate(rule, learning_rate, step)
-    if isinstance(gradient, tuple):
-        ids, g = merge_reference(*gradient)
-        part = {name: slot[ids] for name, slot in slots.items()}
-        rows = w[ids]
-        reference(rule, rows, part, g, learning_rate, step)
-        w[ids] = rows
-        for name, slot in slots.items():
-            slot[ids] = part[name]
-        return
-    g = gradient.astype(np.float64)
-    if rule.kind == "sgd":
-        w -= learning_rate * g
-    elif rule.kind == "adagrad":
-        slots["accumulator"] += g * g
-        w -= learning_rate * g / np.sqrt(slots["accumulator"])
-    elif rule.kind == "ftrl":
-        n = slots["accumulator"] + g * g
-        z = slots["linear"] + g - (np.sqrt(n) - np.sqrt(slots["accumulator"])) / learning_rate * w
-        w[...] = np.where(np.abs(z) <= rule.l1, 0.0, (np.sign(z) * rule.l1 - z) / (np.sqrt(n) / learning_rate + 2 * rule.l2))
-        slots["accumulator"][...], slots["linear"][...] = n, z
-    else:
-        slots["m"][...] = rule.beta1 * slots["m"] + (1 - rule.beta1) * g
-        slots["v"][...] = rule.beta2 * slots["v"] + (1 - rule.beta2) * g * g
-        rate = learning_rate * np.sqrt(1 - rule.beta2**step) / (1 - rule.beta1**step)
-        w -= rate * slots["m"] / (np.sqrt(slots["v"]) + rule.epsilon)
 
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
@@ -142,7 +59,7 @@ def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
         return tf.identity(learning_rate)
 
 
-def stock(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
+def baseline(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
     """One step with TensorFlow's own kernels. A sparse gradient must be merged; `step` is a float32 scalar, 1 for the first.
 
     Raises:

@@ -16,6 +16,7 @@ from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import MODELS, blocks
 from ctrlab.ops import gru, lookup, sparse_update
+from ctrlab.ops.events import Events
 from ctrlab.ops.sparse_update import Rule
 from ctrlab.optimizations import of_level
 from ctrlab.peers import cases
@@ -191,7 +192,9 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
     def step(x, d_out, *attention):
         with tf.GradientTape() as tape:
             tape.watch([x, *weights, *attention])
-            out, _ = gru.fused(x, splits, *weights, *attention)
+            events = Events(splits, flat=x)
+            outputs, _ = gru.fused(events, *weights, *(Events(splits, flat=a) for a in attention))
+            out = outputs.flat
         return out, *tape.gradient(out, [x, *weights, *attention], output_gradients=d_out)
 
     def flat(batch: Batch) -> list[tf.Tensor]:

@@ -21,32 +21,11 @@ _FIXED = (
     | {"all": DARK, "all+results": "#7a1f5c", "bound": BOUND}
     | {rung.name: PALETTE[i % len(PALETTE)] for i, rung in enumerate(LADDER)}
 )
-_PARTS = dict(
-    zip(
-        PARTS,
-        # The order of PARTS; neighbours in a stack differ in lightness too, for prints without colour.
-        (
-            "#56b4e9",  # input
-            "#0072b2",  # embedding
-            "#d55e00",  # linear
-            "#b8a800",  # interaction
-            "#cc79a7",  # attention
-            "#e69f00",  # gru
-            "#7b68a6",  # experts
-            "#9a6324",  # auxiliary
-            "#009e73",  # tower
-            "#5c6b7a",  # loss
-            "#a3c9a8",  # optimizer
-            "#1f2a37",  # executor
-            "#c9c9c9",  # other
-        ),
-    )
-)
 
 
 def of_part(part: str) -> str:
     """The colour of a part of a model (parts.PARTS)."""
-    return _PARTS.get(part, FAINT)
+    return PARTS.get(part, FAINT)
 
 
 def of_names(names: Iterable[str]) -> dict[str, str]:

@@ -11,21 +11,22 @@ import functools
 import re
 from collections.abc import Callable
 
-PARTS = (
-    "input",
-    "embedding",
-    "linear",
-    "interaction",
-    "attention",
-    "gru",
-    "experts",
-    "auxiliary",
-    "tower",
-    "loss",
-    "optimizer",
-    "executor",
-    "other",
-)
+# Each with its colour, in the order of stacks: neighbours differ in lightness too, for prints without colour.
+PARTS = {
+    "input": "#56b4e9",
+    "embedding": "#0072b2",
+    "linear": "#d55e00",
+    "interaction": "#b8a800",
+    "attention": "#cc79a7",
+    "gru": "#e69f00",
+    "experts": "#7b68a6",
+    "auxiliary": "#9a6324",
+    "tower": "#009e73",
+    "loss": "#5c6b7a",
+    "optimizer": "#a3c9a8",
+    "executor": "#1f2a37",
+    "other": "#c9c9c9",
+}
 
 # Names of Keras layers and of the library's own scopes, and the part that they are.
 ALIASES = {

@@ -97,7 +97,7 @@ class Checkpoints:
             with tf.device("CPU:0"):  # made here, so that their memory is there before the first save
                 self._buffers = {name: tf.Variable(tf.zeros_like(v), trainable=False) for name, v in self._sources.items()}
         on_gpu = any("GPU" in v.device for v in self._sources.values())
-        self._copy = snapshot.stock if on_gpu else snapshot.fused
+        self._copy = snapshot.baseline if on_gpu else snapshot.fused
         self._thread = ThreadPoolExecutor(1, THREAD) if asynchronous else None
         self._writing: Future | None = None
         self._saved = self.position if self.restored else None

@@ -191,7 +191,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def _stock(self, variable, gradient, numbers):
         if self.clip_norm is not None:
             gradient = sparse_update.clip_stock(gradient, self.clip_norm)
-        sparse_update.stock(self.rule, _native(variable), self._slots_of(variable), gradient, *numbers)
+        sparse_update.baseline(self.rule, _native(variable), self._slots_of(variable), gradient, *numbers)
 
     def _fused(self, variables_and_gradients, numbers):
         updates = [(_native(v), self._slots_of(v), g) for v, g in variables_and_gradients]

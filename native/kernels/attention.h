@@ -28,12 +28,6 @@ struct AttentionGradient {
   const DenseGradient* layers;  // [layer_count]
 };
 
-using AttentionScoresFn = void (*)(const AttentionInput* input, float* scores, float* kept, const ParallelFor*);
-using AttentionPoolFn = void (*)(const AttentionInput* input, const float* scores, float* weights, float* attended,
-                                 const ParallelFor*);
-using AttentionGradientFn = void (*)(const AttentionInput* input, const float* weights, const float* kept, const float* d_weights,
-                                     const float* d_attended, const AttentionGradient* gradient, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // scores [N]; and for the gradient `kept` [N * Kept(layers)], each sigmoid's outputs. Both come uninitialised.

@@ -27,8 +27,6 @@ struct AuxiliaryGradient {
   const DenseGradient* layers;
 };
 
-using AuxiliaryFn = void (*)(const AuxiliaryInput* input, float* loss, const AuxiliaryGradient* gradient, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // The loss, a float, and its gradient, in one pass: no activation outlives its tile. Outputs come uninitialised. The same bits

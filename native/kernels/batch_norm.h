@@ -31,11 +31,6 @@ struct BatchNormGradient {
   float *d_bias, *d_scale, *d_shift;  // [n]
 };
 
-using BatchNormFn = void (*)(const BatchNormInput* input, const BatchNormMoving* moving, float* out, float* mean, float* variance,
-                             const ParallelFor* parallel_for);
-using BatchNormGradientFn = void (*)(const BatchNormInput* input, const float* mean, const float* variance, const float* d_out,
-                                     const BatchNormGradient* gradient, const ParallelFor* parallel_for);
-
 }  // namespace ctrlab
 
 // Outputs come uninitialised, here and below. Each sum runs in the order of the rows: the same bits on any number of threads.

@@ -30,13 +30,6 @@ struct MixtureInput {
   int64_t rows, expert_count, tasks, width;  // B, E, K, H
 };
 
-using ExpertsFn = void (*)(const ExpertsInput* input, float* const* hidden, const ParallelFor* parallel_for);
-using ExpertsGradientFn = void (*)(const ExpertsInput* input, const float* const* hidden, const float* d_out, float* scratch,
-                                   float* d_x, float* const* d_kernels, float* const* d_biases, const ParallelFor*);
-using MixtureFn = void (*)(const MixtureInput* input, float* gates, float* out, const ParallelFor* parallel_for);
-using MixtureGradientFn = void (*)(const MixtureInput* input, const float* gates, const float* d_out, float* d_experts,
-                                   float* d_logits, const ParallelFor* parallel_for);
-
 // Floats of `scratch` for the experts' gradient: the gradient at each layer's sums, and the kernels transposed, rows padded.
 inline int64_t ExpertsScratch(const ExpertsInput& input) {
   int64_t floats = input.rows * (input.sizes[0] + 15);

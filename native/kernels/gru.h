@@ -35,10 +35,6 @@ struct GruGradient {
   float* attention;
 };
 
-using GruFn = void (*)(const GruInput* input, float* outputs, float* last, float* gates, const ParallelFor*);
-using GruGradientFn = void (*)(const GruInput* input, const float* outputs, const float* gates, const float* d_outputs,
-                               const float* d_last, const GruGradient* gradient, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // outputs [N, H]: the state after each position; last [B, H]: after a row's last one, zeros for a row without any;

@@ -26,11 +26,6 @@ struct IndicatorInput {
   int64_t outputs;          // O
 };
 
-using IndicatorFn = void (*)(const IndicatorInput* input, const float* kernel, float* out, const ParallelFor* parallel_for);
-using IndicatorGradientFn = void (*)(const IndicatorInput* input, const float* d_out, float* d_kernel, const ParallelFor*);
-using IndicatorWeightsGradientFn = void (*)(const IndicatorInput* input, const float* kernel, const float* d_out,
-                                            float* const* d_weights, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // kernel [V, O] -> out [B, O]. `out` comes uninitialised.

@@ -23,13 +23,6 @@ struct InteractionInput {
 // Vector i's products with the vectors below it start at PairCount(i).
 inline int64_t PairCount(int64_t vectors) { return vectors * (vectors - 1) / 2; }
 
-using FactorizationMachineFn = void (*)(const InteractionInput* input, float* out, const ParallelFor* parallel_for);
-using FactorizationMachineGradientFn = void (*)(const InteractionInput* input, const float* d_out, float* d_fields,
-                                                const ParallelFor* parallel_for);
-using DotInteractionFn = void (*)(const InteractionInput* input, float* out, const ParallelFor* parallel_for);
-using DotInteractionGradientFn = void (*)(const InteractionInput* input, const float* d_out, float* d_bottom, float* d_fields,
-                                          const ParallelFor* parallel_for);
-
 }  // namespace ctrlab
 
 // out [B, D] comes uninitialised, as every output here does.

@@ -44,10 +44,6 @@ struct MergedRows {
   int64_t count;  // how many there are
 };
 
-using LookupFn = void (*)(const LookupInput* input, const float* const* tables, float* const* out,
-                          const ParallelFor* parallel_for);
-using LookupMergeFn = void (*)(const LookupInput* input, const float* const* d_out, MergedRows* merged, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // tables[t] [V, D] -> out[m], uninitialised; every number of it belongs to one column.

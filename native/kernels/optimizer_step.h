@@ -33,8 +33,6 @@ struct StepVariable {
   int64_t rows, dim;      // of the gradient
 };
 
-using OptimizerStepFn = void (*)(const StepRule* rule, const StepVariable* variables, int64_t count, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // Changes weights and slots in place: the same bits on any number of threads.

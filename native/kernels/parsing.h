@@ -69,12 +69,6 @@ struct Fault {
   int64_t column, row;
 };
 
-using IdSplitsFn = void (*)(const IdInput* input, int64_t* const* splits, const ParallelFor* parallel_for);
-using ParseIdsFn = void (*)(const IdInput* input, const int64_t* const* splits, int64_t* const* ids, Fault* fault,
-                            const ParallelFor*);
-using ParseNumbersFn = void (*)(const NumberInput* input, float* out, Fault* fault, const ParallelFor*);
-using SequenceLengthFn = void (*)(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths, const ParallelFor*);
-
 }  // namespace ctrlab
 
 // splits[c] [B + 1] of the ids that column c will have; null for columns of one value a row.

@@ -27,10 +27,6 @@ struct PointwiseGradient {
   float *d_shift, *d_slope;  // [n]; d_slope null where the kind has none
 };
 
-using PointwiseFn = void (*)(const PointwiseInput* input, float* out, const ParallelFor* parallel_for);
-using PointwiseGradientFn = void (*)(const PointwiseInput* input, const float* out, const float* d_out,
-                                     const PointwiseGradient* gradient, const ParallelFor* parallel_for);
-
 }  // namespace ctrlab
 
 // Outputs come uninitialised, here and below; `out` may be x's own buffer.

@@ -11,26 +11,34 @@
 
 namespace ctrlab {
 
-// A row of the table; lives as long as the library.
+// A row of the table, which it joins when it is made, as the library is loaded.
 struct KernelSlot {
-  const char* name;
-  void* ours;
+  KernelSlot(const char* name, void* ours);
+
+  const char* const name;
+  void* const ours;
   std::atomic<void*> now;
+  KernelSlot* const next;
 };
 
-// Null where no kernel has that name.
-KernelSlot* FindKernel(const char* name);
-
-// A kernel of the table, as a function of its type.
-template <class Fn>
+// What bindings call: our kernel, or the one that has taken its place.
+template <auto* ours>
 class Kernel {
  public:
-  explicit Kernel(const char* name) : slot_(FindKernel(name)) {}
-  Fn get() const { return reinterpret_cast<Fn>(slot_->now.load(std::memory_order_acquire)); }
+  explicit Kernel(const char* name) : slot_(name, reinterpret_cast<void*>(ours)) {}
+
+  template <class... Arguments>
+  void operator()(Arguments... arguments) const {
+    reinterpret_cast<decltype(ours)>(slot_.now.load(std::memory_order_acquire))(arguments...);
+  }
 
  private:
-  KernelSlot* slot_;
+  KernelSlot slot_;
 };
+
+// `name_kernel`, to be called as ctrlab_name; once a kernel, beside the op that calls it.
+#define CTRLAB_KERNEL(name) \
+  const Kernel<ctrlab_##name> name##_kernel { #name }
 
 }  // namespace ctrlab
 

@@ -15,8 +15,6 @@ struct CopyPiece {
   int64_t bytes;
 };
 
-using SnapshotFn = void (*)(const CopyPiece* pieces, int64_t count, const ParallelFor* parallel_for);
-
 }  // namespace ctrlab
 
 // Copies every piece.

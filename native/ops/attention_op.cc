@@ -13,6 +13,10 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(attention_scores);
+CTRLAB_KERNEL(attention_pool);
+CTRLAB_KERNEL(attention_gradient);
+
 using tensorflow::DT_FLOAT;
 
 constexpr int64_t kMostNumbers = std::numeric_limits<int32_t>::max();
@@ -132,13 +136,11 @@ class AttentionOp : public AttentionBase {
     TF_RETURN_IF_ERROR(context->allocate_output("attended", TensorShape({batch.input.rows, batch.input.width}), &attended));
     TF_RETURN_IF_ERROR(context->allocate_output("kept", KeptShape(batch), &kept));
     const ParallelFor pool = IntraOpPool(context);
-    scores_.get()(&batch.input, scores.flat<float>().data(), kept->flat<float>().data(), &pool);
-    pool_.get()(&batch.input, scores.flat<float>().data(), weights->flat<float>().data(), attended->flat<float>().data(), &pool);
+    attention_scores_kernel(&batch.input, scores.flat<float>().data(), kept->flat<float>().data(), &pool);
+    attention_pool_kernel(&batch.input, scores.flat<float>().data(), weights->flat<float>().data(),
+                          attended->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<AttentionScoresFn> scores_{"attention_scores"};
-  Kernel<AttentionPoolFn> pool_{"attention_pool"};
 };
 
 class AttentionGradientOp : public AttentionBase {
@@ -170,11 +172,9 @@ class AttentionGradientOp : public AttentionBase {
     TF_RETURN_IF_ERROR(AllocateGradients(context, batch.layers, &layers));
     const AttentionGradient gradient{d_query->flat<float>().data(), d_keys->flat<float>().data(), layers.data()};
     const ParallelFor pool = IntraOpPool(context);
-    gradient_.get()(&batch.input, data[0], data[1], data[2], data[3], &gradient, &pool);
+    attention_gradient_kernel(&batch.input, data[0], data[1], data[2], data[3], &gradient, &pool);
     return absl::OkStatus();
   }
-
-  Kernel<AttentionGradientFn> gradient_{"attention_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Attention").Device(DEVICE_CPU), AttentionOp);

@@ -12,6 +12,8 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(auxiliary);
+
 absl::Status AuxiliaryShape(InferenceContext* c) {
   int layers;
   TF_RETURN_IF_ERROR(c->GetAttr("L", &layers));
@@ -81,11 +83,9 @@ class AuxiliaryOp : public StatusOp {
     const AuxiliaryGradient gradient{d_interests->flat<float>().data(), d_clicked->flat<float>().data(),
                                      d_skipped->flat<float>().data(), gradients.data()};
     const ParallelFor pool = IntraOpPool(context);
-    kernel_.get()(&input, loss->flat<float>().data(), &gradient, &pool);
+    auxiliary_kernel(&input, loss->flat<float>().data(), &gradient, &pool);
     return absl::OkStatus();
   }
-
-  Kernel<AuxiliaryFn> kernel_{"auxiliary"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Auxiliary").Device(DEVICE_CPU), AuxiliaryOp);

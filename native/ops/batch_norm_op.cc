@@ -12,6 +12,9 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(batch_norm);
+CTRLAB_KERNEL(batch_norm_gradient);
+
 // Input 0 is [B, n], inputs [first, last) are [n].
 absl::Status ColumnShapes(InferenceContext* c, int first, int last, ShapeHandle* matrix, ShapeHandle* vector) {
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, matrix));
@@ -131,12 +134,11 @@ class BatchNormOp : public BatchNormBase {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output("out", context->input(0).shape(), &out));
     const ParallelFor pool = IntraOpPool(context);
-    forward_.get()(&input, &moving, out->flat<float>().data(), mean, variance, &pool);
+    batch_norm_kernel(&input, &moving, out->flat<float>().data(), mean, variance, &pool);
     return absl::OkStatus();
   }
 
   float momentum_;
-  Kernel<BatchNormFn> forward_{"batch_norm"};
 };
 
 class BatchNormGradientOp : public BatchNormBase {
@@ -162,11 +164,9 @@ class BatchNormGradientOp : public BatchNormBase {
     TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output({"d_out"}, "d_product", d_out->shape(), &d_product));
     gradient.d_product = d_product->flat<float>().data();
     const ParallelFor pool = IntraOpPool(context);
-    backward_.get()(&input, mean, variance, d_out->flat<float>().data(), &gradient, &pool);
+    batch_norm_gradient_kernel(&input, mean, variance, d_out->flat<float>().data(), &gradient, &pool);
     return absl::OkStatus();
   }
-
-  Kernel<BatchNormGradientFn> backward_{"batch_norm_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>BatchNorm").Device(DEVICE_CPU), BatchNormOp);

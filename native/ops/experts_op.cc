@@ -11,6 +11,11 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(experts);
+CTRLAB_KERNEL(experts_gradient);
+CTRLAB_KERNEL(mixture);
+CTRLAB_KERNEL(mixture_gradient);
+
 constexpr int64_t kOutputsMultiple = 16;
 constexpr int64_t kMostTasks = 1 << 16;
 
@@ -149,12 +154,9 @@ class ExpertsOp : public StatusOp {
       hidden[l] = layer->flat<float>().data();
     }
     const ParallelFor pool = IntraOpPool(context);
-    forward_.get()(&towers.input, hidden.data(), &pool);
+    experts_kernel(&towers.input, hidden.data(), &pool);
     return absl::OkStatus();
   }
-
- private:
-  Kernel<ExpertsFn> forward_{"experts"};
 };
 
 class ExpertsGradientOp : public StatusOp {
@@ -195,12 +197,10 @@ class ExpertsGradientOp : public StatusOp {
     }
     TF_RETURN_IF_ERROR(context->allocate_temp(tensorflow::DT_FLOAT, TensorShape({ExpertsScratch(input)}), &scratch));
     const ParallelFor pool = IntraOpPool(context);
-    gradient_.get()(&input, hidden.data(), d_out->flat<float>().data(), scratch.flat<float>().data(), d_x->flat<float>().data(),
-                    d_kernels.data(), d_biases.data(), &pool);
+    experts_gradient_kernel(&input, hidden.data(), d_out->flat<float>().data(), scratch.flat<float>().data(),
+                            d_x->flat<float>().data(), d_kernels.data(), d_biases.data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<ExpertsGradientFn> gradient_{"experts_gradient"};
 };
 
 // Reads experts [E, B, H] and `gates`, logits or what the softmax made of them, [B, K * E].
@@ -227,12 +227,11 @@ class MixtureOp : public StatusOp {
     TF_RETURN_IF_ERROR(context->allocate_output("gates", context->input(1).shape(), &gates));
     TF_RETURN_IF_ERROR(context->allocate_output("out", TensorShape({tasks_, input.rows, input.width}), &out));
     const ParallelFor pool = IntraOpPool(context);
-    forward_.get()(&input, gates->flat<float>().data(), out->flat<float>().data(), &pool);
+    mixture_kernel(&input, gates->flat<float>().data(), out->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
 
  private:
-  Kernel<MixtureFn> forward_{"mixture"};
   int64_t tasks_;
 };
 
@@ -251,13 +250,12 @@ class MixtureGradientOp : public StatusOp {
     TF_RETURN_IF_ERROR(context->allocate_output("d_experts", experts.shape(), &d_experts));
     TF_RETURN_IF_ERROR(context->allocate_output("d_logits", gates.shape(), &d_logits));
     const ParallelFor pool = IntraOpPool(context);
-    gradient_.get()(&input, input.logits, d_out.flat<float>().data(), d_experts->flat<float>().data(),
-                    d_logits->flat<float>().data(), &pool);
+    mixture_gradient_kernel(&input, input.logits, d_out.flat<float>().data(), d_experts->flat<float>().data(),
+                            d_logits->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
 
  private:
-  Kernel<MixtureGradientFn> gradient_{"mixture_gradient"};
   int64_t tasks_;
 };
 

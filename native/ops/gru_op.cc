@@ -9,6 +9,9 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(gru);
+CTRLAB_KERNEL(gru_gradient);
+
 absl::Status GruShape(InferenceContext* c) {
   ShapeHandle x, splits, bias;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &x));
@@ -137,11 +140,9 @@ class GruOp : public GruBase {
     TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({batch.input.rows, H}), &last));
     TF_RETURN_IF_ERROR(context->allocate_output(2, TensorShape({batch.positions, 3 * H}), &gates));
     const ParallelFor pool = IntraOpPool(context);
-    kernel_.get()(&batch.input, outputs->flat<float>().data(), last->flat<float>().data(), gates->flat<float>().data(), &pool);
+    gru_kernel(&batch.input, outputs->flat<float>().data(), last->flat<float>().data(), gates->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<GruFn> kernel_{"gru"};
 };
 
 class GruGradientOp : public GruBase {
@@ -168,12 +169,10 @@ class GruGradientOp : public GruBase {
     }
     const GruGradient gradient{made[0], made[1], made[2], made[3], made[4], made[5]};
     const ParallelFor pool = IntraOpPool(context);
-    kernel_.get()(&batch.input, outputs->flat<float>().data(), gates->flat<float>().data(), d_outputs->flat<float>().data(),
-                  d_last->flat<float>().data(), &gradient, &pool);
+    gru_gradient_kernel(&batch.input, outputs->flat<float>().data(), gates->flat<float>().data(), d_outputs->flat<float>().data(),
+                        d_last->flat<float>().data(), &gradient, &pool);
     return absl::OkStatus();
   }
-
-  Kernel<GruGradientFn> kernel_{"gru_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Gru").Device(DEVICE_CPU), GruOp);

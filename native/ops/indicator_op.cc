@@ -14,6 +14,10 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(indicator);
+CTRLAB_KERNEL(indicator_gradient);
+CTRLAB_KERNEL(indicator_weights_gradient);
+
 // The batch size, which all columns share; unknown until the shapes of a column's ids and splits are known.
 absl::Status BatchOf(InferenceContext* c, int columns, DimensionHandle* batch) {
   *batch = c->UnknownDim();
@@ -178,11 +182,9 @@ class IndicatorOp : public IndicatorBase {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output("out", TensorShape({batch.input.rows, batch.input.outputs}), &out));
     const ParallelFor pool = IntraOpPool(context);
-    forward_.get()(&batch.input, batch.kernel, out->flat<float>().data(), &pool);
+    indicator_kernel(&batch.input, batch.kernel, out->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<IndicatorFn> forward_{"indicator"};
 };
 
 class IndicatorGradientOp : public IndicatorBase {
@@ -199,7 +201,7 @@ class IndicatorGradientOp : public IndicatorBase {
     TF_RETURN_IF_ERROR(context->allocate_output("d_kernel", kernel->shape(), &d_kernel));
     const ParallelFor pool = IntraOpPool(context);
     const float* d = d_out->flat<float>().data();
-    gradient_.get()(&batch.input, d, d_kernel->flat<float>().data(), &pool);
+    indicator_gradient_kernel(&batch.input, d, d_kernel->flat<float>().data(), &pool);
 
     OpOutputList outputs;
     TF_RETURN_IF_ERROR(context->output_list("d_weights", &outputs));
@@ -210,12 +212,9 @@ class IndicatorGradientOp : public IndicatorBase {
       TF_RETURN_IF_ERROR(outputs.allocate(c, batch.ids[c].shape(), &d_column));
       d_weights[c] = d_column->flat<float>().data();
     }
-    weights_gradient_.get()(&batch.input, batch.kernel, d, d_weights.data(), &pool);
+    indicator_weights_gradient_kernel(&batch.input, batch.kernel, d, d_weights.data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<IndicatorGradientFn> gradient_{"indicator_gradient"};
-  Kernel<IndicatorWeightsGradientFn> weights_gradient_{"indicator_weights_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Indicator").Device(DEVICE_CPU), IndicatorOp);

@@ -9,6 +9,11 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(factorization_machine);
+CTRLAB_KERNEL(factorization_machine_gradient);
+CTRLAB_KERNEL(dot_interaction);
+CTRLAB_KERNEL(dot_interaction_gradient);
+
 constexpr int64_t kMostVectors = 1 << 16;
 
 absl::Status FactorizationMachineShape(InferenceContext* c) {
@@ -134,11 +139,9 @@ class FactorizationMachineOp : public InteractionBase {
   absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({input.rows, dim_}), &out));
-    forward_.get()(&input, out->flat<float>().data(), &pool);
+    factorization_machine_kernel(&input, out->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<FactorizationMachineFn> forward_{"factorization_machine"};
 };
 
 class FactorizationMachineGradientOp : public InteractionBase {
@@ -151,11 +154,9 @@ class FactorizationMachineGradientOp : public InteractionBase {
     TF_RETURN_IF_ERROR(CheckShape("d_out", d_out, {input.rows, dim_}));
     Tensor* d_fields;
     TF_RETURN_IF_ERROR(context->allocate_output(0, context->input(0).shape(), &d_fields));
-    gradient_.get()(&input, d_out.flat<float>().data(), d_fields->flat<float>().data(), &pool);
+    factorization_machine_gradient_kernel(&input, d_out.flat<float>().data(), d_fields->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<FactorizationMachineGradientFn> gradient_{"factorization_machine_gradient"};
 };
 
 class DotInteractionOp : public InteractionBase {
@@ -166,11 +167,9 @@ class DotInteractionOp : public InteractionBase {
   absl::Status RunInput(OpKernelContext* context, const InteractionInput& input, const ParallelFor& pool) override {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({input.rows, DotWidth(input)}), &out));
-    forward_.get()(&input, out->flat<float>().data(), &pool);
+    dot_interaction_kernel(&input, out->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<DotInteractionFn> forward_{"dot_interaction"};
 };
 
 class DotInteractionGradientOp : public InteractionBase {
@@ -184,12 +183,10 @@ class DotInteractionGradientOp : public InteractionBase {
     Tensor *d_bottom = nullptr, *d_fields;
     if (bottoms_) TF_RETURN_IF_ERROR(context->allocate_output(0, context->input(0).shape(), &d_bottom));
     TF_RETURN_IF_ERROR(context->allocate_output(bottoms_, context->input(bottoms_).shape(), &d_fields));
-    gradient_.get()(&input, d_out.flat<float>().data(), d_bottom ? d_bottom->flat<float>().data() : nullptr,
-                    d_fields->flat<float>().data(), &pool);
+    dot_interaction_gradient_kernel(&input, d_out.flat<float>().data(), d_bottom ? d_bottom->flat<float>().data() : nullptr,
+                                    d_fields->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<DotInteractionGradientFn> gradient_{"dot_interaction_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>FactorizationMachine").Device(DEVICE_CPU), FactorizationMachineOp);

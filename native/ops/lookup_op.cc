@@ -12,6 +12,9 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(lookup);
+CTRLAB_KERNEL(lookup_merge);
+
 REGISTER_OP("Ctrlab>Lookup")
     .Attr("T: int >= 1")
     .Attr("C: int >= 1")
@@ -65,11 +68,9 @@ class LookupOp : public LookupBase {
     std::vector<float*> out;
     TF_RETURN_IF_ERROR(Outputs(context, batch, &out));
     const ParallelFor pool = IntraOpPool(context);
-    lookup_.get()(&batch.input, tables.data(), out.data(), &pool);
+    lookup_kernel(&batch.input, tables.data(), out.data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<LookupFn> lookup_{"lookup"};
 };
 
 class LookupGradientOp : public LookupBase {
@@ -97,7 +98,7 @@ class LookupGradientOp : public LookupBase {
       merged.push_back({ids[t].flat<int64_t>().data(), rows[t].flat<float>().data(), 0});
     }
     const ParallelFor pool = IntraOpPool(context);
-    merge_.get()(&batch.input, d_out.data(), merged.data(), &pool);
+    lookup_merge_kernel(&batch.input, d_out.data(), merged.data(), &pool);
 
     OpOutputList ids_out, rows_out;
     TF_RETURN_IF_ERROR(context->output_list("merged_ids", &ids_out));
@@ -111,8 +112,6 @@ class LookupGradientOp : public LookupBase {
     }
     return absl::OkStatus();
   }
-
-  Kernel<LookupMergeFn> merge_{"lookup_merge"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Lookup").Device(DEVICE_CPU), LookupOp);

@@ -16,6 +16,8 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(optimizer_step);
+
 REGISTER_OP("Ctrlab>OptimizerStep")
     .Attr("N: int >= 1")
     .Attr("S: int >= 0")
@@ -89,7 +91,7 @@ class OptimizerStepOp : public StatusOp {
       step.dim = gradients[i].NumElements() / std::max<int64_t>(1, step.rows);
     }
     const ParallelFor pool = IntraOpPool(context);
-    step_.get()(&rule, steps.data(), count_, &pool);
+    optimizer_step_kernel(&rule, steps.data(), count_, &pool);
     return absl::OkStatus();
   }
 
@@ -113,7 +115,6 @@ class OptimizerStepOp : public StatusOp {
 
   StepKind kind_;
   int count_, sparse_, slots_;
-  Kernel<OptimizerStepFn> step_{"optimizer_step"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>OptimizerStep").Device(DEVICE_CPU), OptimizerStepOp);

@@ -17,6 +17,11 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(id_splits);
+CTRLAB_KERNEL(parse_ids);
+CTRLAB_KERNEL(parse_numbers);
+CTRLAB_KERNEL(sequence_length);
+
 absl::Status ParseIdsShape(InferenceContext* c) {
   DimensionHandle batch;
   std::vector<std::string> layouts;
@@ -193,14 +198,14 @@ class ParseIdsOp : public StatusOp {
       TF_RETURN_IF_ERROR(lists.allocate(list++, TensorShape({batch.rows + 1}), &tensor));
       splits[c] = tensor->flat<int64_t>().data();
     }
-    if (list > 0) splits_.get()(&input, splits.data(), &pool);
+    if (list > 0) id_splits_kernel(&input, splits.data(), &pool);
     for (size_t c = 0; c < columns.size(); ++c) {
       Tensor* tensor;
       TF_RETURN_IF_ERROR(ids.allocate(c, TensorShape({splits[c] ? splits[c][batch.rows] : batch.rows}), &tensor));
       out[c] = tensor->flat<int64_t>().data();
     }
     Fault fault;
-    ids_.get()(&input, splits.data(), out.data(), &fault, &pool);
+    parse_ids_kernel(&input, splits.data(), out.data(), &fault, &pool);
     return fault.column < 0 ? absl::OkStatus() : Explain(columns[fault.column], fault, splits[fault.column], out[fault.column]);
   }
 
@@ -226,8 +231,6 @@ class ParseIdsOp : public StatusOp {
   std::vector<std::string> words_;
   std::vector<StringView> views_;
   std::vector<IdSource> columns_;
-  Kernel<IdSplitsFn> splits_{"id_splits"};
-  Kernel<ParseIdsFn> ids_{"parse_ids"};
 };
 
 class ParseNumbersOp : public StatusOp {
@@ -269,7 +272,7 @@ class ParseNumbersOp : public StatusOp {
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({batch.rows, input.column_count}), &out));
     const ParallelFor pool = IntraOpPool(context);
     Fault fault;
-    numbers_.get()(&input, out->flat<float>().data(), &fault, &pool);
+    parse_numbers_kernel(&input, out->flat<float>().data(), &fault, &pool);
     if (fault.column < 0) return absl::OkStatus();
     float ignored;
     const NumberSource& column = columns[fault.column];
@@ -281,7 +284,6 @@ class ParseNumbersOp : public StatusOp {
 
   RawColumns raw_;
   std::vector<NumberSource> columns_;
-  Kernel<ParseNumbersFn> numbers_{"parse_numbers"};
 };
 
 class SequenceLengthOp : public OpKernel {
@@ -306,11 +308,8 @@ class SequenceLengthOp : public OpKernel {
     Tensor* lengths;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rows}), &lengths));
     const ParallelFor pool = IntraOpPool(context);
-    lengths_.get()(at, count, rows, lengths->flat<int64_t>().data(), &pool);
+    sequence_length_kernel(at, count, rows, lengths->flat<int64_t>().data(), &pool);
   }
-
- private:
-  Kernel<SequenceLengthFn> lengths_{"sequence_length"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ParseIds").Device(DEVICE_CPU), ParseIdsOp);

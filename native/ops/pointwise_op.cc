@@ -11,6 +11,9 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(pointwise);
+CTRLAB_KERNEL(pointwise_gradient);
+
 // Input 0 is [B, n], `shift` is [n].
 absl::Status Shapes(InferenceContext* c, int shift, ShapeHandle* matrix, ShapeHandle* vector) {
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, matrix));
@@ -91,11 +94,9 @@ class PointwiseOp : public PointwiseBase {
     Tensor* out;
     TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output({"x"}, "out", x->shape(), &out));
     const ParallelFor pool = IntraOpPool(context);
-    forward_.get()(&input, out->flat<float>().data(), &pool);
+    pointwise_kernel(&input, out->flat<float>().data(), &pool);
     return absl::OkStatus();
   }
-
-  Kernel<PointwiseFn> forward_{"pointwise"};
 };
 
 class PointwiseGradientOp : public PointwiseBase {
@@ -118,11 +119,9 @@ class PointwiseGradientOp : public PointwiseBase {
     TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output({"d_out"}, "d_x", d_out->shape(), &d_x));
     const PointwiseGradient gradient{d_x->flat<float>().data(), d_shift->flat<float>().data(), d_slope->flat<float>().data()};
     const ParallelFor pool = IntraOpPool(context);
-    backward_.get()(&input, input.x, d_out->flat<float>().data(), &gradient, &pool);
+    pointwise_gradient_kernel(&input, input.x, d_out->flat<float>().data(), &gradient, &pool);
     return absl::OkStatus();
   }
-
-  Kernel<PointwiseGradientFn> backward_{"pointwise_gradient"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Pointwise").Device(DEVICE_CPU), PointwiseOp);

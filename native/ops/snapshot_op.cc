@@ -14,6 +14,8 @@
 namespace ctrlab {
 namespace {
 
+CTRLAB_KERNEL(snapshot);
+
 using tensorflow::Var;
 
 REGISTER_OP("Ctrlab>Snapshot")
@@ -60,7 +62,7 @@ class SnapshotOp : public StatusOp {
       pieces.push_back({held[i].data(), held[count_ + i].data(), static_cast<int64_t>(held[i].TotalBytes())});
     }
     const ParallelFor pool = IntraOpPool(context);
-    kernel_.get()(pieces.data(), count_, &pool);
+    snapshot_kernel(pieces.data(), count_, &pool);
     return absl::OkStatus();
   }
 
@@ -90,7 +92,6 @@ class SnapshotOp : public StatusOp {
   }
 
   int count_;
-  Kernel<SnapshotFn> kernel_{"snapshot"};
 };
 
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>Snapshot").Device(DEVICE_CPU), SnapshotOp);

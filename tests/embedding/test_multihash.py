@@ -69,7 +69,7 @@ def test_quotient_remainder_pairs_are_unique_in_any_run_of_ids(m, first):
     assert len(np.unique(codes(parts, ids), axis=0)) == len(ids)
 
 
-@pytest.mark.parametrize("op", [lookup.stock, lookup.fused], ids=["stock", "fused"])
+@pytest.mark.parametrize("op", [lookup.baseline, lookup.fused], ids=["stock", "fused"])
 @pytest.mark.parametrize("choice", CHOICES, ids=names)
 def test_embeddings_and_gradients(choice, op):
     """Of each id a row, through the lookup op; the gradient against finite differences of the reference."""

@@ -14,4 +14,4 @@ def work(tmp_path, monkeypatch):
 @pytest.fixture
 def swapped(monkeypatch):
     """As if every kernel were the learner's; what the op answers is the test's."""
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.HEADERS))
+    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.kernels()))

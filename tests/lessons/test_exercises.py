@@ -43,7 +43,7 @@ def test_a_stub_is_not_judged(lesson, exercise):
 @pytest.mark.parametrize("lesson", ON_KERNELS)
 def test_our_kernel_in_place_is_no_answer(lesson, monkeypatch):
     kernel, op = ON_KERNELS[lesson]
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.HEADERS) - {kernel})
+    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.kernels()) - {kernel})
     with pytest.raises(CheckFailed, match="your kernel"):
         check.run(lesson, 2, op)
 

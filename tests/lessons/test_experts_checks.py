@@ -91,7 +91,7 @@ def test_right_answers_over_the_budget_fail_by_it(answer):
 
 
 def test_the_stock_mixture_is_right(swapped):
-    check.run(LESSON, 2, mixture.stock)
+    check.run(LESSON, 2, mixture.baseline)
 
 
 def without_softmax(x, said, kernels, biases):
@@ -105,15 +105,15 @@ def overflows(x, said, kernels, biases):
 
 
 WRONG_MIXTURES = {
-    "nothing": lambda *inputs: [tf.zeros_like(mixed) for mixed in mixture.stock(*inputs)],
+    "nothing": lambda *inputs: [tf.zeros_like(mixed) for mixed in mixture.baseline(*inputs)],
     "the mean": lambda x, said, kernels, biases: [tf.reduce_mean(said, 0)] * len(kernels),
-    "no bias": lambda x, said, kernels, biases: mixture.stock(x, said, kernels, [0 * b for b in biases]),
+    "no bias": lambda x, said, kernels, biases: mixture.baseline(x, said, kernels, [0 * b for b in biases]),
     "no softmax": without_softmax,
     "overflow": overflows,
-    "the first task's gate for all": lambda x, said, kernels, biases: mixture.stock(
+    "the first task's gate for all": lambda x, said, kernels, biases: mixture.baseline(
         x, said, kernels[:1] * len(kernels), biases[:1] * len(kernels)
     ),
-    "half precision": lambda *inputs: [tf.cast(tf.cast(m, tf.bfloat16), tf.float32) for m in mixture.stock(*inputs)],
+    "half precision": lambda *inputs: [tf.cast(tf.cast(m, tf.bfloat16), tf.float32) for m in mixture.baseline(*inputs)],
 }
 
 

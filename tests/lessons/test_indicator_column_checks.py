@@ -92,22 +92,22 @@ def test_the_one_hot_form_fails_by_its_budget_alone():
 
 def wrong_ops():
     def nothing(columns, sizes, kernel, weights):
-        return tf.zeros_like(indicator.stock(columns, sizes, kernel, weights))
+        return tf.zeros_like(indicator.baseline(columns, sizes, kernel, weights))
 
     def constant(columns, sizes, kernel, weights):
-        return tf.ones_like(indicator.stock(columns, sizes, kernel, weights))
+        return tf.ones_like(indicator.baseline(columns, sizes, kernel, weights))
 
     def no_offset(columns, sizes, kernel, weights):
-        return indicator.stock(columns, sizes, tf.roll(kernel, 1, 0), weights)
+        return indicator.baseline(columns, sizes, tf.roll(kernel, 1, 0), weights)
 
     def no_weights(columns, sizes, kernel, weights):
-        return indicator.stock(columns, sizes, kernel)
+        return indicator.baseline(columns, sizes, kernel)
 
     def half(columns, sizes, kernel, weights):
-        return tf.cast(tf.cast(indicator.stock(columns, sizes, kernel, weights), tf.bfloat16), tf.float32)
+        return tf.cast(tf.cast(indicator.baseline(columns, sizes, kernel, weights), tf.bfloat16), tf.float32)
 
     def adds_to_what_was_there(columns, sizes, kernel, weights):
-        return indicator.stock(columns, sizes, kernel, weights) + 1e-3
+        return indicator.baseline(columns, sizes, kernel, weights) + 1e-3
 
     return [nothing, constant, no_offset, no_weights, half, adds_to_what_was_there]
 

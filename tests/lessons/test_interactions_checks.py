@@ -120,15 +120,15 @@ def test_right_answers_over_the_budget_fail_by_it(answer):
 
 
 def test_the_stock_machine_is_right(swapped):
-    check.run(LESSON, 2, factorization_machine.stock)
+    check.run(LESSON, 2, factorization_machine.baseline)
 
 
 WRONG_MACHINES = {
     "nothing": lambda v, dim: tf.zeros([v.shape[0], dim]),
-    "each pair twice": lambda v, dim: 2 * factorization_machine.stock(v, dim),
+    "each pair twice": lambda v, dim: 2 * factorization_machine.baseline(v, dim),
     "with itself": lambda v, dim: 0.5 * tf.reduce_sum(tf.reshape(v, [-1, v.shape[1] // dim, dim]), 1) ** 2,
-    "forgets the last field": lambda v, dim: factorization_machine.stock(v[:, : v.shape[1] - dim], dim),
-    "half precision": lambda v, dim: tf.cast(tf.cast(factorization_machine.stock(v, dim), tf.bfloat16), tf.float32),
+    "forgets the last field": lambda v, dim: factorization_machine.baseline(v[:, : v.shape[1] - dim], dim),
+    "half precision": lambda v, dim: tf.cast(tf.cast(factorization_machine.baseline(v, dim), tf.bfloat16), tf.float32),
 }
 
 

@@ -7,6 +7,7 @@ from wrong_answers import ByHeart, Replay, named
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import attention
+from ctrlab.ops.events import Events
 
 LESSON = "02_ops/03_ragged_attention"
 
@@ -110,25 +111,31 @@ def test_right_answers_over_the_budget_fail_by_it_alone(answer):
         check.run(LESSON, 1, answer)
 
 
+def changed(found, change):
+    events, rows = found
+    return Events(events.splits, flat=change(events.flat)), change(rows)
+
+
 def wrong_pools():
     def nothing(*inputs):
-        return [tf.zeros_like(part) for part in attention.fused(*inputs)]
+        return changed(attention.fused(*inputs), tf.zeros_like)
 
     def no_sums(*inputs):
         return attention.fused(*inputs)[0], tf.zeros_like(inputs[0])
 
     def not_normalized(*inputs):
-        return [2 * part for part in attention.fused(*inputs)]
+        return changed(attention.fused(*inputs), lambda part: 2 * part)
 
-    def over_the_batch(query, keys, splits, layers):
-        return tf.nn.softmax(joined(query, keys, splits, layers)), attention.fused(query, keys, splits, layers)[1]
+    def over_the_batch(query, events, layers):
+        weights = tf.nn.softmax(joined(query, events.flat, events.splits, layers))
+        return Events(events.splits, flat=weights), attention.fused(query, events, layers)[1]
 
-    def mean(query, keys, splits, layers):
-        weights = tf.repeat(1 / tf.cast(splits[1:] - splits[:-1], tf.float32), splits[1:] - splits[:-1])
-        return weights, attention.fused(query, keys, splits, layers)[1]
+    def mean(query, events, layers):
+        weights = tf.repeat(1 / tf.cast(events.lengths, tf.float32), events.lengths)
+        return Events(events.splits, flat=weights), attention.fused(query, events, layers)[1]
 
     def half_precision(*inputs):
-        return [tf.cast(tf.cast(part, tf.bfloat16), tf.float32) for part in attention.fused(*inputs)]
+        return changed(attention.fused(*inputs), lambda part: tf.cast(tf.cast(part, tf.bfloat16), tf.float32))
 
     def weights_alone(*inputs):
         return attention.fused(*inputs)[0]

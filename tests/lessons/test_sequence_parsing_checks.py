@@ -140,7 +140,7 @@ def wrong_ops():
             raise tf.errors.InvalidArgumentError(None, None, "must be numbers; received 'y' in row 3.") from None
 
     def not_ours(columns, values):
-        return numbers.stock(columns, values)
+        return numbers.baseline(columns, values)
 
     return [zeros, constant, sums, half, other_columns, blames_nobody, blames_the_last, not_ours]
 

@@ -78,13 +78,13 @@ def test_right_but_wasteful_gradients_fail_by_the_budget(answer):
 
 
 WRONG_KERNELS = {
-    "zeros": lambda *inputs: tuple(tf.zeros_like(x) for x in batch_norm.stock(*inputs)),
-    "no ReLU": lambda product, *rest: batch_norm.stock(product + 1e3, *rest),
-    "no bias": lambda product, bias, *rest: batch_norm.stock(product, tf.zeros_like(bias), *rest),
-    "moved by nothing": lambda *inputs: (batch_norm.stock(*inputs)[0], *inputs[4:]),
-    "another epsilon": lambda *inputs: batch_norm.stock(*inputs, epsilon=1e-2),
-    "another momentum": lambda *inputs: batch_norm.stock(*inputs, momentum=0.9),
-    "adds to what was there": lambda *inputs: (batch_norm.stock(*inputs)[0] + 1e-2, *batch_norm.stock(*inputs)[1:]),
+    "zeros": lambda *inputs: tuple(tf.zeros_like(x) for x in batch_norm.baseline(*inputs)),
+    "no ReLU": lambda product, *rest: batch_norm.baseline(product + 1e3, *rest),
+    "no bias": lambda product, bias, *rest: batch_norm.baseline(product, tf.zeros_like(bias), *rest),
+    "moved by nothing": lambda *inputs: (batch_norm.baseline(*inputs)[0], *inputs[4:]),
+    "another epsilon": lambda *inputs: batch_norm.baseline(*inputs, epsilon=1e-2),
+    "another momentum": lambda *inputs: batch_norm.baseline(*inputs, momentum=0.9),
+    "adds to what was there": lambda *inputs: (batch_norm.baseline(*inputs)[0] + 1e-2, *batch_norm.baseline(*inputs)[1:]),
 }
 
 

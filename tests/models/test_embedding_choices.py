@@ -87,7 +87,7 @@ def test_raw_ids_are_the_fingerprints_stock_and_fused():
     columns = [Categorical("a", RAW_IDS), MultiHot("b", RAW_IDS)]
     words = [f"word {i}" for i in range(2_000)]
     values = [tf.constant(words), tf.constant([";".join(words[i : i + 3]) for i in range(2_000)])]
-    stock, fused = parsing.ids.stock(columns, values), parsing.ids.fused(columns, values)
+    stock, fused = parsing.ids.baseline(columns, values), parsing.ids.fused(columns, values)
     np.testing.assert_array_equal(stock[0], fused[0])
     np.testing.assert_array_equal(stock[1].values, fused[1].values)
     np.testing.assert_array_equal(stock[0], parsing.ids.reference(columns, [words, words])[0])

@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.data import schema as schema_of
-from ctrlab.models import blocks, build, interest, tables
+from ctrlab.models import blocks, build, tables
 from ctrlab.models.dien import AuxiliaryNet
 from ctrlab.models.mmoe import Experts
 from ctrlab.models.wdl import WIDE_BUCKETS
 from ctrlab.ops import auxiliary
+from ctrlab.ops.events import Events
 
 REVIEWS = schema_of("amazon_reviews").with_buckets(50)
 
@@ -39,16 +40,16 @@ def test_wide_ids_fold_and_unknown_stays_unknown():
 @pytest.mark.parametrize("lengths", [(3, 0, 1, 2), (0, 1)])
 def test_auxiliary_net_is_the_reference_on_padded_and_on_flat_interests(fused, lengths):
     rng = np.random.default_rng(0)
-    net = AuxiliaryNet(4, 2, blocks.Seeds(1), fused=fused)
+    net = AuxiliaryNet(4, 2, blocks.Seeds(1), ["auxiliary"] if fused else [])
     splits, most = tf.constant(np.concatenate([[0], np.cumsum(lengths)])), max(lengths)
     interests = rng.normal(size=(len(lengths), most, 4)).astype("f4")
     clicked, skipped = (rng.normal(size=(sum(lengths), 2)).astype("f4") for _ in range(2))
     flat = interests[np.arange(most) < np.array(lengths)[:, None]]
     layers = [(np.float64(dense.kernel), np.float64(dense.bias)) for dense in net.tower.layers]
     expected = auxiliary.reference(flat, clicked, skipped, splits.numpy(), 1.0, 0.0, layers)
-    events = [interest.Events(splits, flat=tf.constant(e)) for e in (clicked, skipped)]
+    events = [Events(splits, flat=tf.constant(e)) for e in (clicked, skipped)]
     for form in ({"flat": tf.constant(flat)}, {"padded": tf.constant(interests)}):
-        np.testing.assert_allclose(net.loss(interest.Events(splits, **form), *events), expected, rtol=1e-5)
+        np.testing.assert_allclose(net.loss(Events(splits, **form), *events), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["din", "dien"])

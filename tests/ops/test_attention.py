@@ -1,10 +1,11 @@
-"""DIN's activation unit: stock, ragged and fused against the NumPy definition, values and gradients; bad input refused."""
+"""DIN's activation unit: baseline, stock and fused against the NumPy definition, values and gradients; bad input refused."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_tensors import flat_attention, padded_attention
 
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native, attention
@@ -34,9 +35,9 @@ def test_reference_by_hand():
 
 
 @pytest.mark.parametrize("lengths", [(6, 0, 1, 4), (0, 0, 0, 0), (6, 6, 6, 6), (1, 1, 1, 1)])
-def test_stock_equals_reference(lengths):
+def test_the_baseline_equals_reference(lengths):
     case = inputs(lengths=lengths)
-    weights = attention.stock(*as_tensors(*case)).numpy()
+    weights = padded_attention(*as_tensors(*case)).numpy()
     np.testing.assert_allclose(weights, attention.reference(*case), atol=1e-6)
     for row, length in zip(weights, lengths):
         assert (row[length:] == 0).all()
@@ -46,7 +47,7 @@ def test_stock_equals_reference(lengths):
 @pytest.mark.parametrize(("rows", "most"), [(0, 6), (3, 0), (0, 0)])
 def test_empty(rows, most):
     case = inputs(rows, most, lengths=[0] * rows)
-    assert attention.stock(*as_tensors(*case)).shape == (rows, most)
+    assert padded_attention(*as_tensors(*case)).shape == (rows, most)
     assert attention.reference(*case).shape == (rows, most)
 
 
@@ -54,7 +55,7 @@ def test_large_scores_stay_finite():
     query, keys, lengths, layers = inputs()
     layers[-1] = (layers[-1][0] * 1e4, layers[-1][1])
     case = query, keys, lengths, layers
-    np.testing.assert_allclose(attention.stock(*as_tensors(*case)), attention.reference(*case), atol=1e-3)
+    np.testing.assert_allclose(padded_attention(*as_tensors(*case)), attention.reference(*case), atol=1e-3)
 
 
 def test_padding_is_never_read():
@@ -62,7 +63,7 @@ def test_padding_is_never_read():
     loud = keys.copy()
     for row, length in enumerate(lengths):
         loud[row, length:] = 1e3
-    quiet, noisy = (attention.stock(*as_tensors(query, k, lengths, layers)) for k in (keys, loud))
+    quiet, noisy = (padded_attention(*as_tensors(query, k, lengths, layers)) for k in (keys, loud))
     np.testing.assert_array_equal(quiet, noisy)
 
 
@@ -77,13 +78,13 @@ def test_gradients_equal_finite_differences(finite_differences):
     with tf.GradientTape() as tape:
         tensors = [tf.constant(a, tf.float32) for a in flat]
         tape.watch(tensors)
-        loss = tf.reduce_sum(attention.stock(*rebuild(tensors)) * tf.constant(upstream, tf.float32))
+        loss = tf.reduce_sum(padded_attention(*rebuild(tensors)) * tf.constant(upstream, tf.float32))
     expected = finite_differences(lambda *a: (attention.reference(*rebuild(a)) * upstream).sum(), flat)
     for got, want in zip(tape.gradient(loss, tensors), expected):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
 
 
-FLAT = {"ragged": attention.ragged, "fused": attention.fused}
+FLAT = {name: flat_attention(way) for name, way in attention.OP.ways.items()}
 
 
 @pytest.fixture(params=FLAT)
@@ -92,7 +93,7 @@ def flat(request):
 
 
 def as_flat(query, keys, lengths, layers):
-    """The same case as `ragged` and `fused` take it."""
+    """The same case as histories end to end."""
     valid = np.arange(keys.shape[1]) < np.asarray(lengths)[:, None]  # [B, T]
     splits = tf.constant(np.concatenate([[0], np.cumsum(lengths)]), tf.int64)
     query, keys, _, layers = as_tensors(query, keys[valid], lengths, layers)
@@ -165,11 +166,11 @@ def cases(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(cases())
-def test_fused_is_ragged_on_any_batch(case):
+def test_fused_is_stock_on_any_batch(case):
     arguments = as_flat(*case)
     rng = np.random.default_rng(0)
     upstream = [tf.constant(rng.normal(size=shape), tf.float32) for shape in (len(arguments[1]), arguments[0].shape)]
-    received, expected = (gradients(f, *arguments, *upstream) for f in (attention.fused, attention.ragged))
+    received, expected = (gradients(f, *arguments, *upstream) for f in (FLAT["fused"], FLAT["stock"]))
     # The last bias moves all of a row's scores alike: its gradient is 0, and what is computed are terms that cancelled.
     largest = max([float(tf.norm(e)) for e in expected if tf.size(e)], default=0.0)
     for r, e in zip(received, expected):
@@ -183,9 +184,9 @@ def test_fused_is_the_double_precision_gradient_at_the_contests_size():
     arguments = as_flat(*case)
     upstream = tf.zeros(lengths.sum()), tf.constant(rng.normal(size=(200, 36)), tf.float32)
     double = tf.nest.map_structure(lambda x: tf.cast(x, tf.float64) if x.dtype == tf.float32 else x, (*arguments, *upstream))
-    *truth, _ = gradients(attention.ragged, *double)
-    *fused, _ = gradients(attention.fused, *arguments, *upstream)
-    *stock, _ = gradients(attention.ragged, *arguments, *upstream)
+    *truth, _ = gradients(FLAT["stock"], *double)
+    *fused, _ = gradients(FLAT["fused"], *arguments, *upstream)
+    *stock, _ = gradients(FLAT["stock"], *arguments, *upstream)
     for exact, ours, theirs in zip(truth, fused, stock):
         ours, theirs = (float(tf.norm(tf.cast(x, tf.float64) - exact) / tf.norm(exact)) for x in (ours, theirs))
         assert ours <= max(1e-6, 3 * theirs)  # as near as float32 comes
@@ -196,7 +197,7 @@ def test_fused_gives_the_same_bits_each_time():
     lengths = rng.integers(0, 12, 300)
     arguments = as_flat(*inputs(300, 12, 36, lengths, units=(80, 40, 1)))
     upstream = tf.zeros(lengths.sum()), tf.ones((300, 36))
-    first, *others = [gradients(attention.fused, *arguments, *upstream) for _ in range(4)]
+    first, *others = [gradients(FLAT["fused"], *arguments, *upstream) for _ in range(4)]
     for other in others:
         for a, b in zip(first, other):
             np.testing.assert_array_equal(a, b)
@@ -204,7 +205,7 @@ def test_fused_gives_the_same_bits_each_time():
 
 def test_fused_is_one_op():
     query, keys, splits, layers = as_flat(*inputs(width=8))
-    graph = tf.function(lambda q, k, s: attention.fused(q, k, s, layers)).get_concrete_function(query, keys, splits).graph
+    graph = tf.function(lambda q, k, s: FLAT["fused"](q, k, s, layers)).get_concrete_function(query, keys, splits).graph
     types = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity", "NoOp"}
     assert types == {"Ctrlab>Attention"}
 
@@ -214,7 +215,7 @@ def test_fused_knows_its_shapes_in_a_traced_function():
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([None, None]), tf.TensorSpec([None], tf.int64)])
     def traced(query, keys, splits):
-        weights, attended = attention.fused(query, keys, splits, layers)
+        weights, attended = FLAT["fused"](query, keys, splits, layers)
         assert weights.shape.as_list() == [None] and attended.shape.as_list() == [None, 3]
         return attended
 
@@ -272,4 +273,4 @@ def test_a_gradients_inputs_of_another_shape_are_refused(name, shape):
 
 def test_no_layer_is_refused():
     with pytest.raises(CtrlabError, match="no layers"):
-        attention.fused(tf.zeros([1, 3]), tf.zeros([0, 3]), tf.constant([0, 0], tf.int64), [])
+        FLAT["fused"](tf.zeros([1, 3]), tf.zeros([0, 3]), tf.constant([0, 0], tf.int64), [])

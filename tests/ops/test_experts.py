@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ctrlab.ops import _native, experts, mixture
 
-EXPERTS = {"stock": experts.stock, "one_by_one": experts.one_by_one, "fused": experts.fused}
-MIXTURES = {"stock": mixture.stock, "fused": mixture.fused}
+EXPERTS = experts.OP.ways
+MIXTURES = mixture.OP.ways
 
 
 def random(*shape, seed=0):

@@ -7,10 +7,12 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_tensors import flat_gru, padded_gru
 
 from ctrlab.ops import _native, gru
 
 LENGTHS = (5, 0, 1, 3)
+fused = flat_gru(gru.fused)
 
 
 def inputs(rows=4, most=5, width=3, hidden=2, lengths=LENGTHS, seed=0):
@@ -27,7 +29,7 @@ def inputs(rows=4, most=5, width=3, hidden=2, lengths=LENGTHS, seed=0):
 
 def run_stock(x, lengths, weights, attention=None):
     x, *weights = (tf.constant(a, tf.float32) for a in (x, *weights))
-    return gru.stock(x, tf.constant(lengths), *weights, None if attention is None else tf.constant(attention, tf.float32))
+    return padded_gru(x, tf.constant(lengths), *weights, None if attention is None else tf.constant(attention, tf.float32))
 
 
 def test_reference_by_hand():
@@ -93,7 +95,7 @@ def test_gradients_equal_finite_differences(attended, finite_differences):
 
         return f
 
-    stock = tf.function(scalar(gru.stock, up_outputs.astype("f4"), up_last.astype("f4"), tf.reduce_sum))
+    stock = tf.function(scalar(padded_gru, up_outputs.astype("f4"), up_last.astype("f4"), tf.reduce_sum))
     with tf.GradientTape() as tape:
         tensors = [tf.constant(a, tf.float32) for a in arrays]
         tape.watch(tensors)
@@ -143,7 +145,7 @@ def run_fused(x, splits, weights, attention, d_outputs, d_last):
     arguments = [x, *weights, attention]
     with tf.GradientTape() as tape:
         tape.watch([a for a in arguments if a is not None])
-        outputs, last = gru.fused(x, splits, *weights, attention)
+        outputs, last = fused(x, splits, *weights, attention)
         loss = tf.reduce_sum(outputs * d_outputs) + tf.reduce_sum(last * d_last)
     gradients = tape.gradient(loss, [a for a in arguments if a is not None])
     return [outputs, last, *gradients, *([] if attention is not None else [None])]
@@ -175,7 +177,7 @@ def by_reference(x, lengths, weights, attention, d_outputs, d_last):
 def by_stock(x, lengths, weights, attention, d_outputs, d_last):
     x, d_outputs = tf.cast(x, tf.float32), tf.cast(d_outputs, tf.float32)
     attention = None if attention is None else tf.cast(attention, tf.float32)
-    outputs, last = gru.stock(x, lengths, *weights, attention)
+    outputs, last = padded_gru(x, lengths, *weights, attention)
     sources = [x, *weights, *([] if attention is None else [attention])]
     gradients = tf.gradients([outputs, last], sources, [d_outputs, d_last])
     return [outputs, last, *gradients, *([None] if attention is None else [])]
@@ -241,10 +243,10 @@ def test_fused_is_stock_at_the_models_size(attended):
 
 def test_attention_of_0_is_no_attention_and_of_1_closes_the_update_gate():
     x, splits, weights, _, *_ = ragged([4, 0, 3], 5, 6, False)
-    plain, open_ = (gru.fused(x, splits, *weights, a) for a in (None, tf.zeros(7)))
+    plain, open_ = (fused(x, splits, *weights, a) for a in (None, tf.zeros(7)))
     for one, other in zip(plain, open_):
         np.testing.assert_array_equal(one, other)
-    outputs, _ = gru.fused(x, splits, *weights, tf.ones(7))
+    outputs, _ = fused(x, splits, *weights, tf.ones(7))
     _, _, gates = raw(x, splits, weights, [tf.ones(7)])
     np.testing.assert_array_equal(outputs, gates[:, 12:])
 
@@ -260,7 +262,7 @@ def test_extreme_numbers_saturate():
 def test_a_nan_stays_in_its_row():
     x, splits, weights, attention, *_ = ragged([3] * 40, 4, 4, True)
     x = tf.tensor_scatter_nd_update(x, [[4, 0]], [np.nan])  # row 1, position 1
-    outputs, last = gru.fused(x, splits, *weights, attention)
+    outputs, last = fused(x, splits, *weights, attention)
     assert np.isnan(outputs[4:6]).all() and np.isnan(last[1]).all()
     assert not np.isnan(np.delete(outputs, [4, 5], axis=0)).any()
 
@@ -276,11 +278,11 @@ def test_fused_gives_the_same_bits_each_time():
 def test_the_order_of_rows_does_not_matter():
     x, splits, weights, attention, *_ = ragged([2, 0, 5, 1], 3, 4, True)
     pieces = [(x[a:b], attention[a:b]) for a, b in itertools.pairwise(splits)]
-    _, last = gru.fused(x, splits, *weights, attention)
+    _, last = fused(x, splits, *weights, attention)
     turned = pieces[::-1]
     ends = np.concatenate([[0], np.cumsum([len(p[0]) for p in turned])])
     joined = tf.concat([p[0] for p in turned], 0), ends, *weights, tf.concat([p[1] for p in turned], 0)
-    np.testing.assert_array_equal(gru.fused(*joined)[1][::-1], last)
+    np.testing.assert_array_equal(fused(*joined)[1][::-1], last)
 
 
 def test_fused_works_in_a_traced_function_of_unknown_batch_size():
@@ -289,11 +291,11 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
 
     @tf.function(input_signature=specs)
     def traced(x, splits, attention):
-        outputs, last = gru.fused(x, splits, *weights, attention)
+        outputs, last = fused(x, splits, *weights, attention)
         assert outputs.shape.as_list() == last.shape.as_list() == [None, 4]
         return outputs, last
 
-    for got, want in zip(traced(x, splits, attention), gru.fused(x, splits, *weights, attention)):
+    for got, want in zip(traced(x, splits, attention), fused(x, splits, *weights, attention)):
         np.testing.assert_array_equal(got, want)
 
 
@@ -358,6 +360,6 @@ def test_a_gradient_of_another_shape_is_refused(wrong):
 def test_wrong_dtypes_are_refused():
     x, splits, weights, *_ = ragged([2, 1], 3, 4, False)
     with pytest.raises((tf.errors.InvalidArgumentError, TypeError, ValueError)):
-        gru.fused(tf.cast(x, tf.float64), splits, *weights)
+        fused(tf.cast(x, tf.float64), splits, *weights)
     with pytest.raises((tf.errors.InvalidArgumentError, TypeError, ValueError)):
-        gru.fused(x, tf.cast(splits, tf.int32), *weights)
+        fused(x, tf.cast(splits, tf.int32), *weights)

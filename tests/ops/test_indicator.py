@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import indicator
 
-IMPLEMENTATIONS = {
-    "stock": indicator.stock,
-    "scatter_nd": indicator.scatter_nd,
-    "gathered": indicator.gathered,
-    "fused": indicator.fused,
-}
+IMPLEMENTATIONS = indicator.OP.ways
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -137,7 +132,7 @@ def test_fused_is_the_reference_on_any_batch(batch):
 @settings(max_examples=10, deadline=None)
 @given(batches())
 def test_stock_and_scatter_are_the_reference_on_any_batch(batch):
-    check(indicator.stock, *batch)
+    check(indicator.baseline, *batch)
     check(indicator.scatter_nd, *batch)
 
 
@@ -154,7 +149,7 @@ def test_fused_is_stock_on_large_tables(outputs):
     d_out = tf.constant(rng.standard_normal((rows, outputs), dtype=np.float32))
     for received, expected in zip(
         gradients(indicator.fused, columns, sizes, kernel, None, d_out)[:2],
-        gradients(indicator.stock, columns, sizes, kernel, None, d_out)[:2],
+        gradients(indicator.baseline, columns, sizes, kernel, None, d_out)[:2],
     ):
         close(received, expected, expected, "fused against stock")
 
@@ -179,7 +174,7 @@ def test_stock_is_the_librarys_indicator_column():
         return tf.feature_column.indicator_column(column).transform_feature(cache, None)
 
     multi_hot = tf.concat([library("one", dense), tf.reshape(library("bag", ragged.to_sparse()), [4, size])], axis=1)
-    received = indicator.stock([dense, ragged], [size, size], kernel)
+    received = indicator.baseline([dense, ragged], [size, size], kernel)
     np.testing.assert_array_equal(received, tf.matmul(multi_hot, kernel))
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ctrlab.ops import _native, dot_interaction, factorization_machine
 
-MACHINES = {"stock": factorization_machine.stock, "fused": factorization_machine.fused}
-DOTS = {"stock": dot_interaction.stock, "masked": dot_interaction.masked, "fused": dot_interaction.fused}
+MACHINES = factorization_machine.OP.ways
+DOTS = dot_interaction.OP.ways
 
 
 def random(*shape, seed=0):

@@ -10,7 +10,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native, lookup
 from ctrlab.ops.lookup import Layout
 
-IMPLEMENTATIONS = {"stock": lookup.stock, "by_table": lookup.by_table, "fused": lookup.fused}
+IMPLEMENTATIONS = lookup.OP.ways
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -166,7 +166,7 @@ def test_fused_is_the_reference_on_any_batch(batch):
 @settings(max_examples=10, deadline=None)
 @given(batches())
 def test_stock_is_the_reference_on_any_batch(batch):
-    check(lookup.stock, *batch)
+    check(lookup.baseline, *batch)
 
 
 def large(rng):
@@ -183,7 +183,7 @@ def large(rng):
 
 def test_fused_is_stock_on_large_tables():
     tables, columns, lay = large(np.random.default_rng(0))
-    fused, stock = (gradients(f, tables, columns, lay) for f in (lookup.fused, lookup.stock))
+    fused, stock = (gradients(f, tables, columns, lay) for f in (lookup.fused, lookup.baseline))
     for received, expected in zip(fused[0], stock[0]):
         close(received, expected, expected, "out")
     for (touched, rows), (expected_ids, expected) in zip(fused[1], stock[1]):
@@ -282,7 +282,7 @@ def test_bad_ids_are_refused_with_row_and_column(look_up, case):
         look_up([table(5, 2)], columns, layout((0, "sum", 0), (0, "sum", 0)))
 
 
-@pytest.mark.parametrize("look_up", [lookup.reference, lookup.stock, lookup.by_table, lookup.fused])
+@pytest.mark.parametrize("look_up", [lookup.reference, lookup.baseline, lookup.best_stock, lookup.fused])
 def test_lists_side_by_side_must_be_of_equal_length(look_up):
     columns = [bag([0], [1, 1]), bag([0, 1], [1])]
     with pytest.raises(

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_tensors import flat_attention, flat_auxiliary, flat_gru
 
 from ctrlab.ops import (
     attention,
@@ -22,6 +23,7 @@ from ctrlab.ops import (
     mixture,
     pointwise,
 )
+from ctrlab.ops.references.pointwise import KINDS, SLOPED
 
 SPLITS = np.array([0, 3, 3, 4, 9, 11])
 IDS = [np.array([0, 2, -1, 1, 3]), np.array([1, 1, 0, 0, 1])]
@@ -77,11 +79,15 @@ def gru_truth(a, d_outs):
 
 
 def gru_fused(a):
-    return gru.fused(a["x"], SPLITS, a["gates"], a["gates_bias"], a["candidate"], a["candidate_bias"], a.get("scales"))
+    return flat_gru(gru.fused)(a["x"], SPLITS, a["gates"], a["gates_bias"], a["candidate"], a["candidate_bias"], a.get("scales"))
+
+
+def auxiliary_of(way, a):
+    return flat_auxiliary(way)(a["h"], a["clicked"], a["skipped"], SPLITS, a["scale"], a["shift"], layers(a))
 
 
 def of_pointwise(kind):
-    sloped = {"slope": (19,)} if kind in pointwise.SLOPED else {}
+    sloped = {"slope": (19,)} if kind in SLOPED else {}
 
     def truth(a, d_outs):
         gradients = pointwise.reference_gradient(kind, a["x"], a["shift"], *d_outs, a.get("slope"))
@@ -112,22 +118,15 @@ def mixture_truth(a, d_outs):
 OPS = {
     "attention": Op(
         {"query": (5, 7), "keys": (11, 7), **MLP},
-        lambda a: attention.fused(a["query"], a["keys"], SPLITS, layers(a)),
-        stock(lambda a: attention.ragged(a["query"], a["keys"], SPLITS, layers(a))),
+        lambda a: flat_attention(attention.fused)(a["query"], a["keys"], SPLITS, layers(a)),
+        stock(lambda a: flat_attention(attention.best_stock)(a["query"], a["keys"], SPLITS, layers(a))),
     ),
     "gru": Op(GRU, gru_fused, gru_truth),
     "augru": Op({**GRU, "scales": (11,)}, gru_fused, gru_truth),
     "auxiliary": Op(
         {"h": (11, 6), "clicked": (11, 7), "skipped": (11, 7), "scale": (13,), "shift": (13,), **AUXILIARY},
-        lambda a: [auxiliary.fused(a["h"], a["clicked"], a["skipped"], SPLITS, a["scale"], a["shift"], layers(a))],
-        stock(
-            lambda a: [
-                auxiliary.stock(
-                    tf.RaggedTensor.from_row_splits(a["h"], SPLITS).to_tensor(),
-                    *(a["clicked"], a["skipped"], SPLITS, a["scale"], a["shift"], layers(a)),
-                )
-            ]
-        ),
+        lambda a: [auxiliary_of(auxiliary.fused, a)],
+        stock(lambda a: [auxiliary_of(auxiliary.baseline, a)]),
     ),
     "batch_norm": Op(
         {"product": (6, 19), "bias": (19,), "scale": (19,), "shift": (19,)},
@@ -144,7 +143,7 @@ OPS = {
         lambda a: mixture.fused(a["x"], a["experts"], [a["k0"], a["k1"]], [a["b0"], a["b1"]]),
         mixture_truth,
     ),
-    **{kind: of_pointwise(kind) for kind in pointwise.KINDS},
+    **{kind: of_pointwise(kind) for kind in KINDS},
     "dot_interaction": Op(
         {"bottom": (5, 6), "fields": (5, 18)},
         lambda a: [dot_interaction.fused(a["bottom"], a["fields"], 6)],

@@ -12,7 +12,7 @@ from ctrlab.ops import _native
 from ctrlab.ops.parsing import ids
 
 WORDS = ("tea", "night", "lunch")
-IMPLEMENTATIONS = {"stock": ids.stock, "stacked": ids.stacked, "fused": ids.fused}
+IMPLEMENTATIONS = ids.OP.ways
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -152,7 +152,7 @@ def test_fused_is_the_reference_on_any_batch(batch):
 @settings(max_examples=25, deadline=None)
 @given(batches())
 def test_stock_is_the_reference_on_any_batch(batch):
-    check(ids.stock, *batch)
+    check(ids.baseline, *batch)
     check(ids.stacked, *batch)
 
 
@@ -166,7 +166,7 @@ def test_fused_is_stock_on_a_whole_schema(small_batches):
             for c, v in zip(schema.id_columns, ragged)
         ]
         for values in (ragged, text):
-            expected, received = ids.stock(schema.id_columns, values), ids.fused(schema.id_columns, values)
+            expected, received = ids.baseline(schema.id_columns, values), ids.fused(schema.id_columns, values)
             assert [plain(column) for column in received] == [plain(column) for column in expected]
 
 

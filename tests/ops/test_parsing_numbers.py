@@ -14,7 +14,7 @@ from ctrlab.features import Numeric, NumericList
 from ctrlab.ops import _native
 from ctrlab.ops.parsing import numbers
 
-IMPLEMENTATIONS = {"stock": numbers.stock, "fused": numbers.fused}
+IMPLEMENTATIONS = {"baseline": numbers.baseline, "fused": numbers.fused}
 TRANSFORMS = {"none": {}, "log1p": {"low": -1.5}, "minmax": {"low": -1.0, "high": 3.0}}
 
 
@@ -186,7 +186,7 @@ def test_fused_is_the_reference_on_any_batch(batch):
 @given(batches())
 @example(CANCELLATION)
 def test_stock_is_the_reference_on_any_batch(batch):
-    check(numbers.stock, *batch)
+    check(numbers.baseline, *batch)
 
 
 @settings(max_examples=50, deadline=None)
@@ -195,7 +195,7 @@ def test_fused_has_the_bits_of_stock_before_any_logarithm(batch):
     columns, values = batch
     plain = [(c, v) for c, v in zip(columns, values) if c.transform != "log1p"]
     if plain:
-        expected, received = (parse(*zip(*plain)) for parse in (numbers.stock, numbers.fused))
+        expected, received = (parse(*zip(*plain)) for parse in (numbers.baseline, numbers.fused))
         np.testing.assert_array_equal(received.numpy().view("i4"), expected.numpy().view("i4"))
 
 
@@ -223,7 +223,7 @@ def test_gradients_are_those_of_stock():
             out = parse(columns, values)
         return tape.gradient(out, flat, output_gradients=d_out)
 
-    for received, expected in zip(gradients(numbers.fused), gradients(numbers.stock)):
+    for received, expected in zip(gradients(numbers.fused), gradients(numbers.baseline)):
         np.testing.assert_allclose(received, expected, rtol=1e-5)
 
 

@@ -10,7 +10,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
 from ctrlab.ops.parsing import sequence_length
 
-IMPLEMENTATIONS = {"stock": sequence_length.stock, "fused": sequence_length.fused}
+IMPLEMENTATIONS = sequence_length.OP.ways
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

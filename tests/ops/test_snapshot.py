@@ -17,7 +17,7 @@ def pair(shape, dtype="float32", seed=0):
     return tf.Variable(tf.cast(values, dtype)), tf.Variable(tf.zeros(shape, dtype))
 
 
-@pytest.mark.parametrize("implementation", [snapshot.stock, snapshot.fused])
+@pytest.mark.parametrize("implementation", [snapshot.baseline, snapshot.fused])
 @settings(max_examples=30, deadline=None)
 @given(shapes=st.lists(st.lists(st.integers(0, 70), max_size=3), min_size=1, max_size=5), data=st.data())
 def test_every_byte_is_copied(implementation, shapes, data):
@@ -85,7 +85,7 @@ def test_what_would_be_written_twice_or_while_it_is_read(sources, targets):
         snapshot.fused([made[name] for name in sources], [made[name] for name in targets])
 
 
-@pytest.mark.parametrize("implementation", [snapshot.stock, snapshot.fused])
+@pytest.mark.parametrize("implementation", [snapshot.baseline, snapshot.fused])
 @pytest.mark.parametrize("count", [0, 2])
 def test_one_target_a_source(implementation, count):
     source, target = pair((3,))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.ops import _native, sparse_update
+from ctrlab.ops.references import sparse_update as definition
 from ctrlab.ops.sparse_update import Rule
 
 RULES = [
@@ -45,15 +46,15 @@ def steps_of(implementation, rule, gradients, rate=0.05, shape=(8, 3), clip=None
             if implementation == "stock":
                 tensor = sparse_update.clip_stock(tensor, clip)
             if isinstance(gradient, tuple):
-                ids, rows = sparse_update.merge_reference(*gradient)
-                gradient = ids, sparse_update.clip_reference(rows, clip)
+                ids, rows = definition.merge_reference(*gradient)
+                gradient = ids, definition.clip_reference(rows, clip)
             else:
-                gradient = sparse_update.clip_reference(gradient, clip)
+                gradient = definition.clip_reference(gradient, clip)
         if implementation == "fused":
             sparse_update.fused(rule, [(w, slots, tensor)], tf.constant(rate), tf.constant(float(step)), clip)
         else:
-            sparse_update.stock(rule, w, slots, tensor, tf.constant(rate), tf.constant(float(step)))
-        sparse_update.reference(rule, want, want_slots, gradient, rate, step)
+            sparse_update.baseline(rule, w, slots, tensor, tf.constant(rate), tf.constant(float(step)))
+        definition.reference(rule, want, want_slots, gradient, rate, step)
     return (w.numpy(), {n: s.numpy() for n, s in slots.items()}), (want, want_slots)
 
 
@@ -116,7 +117,7 @@ def test_first_steps_by_hand():
     for kind in ("sgd", "adagrad", "adam_async"):
         rule, w = Rule(kind), np.zeros((8, 1))
         slots = {name: np.full_like(w, value) for name, value in rule.slots.items()}
-        sparse_update.reference(rule, w, slots, (ids, ones), 0.1, 1)
+        definition.reference(rule, w, slots, (ids, ones), 0.1, 1)
         moved[kind] = -w[[3, 7], 0]
     np.testing.assert_allclose(moved["sgd"], [0.3, 0.1])
     np.testing.assert_allclose(moved["adagrad"], [0.1 * 3 / np.sqrt(9.1), 0.1 / np.sqrt(1.1)])
@@ -125,7 +126,7 @@ def test_first_steps_by_hand():
 
 def test_merge_keeps_the_sum():
     ids, rows = np.array([7, 3, 7, 7]), np.arange(8.0).reshape(4, 2)
-    unique, sums = sparse_update.merge_reference(ids, rows)
+    unique, sums = definition.merge_reference(ids, rows)
     np.testing.assert_array_equal(unique, [3, 7])
     np.testing.assert_array_equal(sums, [[2, 3], [10, 13]])
     merged = sparse_update.merge_stock(tf.IndexedSlices(tf.constant(rows), tf.constant(ids), tf.constant([9, 2])))
@@ -134,8 +135,8 @@ def test_merge_keeps_the_sum():
 
 
 def test_clipping_scales_the_merged_gradient():
-    np.testing.assert_allclose(sparse_update.clip_reference(np.array([3.0, 4.0]), 1.0), [0.6, 0.8])
-    np.testing.assert_allclose(sparse_update.clip_reference(np.array([3.0, 4.0]), 6.0), [3, 4])
+    np.testing.assert_allclose(definition.clip_reference(np.array([3.0, 4.0]), 1.0), [0.6, 0.8])
+    np.testing.assert_allclose(definition.clip_reference(np.array([3.0, 4.0]), 6.0), [3, 4])
     # Opposite gradients of one id cancel before they are clipped.
     merged = sparse_update.merge_stock(tf.IndexedSlices(tf.constant([[9.0], [-9.0]]), tf.constant([1, 1]), tf.constant([2, 1])))
     np.testing.assert_array_equal(sparse_update.clip_stock(merged, 1.0).values, [[0.0]])
@@ -169,7 +170,7 @@ def test_many_variables_in_one_op_are_stepped_one_by_one(rule, clip):
     for (w, slots), gradient in zip(alone, gradients):
         merged = sparse_update.merge_stock(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
         merged = sparse_update.clip_stock(merged, clip) if clip else merged
-        sparse_update.stock(rule, w, slots, merged, rate, one)
+        sparse_update.baseline(rule, w, slots, merged, rate, one)
     for (w, slots), (expected, expected_slots) in zip(together, alone):
         np.testing.assert_allclose(w, expected, rtol=3e-5, atol=1e-5)
         for name in slots:

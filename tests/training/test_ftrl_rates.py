@@ -9,6 +9,7 @@ from ctrlab.embedding import Embedding, EmbeddingVariable, Options, embedding_va
 from ctrlab.embedding.reference import ReferenceTable
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import sparse_update
+from ctrlab.ops.references import sparse_update as definition
 from ctrlab.training import TouchedRows
 
 RULE_AND_CURE = r"FTRL divides by its learning rate, which must be above 0 and no denormal.*let a warm-up begin above 0"
@@ -21,7 +22,7 @@ def sparse(n=2):
 
 
 def stock(w, slots, gradient, rate):
-    sparse_update.stock(RULE, w, slots, gradient, rate, tf.constant(1.0))
+    sparse_update.baseline(RULE, w, slots, gradient, rate, tf.constant(1.0))
 
 
 def fused(w, slots, gradient, rate):
@@ -67,7 +68,7 @@ def test_embedding_variables_refuse_it(rate):
 def test_the_reference_refuses_it_too(rate):
     w, slots = np.ones(3), {"accumulator": np.ones(3), "linear": np.zeros(3)}
     with pytest.raises(CtrlabError, match=RULE_AND_CURE):
-        sparse_update.reference(RULE, w, slots, np.ones(3), rate, 1)
+        definition.reference(RULE, w, slots, np.ones(3), rate, 1)
     assert (w == 1).all() and (slots["accumulator"] == 1).all() and (slots["linear"] == 0).all()
 
 
@@ -76,7 +77,7 @@ def test_the_reference_refuses_it_too(rate):
 def test_others_take_it_as_tensorflow_does(kind, rate):
     rule = sparse_update.Rule(kind)
     moved = []
-    for way in (sparse_update.stock, lambda rule, w, slots, g, *more: sparse_update.fused(rule, [(w, slots, g)], *more)):
+    for way in (sparse_update.baseline, lambda rule, w, slots, g, *more: sparse_update.fused(rule, [(w, slots, g)], *more)):
         w = tf.Variable(tf.ones((9, 2)))
         slots = {name: tf.Variable(tf.fill((9, 2), value)) for name, value in rule.slots.items()}
         way(rule, w, slots, tf.ones((9, 2)), tf.constant(rate), tf.constant(1.0))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from ctrlab.errors import UnknownName
 from ctrlab.models import Hyper
 from ctrlab.ops import sparse_update
+from ctrlab.ops.references import sparse_update as definition
 from ctrlab.training.optimizers import KINDS, TouchedRows, make_optimizer
 
 IDS = [np.array([3, 3, 3, 7]), np.array([7, 0, 7, 0]), np.array([3, 1, 1, 1])]
@@ -37,9 +38,9 @@ def test_steps_are_the_definition(fused, kind, clip):
     w = start.astype(np.float64)
     slots = {name: np.full_like(w, value) for name, value in rule.slots.items()}
     for step, ids in enumerate(IDS, start=1):
-        touched, rows = sparse_update.merge_reference(ids, w[ids] + 1)
-        rows = sparse_update.clip_reference(rows, clip) if clip else rows
-        sparse_update.reference(rule, w, slots, (touched, rows), 0.1, step)
+        touched, rows = definition.merge_reference(ids, w[ids] + 1)
+        rows = definition.clip_reference(rows, clip) if clip else rows
+        definition.reference(rule, w, slots, (touched, rows), 0.1, step)
     np.testing.assert_allclose(end, w, rtol=1e-5, atol=1e-6)
     untouched = [2, 4, 5, 6, 8]
     np.testing.assert_array_equal(end[untouched], start[untouched])

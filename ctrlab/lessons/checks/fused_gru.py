@@ -10,6 +10,7 @@ import tensorflow as tf
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, parts, require_close, require_swapped
 from ctrlab.ops import gru
+from ctrlab.ops.events import Events
 
 ROWS = 200
 BUDGET = Budget(rule="one sort, no loop, nothing larger than the batch", largest_elements=ROWS, ops={"TopKV2": 1, "Unique": 0})
@@ -68,7 +69,7 @@ def histories(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int, i
 
 
 def batch(rng: np.random.Generator, lengths: list[int], width: int, hidden: int, attended: bool) -> tuple:
-    """x [N, C], splits, the four weights, attention [N] or None: tensors as `gru.fused` takes them."""
+    """x [N, C], splits, the four weights, attention [N] or None: tensors."""
     splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     joined, count = width + hidden, int(splits[-1])
     shapes = [(count, width), (joined, 2 * hidden), (2 * hidden,), (joined, hidden), (hidden,)]
@@ -89,13 +90,16 @@ def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(x, splits, *weights, attention)` with the learner's kernel inside, against the reference."""
+    """Exercise 2: the op `answer(events, *weights, attention)` with the learner's kernel inside, against the reference."""
     require_swapped("gru")
     for case, *sizes in histories(rng):
         inputs = batch(rng, *sizes)
-        answered = call(answer, *inputs, case=case, next_step="does it crash with our kernel too?")
-        received = parts(answered, "outputs, last", case=case)
-        for name, part, expected in zip(("outputs", "last"), received, expected_of(*inputs)):
+        x, splits, *weights, attention = inputs
+        attention = None if attention is None else Events(splits, flat=attention)
+        given = Events(splits, flat=x), *weights, attention
+        answered = call(answer, *given, case=case, next_step="does it crash with our kernel too?")
+        outputs, last = parts(answered, "outputs, last", case=case)
+        for name, part, expected in zip(("outputs", "last"), (outputs.flat, last), expected_of(*inputs)):
             hint = "the reset comes before the product: c sees r * h"
             require_close(part, expected, rtol=1e-4, case=f"{case}, {name}", next_step=hint)
 

@@ -11,7 +11,7 @@ from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
-from ctrlab.ops.sparse_update import merge_reference
+from ctrlab.ops.references.sparse_update import merge_reference
 
 IDS, DIM, ROWS = 512, 16, 100_000
 

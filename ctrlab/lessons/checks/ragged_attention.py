@@ -10,6 +10,7 @@ import tensorflow as tf
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import attention
+from ctrlab.ops.events import Events
 
 WIDTH, UNITS, LENGTHS = 12, (24, 8, 1), (1, 0, 30, 3, 2, 1, 5, 2, 4, 1, 0, 3)
 
@@ -64,12 +65,12 @@ def check_scores(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(query, keys, splits, layers)` -> weights [N], attended [B, C], on the learner's kernel."""
+    """Exercise 2: the op `answer(query, events, layers)` -> weights, attended [B, C], on the learner's kernel."""
     require_swapped("attention_pool")
     for case, (query, keys, splits, layers) in batches(rng):
-        inputs = tf.nest.map_structure(tf.constant, (query, keys, splits, layers))
-        received = call(answer, *inputs, case=case, next_step="does it crash with our kernel too?")
-        received = parts(received, "weights, attended", case=case)
+        given = tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
+        answered = call(answer, *given, case=case, next_step="does it crash with our kernel too?")
+        weighed, summed = parts(answered, "weights, attended", case=case)
         lengths = np.diff(splits)
         valid = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [B, T]
         padded = np.zeros((*valid.shape, query.shape[1]))
@@ -77,7 +78,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
         weights = attention.reference(query.astype(np.float64), padded, lengths, layers)  # [B, T]
         attended = np.einsum("bt,btc->bc", weights, padded)
         step = "a row's weights sum to 1; a row without events has the zero vector"
-        for part, expected in zip(received, (weights[valid], attended)):
+        for part, expected in zip((weighed.flat, summed), (weights[valid], attended)):
             require_close(part, expected.astype(np.float32), case=case, next_step=step)
 
 

@@ -13,6 +13,7 @@ from ctrlab.data.marginals import statistics
 from ctrlab.models.interest import attention_work
 from ctrlab.ops import attention
 from ctrlab.ops.benches.bench import Bench
+from ctrlab.ops.events import Events
 from ctrlab.profiling.roofline import Work
 
 WIDTH, UNITS, LONGEST = 36, (80, 40), 50
@@ -54,23 +55,16 @@ def _bench(rows: int, length: int | None = None) -> Bench:
 
     # Query, keys and d_attended are read, attended and the two gradients are written; the layers' traffic is small.
     work = attention_work(WIDTH, UNITS, rows, events) + Work(flops=8.0 * events * WIDTH)
-    lengths = tf.constant(lengths)
     return Bench(
-        shape=f"B={rows}, N={events}, T={int(tf.reduce_max(lengths))}, C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
+        shape=f"B={rows}, N={events}, T={lengths.max()}, C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
         variants={
-            "stock": _step(lambda q, _, padded: padded_sum(q, padded, lengths, layers), layers),
-            "ragged": _step(lambda q, flat, _: attention.ragged(q, flat, splits, layers)[1], layers),
-            "fused": _step(lambda q, flat, _: attention.fused(q, flat, splits, layers)[1], layers),
+            "baseline": _step(lambda q, _, padded: attention.baseline(q, Events(splits, padded=padded), layers)[1], layers),
+            "stock": _step(lambda q, flat, _: attention.best_stock(q, Events(splits, flat=flat), layers)[1], layers),
+            "fused": _step(lambda q, flat, _: attention.fused(q, Events(splits, flat=flat), layers)[1], layers),
         },
         make_inputs=make_inputs,
         work=work,
     )
-
-
-def padded_sum(query, keys, lengths, layers) -> tf.Tensor:
-    """The baseline's way to the attended sum: keys [B, T, C] -> [B, C]."""
-    weights = attention.stock(query, keys, lengths, layers)  # [B, T]
-    return tf.squeeze(tf.matmul(weights[:, None, :], keys), 1)  # [B, 1, T] x [B, T, C] -> [B, C]
 
 
 def _random(rng: np.random.Generator, *shape: int) -> tf.Tensor:
@@ -89,3 +83,10 @@ def _step(attended: Callable, layers) -> Callable:
         return out, [g for g in tape.gradient(out, sources, output_gradients=d_attended) if g is not None]
 
     return step
+
+
+BENCHES = {
+    "attention": at_real_lengths,
+    "attention_128": small_batch,
+    "attention_full": full_histories,
+}

@@ -12,6 +12,7 @@ import tensorflow as tf
 from ctrlab.ops import auxiliary
 from ctrlab.ops.benches.attention import real_lengths
 from ctrlab.ops.benches.bench import Bench
+from ctrlab.ops.events import Events
 from ctrlab.profiling.roofline import Work
 
 WIDTH, UNITS = 36, (100, 50)
@@ -41,13 +42,20 @@ def _bench(rows: int) -> Bench:
         interests, clicked, skipped = (_random(rng, events, WIDTH) for _ in range(3))
         return interests, tf.RaggedTensor.from_row_splits(interests, splits).to_tensor(), clicked, skipped
 
+    made = functools.partial(Events, splits)
+
+    def of(flat: tf.Tensor) -> Events:
+        return made(flat=flat)
+
     # The interest's half of the first layer is made once, the event's and all above for what was clicked and what was not.
     per_position = WIDTH * UNITS[0] + 2 * sum(i * o for i, o in itertools.pairwise((WIDTH, *UNITS, 1)))
     return Bench(
         shape=f"B={rows}, N={events}, M={positions}, H=C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
         variants={
-            "stock": _step(lambda flat, padded, *events: auxiliary.stock(padded, *events, splits, *weights), weights),
-            "fused": _step(lambda flat, padded, *events: auxiliary.fused(flat, *events, splits, *weights), weights),
+            "baseline": _step(
+                lambda flat, padded, *both: auxiliary.baseline(made(padded=padded), *map(of, both), *weights), weights
+            ),
+            "fused": _step(lambda flat, padded, *both: auxiliary.fused(of(flat), *map(of, both), *weights), weights),
         },
         make_inputs=make_inputs,
         work=Work(flops=6.0 * positions * per_position, bytes=4.0 * 6 * events * WIDTH),
@@ -70,3 +78,6 @@ def _step(loss_of: Callable, weights) -> Callable:
         return loss, [g for g in tape.gradient(loss, sources) if g is not None]
 
     return step
+
+
+BENCHES = {"auxiliary": at_real_lengths, "auxiliary_128": small_batch}

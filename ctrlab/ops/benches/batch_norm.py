@@ -34,8 +34,8 @@ def _bench(rows: int, columns: int) -> Bench:
     return Bench(
         shape=f"B={rows}, n={columns}",
         variants={
-            "stock": _forward_backward(batch_norm.stock, columns),
-            "XLA": _forward_backward(batch_norm.stock, columns, jit_compile=True),
+            "baseline": _forward_backward(batch_norm.baseline, columns),
+            "XLA": _forward_backward(batch_norm.baseline, columns, jit_compile=True),
             "fused": _forward_backward(batch_norm.fused, columns),
         },
         make_inputs=batch,
@@ -54,3 +54,6 @@ def _forward_backward(norm: Callable, columns: int, **options) -> Callable:
         return out, moved, tape.gradient(out, [product, bias, scale, shift], output_gradients=d_out)
 
     return step
+
+
+BENCHES = {"batch_norm": at_the_models_shape, "batch_norm_small": at_a_small_batch}

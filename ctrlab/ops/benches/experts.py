@@ -23,7 +23,7 @@ def towers(small: bool = False, rows: int = 512) -> Bench:
     kernels = _random(0, *[(EXPERTS, i, o) for i, o in layers])
     biases = _random(1, *[(EXPERTS, 1, o) for i, o in layers])
     numbers = EXPERTS * sum(i * o for i, o in layers)
-    implementations = {"stock": experts.stock, "one by one": experts.one_by_one, "fused": experts.fused}
+    implementations = experts.OP.ways
     variants = {name: _towers(op, kernels, biases) for name, op in implementations.items()}
     return Bench(
         shape=f"B={rows}, E={EXPERTS}, {'-'.join(map(str, SIZES))}",
@@ -37,7 +37,7 @@ def gates(small: bool = False, rows: int = 512) -> Bench:
     """Gates and mixture, from x and what the experts say to what each tower gets."""
     rows, width = 64 if small else rows, SIZES[-1]
     kernels, biases = _random(0, *[(SIZES[0], EXPERTS)] * TASKS), _random(1, *[(EXPERTS,)] * TASKS)
-    variants = {name: _gates(op, kernels, biases) for name, op in {"stock": mixture.stock, "fused": mixture.fused}.items()}
+    variants = {name: _gates(op, kernels, biases) for name, op in mixture.OP.ways.items()}
     products = TASKS * EXPERTS * (SIZES[0] + width)
     return Bench(
         shape=f"B={rows}, E={EXPERTS}, K={TASKS}, H={width}",
@@ -71,10 +71,18 @@ def _gates(op: Callable, kernels, biases) -> Callable:
 
 def _with_xla(variants: dict[str, Callable]) -> dict[str, Callable]:
     """The variants, and stock compiled by XLA after it."""
-    compiled = tf.function(variants["stock"].python_function, autograph=False, jit_compile=True)
-    return {"stock": variants["stock"], "stock, XLA": compiled} | variants
+    compiled = tf.function(variants["baseline"].python_function, autograph=False, jit_compile=True)
+    return {"baseline": variants["baseline"], "baseline, XLA": compiled} | variants
 
 
 def _random(call: int, *shapes) -> tuple:
     rng = np.random.default_rng(call)
     return tuple(tf.constant(rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1)) for shape in shapes)
+
+
+BENCHES = {
+    "experts": towers,
+    "experts_128": functools.partial(towers, rows=128),
+    "mixture": gates,
+    "mixture_128": functools.partial(gates, rows=128),
+}

@@ -12,6 +12,7 @@ from ctrlab.data.marginals import statistics
 from ctrlab.ops import gru
 from ctrlab.ops.benches import onednn
 from ctrlab.ops.benches.bench import Bench
+from ctrlab.ops.events import Events
 from ctrlab.profiling.roofline import Work
 
 WIDTH = HIDDEN = 36  # C, H
@@ -63,20 +64,33 @@ def _bench(lengths: np.ndarray, attended: bool) -> Bench:
         return *flat, *[tf.RaggedTensor.from_row_splits(a, splits).to_tensor() for a in flat]
 
     work = Work(flops=6.0 * joined * 3 * HIDDEN * count, bytes=8.0 * count * (WIDTH + HIDDEN + attended))
-    variants = {"stock": _step(gru.stock, tf.constant(lengths), weights, flat=False)}
+    variants = {"baseline": _step(_over(gru.baseline, splits, "padded"), weights, flat=False)}
     if not attended:
-        variants["keras"] = _step(_keras(lengths), None, weights, flat=False)
-        variants["keras_xla"] = _step(_keras(lengths), None, weights, flat=False, jit_compile=True)
+        variants["keras"] = _step(_keras(lengths), weights, flat=False)
+        variants["keras_xla"] = _step(_keras(lengths), weights, flat=False, jit_compile=True)
     if onednn.program() is not None and rows * most == count:
         x, d_outputs, *attention = [np.asarray(a) for a in batch(0)[2 + attended :]]
         variants["onednn"] = onednn.Gru(x, *weights, attention[0] if attended else None, d_outputs)
-    variants["fused"] = _step(gru.fused, tf.constant(splits), weights, flat=True)
+    variants["fused"] = _step(_over(gru.fused, splits, "flat"), weights, flat=True)
     shape = f"B={rows}, T={most}, N={count}, C={WIDTH}, H={HIDDEN}"
     return Bench(shape=shape, variants=variants, make_inputs=batch, work=work)
 
 
-def _step(implementation: Callable, rows, weights, flat: bool, **options) -> Callable:
-    """Forward and backward of one implementation; it takes its own form of the batch."""
+def _over(way: Callable, splits, form: str) -> Callable:
+    """A way of `gru` on tensors: its outputs as it makes them."""
+    made = functools.partial(Events, tf.constant(splits))
+
+    def outputs(x, *rest):
+        *weights, attention = rest if len(rest) > 4 else (*rest, None)
+        events = made(**{form: x})
+        found, _ = way(events, *weights, None if attention is None else made(**{form: attention}))
+        return getattr(found, form)
+
+    return outputs
+
+
+def _step(outputs_of: Callable, weights, flat: bool, **options) -> Callable:
+    """Forward and backward; it takes its own form of the batch."""
     weights = [tf.constant(w) for w in weights]
 
     @functools.partial(tf.function, autograph=False, **options)
@@ -85,7 +99,7 @@ def _step(implementation: Callable, rows, weights, flat: bool, **options) -> Cal
         x, d_outputs, *attention = batch[:half] if flat else batch[half:]
         with tf.GradientTape() as tape:
             tape.watch([x, *weights, *attention])
-            outputs, _ = implementation(x, rows, *weights, *attention)
+            outputs = outputs_of(x, *weights, *attention)
         return outputs, tape.gradient(outputs, [x, *weights, *attention], output_gradients=d_outputs)
 
     return step
@@ -99,11 +113,11 @@ def _keras(lengths: np.ndarray) -> Callable:
     layer = tf.keras.layers.RNN(cell, return_sequences=True, zero_output_for_mask=True)
     layer.built = True
 
-    def run(x, _, gates_kernel, gates_bias, candidate_kernel, candidate_bias):
+    def run(x, gates_kernel, gates_bias, candidate_kernel, candidate_bias):
         reset, update = tf.split(gates_kernel, 2, axis=1)
         kernel = tf.concat([update, reset, candidate_kernel], axis=1)  # Keras keeps update, reset, candidate
         cell.kernel, cell.recurrent_kernel = kernel[:WIDTH], kernel[WIDTH:]
         cell.bias = tf.concat([gates_bias[HIDDEN:], gates_bias[:HIDDEN], candidate_bias], axis=0)
-        return layer(x, mask=mask), None
+        return layer(x, mask=mask)
 
     return run

@@ -18,13 +18,13 @@ FIELDS, DIM = 26, 16
 def machine(small: bool = False, rows: int = 2048) -> Bench:
     """DeepFM's second order."""
     rows = 64 if small else rows
-    implementations = {"stock": factorization_machine.stock, "fused": factorization_machine.fused}
+    implementations = factorization_machine.OP.ways
     # Fields read twice and their gradient written; out written and its gradient read.
     floats = rows * DIM * (3 * FIELDS + 2)
     variants = {name: _forward_backward(functools.partial(op, dim=DIM)) for name, op in implementations.items()}
     return Bench(
         shape=f"B={rows}, F={FIELDS}, D={DIM}",
-        variants={"stock": variants["stock"], "stock, XLA": _compiled(variants["stock"]), "fused": variants["fused"]},
+        variants={"baseline": variants["baseline"], "baseline, XLA": _compiled(variants["baseline"]), "fused": variants["fused"]},
         make_inputs=lambda call: _random(call, (rows, FIELDS * DIM), (rows, DIM)),
         work=Work(flops=rows * DIM * (3.0 * FIELDS + 3.0 * FIELDS), bytes=4.0 * floats),
     )
@@ -34,13 +34,13 @@ def dots(small: bool = False, rows: int = 2048) -> Bench:
     """DLRM's pairs, with a bottom vector."""
     rows, vectors = 64 if small else rows, FIELDS + 1
     pairs = vectors * (vectors - 1) // 2
-    implementations = {"stock": dot_interaction.stock, "masked": dot_interaction.masked, "fused": dot_interaction.fused}
+    implementations = dot_interaction.OP.ways
     variants = {name: _forward_backward(functools.partial(op, dim=DIM)) for name, op in implementations.items()}
     return Bench(
         shape=f"B={rows}, F={FIELDS}, D={DIM}",
         variants={
-            "stock": variants["stock"],
-            "stock, XLA": _compiled(variants["stock"]),
+            "baseline": variants["baseline"],
+            "baseline, XLA": _compiled(variants["baseline"]),
             "masked": variants["masked"],
             "fused": variants["fused"],
         },
@@ -70,3 +70,11 @@ def _forward_backward(op: Callable) -> Callable:
 
 def _compiled(step: Callable) -> Callable:
     return tf.function(step.python_function, autograph=False, jit_compile=True)
+
+
+BENCHES = {
+    "factorization_machine": machine,
+    "factorization_machine_128": functools.partial(machine, rows=128),
+    "dot_interaction": dots,
+    "dot_interaction_128": functools.partial(dots, rows=128),
+}

@@ -59,7 +59,7 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
     ids = "1 id" if length == 1 else f"{length} ids"
     return Bench(
         shape=f"{tables} tables of {rows} x {DIM}, B={batch}, {ids} a column, {kind or 'forward alone'}",
-        variants={"stock": variant(lookup.stock, False), "fused": variant(lookup.fused, True)},
+        variants={"baseline": variant(lookup.baseline, False), "fused": variant(lookup.fused, True)},
         make_inputs=inputs,
         work=work,
     )
@@ -95,7 +95,7 @@ def _step(look_up: Callable, fused: bool, layout: lookup.Layout, variables, leng
             sparse_update.fused(Rule(kind), [(w, slots, g) for (w, slots), g in zip(variables, gradients)], rate, number)
         else:
             for (w, slots), gradient in zip(variables, gradients):
-                sparse_update.stock(Rule(kind), w, slots, sparse_update.merge_stock(gradient), rate, number)
+                sparse_update.baseline(Rule(kind), w, slots, sparse_update.merge_stock(gradient), rate, number)
         return out
 
     return step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -26,7 +27,7 @@ def of_numbers(small: bool = False, rows: int = 2048) -> Bench:
         tf.constant([column.separator.join(map("{:.2f}".format, row)) for row in rng.uniform(0, 100, (rows, NUMBERS))])
         for _ in range(BATCHES)
     ]
-    implementations = {"stock": numbers.stock, "padded": numbers.padded, "fused": numbers.fused}
+    implementations = numbers.OP.ways
     return Bench(
         shape=f"B={rows}, {NUMBERS} numbers a row",
         variants={name: _step(op, [column]) for name, op in implementations.items()},
@@ -43,7 +44,7 @@ def of_ids(small: bool = False, rows: int = 512) -> Bench:
     batches = [[_words(rng, column, rows) for column in columns] for _ in range(BATCHES)]
     lists = sum(not isinstance(column, Categorical) for column in columns)
     made = rows * (len(columns) - lists + lists * EVENTS)
-    implementations = {"stock": ids.stock, "stacked": ids.stacked, "fused": ids.fused}
+    implementations = ids.OP.ways
     return Bench(
         shape=f"B={rows}, {len(columns)} columns, {lists} of them lists of {EVENTS}",
         variants={name: _step(op, columns) for name, op in implementations.items()},
@@ -69,3 +70,11 @@ def _step(op: Callable, columns) -> Callable:
         return tf.nest.flatten(op(columns, values), expand_composites=True)
 
     return step
+
+
+BENCHES = {
+    "parse_numbers": of_numbers,
+    "parse_numbers_128": functools.partial(of_numbers, rows=128),
+    "parse_ids": of_ids,
+    "parse_ids_128": functools.partial(of_ids, rows=128),
+}

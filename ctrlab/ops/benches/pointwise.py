@@ -31,8 +31,8 @@ def _bench(kind: str, rows: int, columns: int) -> Bench:
     return Bench(
         shape=f"{kind}, B={rows}, n={columns}",
         variants={
-            "stock": _forward_backward(pointwise.stock, kind, columns),
-            "XLA": _forward_backward(pointwise.stock, kind, columns, jit_compile=True),
+            "baseline": _forward_backward(pointwise.baseline, kind, columns),
+            "XLA": _forward_backward(pointwise.baseline, kind, columns, jit_compile=True),
             "fused": _forward_backward(pointwise.fused, kind, columns),
         },
         make_inputs=batch,
@@ -52,3 +52,6 @@ def _forward_backward(op: Callable, kind: str, columns: int, **options) -> Calla
         return out, tape.gradient(out, [x, *weights], output_gradients=d_out)
 
     return step
+
+
+BENCHES = {"relu": relu, "prelu": prelu}

@@ -24,11 +24,11 @@ def _bench(count: int, rows: int, dim: int) -> Bench:
     for source in sources:  # as after a sparse update: from then on every read of the variable makes a copy
         source.scatter_update(tf.IndexedSlices(tf.zeros([1, dim]), [0]))
     targets = [tf.Variable(tf.zeros([rows, dim])) for _ in range(count)]
-    assign = tf.function(lambda: snapshot.stock(sources, targets))
+    assign = tf.function(lambda: snapshot.baseline(sources, targets))
     return Bench(
         shape=f"{count} arrays of [{rows:,}, {dim}], {4e-6 * count * rows * dim:.0f} MB",
         variants={
-            "stock": lambda: snapshot.stock(sources, targets),
+            "baseline": lambda: snapshot.baseline(sources, targets),
             "one graph": lambda: assign(),
             "numpy": lambda: [v.numpy() for v in sources],
             "fused": lambda: snapshot.fused(sources, targets),
@@ -36,3 +36,6 @@ def _bench(count: int, rows: int, dim: int) -> Bench:
         make_inputs=lambda call: (),
         work=Work(flops=0.0, bytes=2 * 4.0 * count * rows * dim),
     )
+
+
+BENCHES = {"snapshot": of_the_tables, "snapshot_small": of_the_towers}

@@ -24,6 +24,7 @@ from ctrlab.data.csv import split
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Categorical, IdColumn, Sequence
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
 
 Ids = tf.Tensor | tf.RaggedTensor
@@ -81,7 +82,7 @@ def _bytes(value) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def stock(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
+def baseline(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     """The library's own ops, column by column: split, drop empty parts, slice, hash."""
     raw.agree(columns, values)
     return [_stock_column(column, value) for column, value in zip(columns, values)]
@@ -148,7 +149,7 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     values = [v if isinstance(v, tf.RaggedTensor) else tf.convert_to_tensor(v) for v in values]
     places = [i for i, (c, v) in enumerate(zip(columns, values)) if c.encoding == "vocabulary" and v.dtype.is_integer]
     if places:  # -1, an unknown word, is no identity
-        ready = dict(zip(places, stock([columns[i] for i in places], [values[i] for i in places])))
+        ready = dict(zip(places, baseline([columns[i] for i in places], [values[i] for i in places])))
         others = [i for i in range(len(columns)) if i not in ready]
         made = fused([columns[i] for i in others], [values[i] for i in others]) if others else []
         ready |= zip(others, made)
@@ -173,3 +174,14 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
 
 
 tf.no_gradient("Ctrlab>ParseIds")
+
+
+OP = Op(
+    name="parse_ids",
+    rung="parsing",
+    part=None,
+    reference=reference,
+    baseline=baseline,
+    others={"stacked": stacked},
+    fused=fused,
+)

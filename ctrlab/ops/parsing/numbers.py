@@ -24,6 +24,7 @@ from ctrlab.data.csv import split
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Numeric, NumericList
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
 
 Column = Numeric | NumericList
@@ -79,7 +80,7 @@ def number(text: bytes, name: str = "", row: int = 0) -> float:
     return -value if found["sign"] == b"-" else value
 
 
-def stock(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
+def baseline(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
     """The library's own ops, column by column: split, drop empty parts, to_number, mean, transform; then one concat."""
     raw.agree(columns, values)
     return tf.concat([_stock_column(column, value) for column, value in zip(columns, values)], axis=1)
@@ -151,3 +152,14 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
             d_x = tf.gather(tf.math.divide_no_nan(d_x, tf.cast(ragged.row_lengths(), d_x.dtype)), ragged.value_rowids())  # [N]
         gradients.append(d_x)
     return gradients + [None] * (len(op.inputs) - len(values))
+
+
+OP = Op(
+    name="parse_numbers",
+    rung="parsing",
+    part=None,
+    reference=reference,
+    baseline=baseline,
+    others={"padded": padded},
+    fused=fused,
+)

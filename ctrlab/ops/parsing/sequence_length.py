@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import _native
+from ctrlab.ops.op import Op
 
 
 def reference(sparse: tf.SparseTensor) -> np.ndarray:
@@ -28,7 +29,7 @@ def reference(sparse: tf.SparseTensor) -> np.ndarray:
     return lengths
 
 
-def stock(sparse: tf.SparseTensor) -> tf.Tensor:
+def baseline(sparse: tf.SparseTensor) -> tf.Tensor:
     """What tf.feature_column.sequence_numeric_column and its like do."""
     rows, columns = sparse.indices[:, 0], sparse.indices[:, 1]
     # Of a row without values the maximum is the least of all numbers.
@@ -45,3 +46,13 @@ def fused(sparse: tf.SparseTensor) -> tf.Tensor:
 
 
 tf.no_gradient("Ctrlab>SequenceLength")
+
+
+OP = Op(
+    name="sequence_length",
+    rung="parsing",
+    part=None,
+    reference=reference,
+    baseline=baseline,
+    fused=fused,
+)

@@ -1,0 +1,68 @@
+"""What an operation is: what it computes, and the ways to compute it, all under one signature.
+
+    reference    NumPy float64, the definition
+    baseline     what a competent TensorFlow user writes: the library's own code
+    best_stock   the fastest way found with TensorFlow's own ops, where that is another one
+    fused        ours, compiled, with its gradient
+
+Whoever needs an operation asks `pick` for its way; nobody else chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from ctrlab.ops import _native
+from ctrlab.optimizations import RUNGS, STOCK
+from ctrlab.profiling.parts import part
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation.
+
+    Attributes:
+        name: how benches and reports call it.
+        rung: the optimization that turns it on.
+        part: the part of a model that its ops are marked as, in profiles and charts; None: what calls it is marked.
+        reference, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
+        reference_gradient: of the reference's outputs, in NumPy; None where tests differentiate a way in float64 instead.
+        others: {name: way} of ways that lessons and benches show beside these.
+    """
+
+    name: str
+    rung: str
+    part: str | None
+    reference: Callable
+    baseline: Callable
+    fused: Callable
+    best_stock: Callable | None = None
+    reference_gradient: Callable | None = None
+    others: dict[str, Callable] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.rung not in RUNGS:
+            raise ValueError(f"An op belongs to a rung of the ladder; {self.name!r} names {self.rung!r}.")
+
+    def pick(self, rungs: Collection[str]) -> Callable:
+        """The way that these optimizations want.
+
+        Raises:
+            NativeLibraryError: there is no compiled library: here, not in the middle of a trace, where its sentence gets lost.
+        """
+        stock = self.best_stock if STOCK.name in rungs and self.best_stock else self.baseline
+        way = self.fused if self.on(rungs) else stock
+        return part(self.part)(way) if self.part else way
+
+    def on(self, rungs: Collection[str]) -> bool:
+        """Whether these optimizations want ours: for a layer whose baseline is Keras's own. Raises as `pick`."""
+        if self.rung in rungs:
+            _native.library()
+        return self.rung in rungs
+
+    @property
+    def ways(self) -> dict[str, Callable]:
+        """{name: way} in TensorFlow: the baseline, others, the best of stock, ours."""
+        stock = {"stock": self.best_stock} if self.best_stock else {}
+        return {"baseline": self.baseline} | self.others | stock | {"fused": self.fused}

@@ -1,0 +1,84 @@
+"""The definition of `ctrlab.ops.indicator`, in NumPy, float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.ops.references.columns import Ids, flat, require_int64, splits_of
+
+
+def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None) -> np.ndarray:
+    """The definition in NumPy, float64 [B, O].
+
+    Raises:
+        CtrlabError: an id is out of range, or the columns do not agree in number or rows.
+
+    >>> reference([np.array([1, -1])], [3], np.array([[1.0], [2.0], [3.0]]))
+    array([[2.],
+           [0.]])
+    """
+    kernel = np.asarray(kernel, np.float64)
+    rows, hits = _hits(columns, sizes, weights)
+    out = np.zeros((rows, kernel.shape[1]))
+    for row, place, weight in hits:
+        out[row] += weight * kernel[place]
+    return out
+
+
+def reference_gradient(columns, sizes, kernel, d_out, weights=None) -> tuple[np.ndarray, list[np.ndarray] | None]:
+    """d_kernel, float64 [V, O], and d_weights: per column an array of its ids' shape, flat; None without weights."""
+    kernel, d_out = np.asarray(kernel, np.float64), np.asarray(d_out, np.float64)
+    d_kernel = np.zeros_like(kernel)
+    for row, place, weight in _hits(columns, sizes, weights)[1]:
+        d_kernel[place] += weight * d_out[row]
+    if weights is None:
+        return d_kernel, None
+    d_weights = []
+    for (ids, row_of, _), offset in zip(_flat(columns, weights), offsets(sizes)):
+        dots = (kernel[offset + np.maximum(ids, 0)] * d_out[row_of]).sum(axis=1)  # [n]
+        d_weights.append(np.where(ids >= 0, dots, 0.0))
+    return d_kernel, d_weights
+
+
+def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:
+    """The number of rows, and (row, kernel row, weight) of each known id."""
+    agree(columns, sizes, weights)
+    hits = []
+    for c, ((ids, row_of, values), size, offset) in enumerate(zip(_flat(columns, weights), sizes, offsets(sizes))):
+        bad = np.flatnonzero((ids < -1) | (ids >= size))
+        if bad.size:
+            raise CtrlabError(
+                f"The ids of column {c} must be -1 (unknown) or in [0, {size}); received {ids[bad[0]]} in row {row_of[bad[0]]}."
+            )
+        hits += [(r, offset + i, w) for i, r, w in zip(ids, row_of, values) if i >= 0]
+    rows = {len(splits_of(c)) - 1 for c in columns}
+    if len(rows) > 1:
+        raise CtrlabError(f"All columns must have the same rows; received {sorted(rows)}.")
+    return rows.pop(), hits
+
+
+def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Ids, their rows and their weights of each column."""
+    entries = []
+    for ids, w in zip(columns, weights or [None] * len(columns)):
+        values, splits = flat(ids), splits_of(ids)
+        row_of = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
+        entries.append((values, row_of, np.ones(len(values)) if w is None else flat(w).astype(np.float64)))
+    return entries
+
+
+def agree(columns, sizes, weights) -> None:
+    """Refuses columns, sizes and weights that do not agree in number, and ids that are not int64."""
+    if not len(columns) == len(sizes) > 0:
+        raise CtrlabError(f"There must be one size a column, and a column; received {len(sizes)} for {len(columns)} columns.")
+    if weights is not None and len(weights) != len(columns):
+        raise CtrlabError(f"Weights must be None or one entry a column; received {len(weights)} for {len(columns)} columns.")
+    require_int64(columns)
+
+
+def offsets(sizes: Sequence[int]) -> list[int]:
+    """The kernel's row of each column's id 0."""
+    return [sum(sizes[:c]) for c in range(len(sizes))]

@@ -1,0 +1,46 @@
+"""The definition of `ctrlab.ops.pointwise`, in NumPy, float64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError, choose
+
+KINDS = ("relu", "prelu", "affine")
+SLOPED = ("prelu", "affine")
+
+
+def reference(kind: str, x, shift, slope=None) -> np.ndarray:
+    """The definition in NumPy, float64.
+
+    >>> reference("prelu", np.array([[-2.0, 2.0]]), np.zeros(2), np.array([0.5, 0.5])).tolist()
+    [[-1.0, 2.0]]
+    """
+    agree(kind, slope)
+    x = np.asarray(x, np.float64)
+    if kind == "affine":
+        return slope * x + shift
+    p = x + shift
+    if kind == "prelu":
+        return np.where(p > 0, p, slope * p)
+    return np.maximum(p, 0)
+
+
+def reference_gradient(kind: str, x, shift, d_out, slope=None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """d_x [B, n], d_shift [n] and d_slope, [n] or None; float64."""
+    agree(kind, slope)
+    x, d_out = np.asarray(x, np.float64), np.asarray(d_out, np.float64)
+    if kind == "affine":
+        return slope * d_out, d_out.sum(0), (d_out * x).sum(0)
+    p = x + shift
+    if kind == "prelu":
+        d_x = np.where(p > 0, d_out, slope * d_out)
+        return d_x, d_x.sum(0), np.where(p > 0, 0, d_out * p).sum(0)
+    d_x = d_out * (p > 0)
+    return d_x, d_x.sum(0), None
+
+
+def agree(kind: str, slope) -> None:
+    choose("kind", kind, KINDS)
+    if (slope is not None) != (kind in SLOPED):
+        raise CtrlabError(f"A slope belongs to {' and '.join(SLOPED)}; {kind!r} was given {'none' if slope is None else 'one'}.")
