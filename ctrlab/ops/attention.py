@@ -115,11 +115,5 @@ def _fused_gradient(op: tf.Operation, d_weights: tf.Tensor, d_attended: tf.Tenso
 
 
 OP = Op(
-    name="attention",
-    rung="attention",
-    part="attention",
-    reference=reference,
-    baseline=baseline,
-    best_stock=best_stock,
-    fused=fused,
+    "attention", rung="attention", part="attention", reference=reference, baseline=baseline, best_stock=best_stock, fused=fused
 )

@@ -80,11 +80,4 @@ def _fused_gradient(op: tf.Operation, d_loss: tf.Tensor, *_) -> list[tf.Tensor |
     return [d_interests, d_clicked, d_skipped, None, *d_layers]
 
 
-OP = Op(
-    name="auxiliary",
-    rung="auxiliary",
-    part="auxiliary",
-    reference=reference,
-    baseline=baseline,
-    fused=fused,
-)
+OP = Op("auxiliary", rung="auxiliary", part="auxiliary", reference=reference, baseline=baseline, fused=fused)

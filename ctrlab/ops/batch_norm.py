@@ -66,11 +66,5 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor, *_) -> list[tf.Tensor | 
 
 
 OP = Op(
-    name="batch_norm",
-    rung="subgraphs",
-    part=None,
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
+    "batch_norm", rung="subgraphs", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused
 )

@@ -73,7 +73,7 @@ def _all_dots(bottom, fields, dim: int) -> tuple[tf.Tensor, np.ndarray, np.ndarr
 
 
 OP = Op(
-    name="dot_interaction",
+    "dot_interaction",
     rung="interaction",
     part="interaction",
     reference=reference,

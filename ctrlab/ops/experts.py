@@ -66,7 +66,7 @@ def _fused_gradient(op: tf.Operation, *d_hidden: tf.Tensor) -> list[tf.Tensor]:
 
 
 OP = Op(
-    name="experts",
+    "experts",
     rung="experts",
     part="experts",
     reference=reference,

@@ -47,7 +47,7 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> tf.Tensor:
 
 
 OP = Op(
-    name="factorization_machine",
+    "factorization_machine",
     rung="interaction",
     part="interaction",
     reference=reference,

@@ -114,13 +114,5 @@ def _fused_gradient(op: tf.Operation, d_outputs: tf.Tensor, d_last: tf.Tensor, _
     return [d_x, None, *d_weights, *d_attention]
 
 
-OP = Op(
-    name="gru",
-    rung="gru",
-    part="gru",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-)
+OP = Op("gru", rung="gru", part="gru", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused)
 AUGRU = dataclasses.replace(OP, name="augru", rung="augru")

@@ -120,7 +120,7 @@ def _rows(column: Ids):
 
 
 OP = Op(
-    name="indicator",
+    "indicator",
     rung="indicator",
     part="linear",
     reference=reference,

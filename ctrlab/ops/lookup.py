@@ -196,7 +196,7 @@ def _ragged(x) -> bool:
 
 
 OP = Op(
-    name="lookup",
+    "lookup",
     rung="lookup",
     part="embedding",
     reference=reference,

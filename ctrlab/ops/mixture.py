@@ -53,7 +53,7 @@ def _fused_gradient(op: tf.Operation, _, d_out: tf.Tensor):
 
 
 OP = Op(
-    name="mixture",
+    "mixture",
     rung="experts",
     part="experts",
     reference=reference,

@@ -23,7 +23,7 @@ class Op:
     """One operation.
 
     Attributes:
-        name: how benches and reports call it.
+        name: for people.
         rung: the optimization that turns it on.
         part: the part of a model that its ops are marked as, in profiles and charts; None: what calls it is marked.
         reference, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
@@ -33,10 +33,10 @@ class Op:
 
     name: str
     rung: str
-    part: str | None
     reference: Callable
     baseline: Callable
     fused: Callable
+    part: str | None = None
     best_stock: Callable | None = None
     reference_gradient: Callable | None = None
     others: dict[str, Callable] = field(default_factory=dict)

@@ -57,12 +57,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor]:
     return list(_native.library().ops.ctrlab_pointwise_gradient(kind=kind, d_out=d_out, source=source, shift=shift, slope=slope))
 
 
-OP = Op(
-    name="pointwise",
-    rung="subgraphs",
-    part=None,
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-)
+OP = Op("pointwise", rung="subgraphs", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused)

@@ -45,11 +45,4 @@ def _agree(sources, targets) -> None:
         raise CtrlabError(f"There must be one target a source; received {len(targets)} for {len(sources)} sources.")
 
 
-OP = Op(
-    name="snapshot",
-    rung="async_checkpoint",
-    part=None,
-    reference=reference,
-    baseline=baseline,
-    fused=fused,
-)
+OP = Op("snapshot", rung="async_checkpoint", reference=reference, baseline=baseline, fused=fused)

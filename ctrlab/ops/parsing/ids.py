@@ -176,12 +176,4 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
 tf.no_gradient("Ctrlab>ParseIds")
 
 
-OP = Op(
-    name="parse_ids",
-    rung="parsing",
-    part=None,
-    reference=reference,
-    baseline=baseline,
-    others={"stacked": stacked},
-    fused=fused,
-)
+OP = Op("parse_ids", rung="parsing", reference=reference, baseline=baseline, others={"stacked": stacked}, fused=fused)

@@ -154,12 +154,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
     return gradients + [None] * (len(op.inputs) - len(values))
 
 
-OP = Op(
-    name="parse_numbers",
-    rung="parsing",
-    part=None,
-    reference=reference,
-    baseline=baseline,
-    others={"padded": padded},
-    fused=fused,
-)
+OP = Op("parse_numbers", rung="parsing", reference=reference, baseline=baseline, others={"padded": padded}, fused=fused)

@@ -48,11 +48,4 @@ def fused(sparse: tf.SparseTensor) -> tf.Tensor:
 tf.no_gradient("Ctrlab>SequenceLength")
 
 
-OP = Op(
-    name="sequence_length",
-    rung="parsing",
-    part=None,
-    reference=reference,
-    baseline=baseline,
-    fused=fused,
-)
+OP = Op("sequence_length", rung="parsing", reference=reference, baseline=baseline, fused=fused)
