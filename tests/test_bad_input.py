@@ -69,7 +69,7 @@ def no_rows(place: Place) -> None:
 
 
 def library_of(place: Place, content: bytes) -> None:
-    from ctrlab.ops import _native
+    from ctrlab import _native
 
     library = place.folder / "_ctrlab.so"
     library.write_bytes(content)
@@ -259,7 +259,7 @@ def test_bad_input_is_one_sentence(place, tmp_path, case):
     before = files_under(tmp_path)
     found = CliRunner().invoke(cli.app, [os.path.expandvars(part) for part in command])
     with contextlib.suppress(ImportError):  # a library that a case has replaced must not be remembered
-        from ctrlab.ops import _native
+        from ctrlab import _native
 
         _native.library.cache_clear()
     assert found.exit_code not in (0, None)

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
+from ctrlab._native import reader_library
 from ctrlab.data.csv import entry_dtype
 from ctrlab.data.outputs import encoding_of
 from ctrlab.data.reader import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
-from ctrlab.ops._native import reader_library
 
 KINDS = {tf.float32: "float", tf.int32: "int32", tf.int64: "int64", tf.string: "text"}
 

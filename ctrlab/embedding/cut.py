@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.ops import _native
 from ctrlab.ops.refusals import one_sentence
 
 WHOLE = (0, 1)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 from ctrlab.ops.lookup import Ids, Layout, agree, handle_of, ids_and_splits
 from ctrlab.ops.sparse_update import Rule
 

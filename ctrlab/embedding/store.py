@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctrlab import _native
 from ctrlab.embedding.options import COMPACTIONS
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.ops import _native
 
 _INT = ctypes.c_int64
 

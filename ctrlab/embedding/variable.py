@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.embedding import lookup
 from ctrlab.embedding.cut import WHOLE, Cut, Stage, export_all, exported, import_tensors, take_state
 from ctrlab.embedding.options import (
@@ -26,7 +27,6 @@ from ctrlab.embedding.options import (
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.embedding.state import FIELDS, TableState
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.refusals import one_sentence
 

@@ -33,7 +33,7 @@ found = {"native": "", "error": ""}
 import tensorflow as tf
 found["tensorflow"] = tf.__version__
 try:
-    from ctrlab.ops import _native
+    from ctrlab import _native
     _native.library()
     found["native"] = str(_native.LIBRARY)
 except Exception as error:

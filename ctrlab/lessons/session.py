@@ -42,7 +42,7 @@ def start(lesson: str) -> Lab:
         for device in _gpus():
             tf.config.experimental.set_memory_growth(device, True)
     if "native" in entry.needs:
-        from ctrlab.ops import _native
+        from ctrlab import _native
 
         _native.library()
     keras.utils.set_random_seed(SEED)

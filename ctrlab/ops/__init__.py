@@ -10,6 +10,6 @@ def register() -> None:
     >>> register()  # doctest: +SKIP
     >>> served = tf.saved_model.load("served")  # doctest: +SKIP
     """
-    from ctrlab.ops import _native
+    from ctrlab import _native
 
     _native.library()

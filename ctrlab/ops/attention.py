@@ -37,8 +37,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.attention import reference

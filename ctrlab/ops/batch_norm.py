@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM, reference, reference_gradient
 

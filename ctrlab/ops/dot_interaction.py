@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.dot_interaction import reference, reference_gradient
 

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.experts import reference, reference_gradient
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.factorization_machine import reference, reference_gradient
 

@@ -31,7 +31,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.gru import reference, reference_gradient

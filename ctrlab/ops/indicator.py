@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.indicator import agree, offsets, reference, reference_gradient
 

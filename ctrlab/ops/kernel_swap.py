@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.ops import _native
 from ctrlab.paths import cache_folder, checkout
 
 REGISTRY = "registry.h"

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.lookup import Layout, agree, reference, reference_gradient
 

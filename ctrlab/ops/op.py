@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from ctrlab.ops import _native
+from ctrlab import _native
 from ctrlab.optimizations import RUNGS, STOCK
 from ctrlab.profiling.parts import part
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.references.snapshot import reference
 

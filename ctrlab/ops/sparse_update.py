@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ctrlab.ops import _native, lookup
+from ctrlab import _native
+from ctrlab.ops import lookup
 from ctrlab.ops.references.sparse_update import (
     FTRL_RATE,
     SMALLEST_RATE,

@@ -23,9 +23,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models.tables import Embeddings
-from ctrlab.ops import _native
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.training.optimizers import TouchedRows
 

@@ -11,11 +11,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab import data
+from ctrlab import _native, data
 from ctrlab.data.csv import entry_dtype
 from ctrlab.errors import BadData, NativeLibraryError
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
-from ctrlab.ops import _native
 
 SCHEMA = Schema(
     "any",

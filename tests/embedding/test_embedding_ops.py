@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.embedding import BloomFilter, CounterFilter, EmbeddingVariable, Options
-from ctrlab.ops import _native
 
 MOST = 2**63 - 1
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.embedding.initial_values import WITHIN_TWO, hash_keys, initial_values
 from ctrlab.embedding.options import INITIALIZERS, Initializer
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 
 KEYS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20)
 

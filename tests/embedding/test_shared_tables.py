@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from test_serving import KEYS, export, trained
 
+from ctrlab import _native
 from ctrlab.embedding import EmbeddingVariable, embedding_variables, served
 from ctrlab.embedding.lookup import step
-from ctrlab.ops import _native
 from ctrlab.ops.sparse_update import Rule
 
 WIDE = 50_000

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.ops import _native, kernel_swap
+from ctrlab import _native
+from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
 SANITIZERS = ["address,undefined", "thread"]

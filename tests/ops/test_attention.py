@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_tensors import flat_attention, padded_attention
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native, attention
+from ctrlab.ops import attention
 
 UNITS = (7, 5, 1)
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_tensors import flat_attention
 
-from ctrlab.ops import _native, attention
+from ctrlab import _native
+from ctrlab.ops import attention
 
 SPLITS = np.array([0, 3, 3, 10, 80, 81])
 STOCK, FUSED = flat_attention(attention.best_stock), flat_attention(attention.fused)

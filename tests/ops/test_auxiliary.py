@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_tensors import flat_auxiliary
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native, auxiliary
+from ctrlab.ops import auxiliary
 
 IMPLEMENTATIONS = {name: flat_auxiliary(way) for name, way in auxiliary.OP.ways.items()}
 

@@ -8,7 +8,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.ops import _native, experts, mixture
+from ctrlab import _native
+from ctrlab.ops import experts, mixture
 
 EXPERTS = experts.OP.ways
 MIXTURES = mixture.OP.ways

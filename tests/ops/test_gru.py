@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_tensors import flat_gru, padded_gru
 
-from ctrlab.ops import _native, gru
+from ctrlab import _native
+from ctrlab.ops import gru
 
 LENGTHS = (5, 0, 1, 3)
 fused = flat_gru(gru.fused)

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from ctrlab.ops import _native
+from ctrlab import _native
 
 HUGE = 2**62
 VARIABLE = tf.Variable(tf.zeros([0, HUGE]))

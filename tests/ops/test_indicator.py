@@ -227,7 +227,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_bad_shapes_are_refused(case):
-    from ctrlab.ops import _native
+    from ctrlab import _native
 
     change, message = REFUSED[case]
     raw = RAW | change
@@ -240,7 +240,7 @@ def test_bad_shapes_are_refused(case):
 
 
 def test_a_gradient_of_another_shape_is_refused():
-    from ctrlab.ops import _native
+    from ctrlab import _native
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="d_out must be \\[2,4\\]; received \\[1,4\\]"):
         _native.library().ops.ctrlab_indicator_gradient(

@@ -6,7 +6,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.ops import _native, dot_interaction, factorization_machine
+from ctrlab import _native
+from ctrlab.ops import dot_interaction, factorization_machine
 
 MACHINES = factorization_machine.OP.ways
 DOTS = dot_interaction.OP.ways

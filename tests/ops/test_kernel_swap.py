@@ -5,8 +5,9 @@ import re
 import pytest
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.errors import UnknownName
-from ctrlab.ops import _native, indicator, kernel_swap
+from ctrlab.ops import indicator, kernel_swap
 from ctrlab.ops.kernel_swap import KernelError
 
 RIGHT = """

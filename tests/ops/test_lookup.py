@@ -6,8 +6,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native, lookup
+from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
 
 IMPLEMENTATIONS = lookup.OP.ways

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from ctrlab import _native
 from ctrlab.errors import NativeLibraryError
-from ctrlab.ops import _native
 
 
 def test_the_library_loads_and_is_that_of_this_package():
@@ -57,7 +57,7 @@ def test_the_engine_needs_no_tensorflow_and_is_in_a_process_once():
 import ctypes
 engine = ctypes.CDLL({str(_native.ENGINE)!r})
 assert engine.ctrlab_store_open and "tensorflow" not in open("/proc/self/maps").read()
-from ctrlab.ops import _native
+from ctrlab import _native
 address = lambda library: ctypes.cast(library.ctrlab_store_open, ctypes.c_void_p).value
 assert address(_native.library().c) == address(engine)
 """

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 import ctrlab.ops
+from ctrlab import _native
 from ctrlab.errors import NativeLibraryError
-from ctrlab.ops import _native, references
+from ctrlab.ops import references
 from ctrlab.ops.op import Op
 from ctrlab.optimizations import RUNGS
 

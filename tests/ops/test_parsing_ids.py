@@ -6,9 +6,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Categorical, MultiHot, Sequence
-from ctrlab.ops import _native
 from ctrlab.ops.parsing import ids
 
 WORDS = ("tea", "night", "lunch")

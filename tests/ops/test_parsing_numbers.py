@@ -9,9 +9,9 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Numeric, NumericList
-from ctrlab.ops import _native
 from ctrlab.ops.parsing import numbers
 
 IMPLEMENTATIONS = {"baseline": numbers.baseline, "fused": numbers.fused}

@@ -6,8 +6,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native
 from ctrlab.ops.parsing import sequence_length
 
 IMPLEMENTATIONS = sequence_length.OP.ways

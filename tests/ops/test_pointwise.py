@@ -7,8 +7,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import _native, pointwise
+from ctrlab.ops import pointwise
 from ctrlab.ops.references.pointwise import KINDS, SLOPED
 
 

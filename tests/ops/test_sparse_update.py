@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.ops import _native, sparse_update
+from ctrlab import _native
+from ctrlab.ops import sparse_update
 from ctrlab.ops.references import sparse_update as definition
 from ctrlab.ops.sparse_update import Rule
 

@@ -7,10 +7,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab import data
+from ctrlab import _native, data
 from ctrlab.errors import CtrlabError
 from ctrlab.models import build
-from ctrlab.ops import _native
 from ctrlab.training import TouchedRows, make_optimizer, track, train_step
 from ctrlab.training.checkpoint import Checkpoints
 from ctrlab.training.restoring import restore

@@ -20,10 +20,10 @@ from collections.abc import Sequence as Entries
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import _native
 from ctrlab.data.csv import split
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Categorical, IdColumn, Sequence
-from ctrlab.ops import _native
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
 
