@@ -173,6 +173,14 @@ LADDER: tuple[Optimization, ...] = (
         published="DLRM 201 -> 212 steps/s on 32 vCPUs (DeepRec's SmartStage)",
     ),
     Optimization(
+        name="loop",
+        summary="take several steps in one call: the loop and the reader's iterator are inside the graph",
+        level="run",
+        models=MODELS,
+        lesson="02_ops/13_threads_and_stages",
+        published="none by itself (Keras's steps_per_execution)",
+    ),
+    Optimization(
         name="async_checkpoint",
         summary="copy the state between two steps and write it to the disk in a thread of its own",
         level="run",

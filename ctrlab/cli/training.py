@@ -56,10 +56,25 @@ def train(
         raise CtrlabError("--evict-after lets rows go at each save; give a folder for checkpoints with --checkpoint.")
     choice = _choice(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
-    from ctrlab.commands.train import Saving, run
+    from ctrlab.commands.train import run
+    from ctrlab.race.contest import data_set
+    from ctrlab.training import Saving, Spec
 
-    saving = Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None
-    run(model, optimizations, epochs, data, format, profile, seed, save, saving, choice)
+    run(
+        Spec(
+            model=model,
+            optimizations=optimizations,
+            data_set=data_set(model, data) if data == "real" else None,
+            source=data,
+            format=format,
+            profile=profile,
+            embedding=choice,
+            seed=seed,
+            epochs=epochs,
+            saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
+        ),
+        save,
+    )
 
 
 def _choice(embedding: str, admission: int | None, evict_after: int | None, storage: Path | None, memory_rows: int | None):

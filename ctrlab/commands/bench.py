@@ -9,19 +9,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ctrlab import data, profiles
+from ctrlab import profiles
 from ctrlab.embedding.bench import BATCH as BATCH_OF_IDS
 from ctrlab.embedding.bench import DIM, bench_embedding
 from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, StoreBench, bench_store
-from ctrlab.errors import choose
-from ctrlab.models import MODELS, build
 from ctrlab.ops.benches import bench_ops
-from ctrlab.optimizations import of_level
 from ctrlab.paths import cache_folder, require_place, write_atomically
 from ctrlab.profiling import page
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.timing import Interval
-from ctrlab.training import make_optimizer, train_step
+from ctrlab.training import Run, Spec
 from ctrlab.training.input_bench import bench_input, share_of_pyarrow
 from ctrlab.training.stall import measure_stall
 
@@ -62,14 +59,10 @@ def checkpoints(model: str, optimizations: str, profile: str | None) -> None:
     Raises:
         UnknownName, CtrlabError: bad options, or the cache's disk refuses.
     """
-    choose("model", model, MODELS)
-    size = profiles.current(profile)
-    built = build(model, optimizations=of_level(optimizations, "model"))
-    optimizer = make_optimizer(built)
-    files = data.prepare(built.data_set, profile=size)
-    batch = next(iter(files.read_train(built.hyper.batch_size)))
-    step = train_step(built, optimizer)
-    found = measure_stall(built, optimizer, lambda: step(*batch), cache_folder(), size.repetitions)
+    with Run(Spec(model, optimizations, profile=profile)) as run:
+        batch = next(run.batches)
+        repetitions = profiles.current(profile).repetitions
+        found = measure_stall(run.model, run.optimizer, lambda: run.step(*batch), cache_folder(), repetitions)
     table = Table(title=f"A checkpoint of {model}, {found.megabytes:.0f} MB", caption=machine().line)
     for heading in ("saver", "save(), ms", "share of synchronous", f"stall over {found.steps} steps, ms", "share of synchronous"):
         table.add_column(heading, justify="left" if heading == "saver" else "right")

@@ -34,6 +34,7 @@ from ctrlab.ops.lookup import Layout
 from ctrlab.ops.sparse_update import Rule
 from ctrlab.paths import cache_folder
 from ctrlab.profiling.progress import track
+from ctrlab.profiling.timing import now
 from ctrlab.profiling.waiting import Pair, Waits, Watch, watch
 
 ASKED = {phase: (2.0, 0.050) for phase in ("opens", "evicts", "compacts")} | {"compacting": (3.0, 0.100)}
@@ -202,8 +203,8 @@ class _Table:
     def update(self) -> None:
         n = min(4_096, self.size.memory_rows // 4)
         draws = np.random.default_rng(0).integers(HOT, self.size.rows, (64, n))
-        batches, until = itertools.cycle([tf.constant(keys) for keys in draws]), time.perf_counter() + self.size.seconds
-        while time.perf_counter() < until:
+        batches, until = itertools.cycle([tf.constant(keys) for keys in draws]), now() + self.size.seconds
+        while now() < until:
             self.step(next(batches))
 
     def evict_percent(self, percent: int) -> None:
@@ -222,13 +223,13 @@ class _Table:
         return sum(size for _, size, _ in self._traces())
 
     def settle(self) -> float:
-        """Waits until nothing is done any more; when it last was, by time.perf_counter."""
-        began = changed = time.perf_counter()
+        """Waits until nothing is done any more; when it last was, by `timing.now`."""
+        began = changed = now()
         seen = None
-        while (now := time.perf_counter()) - changed < SETTLED and now - began < AT_MOST:
+        while (at := now()) - changed < SETTLED and at - began < AT_MOST:
             time.sleep(SETTLED / 10)
             if (found := self._traces()) != seen:
-                changed, seen = now, found
+                changed, seen = at, found
         return changed
 
     def _traces(self) -> list[tuple]:

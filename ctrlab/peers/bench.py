@@ -21,7 +21,7 @@ from ctrlab.peers.environments import OURS, PEERS, Peer
 from ctrlab.profiling.machine import cores
 from ctrlab.profiling.processes import Worker
 from ctrlab.profiling.progress import track
-from ctrlab.profiling.timing import Comparison, Interval
+from ctrlab.profiling.timing import Comparison, Interval, paired
 from ctrlab.profiling.work import Ceilings, Work
 
 BLOCK_SECONDS = 0.3  # of one process before the next one's turn: long against its first steps, on caches that others had
@@ -73,14 +73,13 @@ class Row:
 
 @dataclass
 class _Side:
-    """One process of a case: what it said when it was opened, how many steps make its block, its seconds a step."""
+    """One process of a case: what it said when it was opened, how many steps make its block."""
 
     peer: Peer
     worker: Worker
     outputs: Path
     opened: dict = field(default_factory=dict)
     steps: int = 1
-    samples: list[float] = field(default_factory=list)
     reason: str = ""
 
     def open(self, case: Case, batches: Path, block_seconds: float) -> None:
@@ -88,10 +87,9 @@ class _Side:
         self.opened = self._ask("open", **job)
         self.steps = max(1, math.ceil(block_seconds / self.opened.get("seconds", block_seconds)))
 
-    def run_block(self) -> None:
+    def run_block(self) -> float | None:
         answer = self._ask("run", steps=self.steps)
-        if answer:
-            self.samples.append(answer["seconds"] / self.steps)
+        return answer["seconds"] / self.steps if answer else None
 
     def _ask(self, do: str, **details) -> dict:
         """The answer; empty, and the reason kept, where a peer can't go on. Ours must."""
@@ -157,15 +155,14 @@ def _run_case(
             worker = workers.enter_context(Worker(f"{case.name} with {peer.name}", commands[peer.name]))
             sides.append(_Side(peer, worker, Path(folder) / f"{peer.name}.npz"))
             sides[-1].open(case, batches, block)
-        for i in range(size.repetitions):
-            first = i % len(sides)
-            for side in (*sides[first:], *sides[:first]):
-                side.run_block()
+        samples = paired({side.peer.name: side.run_block for side in sides}, range(size.repetitions))
         ours, *others = sides
-        return {other.peer.name: _row(case, ours, other, size, ceilings) for other in others}
+        return {other.peer.name: _row(case, ours, other, samples, size, ceilings) for other in others}
 
 
-def _row(case: Case, ours: _Side, other: _Side, size: profiles.Profile, ceilings: Ceilings | None) -> Row:
+def _row(
+    case: Case, ours: _Side, other: _Side, samples: Mapping[str, list[float]], size: profiles.Profile, ceilings: Ceilings | None
+) -> Row:
     name = other.peer.name
     versions = other.opened.get("versions", name)
     if other.reason:
@@ -175,7 +172,7 @@ def _row(case: Case, ours: _Side, other: _Side, size: profiles.Profile, ceilings
         note = f"its outputs are {difference:.1g} from ours, where {SAME:.0g} is allowed: this is no comparison"
         return Row(case.name, case.shape, versions, difference=difference, note=note)
     comparison = Comparison.of_samples(
-        {name: other.samples, OURS.name: ours.samples},
+        {name: samples[name], OURS.name: samples[OURS.name]},
         baseline=name,
         profile=size.name,
         work=Work.from_json(ours.opened["work"]) if ours.opened["work"] else None,

@@ -9,7 +9,6 @@ NumPy alone is imported here; what a peer needs, its worker imports.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from ctrlab.peers.cases import Batch, Case, load
 from ctrlab.profiling.processes import serve
+from ctrlab.profiling.timing import timed
 
 WARM_UPS = 5
 
@@ -66,11 +66,12 @@ class Session:
         return {"seconds": self._timed(steps)}
 
     def _timed(self, steps: int) -> float:
-        start = time.perf_counter()
+        return timed(lambda: self._run(steps))[0]
+
+    def _run(self, steps: int) -> None:
         for _ in range(steps):
             self.running.step(self.done % self.batches)
             self.done += 1
-        return time.perf_counter() - start
 
 
 def serve_cases(prepare: dict[str, Prepare]) -> None:

@@ -20,20 +20,21 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.profiling.machine import Machine, machine
-from ctrlab.profiling.progress import track
 from ctrlab.profiling.work import Ceilings, Work, bound
 
 Verdict = Literal["yes", "no", "inconclusive"]
+Result = TypeVar("Result")
+Side = TypeVar("Side", bound=Hashable)
 
 CONFIDENCE = 0.95
 MIN_SECONDS = 0.02  # a timed block: 20 ms stand far above the clock's grain and the scheduler's interruptions
@@ -202,6 +203,36 @@ class Comparison:
         return cls(measurements, baseline)
 
 
+def now() -> float:
+    """Seconds by the clock that everything here is timed with; only differences mean something."""
+    return time.perf_counter()
+
+
+def timed(call: Callable[[], Result]) -> tuple[float, Result]:
+    """Seconds that one call takes, and what it returns."""
+    start = now()
+    result = call()
+    return now() - start, result
+
+
+def paired(sides: Mapping[Side, Callable[[], float | None]], rounds: Iterable) -> dict[Side, list[float]]:
+    """One block of every side a round, one after the other, in an order that rotates: A B, B A, A B, ...
+
+    Args:
+        sides: what runs a block, in this process or in a worker's, and says its seconds; None: it has none, and is left out.
+        rounds: as many rounds as it has elements.
+    Returns:
+        {side: seconds of its blocks}, round by round.
+    """
+    order, samples = list(sides), {side: [] for side in sides}
+    for i, _ in enumerate(rounds):
+        first = i % len(order)
+        for side in order[first:] + order[:first]:
+            if (seconds := sides[side]()) is not None:
+                samples[side].append(seconds)
+    return samples
+
+
 def compare(
     variants: Mapping[str, Callable],
     make_inputs: Callable[[int], tuple],
@@ -211,7 +242,7 @@ def compare(
     min_seconds: float | None = None,
     work: Work | Mapping[str, Work] | None = None,
     ceilings: Ceilings | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = now,
 ) -> Comparison:
     """Times variants of one computation against each other.
 
@@ -239,11 +270,10 @@ def compare(
     runners = {name: _Runner(fn, make_inputs, min_seconds, clock) for name, fn in variants.items()}
     for runner in runners.values():
         runner.warm_up()
-    names, samples = list(variants), {name: [] for name in variants}
-    for pair in track(range(repetitions or profile.repetitions), "Timing"):
-        start = pair % len(names)
-        for name in names[start:] + names[:start]:
-            samples[name].append(runners[name].block())
+    from ctrlab.profiling.progress import track  # rich, which the workers of other libraries do not have
+
+    rounds = track(range(repetitions or profile.repetitions), "Timing")
+    samples = paired({name: runner.block for name, runner in runners.items()}, rounds)
     first_calls = {name: runner.first_call for name, runner in runners.items()}
     return Comparison.of_samples(samples, baseline=baseline, first_calls=first_calls, work=work, ceilings=ceilings)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctrlab.profiling.timing import WARM_UPS, Interval
+from ctrlab.profiling.timing import WARM_UPS, Interval, now
 
 PERIOD = 0.001
 """Seconds between two calls: some 1,000 calls a second leave a core most of its time."""
@@ -136,15 +136,15 @@ def behind(seconds: Sequence[float], period: float = PERIOD) -> np.ndarray:
     return np.concatenate(more)
 
 
-def watch(call: Callable[[], object], work: Callable[[], object], ended: Callable[[], float] = time.perf_counter) -> Watch:
+def watch(call: Callable[[], object], work: Callable[[], object], ended: Callable[[], float] = now) -> Watch:
     """Watches `call` from a thread of its own while this one does `work`, and until the last traces of that.
 
     Args:
-        ended: waits until nothing goes on any more; returns when, by time.perf_counter, something last did.
+        ended: waits until nothing goes on any more; returns when, by `timing.now`, something last did.
     Raises:
         What `call`, `work` or `ended` raises.
     """
-    over, begin, problems = threading.Event(), time.perf_counter(), []
+    over, begin, problems = threading.Event(), now(), []
     calls: list[tuple[float, float]] = []
     control: list[tuple[float, float]] = []
 
@@ -157,14 +157,14 @@ def watch(call: Callable[[], object], work: Callable[[], object], ended: Callabl
 
     def one_call() -> None:
         time.sleep(PERIOD)
-        start = time.perf_counter()
+        start = now()
         call()
-        calls.append((start - begin, time.perf_counter() - start))
+        calls.append((start - begin, now() - start))
 
     def one_look() -> None:
-        start = time.perf_counter()
+        start = now()
         time.sleep(PERIOD)
-        control.append((start - begin, time.perf_counter() - start - PERIOD))
+        control.append((start - begin, now() - start - PERIOD))
 
     threads = [threading.Thread(target=repeat, args=(once,), daemon=True) for once in (one_call, one_look)]
     interval, collecting = sys.getswitchinterval(), gc.isenabled()
@@ -175,11 +175,11 @@ def watch(call: Callable[[], object], work: Callable[[], object], ended: Callabl
     try:
         for thread in threads:
             thread.start()
-        start = time.perf_counter()
+        start = now()
         work()
-        worked = time.perf_counter()
+        worked = now()
         last = max(worked, ended(), begin + AT_LEAST)
-        time.sleep(max(0.0, last - time.perf_counter()))
+        time.sleep(max(0.0, last - now()))
     finally:
         over.set()
         for thread in threads:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.profiles import Profile
 from ctrlab.profiling.machine import cores, cpu_model, versions
 from ctrlab.profiling.processes import Worker, WorkerDied
+from ctrlab.profiling.timing import paired
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
@@ -48,6 +50,7 @@ class Runner:
     worker: Worker
     seconds: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    blocks: int = 0
     found: dict = field(default_factory=dict)
     error: str = ""
 
@@ -178,14 +181,17 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
 
 def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Watcher) -> None:
     """Block i of every runner, one after the other, in an order that rotates with i."""
-    for i, steps in enumerate(blocks):
-        first = i % len(runners)
-        for r in (*runners[first:], *runners[:first]):
-            answer = r.try_to("train", steps=steps)
-            if answer:
-                r.seconds.append(answer["seconds"])
-                r.losses += answer["losses"]
-            watch(model, r.optimizations, "ended early" if r.error else "racing", (i + 1) / len(blocks), sum(r.seconds))
+
+    def block(r: Runner) -> float | None:
+        answer = r.try_to("train", steps=blocks[r.blocks])
+        r.blocks += 1
+        if answer:
+            r.seconds.append(answer["seconds"])
+            r.losses += answer["losses"]
+        watch(model, r.optimizations, "ended early" if r.error else "racing", r.blocks / len(blocks), sum(r.seconds))
+        return answer and answer["seconds"]
+
+    paired({i: functools.partial(block, r) for i, r in enumerate(runners)}, blocks)
 
 
 def train_seeds(model: str, baseline: Runner, steps: int, seeds: int, watch: Watcher) -> dict[str, tuple[float, ...]]:

@@ -13,21 +13,16 @@ What the rung gains is timed by `ctrlab bench checkpoints`.
 
 from __future__ import annotations
 
-import itertools
-import time
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from ctrlab import data, profiles, training
-from ctrlab import optimizations as ladder
 from ctrlab.data.csv import split
 from ctrlab.features import Sequence
-from ctrlab.models import build
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.processes import serve
-from ctrlab.training.stage import stage
-from ctrlab.training.threads import apply_threads, choose_setting
+from ctrlab.profiling.timing import timed
+from ctrlab.training import Run, Spec, get_state, set_state
 
 MOST_EVALUATED_ROWS = 131_072
 WARM_UP_STEPS = 3
@@ -44,79 +39,55 @@ class Job:
     profile: str
     seed: int
 
+    @property
+    def spec(self) -> Spec:
+        own = self.source == "generated"  # the model's own, at the contest's table sizes
+        data = {"data_set": None if own else self.data_set, "source": self.source, "profile": self.profile}
+        return Spec(self.model, self.rungs, seed=self.seed, **data)
+
 
 class Session:
     """A model in training: warmed up, then trained in as many blocks as are asked for."""
 
     def __init__(self, job: Job):
-        self.job = job
-        self.rungs = {level: ladder.of_level(job.rungs, level) for level in ladder.LEVELS}
-        self.choice = choose_setting(job.model, self.rungs["run"])
-        apply_threads(self.choice.setting)
-        self.model, self.optimizer = self._new_model(job.seed)
-        place = {"profile": profiles.current(job.profile), "source": job.source}
-        self.files = data.prepare_for(self.model.input_schema, self.rungs["input"], **place)
-        self.batch_size = training.batch_size(self.model, self.rungs["input"])
+        self.run = Run(job.spec)
         self.rows_owed = 0
-        self.step = training.train_step(self.model, self.optimizer)
-        self.predict = training.predict_step(self.model)
-        self.batches = self._batches(job.seed)
         self.positions = self._warm_up()
 
-    def _new_model(self, seed: int):
-        # With no schema a model takes its own data set, at the contest's table sizes.
-        schema = None if self.job.source == "generated" else self.job.data_set
-        model = build(self.job.model, schema, self.rungs["model"], seed)
-        return model, training.make_optimizer(model)
-
-    def _batches(self, seed: int):
-        options = {"epochs": -1, "drop_remainder": True, "prefetch": self.choice.setting.prefetch}
-        batches = self._read(self.files.read_train, shuffle=training.SHUFFLE_ROWS, seed=seed, **options)
-        return iter(stage(batches, self.model, self.choice.setting.stage))
-
-    def _read(self, read, **options):
-        # A line of CSV has its lists as text, which the model splits; in columns they are split already.
-        return read(self.batch_size, lists="text" if self.files.format == "csv" else "ragged", **options)
-
     def _warm_up(self) -> float:
-        """Traces and runs the step, then puts the first weights back. Returns the number of ids in the batch's lists."""
-        before = training.get_state(self.model, self.optimizer)
-        with data.explained():
-            batch = next(self.batches)
-            training.train(self.model, self.optimizer, itertools.repeat(batch, WARM_UP_STEPS), step=self.step)
-        training.set_state(before, self.model, self.optimizer)
-        return positions(self.model.schema, batch[0])
+        """Traces and runs the step, then puts the first weights back. Returns the number of ids in a batch's lists."""
+        run, batches = self.run, iter(self.run.read())  # not those that are trained on
+        before = get_state(run.model, run.optimizer)
+        run.train(WARM_UP_STEPS, batches=batches)
+        set_state(before, run.model, run.optimizer)
+        return positions(run.model.schema, next(batches)[0])
 
     def open(self) -> dict:
-        work = self.model.work(self.batch_size, self.positions)
+        work = self.run.model.work(self.run.batch_size, self.positions)
         return {
-            "train_rows": self.files.rows,
-            "batch_size": self.batch_size,
+            "train_rows": self.run.files.rows,
+            "batch_size": self.run.batch_size,
             "work": work.to_json(),
-            "ceiling": self.files.ceiling,
+            "ceiling": self.run.files.ceiling,
             "device": machine().line,
-            "setting": self.choice.source,
+            "setting": self.run.choice.source,
         }
 
     def train(self, steps: int) -> dict:
         """Trains on as many rows as are in `steps` of the model's own batches."""
-        self.rows_owed += steps * self.model.hyper.batch_size
-        steps, self.rows_owed = divmod(self.rows_owed, self.batch_size)
-        start = time.perf_counter()
-        with data.explained():
-            history = training.train(self.model, self.optimizer, self.batches, steps, step=self.step)
-        return {"seconds": time.perf_counter() - start, "losses": history.losses}
+        self.rows_owed += steps * self.run.model.hyper.batch_size
+        steps, self.rows_owed = divmod(self.rows_owed, self.run.batch_size)
+        seconds, history = timed(lambda: self.run.train(steps))
+        return {"seconds": seconds, "losses": history.losses}
 
     def retrain(self, seed: int, steps: int) -> dict:
-        training.set_state(training.get_state(*self._new_model(seed)), self.model, self.optimizer)
-        self.batches, self.rows_owed = self._batches(seed), 0
+        self.run.begin_anew(seed)
+        self.rows_owed = 0
         self.train(steps)
         return {}
 
     def evaluate(self) -> dict:
-        batches = self._read(self.files.read_test).take(-(-MOST_EVALUATED_ROWS // self.batch_size))
-        with data.explained():
-            found = training.evaluate(self.model, batches, self.predict)
+        found = self.run.evaluate(MOST_EVALUATED_ROWS)
         return {"auc": found.auc, "log_loss": found.log_loss, "rows": found.rows}
 
 

@@ -8,7 +8,9 @@ _PLACES = {
     **dict.fromkeys(("SHUFFLE_ROWS", "Evaluation", "History", "batch_size", "compile_model", "evaluate", "train"), "loop"),
     **dict.fromkeys(("TouchedRows", "make_optimizer"), "optimizers"),
     **dict.fromkeys(("Restored", "restore"), "restoring"),
+    **dict.fromkeys(("Run", "Saving", "Spec"), "run"),
     **dict.fromkeys(("get_state", "set_state"), "state"),
+    "SeveralSteps": "several",
     **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),
 }
 __all__ = sorted(_PLACES)

@@ -106,6 +106,10 @@ class Checkpoints:
         """After a step: counts its batch, raises what the thread could not write, saves if it is time."""
         self.advance(1)
 
+    def due(self) -> int | None:
+        """Batches until the next save; None: nobody waits for one."""
+        return self.every - self.position % self.every if self.every else None
+
     def advance(self, batches: int) -> None:
         """`batches` more have been trained on."""
         before, self.position = self.position, self.position + batches

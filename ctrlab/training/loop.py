@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import keras
 import numpy as np
+import tensorflow as tf
 from sklearn.metrics import log_loss, roc_auc_score
 
+from ctrlab.data import explained
 from ctrlab.errors import BadData
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.training.optimizers import make_optimizer
+from ctrlab.training.several import TOGETHER, SeveralSteps
 from ctrlab.training.step import predict_step, train_step
 
 SHUFFLE_ROWS = 20_000
@@ -44,49 +47,83 @@ class Evaluation:
     rows: int
 
 
+OnStep = Callable[[int, float], None]
+"""Called after each step with its number, from 0, and its loss.
+
+One that looks at the model or saves it may have a method `due() -> int | None`: at most so many steps, and then it must be called
+before the next is taken. Others are called for each step, but perhaps only when some more have been taken.
+"""
+
+
 def train(
     model,
     optimizer,
     batches: Iterable,
     steps: int | None = None,
-    on_step: Callable[[int, float], None] | None = None,
+    on_step: OnStep | Sequence[OnStep] = (),
     step: Callable | None = None,
 ) -> History:
     """Trains on `batches` of (features, labels) until they or `steps` run out.
 
     Args:
-        on_step: called after each step with its number (from 0) and its loss.
-        step: a step made before by `train_step`, so that a second call needs no new trace.
+        on_step: called after each step, one or several.
+        step: a step made before by `train_step`, so that a second call needs no new trace; or `SeveralSteps` of one, which takes
+            several in one call where `batches` are a tf.data.Dataset or its iterator.
     Raises:
-        BadData: there was no batch at all, or a loss was not a finite number. CtrlabError: an embedding variable refused a step,
-            for a gradient that is not finite or for its storage.
+        BadData: there was no batch at all, a row could not be read, or a loss was not a finite number. CtrlabError: an embedding
+            variable refused a step, for a gradient that is not finite or for its storage.
     """
     step = step or train_step(model, optimizer)
+    hooks = (on_step,) if callable(on_step) else tuple(on_step)
     history = History()
-    for number, (features, labels) in enumerate(itertools.islice(batches, steps)):
-        with one_sentence():
-            loss = float(step(features, labels))
-        if not np.isfinite(loss):
-            raise BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
-        history.losses.append(loss)
-        if on_step:
-            on_step(number, loss)
+    with explained(), one_sentence():
+        batches = iter(batches)
+        several = isinstance(step, SeveralSteps) and isinstance(batches, tf.data.Iterator)
+        while steps is None or len(history.losses) < steps:
+            if several:
+                left = [TOGETHER if steps is None else steps - len(history.losses)]
+                left += [due for hook in hooks if (due := getattr(hook, "due", lambda: None)()) is not None]
+                losses, problem = step.take(batches, min(left))
+            else:
+                losses, problem = [float(step(*batch)) for batch in itertools.islice(batches, 1)], None
+            _tell(model, history, losses, hooks)
+            if problem:
+                raise problem
+            if not losses:
+                break
     if not history.losses and steps != 0:
         raise BadData(f"Training needs at least one batch; the data set for {model.name} gave none. Check its files and sizes.")
     return history
+
+
+def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep]) -> None:
+    """Tells every hook of every step that was taken, also when one raises: none may count fewer steps than there were."""
+    stops: BaseException | None = None
+    for loss in losses:
+        number = len(history.losses)
+        if not np.isfinite(loss):
+            raise BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
+        history.losses.append(loss)
+        for hook in hooks:
+            try:
+                hook(number, loss)
+            except BaseException as problem:
+                stops = stops or problem
+    if stops:
+        raise stops
 
 
 def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
     """AUC and log loss of each task over all rows of `batches`.
 
     Raises:
-        BadData: there was no batch at all, or a probability was not a finite number. CtrlabError: an embedding variable refused
-            a lookup, for its storage.
+        BadData: there was no batch at all, a row could not be read, or a probability was not a finite number. CtrlabError: an
+            embedding variable refused a lookup, for its storage.
     """
     predict = predict or predict_step(model)
     pairs = []
-    for features, labels in batches:
-        with one_sentence():
+    with explained(), one_sentence():
+        for features, labels in batches:
             pairs.append((predict(features).numpy(), labels.numpy()))
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
@@ -99,8 +136,11 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
     return Evaluation(auc, loss, len(y))
 
 
-def compile_model(model, optimizer=None):
+def compile_model(model, optimizer=None, loop: bool = False):
     """The model, compiled for `fit` and `evaluate` with the same optimizer and loss as `train_step`; AUC as its metric.
+
+    Args:
+        loop: take several steps in one call of the graph, as the rung of that name does; callbacks hear of every so many.
 
     >>> compile_model(build("deepfm")).fit(files.read_train(batch_size=512))     # doctest: +SKIP
     """
@@ -108,5 +148,6 @@ def compile_model(model, optimizer=None):
         optimizer=optimizer or make_optimizer(model),
         loss=keras.losses.BinaryCrossentropy(from_logits=True),
         metrics=[keras.metrics.AUC(from_logits=True, num_thresholds=10_000, multi_label=len(model.tasks) > 1, name="auc")],
+        steps_per_execution=TOGETHER if loop else 1,
     )
     return model

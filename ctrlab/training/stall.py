@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
 
-from ctrlab.profiling.timing import Comparison, Interval, compare
+from ctrlab.profiling.timing import Comparison, Interval, compare, timed
 from ctrlab.training.checkpoint import Checkpoints
 
 BASELINE = "synchronous"
@@ -144,10 +143,7 @@ def _settle(savers, step: Callable[[], object] = lambda: None) -> tuple:
 
 
 def _seconds(step: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    for _ in range(3):
-        step()
-    return (time.perf_counter() - start) / 3
+    return min(timed(step)[0] for _ in range(3))
 
 
 def _shares(parts, wholes) -> Interval:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +24,7 @@ from ctrlab import profiles
 from ctrlab.errors import CtrlabError
 from ctrlab.profiling.machine import cores, machine
 from ctrlab.profiling.processes import Worker, WorkerDied
-from ctrlab.profiling.timing import Interval
+from ctrlab.profiling.timing import Interval, now, paired
 from ctrlab.training.threads import STOCK, Setting, store
 
 COMMAND = (sys.executable, "-m", "ctrlab.training.tune_worker")
@@ -136,11 +135,11 @@ class _Search:
     budget: float
     watch: Watcher
     command: tuple[str, ...]
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=now)
 
     @property
     def elapsed(self) -> float:
-        return time.perf_counter() - self.started
+        return now() - self.started
 
     def threads(self) -> tuple[list[Point], Setting]:
         """The points, and the setting that they speak for."""
@@ -210,12 +209,9 @@ def _itself(own: Setting) -> Point:
 
 def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> Interval:
     """Blocks of both by turns, A B, B A, ...: how many times as fast as `own` `setting` is."""
-    ratios = []
-    for pair in range(PAIRS):
-        turns = [(mine, own), (other, setting)]
-        taken = {s: _seconds(w, s, steps) for w, s in (turns if pair % 2 == 0 else turns[::-1])}
-        ratios.append(taken[own] / taken[setting])
-    return Interval.of(ratios)
+    sides = {own: lambda: _seconds(mine, own, steps), setting: lambda: _seconds(other, setting, steps)}
+    taken = paired(sides, range(PAIRS))
+    return Interval.of([a / b for a, b in zip(taken[own], taken[setting])])
 
 
 def _seconds(worker: Worker, setting: Setting, steps: int) -> float:

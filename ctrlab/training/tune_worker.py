@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import time
+import dataclasses
 
-from ctrlab import data, training
-from ctrlab import optimizations as ladder
-from ctrlab.models import build
 from ctrlab.profiling.processes import serve
-from ctrlab.training.stage import stage
-from ctrlab.training.threads import Setting, apply_threads
+from ctrlab.profiling.timing import timed
+from ctrlab.training.run import Run, Spec
+from ctrlab.training.threads import Setting
 
 WARM_UP_STEPS = 3
 
@@ -22,30 +20,20 @@ class Session:
     """A model in training; each depth of the buffers has a reader of its own, which goes on where it stopped."""
 
     def __init__(self, model: str, rungs: list[str], profile: str, intra: int, inter: int):
-        apply_threads(Setting(intra, inter))
-        self.model = build(model, optimizations=ladder.of_level(rungs, "model"))
-        self.rungs = ladder.of_level(rungs, "input")
-        self.files = data.prepare_for(self.model.input_schema, self.rungs, profile=profile)
-        self.step = training.train_step(self.model, training.make_optimizer(self.model))
+        self.run = Run(Spec(model, rungs, profile=profile, setting=Setting(intra, inter)))
         self.readers = {}
 
     def open(self) -> dict:
         return {}
 
     def train(self, steps: int, prefetch: int, stage: int) -> dict:
-        with data.explained():
-            batches = self.readers.get((prefetch, stage)) or self._reader(prefetch, stage)
-            start = time.perf_counter()
-            training.train(self.model, None, batches, steps, step=self.step)
-        return {"seconds": time.perf_counter() - start}
+        batches = self.readers.get((prefetch, stage)) or self._reader(prefetch, stage)
+        return {"seconds": timed(lambda: self.run.train(steps, batches=batches))[0]}
 
-    def _reader(self, prefetch: int, depth: int):
-        size = training.batch_size(self.model, self.rungs)
-        options = {"shuffle": training.SHUFFLE_ROWS, "seed": 1, "epochs": -1, "drop_remainder": True, "prefetch": prefetch}
-        lists = "text" if self.files.format == "csv" else "ragged"
-        batches = iter(stage(self.files.read_train(size, lists=lists, **options), self.model, depth))
-        training.train(self.model, None, batches, WARM_UP_STEPS, step=self.step)
-        self.readers[prefetch, depth] = batches
+    def _reader(self, prefetch: int, stage: int):
+        setting = dataclasses.replace(self.run.choice.setting, prefetch=prefetch, stage=stage)
+        batches = self.readers[prefetch, stage] = iter(self.run.read(setting))
+        self.run.train(WARM_UP_STEPS, batches=batches)
         return batches
 
 

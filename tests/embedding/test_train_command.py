@@ -9,10 +9,10 @@ from histories import as_rows
 from typer.testing import CliRunner
 
 from ctrlab import cli
-from ctrlab.commands import train as command
-from ctrlab.embedding import CounterFilter, Options
+from ctrlab.embedding import CounterFilter, EmbeddingVariable, Options, embedding_variables
 from ctrlab.embedding.choices import NAMES, Variable
 from ctrlab.errors import CtrlabError
+from ctrlab.training import Spec, run
 from ctrlab.training.saves import open_save, paths_in, places_of, tables_in
 
 SAVING = ["--every", "3", "--full-every", "3"]  # of 8 steps: whole after 3, changes after 6 and 8
@@ -47,17 +47,16 @@ def whole(call, tmp_path_factory):
 
 def interrupted_after(monkeypatch, steps):
     """From now on `ctrlab train` is interrupted by Ctrl-C when that many steps are done."""
-    own = command.train
+    own = run.train
 
-    def stopped(model, optimizer, batches, on_step):
-        def counted(number, loss):
-            on_step(number, loss)
+    def stopped(model, optimizer, batches, most, hooks, step):
+        def interrupt(number, loss):
             if number + 1 == steps:
                 raise KeyboardInterrupt
 
-        return own(model, optimizer, batches, on_step=counted)
+        return own(model, optimizer, batches, most, [*hooks, interrupt], step)
 
-    monkeypatch.setattr(command, "train", stopped)
+    monkeypatch.setattr(run, "train", stopped)
 
 
 def test_whole_saves_and_deltas_of_what_options_keep(whole):
@@ -102,7 +101,7 @@ def test_a_run_goes_on_with_its_own_rules_only(call, whole):
     ],
 )
 def test_a_choice_in_words(choice, words):
-    assert command.in_words(choice) == words
+    assert Spec("mmoe", embedding=choice).in_words["embedding"] == words
 
 
 def test_rows_sink_to_the_storage(call, tmp_path):
@@ -117,13 +116,13 @@ ROWS_BELOW = ["--embedding", "variable", "--memory-rows", "1700", "--epochs", "2
 
 def test_rows_come_up_before_the_step_that_reads_them(call, tmp_path, monkeypatch):
     """Of columns of one id a row, the memory holds the rows of two batches, and most rows lie below it; not so of lists."""
-    own, stats = command.evaluate, []
+    own, stats = run.evaluate, []
 
-    def evaluate(model, batches):
-        stats.extend(v.stats() for v in command.embedding_variables(model) if not v.name.endswith("_list"))
-        return own(model, batches)
+    def evaluate(model, *options):
+        stats.extend(v.stats() for v in embedding_variables(model) if not v.name.endswith("_list"))
+        return own(model, *options)
 
-    monkeypatch.setattr(command, "evaluate", evaluate)
+    monkeypatch.setattr(run, "evaluate", evaluate)
     found = call("train", "mmoe", "--profile", "tiny", *ROWS_BELOW, "--storage", tmp_path / "rows")
     assert found.exit_code == 0, found.output
     assert sum(s.rows_below for s in stats) > 5_000 and sum(s.hits for s in stats) > 10_000
@@ -139,7 +138,7 @@ def test_who_stops_a_training_with_a_storage_leaves_no_thread(call, tmp_path, mo
             raise stops
 
     prefetched = []
-    monkeypatch.setattr(command.EmbeddingVariable, "prefetch", prefetch)
+    monkeypatch.setattr(EmbeddingVariable, "prefetch", prefetch)
     if stops is KeyboardInterrupt:
         interrupted_after(monkeypatch, 3)
     found = call("train", "mmoe", "--profile", "tiny", *ROWS_BELOW, "--storage", tmp_path / "rows")

@@ -13,7 +13,7 @@ from ctrlab.data.csv import split
 from ctrlab.models import MODELS
 from ctrlab.optimizations import LADDER
 from ctrlab.race import contest, result, worker
-from ctrlab.training import threads
+from ctrlab.training import Run, get_state, threads
 
 
 def test_generated_data_are_the_models_own():
@@ -36,8 +36,8 @@ INPUT = [rung for rung in LADDER if rung.level == "input"]
 
 def handed_over(session, steps: int) -> list:
     """What the steps are given: the ids, numbers and labels of each batch, as arrays."""
-    batches = [next(session.batches) for _ in range(steps)]
-    given = [(session.model.encoder.stage(features), labels) for features, labels in batches]
+    batches = [next(session.run.batches) for _ in range(steps)]
+    given = [(session.run.model.encoder.stage(features), labels) for features, labels in batches]
     parts = [tf.nest.flatten(batch, expand_composites=True) for batch in given]
     return [part.numpy() for batch in parts for part in batch]
 
@@ -55,7 +55,7 @@ def test_input_rungs_train_on_the_same_rows(model, data_set):
         session = worker.Session(worker.Job(model, rungs, data_set, "generated", "tiny", 2021))
         name = "+".join(rungs)
         rows[name], losses[name] = handed_over(session, 9), session.train(2)["losses"]
-    assert session.files.rows < 9 * session.batch_size
+    assert session.run.files.rows < 9 * session.run.batch_size
     for name in rows:
         assert len(rows[name]) == len(rows[""])
         for found, expected in zip(rows[name], rows[""]):
@@ -70,7 +70,7 @@ def test_run_rungs_train_on_the_same_rows():
         for name, rungs in (("none", ["indicator"]), ("run", ["indicator", *run]))
     }
     assert sessions["none"].positions == sessions["run"].positions
-    assert sessions["none"].choice.setting.stage == 0 < sessions["run"].choice.setting.stage
+    assert sessions["none"].run.choice.setting.stage == 0 < sessions["run"].run.choice.setting.stage
     assert "has not been tuned for deepfm" in sessions["run"].open()["setting"]
     none, every = (session.train(2)["losses"] for session in sessions.values())
     assert every == pytest.approx(none, rel=1e-5)
@@ -79,7 +79,7 @@ def test_run_rungs_train_on_the_same_rows():
 
 def test_a_large_batch_trains_on_as_many_rows():
     session = worker.Session(worker.Job("deepfm", ["large_batch"], "food_delivery", "generated", "tiny", 2021))
-    assert session.batch_size == 2_048 == 4 * session.model.hyper.batch_size
+    assert session.run.batch_size == 2_048 == 4 * session.run.model.hyper.batch_size
     assert [len(session.train(steps)["losses"]) for steps in (6, 1, 1, 4)] == [1, 0, 1, 1]
 
 
@@ -103,9 +103,10 @@ def session():
 
 
 def test_warm_up_leaves_the_first_weights(session):
-    fresh = worker.training.get_state(*session._new_model(2021))
-    for name, value in worker.training.get_state(session.model, session.optimizer).items():
-        assert (value == fresh[name]).all(), name
+    fresh = Run(session.run.spec)
+    expected = get_state(fresh.model, fresh.optimizer)
+    for name, value in get_state(session.run.model, session.run.optimizer).items():
+        assert (value == expected[name]).all(), name
 
 
 def test_a_worker_trains_evaluates_and_starts_over(session):
@@ -114,9 +115,9 @@ def test_a_worker_trains_evaluates_and_starts_over(session):
     assert len(first["losses"]) == 2 and first["seconds"] > 0
     assert len(session.train(1)["losses"]) == 1
     found = session.evaluate()
-    assert 0 < found["auc"]["clicked"] < 1 and found["rows"] == session.files.test_rows
+    assert 0 < found["auc"]["clicked"] < 1 and found["rows"] == session.run.files.test_rows
     session.retrain(2022, 1)
-    assert int(session.optimizer.iterations) == 1
+    assert int(session.run.optimizer.iterations) == 1
 
 
 def test_a_race_of_one_model_from_the_command_line(tmp_path):

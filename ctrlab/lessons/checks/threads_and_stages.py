@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed, call
 from ctrlab.profiling.machine import cores
-from ctrlab.profiling.timing import CONFIDENCE, Interval
+from ctrlab.profiling.timing import CONFIDENCE, Interval, now
 
 PATIENCE = 5.0  # seconds until the stage must have prepared what it may
 
@@ -82,8 +82,8 @@ def _prepared_ahead(answer, depth: int) -> None:
         )
     following = iter(staged)
     next(following)
-    waited = time.perf_counter()
-    while encode.calls < 1 + depth and time.perf_counter() - waited < PATIENCE:
+    waited = now()
+    while encode.calls < 1 + depth and now() - waited < PATIENCE:
         time.sleep(0.01)
     time.sleep(0.2)
     if encode.calls < 1 + depth:

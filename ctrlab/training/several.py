@@ -1,0 +1,69 @@
+"""Several training steps in one call of a graph: the rung "loop".
+
+    for features, labels in batches:            while i < count and a batch is left:       inside one tf.function
+        loss = step(features, labels)               loss = step(iterator.get_next())
+
+A step from Python is a call: the batch's tensors are wrapped and handed over, the loss is waited for, and meanwhile the cores
+have nothing to do. Inside the graph the next step begins at once. Keras's name for this is `steps_per_execution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+TOGETHER = 16
+"""The most steps of one call: what a call costs is shared by so many, and so long a Ctrl-C may have to wait."""
+
+
+class SeveralSteps:
+    """The step of `train_step`, and the same step several times in one call.
+
+    Args:
+        step: (features, labels) -> loss, a tf.function.
+
+    >>> steps = SeveralSteps(train_step(model, optimizer))     # doctest: +SKIP
+    >>> losses, problem = steps.take(iter(batches), 10)        # doctest: +SKIP
+    """
+
+    def __init__(self, step: Callable):
+        self.step = step
+        with tf.device("CPU:0"):  # variables, because what a graph returns is lost when one of its steps fails
+            self._losses = tf.Variable(tf.zeros([TOGETHER]), trainable=False)
+            self._done = tf.Variable(0, trainable=False)
+        self._several = tf.function(self._take, autograph=False, reduce_retracing=True)
+
+    def __call__(self, features, labels) -> tf.Tensor:
+        return self.step(features, labels)
+
+    def take(self, iterator: tf.data.Iterator, count: int) -> tuple[list[float], tf.errors.OpError | None]:
+        """At most `count` steps, and at most `TOGETHER`, on the next batches; a loss that is not finite is the last.
+
+        Returns:
+            The losses of the steps that were taken, fewer where the batches or the losses end; and what stopped the step after
+            them, if something did.
+        """
+        problem = None
+        try:
+            self._several(iterator, tf.constant(min(count, TOGETHER)))
+        except tf.errors.OpError as error:
+            problem = error
+        return self._losses[: self._done].numpy().tolist(), problem
+
+    def _take(self, iterator, count: tf.Tensor) -> None:
+        def more(done, go_on):
+            return tf.logical_and(go_on, done < count)
+
+        def body(done, go_on):
+            batch = iterator.get_next_as_optional()
+            return tf.cond(batch.has_value(), lambda: trained(done, batch), lambda: (done, False))
+
+        def trained(done, batch):
+            loss = tf.cast(self.step(*batch.get_value()), tf.float32)
+            self._losses.scatter_nd_update([[done]], [loss])
+            with tf.control_dependencies([loss]):
+                return self._done.assign_add(1).value(), tf.math.is_finite(loss)
+
+        self._done.assign(0)
+        tf.while_loop(more, body, (tf.constant(0), tf.constant(True)), parallel_iterations=1)
