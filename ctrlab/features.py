@@ -143,14 +143,16 @@ class Schema:
         columns: every column of a row, labels included, in the order of the raw and the CSV file.
         wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part).
         delimiter: between the fields of a CSV line.
+        user: the column that says who saw the row, for GAUC; "" where none does.
     Raises:
-        ValueError: two columns of one name, an unknown name in `wide` or `of`, or a shared table of two sizes.
+        ValueError: two columns of one name, an unknown name in `wide`, `of` or `user`, or a shared table of two sizes.
     """
 
     name: str
     columns: tuple[Column, ...]
     wide: tuple[str, ...] = ()
     delimiter: str = ","
+    user: str = ""
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self):
@@ -161,6 +163,8 @@ class Schema:
         for name in self.wide:
             if not isinstance(self._by_name.get(name), IdColumn):
                 raise ValueError(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.")
+        if self.user and not isinstance(self._by_name.get(self.user), Categorical):
+            raise ValueError(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.")
         sizes: dict[str, IdColumn] = {}
         for column in self.id_columns:
             first = sizes.setdefault(column.table, column)
@@ -234,7 +238,7 @@ class Schema:
                 return dataclasses.replace(column, buckets=min(column.buckets, most))
             return column
 
-        return Schema(self.name, tuple(map(shrink, self.columns)), self.wide, self.delimiter)
+        return dataclasses.replace(self, columns=tuple(map(shrink, self.columns)))
 
     def with_raw_ids(self, tables: Iterable[str]) -> Schema:
         """The same schema where the hashed columns of `tables` have RAW_IDS buckets; encoded columns keep the ids they have."""
@@ -245,7 +249,7 @@ class Schema:
                 return dataclasses.replace(column, buckets=RAW_IDS)
             return column
 
-        return Schema(self.name, tuple(map(widen, self.columns)), self.wide, self.delimiter)
+        return dataclasses.replace(self, columns=tuple(map(widen, self.columns)))
 
     def encoded(self) -> Schema:
         """The schema of files that hold ids in place of words; see `ctrlab.data.encode`. No id is missing in them."""
@@ -255,12 +259,12 @@ class Schema:
                 return column
             return dataclasses.replace(column, encoded=True, **({"default": ""} if isinstance(column, Categorical) else {}))
 
-        return Schema(self.name, tuple(map(with_ids, self.columns)), self.wide, self.delimiter)
+        return dataclasses.replace(self, columns=tuple(map(with_ids, self.columns)))
 
     def to_config(self) -> dict:
         """A JSON-able description; `from_config` makes the schema again."""
         columns = [{"kind": c.kind} | dataclasses.asdict(c) for c in self.columns]
-        return {"name": self.name, "columns": columns, "wide": list(self.wide), "delimiter": self.delimiter}
+        return {"name": self.name, "columns": columns, "wide": list(self.wide), "delimiter": self.delimiter, "user": self.user}
 
     @classmethod
     def from_config(cls, config: dict) -> Schema:
@@ -269,4 +273,4 @@ class Schema:
             return KINDS[entry.pop("kind")](**entry)
 
         columns = tuple(column(dict(entry)) for entry in config["columns"])
-        return cls(config["name"], columns, tuple(config["wide"]), config["delimiter"])
+        return cls(config["name"], columns, tuple(config["wide"]), config["delimiter"], config.get("user", ""))

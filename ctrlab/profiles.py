@@ -17,7 +17,8 @@ class Profile:
 
     Attributes:
         rows: generated rows a data set (train; a fifth as many more are held out).
-        step_share: the share of the contest's step counts that the race trains, never below `min_steps`.
+        step_share: the share of the contest's step counts that the race trains.
+        min_steps: steps that it trains at least; at `lesson` once over the rows, at the models' 512 rows a step.
         repetitions: timed repetitions of one variant (paired blocks).
         seeds: runs of the baseline that give the AUC's spread.
     """
@@ -34,7 +35,7 @@ PROFILES = {
     p.name: p
     for p in (
         Profile("tiny", rows=4_096, step_share=0.0, min_steps=20, repetitions=3, seeds=2),
-        Profile("lesson", rows=100_000, step_share=0.005, min_steps=20, repetitions=9, seeds=5),
+        Profile("lesson", rows=100_000, step_share=0.005, min_steps=195, repetitions=9, seeds=5),
         Profile("full", rows=8_000_000, step_share=1.0, min_steps=20, repetitions=15, seeds=5),
     )
 }

@@ -10,20 +10,14 @@ import numpy as np
 import pytest
 
 from ctrlab.optimizations import LADDER, STOCK, resolve
+from ctrlab.training import equality
+from ctrlab.training.equality import compare
 
 MODEL_RUNGS = [r for r in LADDER if r.level == "model" and not r.changes_results]
 CASES = [(model, rung.name) for rung in MODEL_RUNGS for model in rung.models]
 CASES += [(model, "all") for model in sorted({m for r in MODEL_RUNGS for m in r.models if len(MODEL_RUNGS) > 1})]
 CASES += [(model, STOCK.name) for model in STOCK.models]  # the rival of all computes the same, too
 STEPS = (0, 3, 10)
-# A move is the difference of two float32 weights: with weights of .25 and moves of .001 that rounds at 1.5e-5.
-STEP_TOLERANCE = 1e-4
-ROUNDINGS = 4  # one rounding of the weights is a sample of what rounding does; another order of sums is as many more
-# A bias before a softmax moves all scores of a row alike, which changes nothing: its gradient, and with it all that the optimizer
-# makes of it, is 0. What comes out instead is rounding, without a digit to compare, so it is held to be nothing beside what its
-# layer's kernel gets.
-ZERO = {"attention/dense_2/bias": "attention/dense_2/kernel", "attention_dense_2_bias": "attention_dense_2_kernel"}
-NOTHING = 1e-3
 # What a wrong rung would have to get wrong at the most to be seen, of each tensor. Moves are less sure: see `step_tolerance`.
 SEEN_GRADIENT, SEEN_MOVE = 0.01, 0.1
 
@@ -32,18 +26,17 @@ class Trained:
     """A model with its step, and what it answers from a state: loss, logits, gradients, and the moves of one step."""
 
     def __init__(self, model):
-        from ctrlab.training import equality, make_optimizer, train_step
+        from ctrlab.training import make_optimizer, train_step
 
         self.model, self.optimizer = model, make_optimizer(model)
         self.step, self.answer = train_step(model, self.optimizer), equality.answers(model)
 
     def answers_from(self, state, batch):
-        from ctrlab.training import equality, set_state
+        from ctrlab.training import set_state
 
         set_state(state, self.model, self.optimizer)
         stepped = equality.after_step(self.model, self.optimizer, self.step, *batch)
-        moves = {f"step of {key}": adam_metric(key, stepped) * (stepped[key] - state[key]) for key in stepped}
-        return self.answer(*batch) | moves
+        return self.answer(*batch) | equality.moves(state, stepped)
 
 
 @pytest.fixture(scope="module")
@@ -70,53 +63,22 @@ def baselines(small_batches):
     return of
 
 
-def step_tolerance(key, state, moves):
-    """A move is the difference of two float32 numbers, and no better determined than their last digits: Adam's v moves by a
-    thousandth of itself, a weight whose gradient keeps changing its sign by less."""
-    name, metric = key.removeprefix("step of "), 1.0
-    if not np.any(moves[key]):
-        return STEP_TOLERANCE
-    if name.startswith("model/"):
-        metric = adam_metric(name, {k: state[k] + moves.get(f"step of {k}", 0) for k in state})
-    rounding = np.finfo(np.float32).eps * np.linalg.norm(metric * state[name])
-    return max(STEP_TOLERANCE, ROUNDINGS * rounding / np.linalg.norm(moves[key].astype(np.float64)))
-
-
-def zeros_of(answers):
-    """{what is 0 but for rounding: what it has to be nothing beside}."""
-    return {key: key.replace(bias, kernel) for key in answers for bias, kernel in ZERO.items() if bias in key}
-
-
-def differences(expected, received, tolerances):
-    """The tensors that differ, and those that should be 0 and are not."""
-    from ctrlab.training import equality
-
-    zeros = zeros_of(expected)
-    found = equality.compare(*({k: v for k, v in a.items() if k not in zeros} for a in (expected, received)), tolerances)
-    for key, kernel in zeros.items():
-        whole = key in received and received[key].shape == expected[key].shape
-        size = np.linalg.norm(received[key]) / np.linalg.norm(expected[kernel]) if whole else np.inf
-        if not size <= NOTHING:
-            found.append(equality.Difference(key, float(size)))
-    return found
-
-
 def determined(baseline, state, batches):
     """A batch, the baseline's answers, and how well each of them is determined: how far it moves with the weights' rounding.
 
     Where a ReLU's input lies within rounding of 0, chance decides whether its gradient is 0 or 1. So the last batch is taken on
     which the baseline is sure of most of its gradients.
     """
-    from ctrlab.training import equality
-
     for batch in reversed(batches):
         expected = baseline.answers_from(state, batch)
-        sure = expected.keys() - zeros_of(expected).keys()
-        tolerances = {k: step_tolerance(k, state, expected) if k.startswith("step") else equality.TOLERANCE for k in sure}
+        sure = expected.keys() - equality.zeros_of(expected).keys()
+        tolerances = {
+            k: equality.move_tolerance(k, state, expected) if k.startswith("step") else equality.TOLERANCE for k in sure
+        }
         for seed in range(3):
             rounded = baseline.answers_from(equality.rounded_anew(state, seed), batch)
             for key in sure:
-                tolerances[key] = max(tolerances[key], ROUNDINGS * equality.distance(expected[key], rounded[key]))
+                tolerances[key] = max(tolerances[key], equality.ROUNDINGS * equality.distance(expected[key], rounded[key]))
         gradients = [v for key, v in tolerances.items() if key.startswith("gradient")]
         if tolerances["loss"] == tolerances["logits"] == np.median(gradients) == equality.TOLERANCE:
             return batch, expected, tolerances
@@ -133,17 +95,7 @@ def test_rungs_change_nothing_but_speed(baselines, name, rungs):
     trainable = {f"gradient/{v.path}" for v in changed.model.trainable_variables}
     for state, batch, expected, tolerances in cases:
         assert trainable <= set(expected), "every trainable variable must have a gradient"
-        assert differences(expected, changed.answers_from(state, batch), tolerances) == []
-
-
-def adam_metric(key, stepped):
-    """What a variable's move is multiplied by before it is compared: Adam's sqrt(v), or 1 for what has no such slot.
-
-    Adam moves an entry by m / sqrt(v), so one whose gradient is rounding noise moves by noise of full size; m itself, the
-    move times sqrt(v), is as well conditioned as the gradient.
-    """
-    slot = "optimizer/adam_async/" + key.removeprefix("model/").replace("/", "_") + "_v"
-    return np.sqrt(stepped[slot]) if key.startswith("model/") and slot in stepped else 1.0
+        assert equality.differences(expected, changed.answers_from(state, batch), tolerances) == []
 
 
 def test_every_model_rung_is_covered():
@@ -153,16 +105,16 @@ def test_every_model_rung_is_covered():
 @pytest.mark.parametrize("name", sorted({model for model, _ in CASES}))
 def test_a_wrong_tensor_is_noticed_whichever_it_is(baselines, name):
     for _, _, expected, tolerances in baselines(name)[1]:
-        zeros = zeros_of(expected)
+        zeros = equality.zeros_of(expected)
         assert len(zeros) == (4 if name in ("din", "dien") else 0)  # gradient, move, m and v
-        assert differences(expected, expected, tolerances) == []
+        assert equality.differences(expected, expected, tolerances) == []
         for key, right in expected.items():
             beside = {zeros[key]: expected[zeros[key]]} if key in zeros else {}
             error = SEEN_MOVE if key.startswith("step") else SEEN_GRADIENT
             for wrong in wrong_tensors(right, error, *beside.values()):
-                odd = differences({key: right} | beside, {key: wrong} | beside, tolerances)
+                odd = equality.differences({key: right} | beside, {key: wrong} | beside, tolerances)
                 assert [d.tensor for d in odd] == [key], f"{key} times {error}"
-            assert [d.tensor for d in differences({key: right} | beside, beside, tolerances)] == [key]
+            assert [d.tensor for d in equality.differences({key: right} | beside, beside, tolerances)] == [key]
 
 
 def wrong_tensors(right, error, beside=None):
@@ -182,13 +134,11 @@ def test_a_wrong_rung_is_noticed(baselines, monkeypatch):
     wrong = dataclasses.replace(indicator.OP, fused=lambda *args: 1.001 * indicator.baseline(*args))
     monkeypatch.setattr(indicator, "OP", wrong)
     state, batch, expected, tolerances = cases[-1]
-    odd = differences(expected, Trained(build("deepfm", schema, "indicator")).answers_from(state, batch), tolerances)
+    odd = equality.differences(expected, Trained(build("deepfm", schema, "indicator")).answers_from(state, batch), tolerances)
     assert "gradient/linear/indicator_kernel" in {d.tensor for d in odd}
 
 
 def test_what_only_rounding_decides_is_found():
-    from ctrlab.training import equality
-
     state = {"model/w": np.array([1.0, -2.0, 0.5], np.float32), "optimizer/w_m": np.ones(3, np.float32), "step": np.int64(3)}
     moved = equality.rounded_anew(state, seed=0)
     assert np.all(moved["model/w"] != state["model/w"])
@@ -197,8 +147,6 @@ def test_what_only_rounding_decides_is_found():
 
 
 def test_the_comparison_notices_a_wrong_gradient():
-    from ctrlab.training.equality import compare
-
     right = {"gradient/w": np.array([1.0, 2.0, 3.0], np.float32)}
     assert compare(right, {"gradient/w": right["gradient/w"] * np.float32(1 + 1e-7)}) == []
     assert compare(right, {"gradient/w": right["gradient/w"] * np.float32(1.001)})

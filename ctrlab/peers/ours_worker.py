@@ -157,7 +157,7 @@ def _resized(schema: Schema, case: Case) -> Schema:
         rows = case.sizes.get(column.table, case.sizes.get("rows")) if isinstance(column, IdColumn) else None
         return dataclasses.replace(column, buckets=rows) if rows else column
 
-    return Schema(schema.name, tuple(map(resize, schema.columns)), schema.wide, schema.delimiter)
+    return dataclasses.replace(schema, columns=tuple(map(resize, schema.columns)))
 
 
 def _first(model, variable) -> np.ndarray | None:

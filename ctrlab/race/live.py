@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -19,6 +20,7 @@ class LiveTable:
     def __init__(self, console: Console, models: tuple[str, ...], sets: tuple[str, ...]):
         self.sets, self.entries = sets, {}
         self.going = {(m, s): ("waiting", 0.0, 0.0) for m in models for s in sets}
+        self.left: float | None = None
         self.live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> LiveTable:
@@ -28,8 +30,9 @@ class LiveTable:
     def __exit__(self, *exception):
         self.live.__exit__(*exception)
 
-    def watch(self, model: str, optimizations: str, doing: str, share: float, seconds: float) -> None:
+    def watch(self, model: str, optimizations: str, doing: str, share: float, seconds: float, left: float | None) -> None:
         self.going[model, optimizations] = (doing, share, seconds)
+        self.left = left
         self.refresh()
 
     def on_model(self, result: RaceResult) -> None:
@@ -37,39 +40,47 @@ class LiveTable:
         self.refresh()
 
     def refresh(self) -> None:
-        table = new_table("Race")
+        table = new_table("Race" if self.left is None else f"Race, {time_text(self.left)} left")
         for (model, optimizations), (doing, share, seconds) in self.going.items():
             if entry := self.entries.get(model):
                 add_variant(table, entry, entry.variant(optimizations))
             else:
                 bar = ProgressBar(total=1.0, completed=share, width=16)
-                table.add_row(
-                    model, optimizations, f"{seconds:.1f} s" if seconds else "", "", "", "", "", bar if share else doing
-                )
+                so_far = f"{seconds:.1f} s" if seconds else ""
+                table.add_row(model, optimizations, so_far, *[""] * len(MEASURES), bar if share else doing)
             if optimizations == self.sets[-1]:
                 table.add_section()
         self.live.update(table, refresh=True)
 
 
+MEASURES = ("speed-up", "% of\nbound", "gap\nclosed", "AUC", "GAUC", "calibra-\ntion")
+
+
 def new_table(title: str) -> Table:
-    table = Table(
-        title=title, caption="seconds: training time at the contest's number of steps; gap: from the best of stock to the bound"
-    )
-    for name in ("model", "set"):
-        table.add_column(name, no_wrap=True)
-    for name in ("seconds", "speed-up", "% of bound", "gap closed", "AUC"):
-        table.add_column(name, justify="right")
-    table.add_column("counts", max_width=60)
+    """At most 100 columns of text wide; a model of several labels has a line for each in the last three measures."""
+    caption = "seconds: training time at the contest's number of steps; gap: from the best of stock to the bound"
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("model", no_wrap=True)
+    table.add_column("set", max_width=18, overflow="fold")
+    for name in ("seconds", *MEASURES):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("counts", max_width=11)
     return table
+
+
+def time_text(seconds: float) -> str:
+    """
+    >>> time_text(128), time_text(32)
+    ('2 min', '32 s')
+    """
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
     """One line: a variant that is done, or why it is not."""
-    verdict = score.verdict(entry, variant)
     if variant.error:
-        table.add_row(entry.model, variant.optimizations, "", "", "", "", "", Text(variant.error, "red"))
+        table.add_row(entry.model, variant.optimizations, "", *[""] * len(MEASURES), Text("no", "red"))
         return
-    auc = " ".join(f"{value:.4f}" for value in variant.auc.values())
     table.add_row(
         entry.model,
         variant.optimizations,
@@ -77,9 +88,13 @@ def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
         "" if variant.optimizations == contest.BASELINE else ratio_text(score.speedup(entry, variant.optimizations)),
         f"{score.percent_of_floor(entry, variant):.1f}",
         gap_text(score.gap_closed(entry, variant)),
-        auc,
-        "yes" if verdict.passed else Text(verdict.reason, "red"),
+        *(lines(each) for each in (variant.auc, variant.gauc, variant.calibration)),
+        "yes" if score.verdict(entry, variant).passed else Text("no", "red"),
     )
+
+
+def lines(measures: dict[str, float]) -> str:
+    return "\n".join(f"{value:.4f}" for value in measures.values())
 
 
 def ratio_text(ratio: Interval | None) -> str:
@@ -102,5 +117,6 @@ def final_table(result: RaceResult) -> Table:
     for name in settings.sets:
         total = score.total_seconds(result, name)
         ratio = "" if name == contest.BASELINE else ratio_text(score.total_speedup(result, name))
-        table.add_row("[bold]total[/bold]", name, "failed" if total is None else f"{total:.1f}", ratio, "", "", "", "")
+        seconds = "failed" if total is None else f"{total:.1f}"
+        table.add_row("[bold]total[/bold]", name, seconds, ratio, *[""] * len(MEASURES))
     return table

@@ -18,7 +18,19 @@ th, td { padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), td:last-child { text-align: left } .bad { color: #b00020 }
 small { color: #666 }
 """
-HEADINGS = ("model", "optimizations", "seconds", "seconds a step", "speed-up", "% of bound", "gap closed", "AUC", "counts")
+HEADINGS = (
+    "model",
+    "optimizations",
+    "seconds",
+    "seconds a step",
+    "speed-up",
+    "% of bound",
+    "gap closed",
+    "AUC",
+    "GAUC",
+    "calibration",
+    "counts",
+)
 
 
 def check(path: Path) -> None:
@@ -81,7 +93,7 @@ def _table(result: RaceResult) -> str:
     for name in result.settings.sets:
         total = score.total_seconds(result, name)
         ratio = "" if total is None else _ratio(name, score.total_speedup(result, name))
-        rows.append(("total", name, "failed" if total is None else f"{total:,.1f}", "", ratio, "", "", "", ""))
+        rows.append(("total", name, "failed" if total is None else f"{total:,.1f}", "", ratio, *[""] * 6))
     head = "".join(f"<th>{html.escape(h)}</th>" for h in HEADINGS)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -89,7 +101,7 @@ def _table(result: RaceResult) -> str:
 
 def _row(entry, variant) -> tuple[str, ...]:
     if variant.error:
-        return (entry.model, variant.optimizations, "", "", "", "", "", "", variant.error)
+        return (entry.model, variant.optimizations, "", "", "", "", "", "", "", "", variant.error)
     seconds = score.contest_seconds(entry, variant)
     return (
         entry.model,
@@ -99,7 +111,7 @@ def _row(entry, variant) -> tuple[str, ...]:
         _ratio(variant.optimizations, score.speedup(entry, variant.optimizations)),
         f"{score.percent_of_floor(entry, variant):.1f}",
         live.gap_text(score.gap_closed(entry, variant)),
-        " ".join(f"{value:.4f}" for value in variant.auc.values()),
+        *(live.lines(each).replace("\n", " ") for each in (variant.auc, variant.gauc, variant.calibration)),
         "yes" if score.verdict(entry, variant).passed else "no",
     )
 

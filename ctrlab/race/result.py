@@ -10,7 +10,7 @@ from pathlib import Path
 from ctrlab.errors import BadData
 from ctrlab.paths import write_atomically
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,10 @@ class Variant:
     Attributes:
         optimizations: the set as it was asked for, e.g. "all".
         rungs: those of its rungs that touch this model.
-        seconds: training seconds of each block, reading included, warm-up and tracing not.
+        seconds: training seconds of each block, reading included, warm-up and tracing not, as if each step had taken as long as
+            those after the block's first ones.
         losses: of each step.
-        auc, log_loss: by label, on held-out rows after the last step.
+        auc, log_loss, gauc, calibration: by label, on held-out rows after the last step; no GAUC where no column is the user.
         error: why the variant did not finish; empty when it did.
     """
 
@@ -32,6 +33,8 @@ class Variant:
     losses: tuple[float, ...] = ()
     auc: dict[str, float] = dataclasses.field(default_factory=dict)
     log_loss: dict[str, float] = dataclasses.field(default_factory=dict)
+    gauc: dict[str, float] = dataclasses.field(default_factory=dict)
+    calibration: dict[str, float] = dataclasses.field(default_factory=dict)
     error: str = ""
 
 

@@ -11,15 +11,17 @@ import dataclasses
 import datetime
 import functools
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ctrlab import optimizations as ladder
 from ctrlab.errors import CtrlabError
 from ctrlab.profiles import Profile
 from ctrlab.profiling.machine import cores, cpu_model, versions
 from ctrlab.profiling.processes import Worker, WorkerDied
-from ctrlab.profiling.timing import paired
+from ctrlab.profiling.timing import now, paired
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
@@ -36,6 +38,10 @@ class Plan:
     sets: tuple[str, ...]
     profile: Profile
     data: str
+
+    def trainings(self, model: str) -> int:
+        """How often the race trains `model`: once a variant, and the baseline with each further seed."""
+        return len({contest.rungs_for(model, name) for name in self.sets}) + self.profile.seeds - 1
 
     def settings(self) -> Settings:
         return Settings(self.profile.name, self.data, self.sets, versions(), f"{cpu_model()}, {cores()} cores")
@@ -71,12 +77,29 @@ class Runner:
             return None
 
     def result(self) -> Variant:
-        measures = {k: self.found.get(k, {}) for k in ("auc", "log_loss")}
+        measures = {k: self.found.get(k, {}) for k in ("auc", "log_loss", "gauc", "calibration")}
         return Variant(self.optimizations, self.rungs, tuple(self.seconds), tuple(self.losses), **measures, error=self.error)
 
 
-# Called with (model, optimizations, what is going on, share done 0..1, seconds so far) as the race goes.
-Watcher = Callable[[str, str, str, float, float], None]
+@dataclass
+class Pace:
+    """How far a whole race is, in trainings of a model: each variant's, and each further seed's of the baseline."""
+
+    total: float
+    done: float = 0.0
+    started: float = field(default_factory=now)
+
+    def advance(self, share: float) -> None:
+        self.done += share
+
+    @property
+    def left(self) -> float | None:
+        """Seconds, if all that is left goes as fast as what is done; None before anything is."""
+        return (now() - self.started) * (self.total - self.done) / self.done if self.done else None
+
+
+# Called with (model, optimizations, what is going on, share done 0..1, its seconds so far, seconds left of the whole race).
+Watcher = Callable[[str, str, str, float, float, float | None], None]
 
 
 def race(
@@ -100,12 +123,17 @@ def race(
         KeyboardInterrupt: Ctrl-C; it says what is kept.
     """
     done = {m.model for m in result.models if m.complete}
+    models = [model for model in plan.models if model not in done]
+    pace = Pace(sum(plan.trainings(model) for model in models))
+
+    def watched(*what):
+        watch(*what, pace.left)
+
     try:
-        for model in plan.models:
-            if model not in done:
-                result = result.with_model(race_model(model, plan, ceilings, watch, command))
-                result.save(state)
-                on_model(result)
+        for model in models:
+            result = result.with_model(race_model(model, plan, ceilings, watched, pace, command))
+            result.save(state)
+            on_model(result)
     except KeyboardInterrupt:
         kept = f"{len(result.models)} of {len(plan.models)} models are kept in {state}; --resume goes on from there"
         raise KeyboardInterrupt(f"Interrupted: {kept if result.models else 'no model was done yet'}.") from None
@@ -133,7 +161,7 @@ def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
     return dataclasses.replace(earlier, asked=tuple(m for m in contest.STEPS if m in (*plan.models, *others)))
 
 
-def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, command: Sequence[str]) -> ModelRace:
+def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Callable, pace: Pace, command: Sequence[str]) -> ModelRace:
     """All variants of one model. A variant whose worker ends early is left behind with the reason; the others go on.
 
     Sets that come to the same rungs for this model are one variant, trained once.
@@ -152,12 +180,13 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
         for r in runners:
             watch(model, r.optimizations, "warming up", 0.0, 0.0)
             r.found |= r.try_to("open", rungs=r.rungs, **job) or {}
-        train_in_turns(model, runners, blocks, watch)
+        hold_to_baseline(model, runners, watch)
+        train_in_turns(model, runners, blocks, watch, pace)
         for r in runners:
             watch(model, r.optimizations, "evaluating", 1.0, sum(r.seconds))
             r.found |= r.try_to("evaluate") or {}
             watch(model, r.optimizations, "ended early" if r.error else "done", 1.0, sum(r.seconds))
-        seed_auc = train_seeds(model, runners[0], steps, plan.profile.seeds, watch)
+        seed_auc = train_seeds(model, runners[0], steps, plan.profile.seeds, watch, pace)
         runs = {name: raced[contest.rungs_for(model, name)].result() for name in plan.sets}
         variants = tuple(dataclasses.replace(run, optimizations=name) for name, run in runs.items())
     known = next((r.found for r in runners if "work" in r.found), None)
@@ -179,7 +208,26 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Watcher, comma
     )
 
 
-def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Watcher) -> None:
+def hold_to_baseline(model: str, runners: Sequence[Runner], watch: Callable) -> None:
+    """Before anything is timed: each variant's first step must do to every variable what the baseline's does, unless one of its
+    rungs changes results. One that does not is left behind."""
+    baseline, *others = runners
+    others = [r for r in others if not any(ladder.RUNGS[name].changes_results for name in r.rungs)]
+    with tempfile.TemporaryDirectory(prefix="ctrlab-race-") as folder:
+        path = str(Path(folder, "first_step.npz"))
+        if not others or baseline.try_to("write_first_step", path=path) is None:
+            return
+        for r in others:
+            watch(model, r.optimizations, "comparing", 0.0, 0.0)
+            if odd := (r.try_to("hold_first_step", path=path) or {}).get("differs"):
+                tensor, distance = odd[0]
+                r.error = (
+                    f"A variant must compute what the baseline computes; in the first step of {model} with {r.optimizations!r} "
+                    f"{len(odd)} tensors differ, most of all {tensor!r}, by {distance:.2g} of its norm."
+                )
+
+
+def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Callable, pace: Pace) -> None:
     """Block i of every runner, one after the other, in an order that rotates with i."""
 
     def block(r: Runner) -> float | None:
@@ -188,19 +236,23 @@ def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int],
         if answer:
             r.seconds.append(answer["seconds"])
             r.losses += answer["losses"]
+        pace.advance(1 / len(blocks))
         watch(model, r.optimizations, "ended early" if r.error else "racing", r.blocks / len(blocks), sum(r.seconds))
         return answer and answer["seconds"]
 
     paired({i: functools.partial(block, r) for i, r in enumerate(runners)}, blocks)
 
 
-def train_seeds(model: str, baseline: Runner, steps: int, seeds: int, watch: Watcher) -> dict[str, tuple[float, ...]]:
+def train_seeds(
+    model: str, baseline: Runner, steps: int, seeds: int, watch: Callable, pace: Pace
+) -> dict[str, tuple[float, ...]]:
     """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed. Empty if the baseline ended."""
     found = [baseline.found.get("auc")]
     for i in range(1, seeds):
         watch(model, baseline.optimizations, f"seed {i + 1} of {seeds}", i / seeds, sum(baseline.seconds))
         baseline.try_to("retrain", seed=SEED + i, steps=steps)
         found.append((baseline.try_to("evaluate") or {}).get("auc"))
+        pace.advance(1.0)
     watch(model, baseline.optimizations, "ended early" if baseline.error else "done", 1.0, sum(baseline.seconds))
     if not all(found):
         return {}

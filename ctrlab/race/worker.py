@@ -1,9 +1,11 @@
 """One variant of a race, in a process of its own: `python -m ctrlab.race.worker`, spoken to in `processes`' lines.
 
     {"do": "open", ...job}             -> {what is known of model and data}
+    {"do": "write_first_step", "path"} -> {}             for the others
+    {"do": "hold_first_step", "path"}  -> {"differs": [[tensor, how far], ...]}
     {"do": "train", "steps": n}        -> {"seconds": s, "losses": [...]}
     {"do": "retrain", "seed", "steps"} -> {}             from new weights, on newly shuffled rows, untimed
-    {"do": "evaluate"}                 -> {"auc": {...}, "log_loss": {...}, "rows": n}
+    {"do": "evaluate"}                 -> {"auc": {...}, "log_loss", "gauc", "calibration", "rows": n}
 
 Nobody saves checkpoints here, so the rung "async_checkpoint" changes nothing in a race. A checkpoint does not shrink with the
 number of steps: in a race of some dozen steps it would be half of the score, and an asynchronous one would look far better than
@@ -13,8 +15,10 @@ What the rung gains is timed by `ctrlab bench checkpoints`.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from ctrlab.data.csv import split
@@ -22,10 +26,16 @@ from ctrlab.features import Sequence
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed
-from ctrlab.training import Run, Spec, get_state, set_state
+from ctrlab.training import Run, Spec, equality, get_state, set_state
 
 MOST_EVALUATED_ROWS = 131_072
 WARM_UP_STEPS = 3
+UNTIMED = 6
+"""The most steps at the head of a block that are not timed. While others had their turn, the reader has filled this one's
+buffers (prefetch and stage, two batches each) and the caches have forgotten it: neither is how training goes on."""
+AS_BASELINE = 0.01
+"""How far each tensor's move in the first step may be from the baseline's, norm-wise. Rounding alone is far below, but for a ReLU
+whose input is so near 0 that rounding turns a row's gradient on or off; the test suite, which can choose its rows, holds 1e-5."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +83,40 @@ class Session:
             "setting": self.run.choice.source,
         }
 
+    def write_first_step(self, path: str) -> dict:
+        """What one step from the first weights does, to a file .npz for the others."""
+        np.savez(path, **self._first_step())
+        return {}
+
+    def hold_first_step(self, path: str) -> dict:
+        """The same, held against the baseline's file: [[tensor, norm-wise distance], ...] of those that differ, worst first."""
+        did = self._first_step()
+        with np.load(path, allow_pickle=False) as file:
+            expected = dict(file)
+        odd = equality.differences(expected, did, dict.fromkeys(expected, AS_BASELINE))
+        return {"differs": [[d.tensor, d.relative] for d in odd]}
+
+    def _first_step(self) -> dict[str, np.ndarray]:
+        """The loss, and the moves of all variables and slots, which are put back."""
+        run = self.run
+        before = get_state(run.model, run.optimizer)
+        losses = run.train(1, batches=iter(run.read())).losses
+        after = get_state(run.model, run.optimizer)
+        set_state(before, run.model, run.optimizer)
+        return {"loss": np.array(losses)} | equality.moves(before, after)
+
     def train(self, steps: int) -> dict:
-        """Trains on as many rows as are in `steps` of the model's own batches."""
-        self.rows_owed += steps * self.run.model.hyper.batch_size
-        steps, self.rows_owed = divmod(self.rows_owed, self.run.batch_size)
-        seconds, history = timed(lambda: self.run.train(steps))
-        return {"seconds": seconds, "losses": history.losses}
+        """Trains on as many rows as are in `steps` of the model's own batches.
+
+        The seconds are those of the rows after the first steps, `UNTIMED`, as if all rows had taken as long.
+        """
+        owed = self.rows_owed + steps * self.run.model.hyper.batch_size
+        own_steps, self.rows_owed = divmod(owed, self.run.batch_size)
+        head = min(UNTIMED, own_steps // 2)
+        losses = self.run.train(head).losses
+        seconds, history = timed(lambda: self.run.train(own_steps - head))
+        rows, timed_rows = steps * self.run.model.hyper.batch_size, (own_steps - head) * self.run.batch_size
+        return {"seconds": seconds * rows / timed_rows if timed_rows else 0.0, "losses": losses + history.losses}
 
     def retrain(self, seed: int, steps: int) -> dict:
         self.run.begin_anew(seed)
@@ -88,7 +126,7 @@ class Session:
 
     def evaluate(self) -> dict:
         found = self.run.evaluate(MOST_EVALUATED_ROWS)
-        return {"auc": found.auc, "log_loss": found.log_loss, "rows": found.rows}
+        return dataclasses.asdict(found)
 
 
 def positions(schema, features) -> float:

@@ -16,6 +16,14 @@ from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import gradients_of
 
 TOLERANCE = 1e-5  # float32 rounds at 6e-8; sums over a batch in another order reach some 1e-6
+# A move is the difference of two float32 weights: with weights of .25 and moves of .001 that rounds at 1.5e-5.
+STEP_TOLERANCE = 1e-4
+ROUNDINGS = 4  # one rounding of the weights is a sample of what rounding does; another order of sums is as many more
+# A bias before a softmax moves all scores of a row alike, which changes nothing: its gradient, and with it all that the optimizer
+# makes of it, is 0. What comes out instead is rounding, without a digit to compare, so it is held to be nothing beside what its
+# layer's kernel gets.
+ZERO = {"attention/dense_2/bias": "attention/dense_2/kernel", "attention_dense_2_bias": "attention_dense_2_kernel"}
+NOTHING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -84,3 +92,46 @@ def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray
     after = get_state(model, optimizer)
     set_state(before, model, optimizer)
     return after
+
+
+def moves(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a step did, {"step of <variable or slot>": after - before}; a weight's move under Adam times sqrt(v).
+
+    Adam moves an entry by m / sqrt(v), so one whose gradient is rounding noise moves by noise of full size; m itself, the
+    move times sqrt(v), is as well conditioned as the gradient.
+    """
+    return {f"step of {key}": _metric(key, after) * (after[key] - before[key]) for key in after}
+
+
+def move_tolerance(key: str, state: dict[str, np.ndarray], moved: dict[str, np.ndarray]) -> float:
+    """A move is the difference of two float32 numbers, and no better determined than their last digits: Adam's v moves by a
+    thousandth of itself, a weight whose gradient keeps changing its sign by less."""
+    name, metric = key.removeprefix("step of "), 1.0
+    if not np.any(moved[key]):
+        return STEP_TOLERANCE
+    if name.startswith("model/"):
+        metric = _metric(name, {k: state[k] + moved.get(f"step of {k}", 0) for k in state})
+    rounding = np.finfo(np.float32).eps * np.linalg.norm(metric * state[name])
+    return max(STEP_TOLERANCE, ROUNDINGS * rounding / np.linalg.norm(moved[key].astype(np.float64)))
+
+
+def _metric(key: str, state: dict[str, np.ndarray]) -> np.ndarray | float:
+    slot = "optimizer/adam_async/" + key.removeprefix("model/").replace("/", "_") + "_v"
+    return np.sqrt(state[slot]) if key.startswith("model/") and slot in state else 1.0
+
+
+def zeros_of(answers: dict[str, np.ndarray]) -> dict[str, str]:
+    """{what is 0 but for rounding: what it has to be nothing beside}."""
+    return {key: key.replace(bias, kernel) for key in answers for bias, kernel in ZERO.items() if bias in key}
+
+
+def differences(expected: dict[str, np.ndarray], received: dict[str, np.ndarray], tolerances) -> list[Difference]:
+    """As `compare`; and those tensors that should be 0 and are not."""
+    zeros = zeros_of(expected)
+    found = compare(*({k: v for k, v in a.items() if k not in zeros} for a in (expected, received)), tolerances)
+    for key, kernel in zeros.items():
+        whole = key in received and received[key].shape == expected[key].shape
+        size = np.linalg.norm(received[key]) / np.linalg.norm(expected[kernel]) if whole else np.inf
+        if not size <= NOTHING:
+            found.append(Difference(key, float(size)))
+    return found

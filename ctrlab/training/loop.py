@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from ctrlab.data import explained
 from ctrlab.errors import BadData
 from ctrlab.ops.refusals import one_sentence
+from ctrlab.training.metrics import calibration, gauc
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import TOGETHER, SeveralSteps
 from ctrlab.training.step import predict_step, train_step
@@ -40,10 +41,19 @@ class History:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """AUC and log loss by label name, and the rows they were computed on. An AUC is nan where only one class came."""
+    """How good predictions are, by label name.
+
+    Attributes:
+        auc: nan where only one class came.
+        log_loss: the mean of -log p(what happened).
+        gauc, calibration: see `metrics`; no GAUC where the schema names no user.
+        rows: that they were computed on.
+    """
 
     auc: dict[str, float]
     log_loss: dict[str, float]
+    gauc: dict[str, float]
+    calibration: dict[str, float]
     rows: int
 
 
@@ -114,17 +124,19 @@ def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnSt
 
 
 def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
-    """AUC and log loss of each task over all rows of `batches`.
+    """AUC, log loss, GAUC and calibration of each task over all rows of `batches`.
 
     Raises:
         BadData: there was no batch at all, a row could not be read, or a probability was not a finite number. CtrlabError: an
             embedding variable refused a lookup, for its storage.
     """
     predict = predict or predict_step(model)
-    pairs = []
+    user = model.schema.user
+    pairs, users = [], []
     with explained(), one_sentence():
         for features, labels in batches:
             pairs.append((predict(features).numpy(), labels.numpy()))
+            users.append(features[user].numpy() if user else None)
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [rows, K] each
@@ -133,7 +145,8 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
     both = {task: len(np.unique(y[:, k])) == 2 for k, task in enumerate(model.tasks)}
     auc = {t: float(roc_auc_score(y[:, k], p[:, k])) if both[t] else float("nan") for k, t in enumerate(model.tasks)}
     loss = {t: float(log_loss(y[:, k], p[:, k].astype(np.float64), labels=[0, 1])) for k, t in enumerate(model.tasks)}
-    return Evaluation(auc, loss, len(y))
+    of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in enumerate(model.tasks)} if user else {}
+    return Evaluation(auc, loss, of_users, {t: calibration(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}, len(y))
 
 
 def compile_model(model, optimizer=None, loop: bool = False):

@@ -5,6 +5,7 @@
 {"crash": [model, optimized, do]}    raises
 {"refuse": [model, optimized, do]}   raises a CtrlabError
 {"hang": [model, optimized, do]}     never answers
+{"differs": [[tensor, distance]]}    what the optimized variants' first steps are said to get wrong
 """
 
 import json
@@ -29,6 +30,14 @@ class Session:
         work = {"flops": 1e9, "bytes": 0.0, "random_rows": 0.0, "row_bytes": 64.0}
         return {"train_rows": 4096, "batch_size": 512, "work": work, "ceiling": {"clicked": 0.75}, "device": "fake"}
 
+    def write_first_step(self, path):
+        self.misbehave("write_first_step")
+        return {}
+
+    def hold_first_step(self, path):
+        self.misbehave("hold_first_step")
+        return {"differs": FAKE["differs"] if self.optimized and "differs" in FAKE else []}
+
     def train(self, steps):
         self.misbehave("train")
         losses = [1 / (self.steps + i + 1) for i in range(steps)]
@@ -46,7 +55,8 @@ class Session:
         model, optimized, value = FAKE.get("auc", (None, None, None))
         if (model, optimized) == (self.model, self.optimized):
             auc = value
-        return {"auc": {"clicked": auc}, "log_loss": {"clicked": 0.5}, "rows": 819}
+        others = {name: {"clicked": value} for name, value in (("log_loss", 0.5), ("gauc", 0.6), ("calibration", 1.01))}
+        return {"auc": {"clicked": auc}, **others, "rows": 819}
 
     def misbehave(self, do):
         what = next((w for w, case in FAKE.items() if case == [self.model, self.optimized, do]), None)

@@ -32,7 +32,7 @@ except KeyboardInterrupt as interrupt:
 
 def test_every_variant_trains_its_steps_in_rotating_turns(fake, plan, run):
     turns = []
-    found = run(plan, watch=lambda model, name, doing, share, s: doing == "racing" and turns.append((model, name)))
+    found = run(plan, watch=lambda model, name, doing, *_: doing == "racing" and turns.append((model, name)))
     assert [m.model for m in found.models] == ["wdl", "deepfm", "dlrm"]
     assert turns[:6] == [("wdl", n) for n in ("none", "all", "all", "none", "none", "all")]
     for entry in found.models:
@@ -44,6 +44,26 @@ def test_every_variant_trains_its_steps_in_rotating_turns(fake, plan, run):
     assert "indicator" in found.models[0].variant("all").rungs
     assert score.speedup(found.models[0], "all").median == 2
     assert found.complete and not score.failures(found)
+
+
+def test_a_variant_that_computes_something_else_is_not_timed(fake, plan, run):
+    fake(differs=[["step of model/w", 0.12], ["loss", 0.02]])
+    found = run(dataclasses.replace(plan, models=("deepfm",), sets=("none", "all", "bf16")))
+    [entry] = found.models
+    none, every, bf16 = entry.variants
+    assert every.seconds == () and len(none.seconds) == len(bf16.seconds) == 3  # bf16 may: it says that it changes results
+    assert score.failures(found)[0] == (
+        "A variant must compute what the baseline computes; in the first step of deepfm with 'all' 2 tensors differ, most of all "
+        "'step of model/w', by 0.12 of its norm."
+    )
+
+
+def test_the_time_that_is_left_goes_down_to_nothing(fake, plan, run):
+    left = []
+    run(plan, watch=lambda *what: left.append(what[-1]))
+    known = [seconds for seconds in left if seconds is not None]
+    assert left[0] is None and min(known) >= 0 and known[-1] == pytest.approx(0, abs=1e-9)
+    assert plan.trainings("dlrm") == 2 + plan.profile.seeds - 1
 
 
 def test_sets_of_the_same_rungs_are_trained_once(fake, plan, run):

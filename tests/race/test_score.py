@@ -101,8 +101,8 @@ def test_the_contests_bars_hold_for_the_full_books_only():
 
 def test_steps_are_the_contests_share():
     assert {m: contest.steps(m, FULL) for m in contest.STEPS} == contest.STEPS
-    assert contest.steps("mmoe", LESSON) == round(0.005 * 27_700)
-    assert contest.steps("deepfm", LESSON) == 20  # never fewer
+    assert contest.steps("mmoe", dataclasses.replace(LESSON, step_share=0.01)) == round(0.01 * 27_700)
+    assert contest.steps("deepfm", LESSON) == LESSON.rows // 512  # never less than once over the rows
 
 
 @pytest.mark.parametrize(("total", "count"), [(20, 3), (20, 9), (138, 9), (2, 5)])
