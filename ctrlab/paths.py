@@ -16,6 +16,11 @@ def checkout() -> Path | None:
     return root if (root / "pyproject.toml").is_file() and (root / "native").is_dir() else None
 
 
+def native() -> Path:
+    """The folder of kernels/ and of check/harness.h: the checkout's, or the copy in the installed package."""
+    return (checkout() or Path(__file__).parent) / "native"
+
+
 def cache_folder() -> Path:
     """Where data and measured ceilings are kept between runs (made when it is not there yet).
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import pkgutil
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from ctrlab.cuda import attention, devices, gru, indicator, lookup
+from ctrlab import cuda
+from ctrlab.cuda import devices
 from ctrlab.cuda.library import Library
 from ctrlab.cuda.measure import OPS_TOLERANCE, distance, time_case
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import write_atomically
 
-OPS = {"indicator": indicator, "lookup": lookup, "gru": gru, "attention": attention}
+MODULES = {m.name: import_module(f"{cuda.__name__}.{m.name}") for m in pkgutil.iter_modules(cuda.__path__) if m.name[0] != "_"}
+OPS = {name: module for name, module in MODULES.items() if hasattr(module, "CASES")}
 SEEDS = (0, 1)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from ctypes import Structure, byref, c_int64, c_void_p
+from ctypes import byref
 
 import numpy as np
 
 from ctrlab.cuda.cases import Case, Memory, flattened, histories, normal, padded, splits_of
 from ctrlab.cuda.devices import Device
-from ctrlab.cuda.library import Library
+from ctrlab.cuda.library import AttentionGradient, AttentionInput, DenseGradient, DenseLayer, Library
 from ctrlab.ops.references import attention
 from ctrlab.profiling.work import Work
 
@@ -18,19 +18,6 @@ CASES = {
     "odd_long": {"rows": 4, "longest": 37, "width": 5, "units": (3, 7), "small": True},  # more than two chunks of events
     "din": {"rows": 512, "longest": 50, "width": 36, "units": (80, 40), "small": False},
 }
-
-
-class Attention(Structure):
-    _fields_ = (
-        *((name, c_void_p) for name in ("query", "keys", "splits")),
-        ("kernels", c_void_p * 3),
-        ("biases", c_void_p * 3),
-        *((name, c_int64) for name in ("rows", "width", "units", "second")),
-    )
-
-
-class AttentionSums(Structure):
-    _fields_ = (("query", c_void_p), ("keys", c_void_p), ("kernels", c_void_p * 3), ("biases", c_void_p * 3))
 
 
 def case(device: Device, library: Library, rng, *, rows, longest, width, units, small) -> Case:
@@ -42,34 +29,23 @@ def case(device: Device, library: Library, rng, *, rows, longest, width, units, 
     layers = [(normal(rng, i, o, scale=0.4), normal(rng, o, scale=0.4)) for i, o in itertools.pairwise(sizes)]
     d_weights, d_attended = normal(rng, N), normal(rng, rows, C)
 
-    def layer_memory(prefix: str, make) -> tuple:
-        kernels, biases = zip(
-            *[(make(f"{prefix}kernel {n}", k), make(f"{prefix}bias {n}", b)) for n, (k, b) in enumerate(layers)]
-        )
-        return kernels, biases
-
-    given = Attention(
-        memory.put("query", query),
-        memory.put("keys", keys),
-        memory.put("splits", splits),
-        *layer_memory("", memory.put),
-        rows,
-        C,
-        *units,
+    given = AttentionInput(memory.put("query", query), memory.put("keys", keys), memory.put("splits", splits), rows, C)
+    given.layers = (DenseLayer * len(layers))(
+        *((memory.put(f"kernel {n}", k), memory.put(f"bias {n}", b), *k.shape) for n, (k, b) in enumerate(layers))
     )
+    given.layer_count = len(layers)
     scores, kept = memory.empty("scores", (N,)), memory.empty("kept", (N, sum(units)))
     weights, attended = memory.empty("weights", (N,)), memory.empty("attended", (rows, C))
-    sums = AttentionSums(
-        memory.empty("d_query", query.shape),
-        memory.empty("d_keys", keys.shape),
-        *layer_memory("d_", lambda name, value: memory.empty(name, value.shape)),
+    gradient = AttentionGradient(memory.empty("d_query", query.shape), memory.empty("d_keys", keys.shape))
+    gradient.layers = (DenseGradient * len(layers))(
+        *((memory.empty(f"d_kernel {n}", k.shape), memory.empty(f"d_bias {n}", b.shape)) for n, (k, b) in enumerate(layers))
     )
     upstream = memory.put("d_weights", d_weights), memory.put("d_attended", d_attended)
     names = ["weights", "attended", "d_query", "d_keys", *(f"d_{kind} {n}" for n in range(3) for kind in ("kernel", "bias"))]
 
     def run() -> dict:
         library.attention(byref(given), scores, kept, weights, attended, device.stream)
-        library.attention_gradient(byref(given), kept, weights, *upstream, byref(sums), device.stream)
+        library.attention_gradient(byref(given), weights, kept, *upstream, byref(gradient), device.stream)
         return {name: memory[name] for name in names}
 
     U, S = units

@@ -39,25 +39,29 @@ class Case:
 class Memory:
     """A device's arrays by name, and their addresses, which stay valid as long as this does."""
 
+    UNWRITTEN = -7  # what an empty array of whole numbers holds
+
     def __init__(self, device: Device):
         self.device = device
         self.arrays: dict[str, object] = {}
 
     def put(self, name: str, array: np.ndarray) -> int:
+        assert name not in self.arrays, f"{name} would lose its memory while its address is in use"
         self.arrays[name] = self.device.put(array)
         return self.device.pointer(self.arrays[name])
 
     def empty(self, name: str, shape: Sequence[int], dtype=np.float32) -> int:
         # Not zeros: what a kernel leaves unwritten must show.
-        filled = np.full(shape, np.nan) if np.issubdtype(dtype, np.floating) else np.full(shape, -7)
+        filled = np.full(shape, np.nan) if np.issubdtype(dtype, np.floating) else np.full(shape, self.UNWRITTEN)
         return self.put(name, filled.astype(dtype))
 
-    def array_of(self, entries: Sequence[ctypes.Structure]) -> int:
+    def structs(self, name: str, entries: Sequence[ctypes.Structure]) -> int:
+        """An array of C structs, each of numbers and addresses of eight bytes: kept as int64."""
         packed = (type(entries[0]) * len(entries))(*entries)
-        return self.put(f"structs {len(self.arrays)}", np.frombuffer(packed, np.uint8).copy())
+        return self.put(name, np.frombuffer(packed, np.int64).copy())
 
-    def pointers(self, addresses: Sequence[int]) -> int:
-        return self.put(f"pointers {len(self.arrays)}", np.array(addresses, np.int64))
+    def pointers(self, name: str, addresses: Sequence[int]) -> int:
+        return self.put(name, np.array(addresses, np.int64))
 
     def __getitem__(self, name: str):
         return self.arrays[name]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterable
-
 import numpy as np
 
 from ctrlab.errors import CtrlabError
@@ -93,10 +90,3 @@ def gpu() -> Torch | Cupy:
         except Exception as problem:  # each library has errors of its own for a missing driver
             problems.append(f"{library.__name__.lower()}: {problem}")
     raise CtrlabError(f"A GPU and torch or CuPy are needed ({'; '.join(problems)}). Without a GPU run it with --emulated.")
-
-
-def structs(device: Device, kind: type[ctypes.Structure], entries: Iterable[ctypes.Structure]):
-    """An array of C structs in the device's memory."""
-    entries = list(entries)
-    packed = (kind * len(entries))(*entries)
-    return device.put(np.frombuffer(packed, np.uint8).copy())

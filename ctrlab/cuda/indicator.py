@@ -31,7 +31,7 @@ def case(device: Device, library: Library, rng, *, rows, sizes, lists, outputs, 
         entries.append(IdColumn(memory.put(f"ids {c}", ids), pointer, None, offset, size))
         offset += size
     kernel, d_out = normal(rng, offset, outputs), normal(rng, rows, outputs)
-    given = IndicatorInput(memory.array_of(entries), len(entries), rows, outputs)
+    given = IndicatorInput(memory.structs("columns", entries), len(entries), rows, outputs)
     kernel_at, d_out_at = memory.put("kernel", kernel), memory.put("d_out", d_out)
     out_at, d_kernel_at = memory.empty("out", (rows, outputs)), memory.empty("d_kernel", (offset, outputs))
     hits = sum(len(ids) for ids, _ in columns)

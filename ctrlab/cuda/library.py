@@ -1,4 +1,4 @@
-"""native/cuda as a shared library: compiled by nvcc, or by a C++ compiler for the emulation, once a state of the sources."""
+"""The CUDA twins as one shared library: compiled by nvcc, or by a C++ compiler for the emulation, once a state of the sources."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import shlex
 import shutil
 import subprocess
-from ctypes import Structure, c_double, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import cache_folder, checkout
+from ctrlab.paths import cache_folder, native
 
 COMMON = ("-std=c++20", "-shared")
 CUDA_FLAGS = ("-O3", "-arch=native", "-Xcompiler", "-fPIC")
@@ -20,7 +20,7 @@ EMULATED_FLAGS = ("-O1", "-g", "-fPIC", "-pthread", "-x", "c++")
 
 
 class Library:
-    """The functions of native/cuda/*.cu, by name. A call raises CtrlabError where the launch was refused.
+    """The functions of native/kernels/<op>/*.cu, by name. A call raises CtrlabError where the launch was refused.
 
     Args:
         emulated: compile for this machine's threads.
@@ -51,20 +51,24 @@ def build(*, emulated: bool, sanitizer: str = "", arch: str = "") -> Path:
         arch: nvcc's -arch, by default that of the GPU in this machine.
     """
     flags = EMULATED_FLAGS if emulated else tuple(f"-arch={arch}" if arch and f == "-arch=native" else f for f in CUDA_FLAGS)
-    command = [*(host_compiler() if emulated else nvcc()), *COMMON, *flags]
+    command = [*(host_compiler() if emulated else nvcc()), *COMMON, "-I", str(native()), *flags]
     if sanitizer:
         command.append(f"-fsanitize={sanitizer}")
-    root = _native()
-    sources = sorted((root / "cuda").glob("*.cu"))
-    parts = [" ".join(command).encode(), *(p.read_bytes() for p in [*sources, *root.glob("cuda/*.h"), *root.glob("kernels/*.h")])]
+    compiled, headers = sources(), sorted((native() / "kernels").rglob("*.h"))
+    parts = [" ".join(command).encode(), *(path.read_bytes() for path in compiled + headers)]
     target = cache_folder() / f"ctrlab_cuda_{hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}.so"
     if not target.exists():
         beside = target.with_name(f".{target.stem}.{os.getpid()}.so")
-        made = subprocess.run([*command, *map(str, sources), "-o", str(beside)], capture_output=True, text=True)
+        made = subprocess.run([*command, *map(str, compiled), "-o", str(beside)], capture_output=True, text=True)
         if made.returncode:
             raise CtrlabError(f"The CUDA kernels must compile; {command[0]} says: {made.stderr.strip() or made.stdout.strip()}")
         beside.replace(target)
     return target
+
+
+def sources() -> list[Path]:
+    """Every twin's file: what lies in the folders of the ops."""
+    return sorted((native() / "kernels").glob("*/*.cu"))
 
 
 def nvcc() -> tuple[str, ...]:
@@ -86,12 +90,7 @@ def host_compiler() -> tuple[str, ...]:
     raise CtrlabError("The emulation needs a C++20 compiler and none was found; install g++ or name one in CXX.")
 
 
-def _native() -> Path:
-    root = checkout()
-    return root / "native" if root else Path(__file__).parent.parent / "native"
-
-
-# The structs of native/kernels/*.h, as the C interface takes them.
+# The structs of native/kernels, as the C interface takes them.
 
 
 class IdColumn(Structure):
@@ -128,8 +127,12 @@ class LookupInput(Structure):
     )
 
 
-class MergingTable(Structure):
-    _fields_ = (("places", c_void_p), ("count", c_void_p), ("ids", c_void_p), ("rows", c_void_p))
+class MergedRows(Structure):
+    _fields_ = (("ids", c_void_p), ("rows", c_void_p), ("count", c_int64))
+
+
+class MergeRoom(Structure):
+    _fields_ = (("taken", c_void_p), ("before", c_void_p))
 
 
 class StepRule(Structure):
@@ -146,6 +149,27 @@ class StepVariable(Structure):
         ("rows", c_int64),
         ("dim", c_int64),
     )
+
+
+class DenseLayer(Structure):
+    _fields_ = (("kernel", c_void_p), ("bias", c_void_p), ("inputs", c_int64), ("outputs", c_int64))
+
+
+class DenseGradient(Structure):
+    _fields_ = (("kernel", c_void_p), ("bias", c_void_p))
+
+
+class AttentionInput(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("query", "keys", "splits")),
+        *((name, c_int64) for name in ("rows", "width")),
+        ("layers", POINTER(DenseLayer)),
+        ("layer_count", c_int64),
+    )
+
+
+class AttentionGradient(Structure):
+    _fields_ = (("query", c_void_p), ("keys", c_void_p), ("layers", POINTER(DenseGradient)))
 
 
 class GruInput(Structure):

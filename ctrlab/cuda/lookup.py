@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ctypes import byref
+from ctypes import byref, sizeof
 
 import numpy as np
 
 from ctrlab.cuda.cases import Case, Memory, histories, normal, splits_of
 from ctrlab.cuda.devices import Device
-from ctrlab.cuda.library import Library, LookupColumn, LookupInput, LookupTable, MergingTable, StepRule, StepVariable
+from ctrlab.cuda.library import Library, LookupColumn, LookupInput, LookupTable, MergedRows, MergeRoom, StepRule, StepVariable
 from ctrlab.ops.references import sparse_update
 from ctrlab.profiling.work import Work
 
@@ -18,8 +18,12 @@ CASES = {
     f"odd_{kind}": {"rows": 6, "tables": ((9, 3), (4, 5)), "kind": kind, "clip": clip, "longest": 4, "small": True}
     for kind, clip in (("sgd", 0.5), ("adagrad", 0.0), ("ftrl", 0.0), ("adam_async", 1.0))
 } | {
-    name: {"rows": 512, "tables": ((100_000, 16),) * 26, "kind": "adagrad", "clip": 0.0, "longest": longest, "small": False}
-    for name, longest in (("one_id", 1), ("twenty_ids", 20))
+    # More ids than a round of the merge's count takes, and a last word of the bitmap that is half empty.
+    "odd_many": {"rows": 40, "tables": ((140_003, 2), (65_536, 1)), "kind": "sgd", "clip": 0.0, "longest": 9, "small": True},
+    **{
+        name: {"rows": 512, "tables": ((100_000, 16),) * 26, "kind": "adagrad", "clip": 0.0, "longest": longest, "small": False}
+        for name, longest in (("one_id", 1), ("twenty_ids", 20))
+    },
 }
 LEARNING_RATE, STEP = 0.05, 3
 
@@ -50,29 +54,36 @@ def case(device: Device, library: Library, rng, *, rows, tables, kind, clip, lon
     table_at = [memory.put(f"weights {t}", w) for t, w in enumerate(weights)]
     slot_at = [[memory.put(f"{name} {t}", s) for name, s in own.items()] for t, own in enumerate(slots)]
     out_at = [memory.empty(f"out {o}", (height, width)) for o, (height, width) in enumerate(zip(heights, widths))]
-    shapes = memory.array_of([LookupTable(*table) for table in tables])
-    given = LookupInput(memory.array_of(entries), len(entries), shapes, len(tables), memory.put("widths", np.array(widths)), rows)
-    merging, steps = [], []
-    counts = memory.empty("counts", (len(tables),), np.int32)
+    columns_at = memory.structs("columns", entries)
+    shapes_at = memory.structs("tables", [LookupTable(*table) for table in tables])
+    given = LookupInput(columns_at, len(entries), shapes_at, len(tables), memory.put("widths", np.array(widths)), rows)
+    merged, rooms, steps = [], [], []
     for t, (size, dim) in enumerate(tables):
-        most = min(size, sum(len(ids) for ids, _, table, *_ in columns if table == t))
-        room = memory.empty(f"merged {t}", (most,), np.int64), memory.empty(f"sums {t}", (most, dim))
-        merging.append(MergingTable(memory.put(f"places {t}", np.full(size, -1, np.int32)), counts + 4 * t, *room))
+        most, words = _room(columns, t, size), -(-size // 32)
+        merged.append(
+            MergedRows(
+                memory.empty(f"merged ids {t}", (most,), np.int64), memory.empty(f"sums {t}", (most, dim)), Memory.UNWRITTEN
+            )
+        )
+        rooms.append(MergeRoom(*(memory.empty(f"{name} {t}", (words,), np.int32) for name in ("taken", "before"))))
         two = (*slot_at[t], None, None)[:2]
-        steps.append(StepVariable(table_at[t], two, room[0], room[1], 0, dim))
-    merging_at, tables_at, outs_at = memory.array_of(merging), memory.pointers(table_at), memory.pointers(out_at)
-    upstream_at = memory.pointers([memory.put(f"d_out {o}", d) for o, d in enumerate(upstream)])
+        steps.append(StepVariable(table_at[t], two, merged[t].ids, merged[t].rows, 0, dim))
+    merged_at, rooms_at = memory.structs("merged", merged), memory.structs("rooms", rooms)
+    counts = [merged_at + t * sizeof(MergedRows) + MergedRows.count.offset for t in range(len(tables))]
+    tables_at, outs_at = memory.pointers("addresses of weights", table_at), memory.pointers("addresses of out", out_at)
+    d_outs = [memory.put(f"d_out {o}", d) for o, d in enumerate(upstream)]
+    upstream_at = memory.pointers("addresses of d_out", d_outs)
     numbers = StepRule(KINDS[kind], rule.beta1, rule.beta2, rule.epsilon, rule.l1, rule.l2, clip, LEARNING_RATE, STEP)
-    variables_at = memory.array_of(steps), memory.pointers([counts + 4 * t for t in range(len(tables))])
+    variables_at = memory.structs("variables", steps), memory.pointers("addresses of counts", counts)
     norms = memory.empty("norms", (len(tables),))
 
     def run() -> dict:
         library.lookup(byref(given), tables_at, outs_at, device.stream)
-        library.lookup_merge(byref(given), upstream_at, merging_at, counts, device.stream)
+        library.lookup_merge(byref(given), upstream_at, merged_at, rooms_at, device.stream)
         library.optimizer_step(byref(numbers), *variables_at, len(tables), norms, device.stream)
         results = [f"out {o}" for o in range(len(out_at)) if heights[o]]
-        results += [f"{name} {t}" for t in range(len(tables)) for name in ("weights", *rule.slots)]
-        return {name: memory[name] for name in results} | {f"places {t}": memory[f"places {t}"] for t in range(len(tables))}
+        results += [f"{name} {t}" for t in range(len(tables)) for name in ("merged ids", "weights", *rule.slots)]
+        return {name: memory[name] for name in results} | {"counts": memory["merged"][2::3]}
 
     hits, width = sum(len(ids) for ids, *_ in columns), tables[0][1]
     return Case(
@@ -90,6 +101,7 @@ def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str
     """Row by row: what each column looks up, and what each table's ids are given back."""
     outs = [np.zeros(d.shape) for d in upstream]
     given: list[list] = [[] for _ in tables]
+    counts: list[int] = []
     for ids, splits, t, combiner, output, offset in columns:
         span = slice(offset, offset + tables[t][1])
         for b in range(len(splits) - 1):
@@ -104,9 +116,17 @@ def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str
         ids, rows = sparse_update.merge_reference(np.array([i for i, _ in pairs]), np.array([row for _, row in pairs]))
         clipped = sparse_update.clip_reference(rows, clip) if clip else rows
         sparse_update.reference(rule, w, own, (ids, clipped), LEARNING_RATE, STEP)
-        answers |= {f"weights {t}": w, f"places {t}": np.full(tables[t][0], -1.0)}
-        answers |= {f"{name} {t}": slot for name, slot in own.items()}
-    return answers
+        answers |= {f"weights {t}": w} | {f"{name} {t}": slot for name, slot in own.items()}
+        # In ascending order, each once; what comes after them is left as it was.
+        untouched = np.full(_room(columns, t, tables[t][0]) - len(ids), Memory.UNWRITTEN)
+        answers[f"merged ids {t}"] = np.concatenate([ids, untouched])
+        counts.append(len(ids))
+    return answers | {"counts": np.array(counts)}
+
+
+def _room(columns, t: int, size: int) -> int:
+    """How many ids of table `t` may be merged."""
+    return min(size, sum(len(ids) for ids, _, table, *_ in columns if table == t))
 
 
 def _torch(columns, weights, d_out, width):

@@ -44,7 +44,9 @@ class Row:
 
 
 def distance(expected: np.ndarray, received: np.ndarray, yardstick: np.ndarray) -> float:
-    """|a - b| / |yardstick|; inf where shapes differ or a number is not finite."""
+    """|a - b| / |yardstick|; inf where shapes differ, a number is not finite, or whole numbers are not the same."""
+    if np.issubdtype(expected.dtype, np.integer):
+        return 0.0 if np.array_equal(expected, received) else float("inf")
     received = np.asarray(received, np.float64)
     if received.shape != expected.shape or not np.all(np.isfinite(received)):
         return float("inf")

@@ -1,9 +1,9 @@
 """Puts another kernel in the place of a compiled one while the program runs: `%%kernel` in a notebook.
 
 A kernel knows no TensorFlow, so it compiles alone in about a second. It is compiled twice: once with AddressSanitizer and
-UBSan and linked to the checks of its op in native/check, which run it in a process of its own against the scalar twin; and
-once at full speed, as a library of a new name. Only a kernel that passed is put in the table that the TensorFlow ops call
-through.
+UBSan and linked to the checks of its op, which run it in a process of its own against the scalar twin; and once at full speed,
+as a library of a new name. Only a kernel that passed is put in the table that the TensorFlow ops call through. What there is
+of an op, its header, kernels, scalar twin and checks, is found in its folder, native/kernels/<op>.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ctrlab import _native
-from ctrlab.errors import CtrlabError, choose
-from ctrlab.paths import cache_folder, checkout
+from ctrlab.errors import CtrlabError, NativeLibraryError, choose
+from ctrlab.paths import cache_folder, native
 
-REGISTRY = "registry.h"
 _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
@@ -37,6 +36,7 @@ FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
 COMPILE_SECONDS = 300  # the checker takes 40 on a quiet core, once
 CHECK_SECONDS = 10
 CHECK_MEGABYTES = 1024
+UNKNOWN_KERNEL = 1  # CTRLAB_UNKNOWN_KERNEL of native/kernels/registry.h
 
 _loaded: list[ctypes.CDLL] = []  # a call may still run in a kernel that was replaced, so no library is ever unloaded
 
@@ -69,7 +69,7 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     Raises:
         UnknownName: there is no such kernel. KernelError: the kernel is wrong. NativeLibraryError: there is no library.
     """
-    header = header_of(name)
+    header = header_of(op_of(name))
     table = _native.library().c
     with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder, ThreadPoolExecutor(2) as pool:
         folder = Path(folder)
@@ -80,7 +80,10 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
         kernel = ctypes.CDLL(str(fast.result()))
     _loaded.append(kernel)
     function = ctypes.cast(kernel[f"ctrlab_{name}"], ctypes.c_void_p)
-    if table.ctrlab_kernels_replace(name.encode(), function, kernel.ctrlab_kernel_abi()) != 0:
+    status = table.ctrlab_kernels_replace(name.encode(), function, kernel.ctrlab_kernel_abi())
+    if status == UNKNOWN_KERNEL:
+        raise NativeLibraryError(f"The compiled library has no kernel {name!r}, which its headers declare; {_native.CURE}.")
+    if status != 0:
         raise KernelError(
             "The kernel and the library must be built from the same headers.",
             expected=f"interface {table.ctrlab_kernels_abi_version()}",
@@ -108,8 +111,8 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
     Raises:
         KernelError: it does not compile, writes or reads where it must not, takes longer than `seconds`, or answers wrong.
     """
-    header = header_of(name)
-    program = _compile(path, [*CHECKED, str(_checker(header))], path.with_suffix(".check"), header)
+    op = op_of(name)
+    program = _compile(path, [*CHECKED, str(_checker(op))], path.with_suffix(".check"), header_of(op))
     seed = str(secrets.randbits(32))
     code, out, err = _run([str(program), name, seed], seconds)
     if code == 0 and out.endswith(f"passed {seed}\n"):
@@ -159,7 +162,7 @@ def _run(command: list[str], seconds: float, cwd: Path | None = None) -> tuple[i
 
 def _compile(source: Path, flags: list[str], target: Path, header: str | None = None) -> Path:
     """`target`, made by the compiler from `source`; `header` is included before its first line."""
-    include = ["-I", str(_native_folder() / "kernels"), *(["-include", header] if header else [])]
+    include = ["-I", str(native()), *(["-include", header] if header else [])]
     # Objects among the flags come after the source, where a linker wants them.
     code, _, err = _run([*compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
     if re.search(r"cannot find .*(asan|ubsan)", err):
@@ -187,46 +190,49 @@ def compiler() -> tuple[str, ...]:
 
 @functools.cache
 def kernels() -> dict[str, str]:
-    """{kernel: the header that declares it}: kernel `name` is the function ctrlab_<name>."""
+    """{kernel: its op}: kernel `name` is the function ctrlab_<name>, which the op's header declares."""
     found = {}
-    for path in sorted((_native_folder() / "kernels").glob("*.h")):
-        if path.name != REGISTRY:
-            found |= dict.fromkeys(_DECLARED.findall(path.read_text(encoding="utf-8")), path.name)
+    for header in sorted((native() / "kernels").glob("*/*.h")):
+        if (op := header.parent.name) == header.stem:
+            found |= dict.fromkeys(_DECLARED.findall(header.read_text(encoding="utf-8")), op)
     return found
 
 
-def header_of(name: str) -> str:
-    """Raises an UnknownName where there is no such kernel."""
+def op_of(name: str) -> str:
+    """The op that kernel `name` belongs to, a folder of native/kernels.
+
+    Raises:
+        UnknownName: there is no such kernel.
+    """
     return kernels()[choose("kernel", name, kernels())]
 
 
-def checks_of(headers: Iterable[str]) -> str:
-    """A program in C++ that runs the checks of these headers' kernels, each from native/check/check_<header>: see harness.h."""
-    ops = [header.removesuffix(".h") for header in headers]
-    includes = "".join(f'#include "check_{op}.h"\n' for op in ops)
+def header_of(op: str) -> str:
+    """The header that declares an op's kernels, as it is included."""
+    return f"kernels/{op}/{op}.h"
+
+
+def checks_of(ops: Iterable[str]) -> str:
+    """A program in C++ that runs the checks of these ops' kernels: see native/check/harness.h."""
+    ops = list(ops)
+    includes = "".join(f'#include "kernels/{op}/{op}_check.h"\n' for op in ops)
     entries = ", ".join(f"ctrlab::check::{op}::entries" for op in ops)
     return f"{includes}int main(int argc, char** argv) {{ return ctrlab::check::Main(argc, argv, {{{entries}}}); }}\n"
 
 
 @functools.cache
-def _checker(header: str) -> Path:
-    """The checks of the kernels of `header` as an object file, compiled once for each compiler and version of the sources, kept
-    in the cache folder."""
-    source = checks_of([header])
+def _checker(op: str) -> Path:
+    """The checks of an op's kernels as an object file, compiled once for each compiler and version of the sources, kept in the
+    cache folder."""
+    source = checks_of([op])
     version = subprocess.run([*compiler(), "--version"], capture_output=True, check=True).stdout
     parts = [version, repr(CHECKED).encode(), source.encode()]
-    headers = [header for folder in ("check", "kernels") for header in sorted((_native_folder() / folder).glob("*.h"))]
-    parts += [header.read_bytes() for header in headers]
+    folders = (native() / folder for folder in ("check", "kernels", f"kernels/{op}"))
+    parts += [header.read_bytes() for folder in folders for header in sorted(folder.glob("*.h"))]
     kept = cache_folder() / f"kernel_check_{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.o"
     if not kept.exists():
         with tempfile.TemporaryDirectory(prefix="ctrlab-check-", dir=kept.parent) as folder:
             main = Path(folder) / "main.cc"
             main.write_text(source, encoding="utf-8")
-            _compile(main, [*CHECKED, "-I", str(_native_folder() / "check"), "-c"], main.with_suffix(".o")).replace(kept)
+            _compile(main, [*CHECKED, "-c"], main.with_suffix(".o")).replace(kept)
     return kept
-
-
-def _native_folder() -> Path:
-    """The folder of kernels/ and check/: the checkout's, or the copy in the installed package."""
-    root = checkout()
-    return root / "native" if root else Path(__file__).parent.parent / "native"

@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "gemm.h"
-#include "simd_math.h"
+#include "kernels/gemm.h"
+#include "kernels/simd_math.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <set>
 
+#include "check/harness.h"
 #include "embedding/table.h"
-#include "harness.h"
 
 namespace ctrlab::check::engine {
 

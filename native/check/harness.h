@@ -4,8 +4,8 @@
 //   check <kernel> <seed>    "passed <seed>" and exit code 0: the kernel is right. 1: one JSON object on stdout says rule, case,
 //                            expected, received, index.
 //
-// Linked with the source that defines the kernel: a learner's, or ours in the tests. An op has a header of checks, check_<op>.h
-// for kernels/<op>.h, which ends with its `entries`, one a kernel; all kernels are weak symbols, since a learner's source
+// Linked with the source that defines the kernel: a learner's, or ours in the tests. An op has a header of checks,
+// kernels/<op>/<op>_check.h, which ends with its `entries`, one a kernel; all kernels are weak symbols, since a learner's source
 // defines but one. Buffers have exactly their size, so one step too far is seen; outputs come full of NaN, so a value that was
 // never written is seen.
 
@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "abi.h"
+#include "kernels/abi.h"
 
 namespace ctrlab::check {
 

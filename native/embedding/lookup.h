@@ -1,4 +1,4 @@
-// Lookup of many columns from many tables at once, pooled as in kernels/lookup.h, whose LookupInput it takes:
+// Lookup of many columns from many tables at once, pooled as in kernels/lookup/lookup.h, whose LookupInput it takes:
 //
 //   any int64 is a key; none means "unknown". LookupTable::rows is not used, LookupTable::dim is the table's.
 //   training: a key without a row reads its initial value; otherwise it reads 0, and counts in a mean all the same.
@@ -10,7 +10,7 @@
 
 #include "embedding/status.h"
 #include "embedding/table.h"
-#include "kernels/lookup.h"
+#include "kernels/lookup/lookup.h"
 
 namespace ctrlab::embedding {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/lookup.h"
+#include "kernels/lookup/lookup.h"
 
 namespace ctrlab::embedding {
 

@@ -16,7 +16,7 @@
 
 #include "embedding/each_shard.h"
 #include "embedding/table.h"
-#include "kernels/optimizer_rules.h"
+#include "kernels/optimizer_step/optimizer_rules.h"
 
 namespace ctrlab::embedding {
 

@@ -35,7 +35,7 @@
 #include "embedding/tier.h"
 #include "embedding/worker.h"
 #include "kernels/abi.h"
-#include "kernels/optimizer_step.h"
+#include "kernels/optimizer_step/optimizer_step.h"
 
 namespace ctrlab::embedding {
 

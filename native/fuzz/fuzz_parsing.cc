@@ -15,9 +15,9 @@
 #include <memory>
 #include <random>
 
-#include "number.h"
-#include "parsing.h"
-#include "parsing_scalar.h"
+#include "kernels/parsing/number.h"
+#include "kernels/parsing/parsing.h"
+#include "kernels/parsing/parsing_scalar.h"
 
 extern "C" void __sanitizer_set_death_callback(void (*callback)());
 

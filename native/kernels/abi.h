@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <new>
 
-// Goes up whenever a struct or a signature in kernels/*.h changes.
+// Goes up whenever a struct or a signature in kernels/<op>/<op>.h changes.
 #define CTRLAB_ABI_VERSION 1
 
 #define CTRLAB_EXPORT extern "C" __attribute__((visibility("default")))

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "abi.h"
-#include "simd.h"
+#include "kernels/abi.h"
+#include "kernels/simd.h"
 
 namespace ctrlab {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "simd.h"
+#include "kernels/simd.h"
 
 namespace ctrlab {
 

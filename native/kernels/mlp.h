@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "abi.h"
+#include "kernels/abi.h"
 
 namespace ctrlab {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "mlp.h"
+#include "kernels/mlp.h"
 
 namespace ctrlab::scalar {
 

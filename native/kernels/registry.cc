@@ -1,4 +1,4 @@
-#include "registry.h"
+#include "kernels/registry.h"
 
 #include <cstring>
 

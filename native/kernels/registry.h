@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "abi.h"
+#include "kernels/abi.h"
 
 namespace ctrlab {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "abi.h"
+#include "kernels/abi.h"
 
 namespace ctrlab {
 

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "gemm.h"
-#include "mlp.h"
-#include "simd_math.h"
+#include "kernels/gemm.h"
+#include "kernels/mlp.h"
+#include "kernels/simd_math.h"
 
 namespace ctrlab {
 

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "simd.h"
+#include "kernels/simd.h"
 
 namespace ctrlab {
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "simd.h"
+#include "kernels/simd.h"
 
 namespace ctrlab {
 

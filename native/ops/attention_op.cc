@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/mlp.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/auxiliary.h"
+#include "kernels/auxiliary/auxiliary.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/mlp.h"

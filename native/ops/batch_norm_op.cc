@@ -3,7 +3,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "kernels/batch_norm.h"
+#include "kernels/batch_norm/batch_norm.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

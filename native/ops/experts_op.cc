@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/experts.h"
+#include "kernels/experts/experts.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

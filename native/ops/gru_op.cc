@@ -1,6 +1,6 @@
 // Ctrlab>Gru and its gradient: every input is checked here, then one kernel is called through the table.
 
-#include "kernels/gru.h"
+#include "kernels/gru/gru.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

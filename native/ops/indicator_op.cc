@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/indicator.h"
+#include "kernels/indicator/indicator.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

@@ -1,6 +1,6 @@
 // Ctrlab>FactorizationMachine, Ctrlab>DotInteraction and their gradients: inputs are checked here, then one kernel is called.
 
-#include "kernels/interaction.h"
+#include "kernels/interaction/interaction.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

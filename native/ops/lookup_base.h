@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/lookup.h"
+#include "kernels/lookup/lookup.h"
 #include "ops/checks.h"
 #include "ops/lookup_plan.h"
 #include "ops/op.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/lookup.h"
+#include "kernels/lookup/lookup.h"
 #include "kernels/registry.h"
 #include "ops/lookup_base.h"
 #include "ops/variables.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/lookup.h"
+#include "kernels/lookup/lookup.h"
 #include "ops/errors.h"
 #include "ops/op.h"
 

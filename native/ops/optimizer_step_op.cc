@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizer_step.h"
+#include "kernels/optimizer_step/optimizer_step.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/parallel_for.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "kernels/number.h"
-#include "kernels/parsing.h"
+#include "kernels/parsing/number.h"
+#include "kernels/parsing/parsing.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

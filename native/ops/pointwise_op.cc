@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
 #include "ops/op.h"

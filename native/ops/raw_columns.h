@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/text.h"
+#include "kernels/parsing/text.h"
 #include "ops/checks.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"

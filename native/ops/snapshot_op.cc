@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
-#include "kernels/snapshot.h"
+#include "kernels/snapshot/snapshot.h"
 #include "ops/op.h"
 #include "ops/parallel_for.h"
 #include "tensorflow/core/framework/resource_mgr.h"

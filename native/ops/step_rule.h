@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/optimizer_step.h"
+#include "kernels/optimizer_step/optimizer_step.h"
 #include "ops/checks.h"
 #include "ops/op.h"
 

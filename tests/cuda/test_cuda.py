@@ -1,13 +1,16 @@
 """The CUDA twins without a GPU: in emulation against float64, plain and under sanitizers; and through nvcc where it is found."""
 
 import os
+import re
 import subprocess
 import sys
+from ctypes import byref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ctrlab.cuda import library
+from ctrlab.cuda import __main__, devices, library
 from ctrlab.errors import CtrlabError
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +55,7 @@ def test_twins_agree_with_float64(sanitizer):
     assert int(ran.stdout.split()[0]) > 100
 
 
-@pytest.mark.parametrize("op", ["indicator", "lookup", "gru", "attention"])
+@pytest.mark.parametrize("op", __main__.OPS)
 def test_a_wrong_twin_is_noticed(op):
     code = f"""
 import sys
@@ -64,6 +67,59 @@ sys.exit(__main__.main(["--emulated"]))
     ran = run("-c", code)
     assert ran.returncode == 1
     assert f"A twin must agree with float64 to 1e-05; {op}, case 'odd" in ran.stderr
+
+
+# In a word of the bitmap the ids from the last to the first: sums and tables are right, only the order is not.
+DESCENDING = {
+    "& ((1u << id % kWordBits) - 1);": "& ~((2u << id % kWordBits) - 1);",
+    "for (int bit = 0; bit < kWordBits; ++bit)": "for (int bit = kWordBits - 1; bit >= 0; --bit)",
+}
+
+
+def test_merged_ids_out_of_order_are_noticed(tmp_path):
+    source = (ROOT / "native" / "kernels" / "lookup" / "lookup.cu").read_text()
+    for right, wrong in DESCENDING.items():
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    (tmp_path / "lookup.cu").write_text(source)
+    code = f"""
+import sys
+from pathlib import Path
+from ctrlab.cuda import __main__, library
+right = library.sources()
+library.sources = lambda: [Path({str(tmp_path)!r}, p.name) if p.name == "lookup.cu" else p for p in right]
+__main__.OPS = {{"lookup": __main__.OPS["lookup"]}}
+sys.exit(__main__.main(["--emulated"]))
+"""
+    ran = run("-c", code)
+    assert ran.returncode == 1
+    assert "lookup, case 'odd_sgd', seed 0: merged ids 0 is off by inf" in ran.stderr
+
+
+def test_every_twin_is_run():
+    called = set()
+
+    class Recording(library.Library):
+        def __getattr__(self, name):
+            called.add(name)
+            return super().__getattr__(name)
+
+    device, twins = devices.Emulated(), Recording(emulated=True)
+    for module in __main__.OPS.values():
+        sizes = next(sizes for sizes in module.CASES.values() if sizes["small"])
+        module.case(device, twins, np.random.default_rng(0), **sizes).run()
+    exported = {
+        name
+        for path in library.sources()
+        for name in re.findall(r"^CTRLAB_EXPORT int ctrlab_cuda_(\w+)\(", path.read_text(), re.M)
+    }
+    assert called == exported
+
+
+def test_attention_of_other_than_three_layers_is_refused():
+    given = library.AttentionInput(layer_count=2)
+    with pytest.raises(CtrlabError, match="attention was refused with cudaError 1"):
+        library.Library(emulated=True).attention(byref(given), *[None] * 5)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +135,7 @@ def test_the_emulation_sees_what_a_gpu_would_stumble_over(tmp_path, kernel, name
     environment = sanitized(name)
     source = tmp_path / "probe.cc"
     source.write_text(f"""
-#include "cuda.h"
+#include "kernels/cuda.h"
 using namespace ctrlab;
 __global__ void Probe(float* out) {{ [[maybe_unused]] CTRLAB_SHARED(shared); {kernel} }}
 int main() {{ float out[8]; Launch(Probe, 2, 8, 8 * sizeof(float), nullptr, out); return out[7] != 1; }}
@@ -91,7 +147,7 @@ int main() {{ float out[8]; Launch(Probe, 2, 8, 8 * sizeof(float), nullptr, out)
         "-O1",
         f"-fsanitize={SANITIZERS[name]}",
         "-I",
-        ROOT / "native" / "cuda",
+        ROOT / "native",
     ]
     subprocess.run([*command, source, "-o", tmp_path / "probe"], check=True)
     del environment["LD_PRELOAD"]

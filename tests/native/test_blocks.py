@@ -14,7 +14,7 @@ FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wno-psabi", "-Werror", "-fsa
 @pytest.mark.parametrize("machine", [[], ["-march=native"]], ids=["portable", "native"])
 def test_functions_and_products_are_right_to_the_last_bits(machine, tmp_path):
     source, program = NATIVE / "check" / "blocks.cc", tmp_path / "blocks"
-    command = [*kernel_swap.compiler(), *FLAGS, *machine, "-fno-sanitize-recover=all", "-I", NATIVE / "kernels", source]
+    command = [*kernel_swap.compiler(), *FLAGS, *machine, "-fno-sanitize-recover=all", "-I", NATIVE, source]
     made = subprocess.run([*command, "-o", program], capture_output=True, text=True)
     if "asan" in made.stderr and "cannot find" in made.stderr:
         pytest.skip(f"no library of the sanitizers for {kernel_swap.compiler()[0]}")

@@ -28,11 +28,11 @@ def build(folder: Path, native: Path, sanitizer: str) -> Path:
         assert made.returncode == 0, made.stderr
 
     def compiled(source):
-        run("-I", native, "-I", native / "kernels", "-c", source, "-o", folder / f"{source.stem}.o")
+        run("-I", native, "-c", source, "-o", folder / f"{source.stem}.o")
         return folder / f"{source.stem}.o"
 
     sources = [native / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
-    sources += [native / "kernels" / "optimizer_step.cc"]
+    sources += [native / "kernels" / "optimizer_step" / "optimizer_step.cc"]
     sources += [native / "embedding" / f"{name}.cc" for name in SOURCES]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))

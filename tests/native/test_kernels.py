@@ -30,7 +30,7 @@ def program(request, tmp_path_factory):
 
     def compiled(source):
         made = folder / f"{source.stem}.o"
-        run([*flags, *warnings, "-I", NATIVE / "kernels", "-I", NATIVE / "check", "-c", source, "-o", made])
+        run([*flags, *warnings, "-I", NATIVE, "-c", source, "-o", made])
         return made
 
     def run(arguments):
@@ -40,7 +40,7 @@ def program(request, tmp_path_factory):
         assert ran.returncode == 0, ran.stderr
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, [checks, *sorted((NATIVE / "kernels").glob("*.cc"))]))
+        objects = list(pool.map(compiled, [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]))
     run([*flags, *objects, "-o", folder / "check"])
     return folder / "check"
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.errors import UnknownName
+from ctrlab.errors import NativeLibraryError, UnknownName
 from ctrlab.ops import indicator, kernel_swap
 from ctrlab.ops.kernel_swap import KernelError
 
@@ -130,10 +130,24 @@ def test_a_kernel_of_another_interface_is_refused(monkeypatch, ours_again):
     assert product() == 5
 
 
-def test_an_unknown_kernel_is_named():
-    with pytest.raises(UnknownName, match="Did you mean 'indicator'"):
-        kernel_swap.swap("indicatr", RIGHT)
-    assert _native.library().c.ctrlab_kernels_restore(b"nothing") != 0
+@pytest.mark.parametrize("use", [lambda name: kernel_swap.swap(name, RIGHT), kernel_swap.restore, kernel_swap.op_of])
+def test_a_mistyped_kernel_is_one_sentence(use):
+    known = ", ".join(kernel_swap.kernels())
+    with pytest.raises(UnknownName) as refused:
+        use("indicatr")
+    assert str(refused.value) == f"Unknown kernel 'indicatr'; known are {known}. Did you mean 'indicator'?"
+    assert refused.value._render_traceback_() == [f"UnknownName: {refused.value}"]
+    assert _native.library().c.ctrlab_kernels_restore(b"indicatr") == kernel_swap.UNKNOWN_KERNEL
+
+
+def test_a_kernel_that_the_library_lacks_is_one_sentence(monkeypatch):
+    name = "indicatr"
+    monkeypatch.setattr(kernel_swap, "check_source", lambda *a, **k: None)
+    monkeypatch.setattr(kernel_swap, "kernels", lambda: {name: "indicator"})
+    source = RIGHT.replace("void ctrlab_indicator(", f"CTRLAB_EXPORT void ctrlab_{name}(")
+    with pytest.raises(NativeLibraryError, match=f"^The compiled library has no kernel '{name}', which .* declare; run `pip.*$"):
+        kernel_swap.swap(name, source)
+    assert name not in kernel_swap.swapped()
 
 
 def test_the_table_has_every_kernel_that_can_be_swapped():
@@ -152,6 +166,10 @@ def test_the_magic_in_a_notebook(ours_again, capsys):
     assert "Your kernel 'indicator' is right" in out and "Our kernel 'indicator' is in use." in out
     with pytest.raises(KernelError, match="must compile"):
         shell.run_cell_magic("kernel", "indicator", "text")
+    with pytest.raises(UnknownName, match="Did you mean 'indicator'"):
+        shell.run_cell_magic("kernel", "indicatr", RIGHT)
+    with pytest.raises(UnknownName, match="Unknown kernel ''; known are attention_scores, "):
+        shell.run_cell_magic("kernel", "", RIGHT)
     InteractiveShell.clear_instance()
 
 
