@@ -86,32 +86,30 @@ __global__ void Mark(LookupInput input, const MergeRoom* rooms) {
   }
 }
 
-// One block a table. Of each round of words a thread counts a run, and the block adds up the counts of the runs before it.
+// One block a table. Of each round of words a thread counts a run, and adds up the counts of the runs before it.
 __global__ void Number(LookupInput input, const MergeRoom* rooms, MergedRows* merged) {
   const MergeRoom room = rooms[blockIdx.y];
   const int64_t words = Words(input.tables[blockIdx.y]);
   const int thread = static_cast<int>(threadIdx.x);
-  CTRLAB_SHARED(sums);  // [threads]; a float holds a count of up to 2^24 exactly, and a round has kThreads * kRun * 32 = 2^16 ids
-  int64_t total = 0;
+  CTRLAB_SHARED(counts);  // [threads]; a float holds them exactly, a run has kRun * 32 ids at most
+  int total = 0;
   for (int64_t round = 0; round < words; round += kThreads * kRun) {
     const int64_t first = round + thread * kRun, last = first + kRun < words ? first + kRun : words;
     int own = 0;
     for (int64_t w = first; w < last; ++w) own += __popc(room.taken[w]);
-    sums[thread] = static_cast<float>(own);
     __syncthreads();
-    for (int step = 1; step < kThreads; step *= 2) {
-      const float left = thread >= step ? sums[thread - step] : 0.0f;
-      __syncthreads();
-      sums[thread] += left;
-      __syncthreads();
+    counts[thread] = static_cast<float>(own);
+    __syncthreads();
+    int before = total;
+    for (int other = 0; other < kThreads; ++other) {
+      const int count = static_cast<int>(counts[other]);
+      total += count;
+      if (other < thread) before += count;
     }
-    int before = static_cast<int>(total) + static_cast<int>(sums[thread]) - own;
     for (int64_t w = first; w < last; ++w) {
       room.before[w] = before;
       before += __popc(room.taken[w]);
     }
-    total += static_cast<int64_t>(sums[kThreads - 1]);
-    __syncthreads();
   }
   if (thread == 0) merged[blockIdx.y].count = total;
 }
