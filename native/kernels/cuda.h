@@ -1,8 +1,8 @@
 // What the .cu files stand on. nvcc compiles them for a GPU; a plain C++20 compiler runs the same lines on threads of this
 // machine (cuda_emulation.h), so that their logic is checked, under sanitizers too, where there is no GPU.
 //
-// The twins take the structs of kernels/<op>/<op>.h. The struct itself lies in host memory, everything it points to in device memory.
-// A twin returns 0 or a cudaError_t, and runs on the stream it is given without waiting for it.
+// A twin takes the struct of its op's header, kernels/<op>/<op>.h, which lies in host memory; what it points to lies in device
+// memory. It returns 0 or a cudaError_t, and runs on the stream it is given without waiting for it.
 
 #pragma once
 

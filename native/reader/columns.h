@@ -4,7 +4,7 @@
 //   text              words and, where the file has a dictionary, places [rows] in them
 //   lists of either   offsets [rows + 1] into the entries
 //
-// No TensorFlow in here: native/reader/check.cc runs this alone under sanitizers.
+// No TensorFlow in here: native/check/check_reader.cc runs this alone under sanitizers.
 
 #pragma once
 

@@ -16,6 +16,7 @@ LEARNERS = [mine for _, mine in PAIRS]
 NOTES = ("## Say", "## Ask", "## Usual mistakes", "## When late", "## Ranges to expect")
 UNITS = r"ns|µs|us|ms|s|secs?|seconds?|hours?|h|[GMT]?FLOP/s|[kMGT]?B/s|(?:rows|steps|samples)(?:/s| per second| a second)"
 TIME_OR_RATE = re.compile(rf"\b\d[\d.,]*\s?(?:{UNITS})\b")
+FILE = re.compile(r"\b(?:ctrlab|native)/[\w/]+\.(?:py|h|cc|cu|c)\b")
 FOLD = re.compile(r"```.*?```|<!--.*?-->|<[^>]+>", re.S)
 
 
@@ -62,6 +63,12 @@ def test_limits(path):
     assert words < 1_000, f"{words} words"
     assert lines < 130, f"{lines} lines of code"
     assert longest <= 25, f"a cell of {longest} lines"
+
+
+@each(SOLVED)
+def test_the_files_it_names_are_there(path):
+    named = {file for c in notebook.read(path)["cells"] for file in FILE.findall(notebook.source(c))}
+    assert [file for file in sorted(named) if not (FOLDER.parent / file).is_file()] == []
 
 
 @each(SOLVED)
