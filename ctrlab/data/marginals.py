@@ -1,7 +1,7 @@
 """What one column's values look like on their own: how ids are spread, where numbers lie, how long lists are.
 
-The figures stand in `data/statistics/<set>.json`, measured by `measure.py` on a real sample (or assumed, where the file says
-so); the generators draw from them. Ids are ranks here: 0 is the most frequent, -1 is a missing value.
+The figures stand in `ctrlab/data/statistics/<set>.json`, measured by `measure.py` on a real sample (or assumed, where the file
+says so); the generators draw from them. Ids are ranks here: 0 is the most frequent, -1 is a missing value.
 """
 
 from __future__ import annotations
@@ -109,6 +109,21 @@ class Numbers:
         if self.missing:
             values[rng.random(size) < self.missing] = np.nan
         return values
+
+
+@dataclass(frozen=True)
+class Published:
+    """What `measure` is told of a sample.
+
+    Attributes:
+        source: where its figures come from.
+        cardinalities: different ids of the full data set, by column, where the sample has fewer.
+        assumed_rates: positive rates of labels that the sample does not have.
+    """
+
+    source: str
+    cardinalities: dict[str, int] = field(default_factory=dict)
+    assumed_rates: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
