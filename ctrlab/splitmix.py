@@ -1,6 +1,6 @@
 """SplitMix64: one-to-one scrambling of 64 bits (Steele, Lea & Flood, "Fast splittable pseudorandom number generators", 2014).
 
-native/common/splitmix.h is its twin.
+native/store/hash.h is its twin.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The engine's hash of a key and the value of a key that was never trained: native/embedding/{hash,initial_values}.h in NumPy.
 
-stream   s = mix(key + mix(seed + G)) ;  bits(place) = mix(s + (place + 1) G)  (SplitMix64, ctrlab/splitmix.py)
+stream   s = mix(key + mix(seed + G)) ;  bits(place) = mix(s + (place + 1) G)  (SplitMix64: Steele, Lea & Flood, 2014)
 uniform  u = (bits >> 40) / 2^24 ;  float32(a + float32(b - a) u)  the same bits as the engine's
 normal   u = ((bits >> 32) + 1) / 2^32, v = (bits mod 2^32) / 2^32 ;  a + b sqrt(-2 ln u) cos(2 pi v)  (Box & Muller, 1958)
 truncated normal
