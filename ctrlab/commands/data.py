@@ -55,7 +55,7 @@ def statistics(name: str, file: Path) -> None:
     """Prints the JSON of what was measured on a converted file."""
     from ctrlab.data.measure import measure_file
 
-    print(measure_file(name, file).to_json(), end="")
+    print(measure_file(name, file).to_text(), end="")
 
 
 def _ceiling(auc: dict[str, float]) -> str:

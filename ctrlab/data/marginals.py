@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import resources
 
 import numpy as np
 
 from ctrlab.errors import BadData
+from ctrlab.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Plain):
     """What was measured on (or is assumed of) one data set.
 
     Attributes:
@@ -150,9 +151,9 @@ class Statistics:
         """The named columns of ids and numbers, each drawn on its own: [rows] each."""
         return {name: (self.ids.get(name) or self.numbers[name]).sample(rng, rows) for name in names}
 
-    def to_json(self) -> str:
+    def to_text(self) -> str:
         """Readable JSON, one column a line."""
-        plain = asdict(self)
+        plain = self.to_json()
         lines = [f" {json.dumps(key)}: {json.dumps(plain[key])}" for key in ("name", "source", "rows", "positive")]
         for key in ("ids", "numbers", "lengths"):
             columns = (f"  {json.dumps(name)}: {json.dumps(column)}" for name, column in plain[key].items())
@@ -160,22 +161,15 @@ class Statistics:
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Statistics:
+    def from_text(cls, text: str) -> Statistics:
         """Raises BadData where the text is no statistics file."""
         try:
-            plain = json.loads(text)
-            for key, kind in (("ids", Ids), ("numbers", Numbers), ("lengths", Numbers)):
-                plain[key] = {name: kind(**_tuples(column)) for name, column in plain[key].items()}
-            return cls(**plain)
-        except (ValueError, KeyError, TypeError) as error:
+            return cls.from_json(json.loads(text))
+        except ValueError as error:
             raise BadData(f"A statistics file must hold what `measure` writes; this one does not ({error}).") from None
-
-
-def _tuples(column: dict) -> dict:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in column.items()}
 
 
 @functools.cache
 def statistics(name: str) -> Statistics:
     """The figures that the package ships for a data set."""
-    return Statistics.from_json((resources.files("ctrlab.data") / "statistics" / f"{name}.json").read_text())
+    return Statistics.from_text((resources.files("ctrlab.data") / "statistics" / f"{name}.json").read_text())

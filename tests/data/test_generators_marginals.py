@@ -106,7 +106,7 @@ def test_measuring_by_hand():
     assert found.ids["tag_category_list"].same == pytest.approx(2 / 3, abs=1e-5)  # 1-1 and 2-2, not 1-2 and not across rows
     assert found.ids["tag_category_list"].head == pytest.approx((4 / 6, 2 / 6), abs=1e-5)
     assert (found.lengths["tag_category_list"].quantiles[0], found.lengths["tag_category_list"].quantiles[-1]) == (0.0, 3.0)
-    assert Statistics.from_json(found.to_json()) == found
+    assert Statistics.from_text(found.to_text()) == found
 
 
 def test_ids_follow_their_law():
@@ -134,7 +134,7 @@ def test_numbers_follow_their_quantiles():
 @pytest.mark.parametrize("text", ["", "[]", '{"name": "x"}', '{"ids": {"a": {"colour": 1}}, "numbers": {}, "lengths": {}}'])
 def test_a_file_that_is_no_statistics(text):
     with pytest.raises(BadData, match="A statistics file must hold what `measure` writes"):
-        Statistics.from_json(text)
+        Statistics.from_text(text)
 
 
 def test_tables_that_can_not_be_measured(tmp_path):
