@@ -131,6 +131,13 @@ class Sequence(IdColumn):
     max_length: int = 50
 
 
+def entry_dtype(column: Column) -> Literal["float32", "string", "int32", "int64"]:
+    """The type of a column's values, or of the entries of its lists, as readers yield them."""
+    if not isinstance(column, IdColumn):
+        return "float32"
+    return {None: "string", 32: "int32", 64: "int64"}[column.bits]
+
+
 KINDS: dict[str, type[Column]] = {c.kind: c for c in (Label, Numeric, NumericList, Categorical, MultiHot, Sequence)}
 
 

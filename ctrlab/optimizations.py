@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ctrlab.errors import CtrlabError, choose
+from ctrlab.model_names import DATA_SETS
 
 Level = Literal["model", "input", "run"]
 LEVELS: tuple[str, ...] = get_args(Level)
@@ -39,7 +40,7 @@ class Optimization:
     changes_results: bool = False
 
 
-MODELS = ("wdl", "deepfm", "dlrm", "din", "dien", "mmoe")
+MODELS = tuple(DATA_SETS)
 
 LADDER: tuple[Optimization, ...] = (
     Optimization(

@@ -42,14 +42,15 @@ class Trained:
 @pytest.fixture(scope="module")
 def baselines(small_batches):
     """{model: (schema, [(state, batch, the answers, tolerances)] of the baseline after 0, 3, 10 steps)}, made on first use."""
-    from ctrlab.models import MODELS, build
+    from ctrlab.model_names import DATA_SETS
+    from ctrlab.models import build
     from ctrlab.training import get_state
 
     made = {}
 
     def of(name):
         if name not in made:
-            schema, batches = small_batches(MODELS[name].data_set)
+            schema, batches = small_batches(DATA_SETS[name])
             baseline = Trained(build(name, schema))
             states = []
             for number in range(max(STEPS) + 1):

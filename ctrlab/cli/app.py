@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.model_names import DATA_SETS
 
 INTERRUPTED = 130  # what shells give for Ctrl-C
 
@@ -55,6 +56,7 @@ def make_app(help: str, **options) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, **options)
 
 
+ModelArgument = Annotated[str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.")]
 ProfileOption = Annotated[str | None, typer.Option(help="tiny, lesson or full; else CTRLAB_PROFILE, else lesson.")]
 SourceOption = Annotated[
     Literal["generated", "real"],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ctrlab.cli.app import JsonOption, ProfileOption, make_app
+from ctrlab.cli.app import JsonOption, ModelArgument, ProfileOption, make_app
 
 app = make_app("Measure parts against each other.")
 
@@ -33,7 +33,7 @@ def bench_ops(
 
 @app.command("checkpoints")
 def bench_checkpoints(
-    model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")] = "wdl",
+    model: ModelArgument = "wdl",
     optimizations: Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")] = "all",
     profile: ProfileOption = None,
 ) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from ctrlab.cli.app import FormatOption, JsonOption, ProfileOption, SourceOption
+from ctrlab.cli.app import FormatOption, JsonOption, ModelArgument, ProfileOption, SourceOption
 from ctrlab.errors import CtrlabError
 
 
 def train(
-    model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],
+    model: ModelArgument,
     optimizations: Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")] = "none",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows.")] = 1,
     data: SourceOption = "generated",
@@ -129,7 +129,7 @@ def race(
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="wdl, deepfm, dlrm, din, dien or mmoe.")],
+    model: ModelArgument,
     budget: Annotated[float, typer.Option(min=1, help="Seconds that the search may take.")] = 120.0,
     optimizations: Annotated[str, typer.Option(help="The set that the model will be trained with.")] = "all",
     profile: ProfileOption = None,

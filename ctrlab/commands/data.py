@@ -9,6 +9,7 @@ from rich.table import Column, Table
 
 from ctrlab import data, profiles
 from ctrlab.errors import CtrlabError
+from ctrlab.model_names import DATA_SETS
 from ctrlab.race import contest
 
 
@@ -19,7 +20,7 @@ def show() -> None:
     for name, schema in data.SCHEMAS.items():
         lists = len(schema.multi_hots) + len(schema.sequences) + len(schema.numeric_lists)
         counts = (len(schema.columns), len(schema.labels), len(schema.numerics), len(schema.categoricals), lists)
-        users = (", ".join(m for m, n in used.items() if n == name) for used in (contest.GENERATED_DATA, contest.REAL_DATA))
+        users = (", ".join(m for m in DATA_SETS if contest.data_set(m, source) == name) for source in ("generated", "real"))
         table.add_row(name, *map(str, counts), *users)
     Console().print(table)
 
@@ -54,7 +55,7 @@ def statistics(name: str, file: Path) -> None:
     """Prints the JSON of what was measured on a converted file."""
     from ctrlab.data.measure import measure_file
 
-    print(measure_file(name, file, data.schema(name)).to_json(), end="")
+    print(measure_file(name, file).to_text(), end="")
 
 
 def _ceiling(auc: dict[str, float]) -> str:

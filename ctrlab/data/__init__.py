@@ -10,8 +10,9 @@ Importing this imports no TensorFlow; `read` does, when it is called.
 from ctrlab.data.cache import DataFiles, prepare, prepare_for
 from ctrlab.data.encode import encode
 from ctrlab.data.faults import explained
-from ctrlab.data.reader import FORMATS, read
+from ctrlab.data.reader import read
 from ctrlab.data.sets import SCHEMAS, ceiling, generate, schema
+from ctrlab.data.source import FORMATS
 from ctrlab.data.writer import write
 
 __all__ = [

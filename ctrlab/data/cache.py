@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -15,20 +16,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-from pyarrow import parquet
-
-from ctrlab import profiles
-from ctrlab.data import sets
-from ctrlab.data.convert import LAYOUTS, convert_real
-from ctrlab.data.encode import encode
+from ctrlab import imports, profiles
+from ctrlab.data import make, sets
 from ctrlab.data.outputs import clear_errors
-from ctrlab.data.reader import FORMATS, read
-from ctrlab.data.writer import counted, write
+from ctrlab.data.reader import read
+from ctrlab.data.source import FORMATS
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Schema
 from ctrlab.optimizations import resolve
@@ -37,14 +32,8 @@ from ctrlab.paths import cache_folder
 if TYPE_CHECKING:
     import tensorflow as tf
 
-HERE = Path(__file__).parent
-GENERATING = ("arrow.py", "catalogue.py", "generator.py", "marginals.py", "planted.py", "words.py")
-SETS = ("amazon_reviews.py", "census_income.py", "criteo.py", "food_delivery.py", "taobao.py")
-WRITING = ("examples.py", "outputs.py", "tables.py", "text.py", "writer.py")
 MANIFEST = "manifest.json"
 SEED = 0
-HELD_OUT = 5  # a test row for so many train rows
-COPY_ROWS = 32_768
 
 
 @dataclass(frozen=True)
@@ -102,18 +91,20 @@ def prepare(
     choose("format", format, FORMATS)
     if source == "real":
         label, recipe = "real", _real_recipe(schema)
+        parquet = functools.partial(make.converted, name, recipe["root"])
     else:
         profile = profile if isinstance(profile, profiles.Profile) else profiles.current(profile)
         label, recipe = profile.name, _generated_recipe(schema, profile.rows)
+        parquet = functools.partial(make.generated, name, profile.rows, SEED)
     folder = cache_folder() / f"{name}-{label}"
     folder = folder / format
     if encoded_for:
         schema = encoded_for.encoded()
-        recipe = recipe | {"encoded": schema.to_config(), "encoding": _fingerprint("encode.py")}
+        recipe = recipe | {"encoded": schema.to_config()}
         digest = hashlib.sha256(json.dumps(recipe["encoded"]).encode()).hexdigest()
         folder = folder.with_name(f"{format}-encoded-{digest[:8]}")  # models differ in the sizes of their tables
     if format == "parquet" and not encoded_for:
-        manifest = _made(folder, recipe, lambda out: _make(name, recipe, out, progress))
+        manifest = _made(folder, recipe, lambda out: parquet(out, progress))
     else:
         files = prepare(name, profile=profile, source=source, progress=progress)
         manifest = _made(folder, recipe, lambda out: _copy(files, format, encoded_for, out, progress))
@@ -133,8 +124,7 @@ def prepare_for(schema: Schema, optimizations: str | Iterable[str] = "none", *, 
 
 
 def _generated_recipe(schema: Schema, rows: int) -> dict:
-    code = _fingerprint(*GENERATING, *SETS, *WRITING, f"statistics/{schema.name}.json")
-    return {"source": "generated", "rows": rows, "seed": SEED, "schema": schema.to_config(), "code": code}
+    return {"source": "generated", "rows": rows, "seed": SEED, "schema": schema.to_config(), "code": fingerprint(schema.name)}
 
 
 def _real_recipe(schema: Schema) -> dict:
@@ -146,19 +136,26 @@ def _real_recipe(schema: Schema) -> dict:
         )
     if not Path(root).is_dir():
         raise CtrlabError(f"CTRLAB_REAL_DATA must name a folder; {root} is not one.")
-    folders = {pattern.split("/")[0] for layout in LAYOUTS[schema.name] for pattern in layout.patterns}
+    folders = {pattern.split("/")[0] for layout in sets.RAWS[schema.name].layouts for pattern in layout.patterns}
     files = sorted(path for folder in folders for path in Path(root, folder).glob("*"))
     found = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-    raw = sorted(str(path.relative_to(HERE)) for path in HERE.glob("raw/*.py"))
-    code = _fingerprint("arrow.py", "convert.py", *raw, *WRITING)
+    code = fingerprint(schema.name)
     return {"source": "real", "root": str(Path(root).resolve()), "files": found, "schema": schema.to_config(), "code": code}
 
 
-def _fingerprint(*files: str) -> str:
-    """Of the code and figures that make the rows: where it changes, so may they."""
+def fingerprint(name: str, root: Path = imports.PACKAGE) -> str:
+    """Of the code and figures that make the rows of a data set: where it changes, so may they.
+
+    They are the data set's module, `make`, all modules of ctrlab that these use, and the set's statistics.
+
+    Args:
+        root: the folder of the package.
+    """
+    known = imports.modules(root)
+    code = [known[module] for module in imports.used(make.__name__, f"{sets.__name__}.{name}", known=known)]
     digest = hashlib.sha256()
-    for file in files:
-        digest.update((HERE / file).read_bytes())
+    for path in (*code, root / "data" / "statistics" / f"{name}.json"):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -204,37 +201,8 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _make(name: str, recipe: dict, out: Path, progress: bool) -> dict:
-    """Train and test as Parquet."""
-    schema, train, test = sets.schema(name), out / "train.parquet", out / "test.parquet"
-    if recipe["source"] == "real":
-        convert_real(name, recipe["root"], out, progress=progress)
-        rows, test_rows = (parquet.read_metadata(path).num_rows for path in (train, test))
-        return {"rows": rows, "test_rows": test_rows, "ceiling": None}
-    rows, test_rows = recipe["rows"], -(-recipe["rows"] // HELD_OUT)
-    stream = counted(sets.generate(name, rows + test_rows, recipe["seed"]), f"Generate {name}", progress, rows + test_rows)
-    rest: list[pa.Table] = []
-    write(_first(stream, rows, rest), schema, train, progress=False)
-    write(chain(rest, stream), schema, test, progress=False)
-    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, recipe["seed"])}
-
-
-def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
-    """The first `rows` rows; what is left of the last table goes to `rest`."""
-    while rows:
-        table = next(stream)
-        yield table.slice(0, rows)
-        if len(table) > rows:
-            rest.append(table.slice(rows))
-        rows -= min(rows, len(table))
-
-
 def _copy(files: DataFiles, format: str, encoded_for: Schema | None, out: Path, progress: bool) -> dict:
     """The Parquet files in another format, or encoded."""
-    schema = encoded_for.encoded() if encoded_for else files.schema
-    for (path,), rows in ((files.train, files.rows), (files.test, files.test_rows)):
-        batches = parquet.ParquetFile(path).iter_batches(COPY_ROWS)
-        tables = counted((pa.Table.from_batches([b]) for b in batches), f"Write {path.stem} as {format}", progress, rows)
-        tables = encode(tables, encoded_for) if encoded_for else tables
-        write(tables, schema, out / (path.stem + FORMATS[format][0]), format, progress=False)
+    parts = {path: rows for paths, rows in ((files.train, files.rows), (files.test, files.test_rows)) for path in paths}
+    make.copied(parts, encoded_for or files.schema, format, bool(encoded_for), out, progress)
     return {"rows": files.rows, "test_rows": files.test_rows, "ceiling": files.ceiling}

@@ -1,12 +1,12 @@
 """Raw files as downloaded to Parquet: streaming, any size in bounded memory, all or nothing.
 
 A bad row goes to a rejects file with its file, line and reason, and the run goes on; a bad file stops it with one sentence
-and leaves nothing behind. The parsers, one a data set, are in `ctrlab/data/raw`.
+and leaves nothing behind. What reads a set's raw files is named in its module, in `ctrlab/data/sets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +14,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ctrlab.data import amazon_reviews, census_income, criteo, food_delivery, taobao
-from ctrlab.data import raw as raws
+from ctrlab.data import sets
 from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
 from ctrlab.data.raw.intake import Counts, Intake
+from ctrlab.data.raw.layout import Raw
 from ctrlab.errors import BadData, CtrlabError, choose
-from ctrlab.features import Schema
+from ctrlab.splitmix import GOLDEN, mix
 
 SEED = 2021
-
-
-@dataclass(frozen=True)
-class Format:
-    """A raw layout: its parser, the schema that it yields, and how many neighbouring rows a split must not part."""
-
-    tables: Callable[[Sequence[Path], Intake], Iterator[pa.Table]]
-    schema: Schema
-    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -42,17 +33,6 @@ class Job:
     held_out: int = 1
 
 
-FORMATS = {
-    "amazon_reviews": Format(raws.amazon_reviews.tables, amazon_reviews.SCHEMA, together=2),
-    "census_income": Format(raws.census_income.tables, census_income.SCHEMA),
-    "criteo": Format(raws.criteo.tables, criteo.SCHEMA),
-    "food_delivery": Format(raws.food_delivery.tables, food_delivery.SCHEMA),
-    "rees46": Format(raws.amazon_reviews.tables, amazon_reviews.REES46),
-    "taobao": Format(raws.taobao.tables, taobao.SCHEMA),
-    "taobao_behavior": Format(raws.taobao_behavior.tables, amazon_reviews.SCHEMA, together=2),
-}
-
-
 def convert(
     name: str, sources: str | Path | Sequence[str | Path], out: str | Path, *, progress: bool = True, limit: int | None = None
 ) -> Counts:
@@ -61,8 +41,7 @@ def convert(
     Rejected rows are written to `<out>.rejects.tsv`: file, line number, reason, the raw line.
 
     Args:
-        name: the raw layout: "criteo", "census_income", "amazon_reviews", "rees46", "taobao", "taobao_behavior" or
-            "food_delivery".
+        name: one of `ctrlab.data.sets.RAWS`, "criteo" for example.
         sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files
             beside them; without them, negatives are drawn.
         out: the Parquet file; replaced only when the whole conversion went well.
@@ -79,57 +58,21 @@ def convert(
     >>> counts.read == counts.written + counts.rejected  # doctest: +SKIP
     True
     """
-    choose("raw data set", name, FORMATS)
+    choose("raw data set", name, sets.RAWS)
     if limit is not None and limit < 1:
         raise CtrlabError(f"limit must be at least 1 row; received {limit}.")
     sources = [sources] if isinstance(sources, (str, Path)) else sources
     return _convert(name, [Job([Path(s) for s in sources], [Path(out)])], progress=progress, limit=limit)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where real data lie below the folder of `CTRLAB_REAL_DATA`: patterns of files, each plain or with .gz.
-
-    Attributes:
-        train: one file of each pattern is needed.
-        test: the official test rows; without them one row of `held_out` is held out, by a fixed hash of its number.
-    """
-
-    train: tuple[str, ...]
-    test: tuple[str, ...] = ()
-    held_out: int = 5
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        return self.train + self.test
-
-
-LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "amazon_reviews": (
-        Layout(("amazon_reviews/local_train_splitByUser",), ("amazon_reviews/local_test_splitByUser",)),
-        # The original scripts hold out a tenth of the users' pairs.
-        Layout(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json"), held_out=10),
-    ),
-    "census_income": (
-        Layout(("census_income/train.csv",), ("census_income/test.csv",)),
-        Layout(("census_income/census-income.data",), ("census_income/census-income.test",)),
-    ),
-    "criteo": (Layout(("criteo_kaggle/train.tsv",)), Layout(("criteo_kaggle/train.txt",))),
-    "food_delivery": (Layout(("food_delivery/train.csv",), ("food_delivery/test.csv",)),),
-    "rees46": (Layout(("rees46/local_train_splitByUser",), ("rees46/local_test_splitByUser",)),),
-    "taobao": (Layout(("taobao/taobao20col*.csv",)),),
-    "taobao_behavior": (Layout(("taobao/user_behavior*.csv",)), Layout(("taobao/UserBehavior.csv",))),
-}
-
-
 def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True) -> Counts:
-    """Convert real data in one of the LAYOUTS below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
+    """Convert real data in one of the set's layouts below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
 
     The first layout is taken of which every pattern is there. Raises: as `convert`.
     """
-    choose("data set", name, LAYOUTS)
+    layouts = sets.RAWS[choose("raw data set", name, sets.RAWS)].layouts
     train, test = Path(out_dir) / "train.parquet", Path(out_dir) / "test.parquet"
-    for layout in LAYOUTS[name]:
+    for layout in layouts:
         found = {pattern: _found(Path(root), pattern) for pattern in layout.patterns}
         if all(found.values()):
             sources = [file for pattern in layout.train for file in found[pattern]]
@@ -137,7 +80,7 @@ def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: 
                 return _convert(name, [Job(sources, [train, test], layout.held_out)], progress=progress)
             tests = [file for pattern in layout.test for file in found[pattern]]
             return _convert(name, [Job(sources, [train]), Job(tests, [test])], progress=progress)
-    wanted = ", or ".join(" and ".join(layout.patterns) for layout in LAYOUTS[name])
+    wanted = ", or ".join(" and ".join(layout.patterns) for layout in layouts)
     raise BadData(f"No raw {name} data in {root}: expected {wanted} (plain or .gz); data/README.md says where they are had.")
 
 
@@ -148,7 +91,7 @@ def _found(root: Path, pattern: str) -> list[Path]:
 
 def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = None) -> Counts:
     """All jobs, or none. The rejects of all go to one file, named after the first result."""
-    form = FORMATS[name]
+    raw = sets.RAWS[name]
     sources = [source for job in jobs for source in job.sources]
     outs = [out for job in jobs for out in job.outs]
     for out in outs:
@@ -156,10 +99,10 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
             raise CtrlabError(f"{out} is one of the raw files; name another file for the result.")
     with clear_errors(outs[0]), ExitStack() as stack:
         rejects = stack.enter_context(Replacement(Path(f"{outs[0]}.rejects.tsv")))
-        files = {out: stack.enter_context(ParquetFile(out, form.schema)) for out in outs}
+        files = {out: stack.enter_context(ParquetFile(out, raw.schema)) for out in outs}
         intake = stack.enter_context(Intake(name, rejects, sources, progress))
         for job in jobs:
-            _pour(form, job, intake, [files[out] for out in job.outs], limit)
+            _pour(raw, job, intake, [files[out] for out in job.outs], limit)
         for file in files.values():
             file.keep()
         if intake.counts.rejected:
@@ -169,14 +112,14 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
     return intake.counts
 
 
-def _pour(form: Format, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
+def _pour(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
     """One pass over a job's sources into its files."""
     counts, rows = intake.counts, 0
-    for table in form.tables(job.sources, intake):
+    for table in raw.tables(job.sources, intake, raw.schema):
         intake.check()
         if limit is not None:
             table = table.slice(0, limit - rows)
-        parts = _split(table, rows, form.together, job.held_out) if len(files) > 1 else (table,)
+        parts = _split(table, rows, raw.together, job.held_out) if len(files) > 1 else (table,)
         for file, part in zip(files, parts):
             file.write(part)
         rows += len(table)
@@ -192,13 +135,5 @@ def _pour(form: Format, job: Job, intake: Intake, files: list[ParquetFile], limi
 def _split(table: pa.Table, first: int, together: int, held_out: int) -> tuple[pa.Table, pa.Table]:
     """Train and test rows of a table whose first row has the number `first`, by a hash of the rows' numbers."""
     group = np.arange(first, first + len(table), dtype=np.uint64) // np.uint64(together) + np.uint64(SEED)
-    test = _scrambled(group) % np.uint64(held_out) == 0
+    test = mix(group * GOLDEN) % np.uint64(held_out) == 0
     return table.filter(pa.array(~test)), table.filter(pa.array(test))
-
-
-def _scrambled(numbers: np.ndarray) -> np.ndarray:
-    """SplitMix64: uint64 [N] to uint64 [N] that look random (Steele, Lea, Flood: Fast splittable generators, 2014)."""
-    z = numbers * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

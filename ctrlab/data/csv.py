@@ -10,7 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Column, IdColumn, Label, Numeric, NumericList, Schema
+from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 BLOCK_BYTES = 1 << 24
 
@@ -46,13 +46,6 @@ def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
         return parts.with_flat_values(tf.strings.to_number(parts.flat_values, tf.float32))
     parts = split(field, column.separator)
     return parts.with_flat_values(tf.strings.to_number(parts.flat_values, entry_dtype(column))) if column.bits else parts
-
-
-def entry_dtype(column: Column) -> tf.DType:
-    """Of a column's values, or of the entries of its lists."""
-    if not isinstance(column, IdColumn):
-        return tf.float32
-    return {None: tf.string, 32: tf.int32, 64: tf.int64}[column.bits]
 
 
 def split(text: tf.Tensor, separator: str) -> tf.RaggedTensor:

@@ -10,7 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 
-from ctrlab.data.reader import Source
+from ctrlab.data.source import Source
 from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ctrlab.data.marginals import statistics
-from ctrlab.data.planted import PLANS, Planted
+from ctrlab.data.planted import Plan, Planted
 from ctrlab.data.words import Ragged, to_table
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
@@ -30,11 +30,13 @@ class Generator:
     Args:
         schema: its columns.
         draw: (rng, rows) -> every column but the labels: ranks of ids (-1 is missing), numbers (NaN is missing), Ragged lists.
+        plan: how the labels follow from them.
         spelling: {column: the table whose words it is spelled with}, where that is not the table it looks up.
     """
 
     schema: Schema
     draw: Draw
+    plan: Plan
     spelling: dict[str, str] = field(default_factory=dict)
 
     def generate(self, rows: int, seed: int = 0) -> Iterator[pa.Table]:
@@ -56,7 +58,7 @@ class Generator:
 
         blocks = [(count, labels, scores) for count, _, labels, scores in self._blocks(rows, seed)]
         ceilings = {}
-        for task in self.planted.plan.deviation:
+        for task in self.plan.deviation:
             labels = np.concatenate([labels[task][:count] for count, labels, _ in blocks])
             scores = np.concatenate([scores[task][:count] for count, _, scores in blocks])
             ceilings[task] = float(roc_auc_score(labels, scores)) if 0 < labels.mean() < 1 else float("nan")
@@ -66,8 +68,7 @@ class Generator:
     def planted(self) -> Planted:
         # The sample that sets the scale of the parts is a stream of its own, of no seed that a caller can ask for.
         rng = np.random.Generator(np.random.SFC64([1 << 63, 1 << 63]))
-        name = self.schema.name
-        return Planted(PLANS[name], self.schema, statistics(name), self.draw(rng, 2 * BLOCK))
+        return Planted(self.plan, self.schema, statistics(self.schema.name), self.draw(rng, 2 * BLOCK))
 
     def _blocks(self, rows: int, seed: int) -> Iterator[tuple]:
         """(rows to keep, values, labels, scores) of each block."""

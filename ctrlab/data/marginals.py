@@ -1,7 +1,7 @@
 """What one column's values look like on their own: how ids are spread, where numbers lie, how long lists are.
 
-The figures stand in `data/statistics/<set>.json`, measured by `measure.py` on a real sample (or assumed, where the file says
-so); the generators draw from them. Ids are ranks here: 0 is the most frequent, -1 is a missing value.
+The figures stand in `ctrlab/data/statistics/<set>.json`, measured by `measure.py` on a real sample (or assumed, where the file
+says so); the generators draw from them. Ids are ranks here: 0 is the most frequent, -1 is a missing value.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import resources
 
 import numpy as np
 
 from ctrlab.errors import BadData
+from ctrlab.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,22 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Published:
+    """What `measure` is told of a sample.
+
+    Attributes:
+        source: where its figures come from.
+        cardinalities: different ids of the full data set, by column, where the sample has fewer.
+        assumed_rates: positive rates of labels that the sample does not have.
+    """
+
+    source: str
+    cardinalities: dict[str, int] = field(default_factory=dict)
+    assumed_rates: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statistics(Plain):
     """What was measured on (or is assumed of) one data set.
 
     Attributes:
@@ -135,9 +151,9 @@ class Statistics:
         """The named columns of ids and numbers, each drawn on its own: [rows] each."""
         return {name: (self.ids.get(name) or self.numbers[name]).sample(rng, rows) for name in names}
 
-    def to_json(self) -> str:
+    def to_text(self) -> str:
         """Readable JSON, one column a line."""
-        plain = asdict(self)
+        plain = self.to_json()
         lines = [f" {json.dumps(key)}: {json.dumps(plain[key])}" for key in ("name", "source", "rows", "positive")]
         for key in ("ids", "numbers", "lengths"):
             columns = (f"  {json.dumps(name)}: {json.dumps(column)}" for name, column in plain[key].items())
@@ -145,22 +161,15 @@ class Statistics:
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Statistics:
+    def from_text(cls, text: str) -> Statistics:
         """Raises BadData where the text is no statistics file."""
         try:
-            plain = json.loads(text)
-            for key, kind in (("ids", Ids), ("numbers", Numbers), ("lengths", Numbers)):
-                plain[key] = {name: kind(**_tuples(column)) for name, column in plain[key].items()}
-            return cls(**plain)
-        except (ValueError, KeyError, TypeError) as error:
+            return cls.from_json(json.loads(text))
+        except ValueError as error:
             raise BadData(f"A statistics file must hold what `measure` writes; this one does not ({error}).") from None
-
-
-def _tuples(column: dict) -> dict:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in column.items()}
 
 
 @functools.cache
 def statistics(name: str) -> Statistics:
     """The figures that the package ships for a data set."""
-    return Statistics.from_json((resources.files("ctrlab.data") / "statistics" / f"{name}.json").read_text())
+    return Statistics.from_text((resources.files("ctrlab.data") / "statistics" / f"{name}.json").read_text())

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ctrlab.data.marginals import Ids, Numbers, Statistics
+from ctrlab.data import sets
+from ctrlab.data.marginals import Ids, Numbers, Published, Statistics
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
@@ -23,54 +24,24 @@ SMALL = 64  # a column with no more ids than this has all of their shares
 FEW = 32  # a number with no more different values than this lies on steps
 PLACES = 101  # of the quantiles
 
-# What the publishers of the full sets say: {set: (where the figures come from, {column: different ids})}.
-CRITEO = (1396, 553, 2594031, 698469, 290, 23, 12048, 608, 3, 65156, 5309, 2186509, 3128, 26, 12750, 1537323, 10, 5002, 2118)
-CRITEO += (4, 1902327, 17, 15, 135790, 94, 84305)
-ADS = {
-    "user_id": 1_140_000,
-    "adgroup_id": 846_811,
-    "cate_id": 6_769,
-    "campaign_id": 423_436,
-    "customer": 255_875,
-    "brand": 99_815,
-}
-PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
-    "criteo": (
-        "Measured on a random 0.3 % of the Criteo Kaggle display-ads training set; cardinalities are the full set's.",
-        {f"C{i}": count for i, count in enumerate(CRITEO, 1)},
-    ),
-    # Of Books only the number of users, who come once each; its other columns are spread otherwise than this sample's.
-    "amazon_reviews": (
-        "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); as many users as Books has.",
-        {"user": 543_060},
-    ),
-    # A sample's users come twice each, in one pair of rows; 200,000 is what makes its few repeats of users likely.
-    "rees46": ("Measured on two days of REES46 shop sessions (NVIDIA Merlin's session-based example).", {"user": 200_000}),
-    "taobao": (
-        "Measured on 304 rows of Alibaba's display-ad set (Tianchi 56), so rough; cardinalities are the full set's. `buy` is "
-        "a filler in that sample: its rate is assumed.",
-        ADS | {"tag_category_list": ADS["cate_id"], "tag_brand_list": ADS["brand"]},
-    ),
-    "census_income": ("Measured on the UCI Census-Income (KDD) set, train and test rows.", {}),
-}
-ASSUMED_RATES = {"taobao": {"buy": 0.015}}
 
-
-def measure_file(name: str, path: str | Path, schema: Schema) -> Statistics:
+def measure_file(name: str, path: str | Path) -> Statistics:
     """The statistics of a converted Parquet file of the set `name`.
 
     Raises:
+        UnknownName: no such data set.
         BadData: the file is missing, damaged, empty or not of this schema.
     """
-    source, published = PUBLISHED.get(name, (f"Measured on {Path(path).name}.", {}))
+    schema = sets.schema(name)
+    published = sets.PUBLISHED.get(name, Published(f"Measured on {Path(path).name}."))
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise BadData(
             f"{path} can't be read as Parquet ({error}); convert the raw files first (`ctrlab data convert`)."
         ) from None
-    found = measure(table, schema, source, published)
-    found.positive.update(ASSUMED_RATES.get(name, {}))
+    found = measure(table, schema, published.source, published.cardinalities)
+    found.positive.update(published.assumed_rates)
     return found
 
 

@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 from ctrlab._native import reader_library
-from ctrlab.data.csv import entry_dtype
 from ctrlab.data.outputs import encoding_of
-from ctrlab.data.reader import Order, Source
+from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
+from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
-KINDS = {tf.float32: "float", tf.int32: "int32", tf.int64: "int64", tf.string: "text"}
+KINDS = {"float32": "float", "int32": "int32", "int64": "int64", "string": "text"}
 
 
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:

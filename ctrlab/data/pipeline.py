@@ -10,14 +10,13 @@ from functools import partial
 
 import tensorflow as tf
 
-from ctrlab.data import csv, faults, parquet, tfrecord
-from ctrlab.data.reader import Order, Source
+from ctrlab.data import csv, parquet, tfrecord
+from ctrlab.data.source import Order, Source
 from ctrlab.features import Schema
 
 
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """See `ctrlab.data.read`."""
-    faults.remember(source)
     if source.format == "parquet":
         return parquet.batches(source, order, batch_size, drop_remainder)
     decode = decoder(source)

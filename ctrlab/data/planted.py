@@ -1,7 +1,7 @@
 """The planted model: what a generated label depends on, and so the AUC that no model can beat.
 
 A logit is a sum of parts, each a fixed function of the row as a model sees it (its effects come from hashing, not from the
-seed of the rows), centred and scaled to the share of the logit's variance that the table below gives it:
+seed of the rows), centred and scaled to the share of the logit's variance that the data set's Plan gives it:
 
     first order   an effect of each frequent id, and a wave over each number
     pairs         u(a) . v(b) for pairs of columns, centred so that neither column alone tells anything of it
@@ -10,8 +10,8 @@ seed of the rows), centred and scaled to the share of the logit's variance that 
     rare          an effect of each id behind the first RARE of its column: seen seldom, slow to learn
     drift         effects that come and go as rows pass, with a period of PERIOD rows
 
-Where there are two tasks, the share `common` of their variance is one and the same logit. The table is fixed: what later
-work claims about embeddings must not tune it.
+Where there are two tasks, the share `common` of their variance is one and the same logit. The Plan of a data set is written in
+its module and fixed: what later work claims about embeddings must not tune it.
 """
 
 from __future__ import annotations
@@ -52,54 +52,6 @@ class Plan:
     common: float = 0.0
     given: dict[str, str] = field(default_factory=dict)
     paired: bool = False
-
-
-_REVIEWS = {
-    "first": ("category", "item"),
-    "interest": (("category", "history_categories"),),
-    "rare": ("item",),
-    "paired": True,
-}
-PLANS = {
-    "food_delivery": Plan(
-        {"clicked": 1.4},
-        # first, pairs, interest, order, rare, drift
-        (0.35, 0.35, 0.20, 0.02, 0.05, 0.03),
-        first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours"),
-        pairs=(("category_1_id", "time_type"), ("avg_price", "category_1_id"), ("weekdays", "time_type")),
-        interest=(("category_1_id", "category_1_id_list"), ("shop_id", "shop_id_list")),
-        rare=("shop_id", "item_id", "brand_id"),
-        drift=("category_1_id", "city_id"),
-    ),
-    "criteo": Plan(
-        {"label": 1.6},
-        (0.50, 0.40, 0.0, 0.0, 0.05, 0.05),
-        first=("I2", "I5", "I6", "I7", "I11", "I13", "C6", "C14", "C17", "C23"),
-        pairs=(("C14", "C17"), ("C17", "C23"), ("I5", "C14"), ("I11", "I13")),
-        rare=("C1", "C10", "C26"),
-        drift=("C14", "C23"),
-    ),
-    "amazon_reviews": Plan({"label": 1.4}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
-    "rees46": Plan({"label": 2.0}, (0.05, 0.00, 0.70, 0.20, 0.05, 0.0), **_REVIEWS),
-    "taobao": Plan(
-        {"clk": 1.4, "buy": 1.4},
-        (0.25, 0.60, 0.05, 0.0, 0.05, 0.05),
-        first=("pid", "cms_group_id", "age_level", "pvalue_level", "new_user_class_level"),
-        pairs=(("pid", "age_level"), ("final_gender_code", "pvalue_level"), ("pid", "new_user_class_level")),
-        interest=(("cate_id", "tag_category_list"),),
-        rare=("customer", "brand", "campaign_id"),
-        drift=("cate_id",),
-        common=0.5,
-        given={"buy": "clk"},
-    ),
-    "census_income": Plan(
-        {"never_married": 9.0, "income_50k": 3.2},
-        (0.55, 0.45, 0.0, 0.0, 0.0, 0.0),
-        first=("age", "weeks_worked", "num_emp", "stock_dividends", "education", "major_occ_code", "sex", "tax_filer_stat"),
-        pairs=(("education", "sex"), ("sex", "tax_filer_stat"), ("age", "det_hh_summ"), ("age", "weeks_worked")),
-        common=0.4,
-    ),
-}
 
 
 class Planted:

@@ -2,67 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ctrlab.errors import BadData, CtrlabError, choose
-from ctrlab.features import Column, Schema
+from ctrlab.data.faults import remember
+from ctrlab.data.source import Files, Order, Source, find_files
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.features import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-Files = str | os.PathLike | Iterable[str | os.PathLike]
-FORMATS = {"csv": (".csv", ".tsv"), "tfrecord": (".tfrecord",), "tfrecord.gz": (".tfrecord.gz",), "parquet": (".parquet",)}
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files of one format, in the order they are read, and what their rows are."""
-
-    files: tuple[Path, ...]
-    format: str
-    schema: Schema
-    lists: Literal["ragged", "text"] = "ragged"
-
-    def unsplit(self, column: Column) -> bool:
-        """Is this list column to stay text? Encoded lists never do: text would pass for words that are yet to be hashed."""
-        return self.lists == "text" and hasattr(column, "separator") and not getattr(column, "encoded", False)
-
-
-@dataclass(frozen=True)
-class Order:
-    """Which rows, in which order. It is the same in every format, because it is made of nothing but the rows' number."""
-
-    shuffle: int
-    seed: int | None
-    epochs: int
-    shard: tuple[int, int]
-    start: int = 0
-
-    def __post_init__(self):
-        index, count = self.shard
-        if not 0 <= index < count:
-            raise CtrlabError(f"shard=(index, count) needs 0 <= index < count; received {self.shard}.")
-        if self.shuffle < 0:
-            raise CtrlabError(f"shuffle is a number of rows, 0 for none; received {self.shuffle}.")
-        if self.epochs < 1 and self.epochs != -1:
-            raise CtrlabError(f"epochs must be at least 1, or -1 for no end; received {self.epochs}.")
-
-    @property
-    def as_it_lies(self) -> bool:
-        """True where every row is read from the first on, in the files' order."""
-        return not self.shuffle and self.shard == (0, 1) and not self.start
-
-    def __call__(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        """Picks and orders the elements of `rows`, be they lines, records or row numbers."""
-        index, count = self.shard
-        rows = rows.shard(count, index)
-        if self.shuffle:
-            rows = rows.shuffle(self.shuffle, seed=self.seed)
-        return rows.repeat(self.epochs).skip(self.start)
 
 
 def read(
@@ -116,48 +64,8 @@ def read(
     choose("form of lists", lists, ("ragged", "text"))
     order = Order(shuffle, seed, epochs, shard, start * batch_size)
     paths, format = find_files(files, format)
-    from ctrlab.data import pipeline  # only here, so that nothing else of ctrlab.data imports TensorFlow
+    from ctrlab.data import pipeline  # here, since it imports TensorFlow
 
-    return pipeline.batches(Source(paths, format, schema, lists), order, batch_size, drop_remainder).prefetch(prefetch)
-
-
-def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...], str]:
-    """The files that are meant, and their one format."""
-    if format is not None:
-        choose("format", format, FORMATS)
-    given = [Path(files)] if isinstance(files, str | os.PathLike) else [Path(file) for file in files]
-    paths = [path for entry in given for path in (_files_in(entry, format) if entry.is_dir() else [entry])]
-    if not paths:
-        raise BadData("There are no files to read: the list of files is empty.")
-    for path in paths:
-        if not path.is_file():
-            raise BadData(f"File {path} does not exist.")
-        if path.stat().st_size == 0:
-            raise BadData(f"File {path} is empty: it has no rows.")
-    return tuple(paths), format or _common_format(paths)
-
-
-def _files_in(folder: Path, format: str | None) -> list[Path]:
-    endings = tuple(ending for name in ([format] if format else FORMATS) for ending in FORMATS[name])
-    paths = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and not path.name.startswith((".", "_")))
-    if not paths:
-        raise BadData(f"Folder {folder} holds no file that ends with {', '.join(endings)}.")
-    return paths
-
-
-def _common_format(paths: list[Path]) -> str:
-    formats = {path: format_of(path) for path in paths}
-    first = paths[0]
-    for path, format in formats.items():
-        if format != formats[first]:
-            raise BadData(f"All files must be of one format; {first} is {formats[first]}, {path} is {format}.")
-    return formats[first]
-
-
-def format_of(path: Path) -> str:
-    """The format that a file's ending stands for."""
-    for format, endings in FORMATS.items():
-        if path.name.endswith(endings):
-            return format
-    known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
-    raise BadData(f"File {path} ends with none of {known}; name its format with format=.")
+    source = Source(paths, format, schema, lists)
+    remember(source)
+    return pipeline.batches(source, order, batch_size, drop_remainder).prefetch(prefetch)

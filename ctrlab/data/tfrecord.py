@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import tensorflow as tf
 
-from ctrlab.data.csv import entry_dtype
 from ctrlab.data.text import join
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
+from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 
 def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
@@ -35,7 +34,7 @@ def _feature(column: Column):
         case Categorical():
             return tf.io.FixedLenFeature([], tf.string, column.default)
     dtype = entry_dtype(column)
-    return tf.io.RaggedFeature(tf.int64 if dtype == tf.int32 else dtype, row_splits_dtype=tf.int64)
+    return tf.io.RaggedFeature(tf.as_dtype("int64" if dtype == "int32" else dtype), row_splits_dtype=tf.int64)
 
 
 def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor:

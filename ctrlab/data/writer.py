@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
-from ctrlab.data.reader import FORMATS, format_of
+from ctrlab.data.source import FORMATS, format_of
 from ctrlab.data.tables import conform
 from ctrlab.data.text import join, plain
 from ctrlab.errors import BadData, choose

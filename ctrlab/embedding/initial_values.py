@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from ctrlab.embedding.options import Initializer
+from ctrlab.splitmix import GOLDEN, mix
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 WITHIN_TWO = 0.95449973610364158
 NUMERATOR = (
     2.5066282450753827,
@@ -25,13 +25,6 @@ NUMERATOR = (
     0.0094820876269418,
 )
 DENOMINATOR = (1.0, -2.9322035311907326, 3.103278946760515, -1.3859189102954914, 0.2151628655679318)
-
-
-def mix(x: np.ndarray) -> np.ndarray:
-    """One to one on uint64; each bit of the result depends on all of x."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def hash_keys(keys: np.ndarray) -> np.ndarray:

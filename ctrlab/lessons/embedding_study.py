@@ -32,9 +32,9 @@ from sklearn.metrics import roc_auc_score
 
 from ctrlab import data, training
 from ctrlab.data import planted
-from ctrlab.data.criteo import CATEGORIES, COUNTS, GENERATOR, SCHEMA
 from ctrlab.data.generator import BLOCK
 from ctrlab.data.marginals import statistics
+from ctrlab.data.sets.criteo import CATEGORIES, COUNTS, GENERATOR, SCHEMA
 from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
@@ -43,6 +43,7 @@ from ctrlab.features import Categorical
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
 from ctrlab.profiling.machine import machine
+from ctrlab.splitmix import mix
 
 RATE = 3e-3
 """The learning rate. At DLRM's own, .01, one pass over 100,000 rows ends anywhere within .03 of AUC; at .001 rows hardly move."""
@@ -130,7 +131,7 @@ def generated(rows: int, seed: int = 0, rare: float | None = None, drift: float 
 
 
 def _plan(rare: float | None, drift: float | None) -> planted.Plan:
-    plan = planted.PLANS["criteo"]
+    plan = GENERATOR.plan
     shares = dict(zip(planted.PARTS, plan.shares))
     wanted = {part: share for part, share in (("rare", rare), ("drift", drift)) if share is not None}
     rest = (1 - sum(wanted.values())) / sum(share for part, share in shares.items() if part not in wanted)
@@ -145,10 +146,8 @@ def _rows(values: dict) -> Rows:
 
 def fingerprint(ranks: np.ndarray, column: str) -> np.ndarray:
     """A hash of each rank in [0, 2^63), as that of a word would be: int [n] -> int64 [n]."""
-    x = ranks.astype(np.uint64) + np.uint64(salt("fingerprint", column) << 32)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return ((x ^ (x >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
+    mixed = mix(ranks.astype(np.uint64) + np.uint64(salt("fingerprint", column) << 32))
+    return (mixed >> np.uint64(1)).astype(np.int64)
 
 
 def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model: str = "dlrm") -> dict:

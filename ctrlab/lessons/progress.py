@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from ctrlab.errors import BadData
 from ctrlab.lessons import places
 from ctrlab.paths import write_atomically
+from ctrlab.plain import Plain
 
 NOT_JUDGED = "not judged at this profile"
 
@@ -61,7 +61,7 @@ class Verdict:
 
 
 @dataclass
-class Record:
+class Record(Plain):
     """One lesson's file: what was guessed, which exercises were passed, which solutions taken, the last verdict."""
 
     lesson: str
@@ -97,16 +97,12 @@ class Store:
         if not path.exists():
             return Record(lesson)
         try:
-            entry = json.loads(path.read_text(encoding="utf-8"))
-            if verdict := entry.get("verdict"):
-                verdict = Verdict(**verdict | {"speed": Speed(**verdict["speed"]) if verdict["speed"] else None})
-                verdict = dataclasses.replace(verdict, solutions=tuple(verdict.solutions))
-            return Record(**entry | {"verdict": verdict})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
             rule = "A progress file must be the JSON that a lesson wrote"
             raise BadData(f"{rule}; {path} is not ({error}). Delete it to start again.") from error
 
     def save(self, record: Record) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(record.lesson)
-        write_atomically(path, json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True) + "\n")
+        write_atomically(path, json.dumps(record.to_json(), indent=1, sort_keys=True) + "\n")

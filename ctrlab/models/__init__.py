@@ -1,22 +1,26 @@
-"""The six models and the one way to make them: `build`."""
+"""The six models and the one way to make them: `build`. Each model is the class in the module that bears its name."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 
 from ctrlab.data import schema as schema_of
 from ctrlab.embedding.choices import Choice
 from ctrlab.errors import choose
 from ctrlab.features import Schema
+from ctrlab.model_names import DATA_SETS
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.models.deepfm import DeepFM
-from ctrlab.models.dien import DIEN
-from ctrlab.models.din import DIN
-from ctrlab.models.dlrm import DLRM
-from ctrlab.models.mmoe import MMoE
-from ctrlab.models.wdl import WDL
 
-MODELS: dict[str, type[CTRModel]] = {"wdl": WDL, "deepfm": DeepFM, "dlrm": DLRM, "din": DIN, "dien": DIEN, "mmoe": MMoE}
+
+def _class_of(name: str) -> type[CTRModel]:
+    module = importlib.import_module(f"{__name__}.{name}")
+    own = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__)
+    [model] = (kind for kind in own if issubclass(kind, CTRModel))
+    return model
+
+
+MODELS: dict[str, type[CTRModel]] = {name: _class_of(name) for name in DATA_SETS}
 
 
 def build(
@@ -29,7 +33,7 @@ def build(
     """A new model with its weights drawn from `seed`.
 
     Args:
-        model: "wdl", "deepfm", "dlrm", "din", "dien" or "mmoe".
+        model: one of `MODELS`.
         schema: the columns, or the name of a data set; by default the model's own data set at the contest's sizes.
         optimizations: of level "model": names, "none", "all" or "all+results".
         embedding: how tables keep their embeddings: "hashed", "multihash", "variable" or a choice with options, for all large
@@ -42,7 +46,7 @@ def build(
     """
     maker = MODELS[choose("model", model, MODELS)]
     if schema is None:
-        schema = schema_of(maker.data_set)
+        schema = schema_of(DATA_SETS[model])
         if maker.most_buckets:
             schema = schema.with_buckets(maker.most_buckets)
     elif isinstance(schema, str):

@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from ctrlab import optimizations as ladder
-from ctrlab.data.csv import entry_dtype
 from ctrlab.embedding import EmbeddingVariable, choices
 from ctrlab.embedding.serving import served
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
+from ctrlab.features import Schema, entry_dtype
+from ctrlab.model_names import DATA_SETS
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class CTRModel(keras.Model):
     and a checkpoint of one set of optimizations loads into any other.
 
     Attributes:
-        data_set: the data set this model takes when no schema is given.
         hyper: optimizer, learning rate, clipping and batch size.
         most_buckets: where the contest hashes smaller than the data set's schema says, the number; else None.
         rungs: the optimizations of level "model" that are on.
@@ -47,7 +46,6 @@ class CTRModel(keras.Model):
         input_schema: the schema with the ids that those choices want: what raw columns, and encoded files, are read by.
     """
 
-    data_set: ClassVar[str]
     hyper: ClassVar[Hyper]
     most_buckets: ClassVar[int | None] = None
 
@@ -61,6 +59,11 @@ class CTRModel(keras.Model):
         self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
         self.seed = seed
         self.tasks = tuple(label.name for label in schema.labels)
+
+    @property
+    def data_set(self) -> str:
+        """The data set that this model takes when no schema is given."""
+        return DATA_SETS[type(self).__module__.rpartition(".")[2]]
 
     def input_signature(self) -> dict[str, tf.TypeSpec]:
         """The features that a served model takes, of any number of rows, as readers yield them: lists are ragged."""

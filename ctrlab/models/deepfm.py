@@ -24,7 +24,6 @@ from ctrlab.profiling.work import Work
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DeepFM(CTRModel):
-    data_set = "food_delivery"
     hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)
     most_buckets = 10_000
 

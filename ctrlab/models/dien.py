@@ -61,7 +61,6 @@ class AuxiliaryNet(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DIEN(CTRModel):
-    data_set = "amazon_reviews"
     hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
 
     dim = 18

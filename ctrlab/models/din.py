@@ -26,7 +26,6 @@ from ctrlab.profiling.work import Work
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DIN(CTRModel):
-    data_set = "amazon_reviews"
     hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
 
     dim = 18

@@ -23,7 +23,6 @@ from ctrlab.profiling.work import Work
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DLRM(CTRModel):
-    data_set = "food_delivery"
     hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
 
     dim = 16

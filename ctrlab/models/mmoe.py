@@ -52,7 +52,6 @@ class Experts(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("ctrlab")
 class MMoE(CTRModel):
-    data_set = "taobao"
     # DeepRec's documentation says Adagrad at 0.1, its code AdamAsync. Adagrad's accumulator starts at 0.1, next to which the
     # gradient of one embedding row is nothing: the tables hardly learn.
     hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)

@@ -27,7 +27,6 @@ WIDE_BUCKETS = 1_000
 
 @keras.saving.register_keras_serializable("ctrlab")
 class WDL(CTRModel):
-    data_set = "food_delivery"
     hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
 
     dim = 16

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctrlab.data import amazon_reviews, criteo
 from ctrlab.data.marginals import statistics
+from ctrlab.data.sets import amazon_reviews, criteo
 from ctrlab.data.words import mix, salt
 from ctrlab.peers.cases import SEED, Batch, Case
 

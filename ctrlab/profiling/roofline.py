@@ -138,5 +138,5 @@ def _read(path: Path) -> Ceilings | None:
     """The cached ceilings; None where there are none or the file is damaged (they are measured again then)."""
     try:
         return Ceilings.from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         return None

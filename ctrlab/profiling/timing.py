@@ -29,6 +29,7 @@ import numpy as np
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
+from ctrlab.plain import Plain
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.work import Ceilings, Work, bound
 
@@ -72,7 +73,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Plain):
     """How long one variant takes, and under which conditions that was measured.
 
     Attributes:
@@ -118,19 +119,11 @@ class Measurement:
     def to_json(self) -> dict:
         """A JSON-able dict; derived numbers are in it for readers of the file, `from_json` computes them again."""
         derived = {"median": self.median, "low": self.low, "high": self.high, "percent_of_bound": self.percent_of_bound}
-        return {**dataclasses.asdict(self), **derived}
-
-    @classmethod
-    def from_json(cls, config: dict) -> Measurement:
-        names = [f.name for f in dataclasses.fields(cls)]
-        known = {name: config[name] for name in names}
-        known["samples"] = tuple(known["samples"])
-        known["work"] = Work.from_json(known["work"]) if known["work"] else None
-        return cls(**known)
+        return super().to_json() | derived
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Plain):
     """Variants measured in pairs: sample i of every measurement belongs to the same round."""
 
     measurements: dict[str, Measurement]
@@ -165,10 +158,6 @@ class Comparison:
             "measurements": {name: m.to_json() for name, m in self.measurements.items()},
             "ratios": ratios,
         }
-
-    @classmethod
-    def from_json(cls, config: dict) -> Comparison:
-        return cls({name: Measurement.from_json(m) for name, m in config["measurements"].items()}, config["baseline"])
 
     @classmethod
     def of_samples(

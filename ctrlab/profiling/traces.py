@@ -24,6 +24,7 @@ from pathlib import Path
 from rich.table import Table
 
 from ctrlab.errors import CtrlabError
+from ctrlab.plain import Plain
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.parts import part_of
 from ctrlab.profiling.timing import consume
@@ -58,7 +59,7 @@ class OpRow:
 
 
 @dataclass(frozen=True)
-class OpTable:
+class OpTable(Plain):
     """Rows, the longest first; `wall` is the seconds of one step as the profiler saw it, `device` the machine."""
 
     rows: tuple[OpRow, ...]
@@ -108,13 +109,6 @@ class OpTable:
             numbers = f"{row.calls:.4g}", f"{row.seconds * 1e3:.3f}", f"{row.share:.1%}"
             table.add_row(*(getattr(row, f) for f in fields), *numbers)
         return table
-
-    def to_json(self) -> dict:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, config: dict) -> OpTable:
-        return cls(**(config | {"rows": tuple(OpRow(**row) for row in config["rows"])}))
 
     def _grouped(self, key: Callable[[OpRow], tuple[str, str, str]]) -> OpTable:
         sums: dict[tuple, list[float]] = {}

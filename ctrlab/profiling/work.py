@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
+
+from ctrlab.plain import Plain
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Plain):
     """The floor of a computation: what no implementation can leave out.
 
     Args:
@@ -45,16 +46,9 @@ class Work:
         traffic = self.bytes + self.random_rows * self.row_bytes
         return self.flops / traffic if traffic else float("inf")
 
-    def to_json(self) -> dict:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, config: dict) -> Work:
-        return cls(**config)
-
 
 @dataclass(frozen=True)
-class Ceilings:
+class Ceilings(Plain):
     """The most that this machine did of each kind of work (see roofline.py for how it is measured).
 
     Attributes:
@@ -72,13 +66,6 @@ class Ceilings:
     stream_one_thread: float
     random_rows: float
     device: str = ""
-
-    def to_json(self) -> dict:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, config: dict) -> Ceilings:
-        return cls(**config)
 
 
 def parts(work: Work, ceilings: Ceilings) -> dict[str, float]:

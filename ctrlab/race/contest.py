@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ctrlab import optimizations as ladder
 from ctrlab.errors import CtrlabError, choose
+from ctrlab.model_names import DATA_SETS
 from ctrlab.profiles import Profile
 
 STEPS = {"wdl": 1_800, "deepfm": 110, "dlrm": 11_600, "din": 16_000, "dien": 2_700, "mmoe": 27_700}
@@ -17,23 +18,8 @@ BOOKS_BARS = {"din": 0.712, "dien": 0.748}
 # Books has more than a million training rows; the other Amazon categories that fit the same schema have far fewer.
 BOOKS_ROWS = 1_000_000
 
-# What each model trains on with `--data real`: the contest's food delivery set is not public, nor is a Taobao set with purchases.
-REAL_DATA = {
-    "wdl": "criteo",
-    "deepfm": "criteo",
-    "dlrm": "criteo",
-    "din": "amazon_reviews",
-    "dien": "amazon_reviews",
-    "mmoe": "census_income",
-}
-GENERATED_DATA = {
-    "wdl": "food_delivery",
-    "deepfm": "food_delivery",
-    "dlrm": "food_delivery",
-    "din": "amazon_reviews",
-    "dien": "amazon_reviews",
-    "mmoe": "taobao",
-}
+# The contest's food delivery set is not public, nor is a Taobao set with purchases: with `--data real` others stand in for them.
+STAND_INS = {"food_delivery": "criteo", "taobao": "census_income"}
 
 BASELINE = "none"
 UP_TO = ".."
@@ -41,7 +27,8 @@ UP_TO = ".."
 
 def data_set(model: str, source: str) -> str:
     """The data set that `model` races on, for `source` "generated" or "real"."""
-    return (REAL_DATA if source == "real" else GENERATED_DATA)[model]
+    own = DATA_SETS[model]
+    return STAND_INS.get(own, own) if source == "real" else own
 
 
 def steps(model: str, profile: Profile) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ctrlab.errors import BadData
 from ctrlab.paths import write_atomically
+from ctrlab.plain import Plain
 
 VERSION = 2
 
@@ -89,7 +90,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class RaceResult:
+class RaceResult(Plain):
     """A race, finished or not: `models` holds those that are done, `asked` all that were asked for."""
 
     settings: Settings
@@ -109,7 +110,7 @@ class RaceResult:
 
     def save(self, path: Path) -> None:
         """Writes JSON, whole or not at all."""
-        write_atomically(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def load(path: Path) -> RaceResult:
@@ -128,24 +129,6 @@ def load(path: Path) -> RaceResult:
     if found != VERSION:
         raise BadData(f"A race result must have version {VERSION}; {path} has {found!r}. Run the race again without --resume.")
     try:
-        return _result(content)
-    except (KeyError, TypeError) as problem:
-        raise BadData(
-            f"{path} has version {VERSION} but is no race result ({problem!r}). Run the race without --resume."
-        ) from None
-
-
-def _result(content: dict) -> RaceResult:
-    settings = content["settings"] | {"sets": tuple(content["settings"]["sets"])}
-    models = tuple(_model(m) for m in content["models"])
-    return RaceResult(**(content | {"settings": Settings(**settings), "asked": tuple(content["asked"]), "models": models}))
-
-
-def _model(content: dict) -> ModelRace:
-    variants = tuple(Variant(**_tuples(entry)) for entry in content["variants"])
-    return ModelRace(**(_tuples(content) | {"variants": variants, "seed_auc": _tuples(content["seed_auc"])}))
-
-
-def _tuples(content: dict) -> dict:
-    """JSON has lists where the dataclasses have tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+        return RaceResult.from_json(content)
+    except BadData as problem:
+        raise BadData(f"{path} has version {VERSION}, but: {problem} Run the race without --resume.") from None

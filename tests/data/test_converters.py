@@ -13,15 +13,15 @@ import pytest
 
 from ctrlab.data import convert as module
 from ctrlab.data.arrow import arrow_schema
-from ctrlab.data.convert import FORMATS, convert, convert_real
-from ctrlab.data.raw import census_income as raw_census
+from ctrlab.data.convert import convert, convert_real
+from ctrlab.data.sets import RAWS, census_income
 from ctrlab.errors import BadData, CtrlabError, UnknownName
 
 CRITEO = "\t".join(["1", "2", "-3", "", *["7"] * 10, "68fd1e64", "", *["a"] * 24])
 DIN = "1\tu1\tm1\tc1\tm2\x02m3\tc2\x02c3"
 NEGATIVE = "m4\x02m5\tc4\x02c5"
 TAOBAO = "0,1,p,a,c,k,u,b,1,2,3,4,5,6,7,8,9,10|11,12,49"
-CENSUS = dict.fromkeys(raw_census.RAW, "NA") | dict.fromkeys(
+CENSUS = dict.fromkeys(census_income.RAW_NAMES, "NA") | dict.fromkeys(
     ["age", "wage_per_hour", "capital_gains", "capital_losses", "stock_dividends", "num_emp", "weeks_worked", "income_50k"], "1"
 )
 
@@ -55,7 +55,7 @@ def test_criteo_empty_fields_are_missing(raw, out):
     assert (counts.read, counts.written, counts.rejected) == (2, 2, 0)
     row = rows_of(out)[0]
     assert (row["label"], row["I1"], row["I2"], row["I3"], row["C1"], row["C2"]) == (1.0, 2.0, -3.0, None, "68fd1e64", None)
-    assert pq.read_schema(out).equals(arrow_schema(FORMATS["criteo"].schema))
+    assert pq.read_schema(out).equals(arrow_schema(RAWS["criteo"].schema))
     assert list(out.parent.iterdir()) == [out]
 
 
@@ -108,16 +108,16 @@ def test_a_bad_row_goes_to_the_rejects_with_line_and_reason(raw, out, line, rule
 
 def test_census_by_header_or_as_uci_has_it(raw, out):
     never, married = CENSUS | {"marital_stat": "Never married"}, CENSUS | {"marital_stat": "Divorced", "income_50k": "0"}
-    names = [*raw_census.RAW[::-1]]
+    names = [*census_income.RAW_NAMES[::-1]]
     convert("census_income", raw("h.csv", [",".join(names), *(",".join(r[n] for n in names) for r in (never, married))]), out)
     by_header = rows_of(out)
     assert [(r["never_married"], r["income_50k"], r["education"]) for r in by_header] == [(1, 1, "NA"), (0, 0, "NA")]
     uci = [r | {"instance_weight": "1700.09", "year": "95"} for r in (never, married)]
     uci[0]["income_50k"], uci[1]["income_50k"] = "50000+.", "- 50000."
-    convert("census_income", raw("census-income.data", [", ".join(r[n] for n in raw_census.UCI) for r in uci]), out)
+    convert("census_income", raw("census-income.data", [", ".join(r[n] for n in census_income.UCI_NAMES) for r in uci]), out)
     assert rows_of(out) == by_header
-    unknown = ",".join((never | {"marital_stat": "?"})[n] for n in raw_census.RAW)
-    good = ",".join(never[n] for n in raw_census.RAW)
+    unknown = ",".join((never | {"marital_stat": "?"})[n] for n in census_income.RAW_NAMES)
+    good = ",".join(never[n] for n in census_income.RAW_NAMES)
     counts = convert("census_income", raw("u.csv", [good, unknown, good]), out)
     assert dict(counts.reasons) == {"marital_stat is unknown": 1}
 
@@ -138,7 +138,7 @@ def test_taobao_splits_tags_and_keeps_price_in_range(raw, out):
 
 
 def test_food_delivery_lists_and_their_defaults(raw, out):
-    schema = FORMATS["food_delivery"].schema
+    schema = RAWS["food_delivery"].schema
     values = {c.name: {"label": "1", "numeric": "2.5", "numeric_list": "3;4.5"}.get(c.kind, "x;y") for c in schema.columns}
     full, empty = list(values.values()), ["1"] + [""] * 38
     convert("food_delivery", raw("f.csv", [",".join(values), ",".join(full), ",".join(empty)]), out, progress=False)
@@ -151,7 +151,7 @@ def test_food_delivery_lists_and_their_defaults(raw, out):
     "text, rule", [("3;;4", "price_list has an empty item"), ("3;x", "price_list has an item that is not a number")]
 )
 def test_food_delivery_rejects_lists_with_bad_items(raw, out, text, rule):
-    names = [column.name for column in FORMATS["food_delivery"].schema.columns]
+    names = [column.name for column in RAWS["food_delivery"].schema.columns]
     good = ["1"] + [""] * 38
     bad = [text if name == "price_list" else field for name, field in zip(names, good)]
     counts = convert("food_delivery", raw("f.csv", map(",".join, (good, bad, good))), out, progress=False)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctrlab.data.convert import FORMATS, Format, convert
+from ctrlab.data.convert import convert
 from ctrlab.data.raw.delimited import delimited
+from ctrlab.data.raw.layout import Raw
 from ctrlab.data.raw.lines import LineFile
+from ctrlab.data.sets import RAWS
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
@@ -51,7 +53,7 @@ def raw_text(table) -> bytes:
 
 @pytest.fixture
 def every_kind(monkeypatch):
-    monkeypatch.setitem(FORMATS, "every_kind", Format(lambda s, intake: delimited(s, intake, SCHEMA), SCHEMA))
+    monkeypatch.setitem(RAWS, "every_kind", Raw(SCHEMA, (), delimited))
 
 
 @quick

@@ -6,7 +6,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from ctrlab.data.convert import LAYOUTS, convert, convert_real
+from ctrlab.data.convert import convert, convert_real
+from ctrlab.data.sets import RAWS
 
 EXPECTED = {  # train rows, test rows (None: a fifth of all by hash), positive rate of each label
     "criteo": (137_139, None, {"label": 0.2568}),
@@ -54,7 +55,7 @@ def test_taobao_behavior_lengths(real_data, tmp_path):
 
 def test_the_readme_of_the_data_names_every_layout():
     readme = (Path(__file__).parents[2] / "data" / "README.md").read_text()
-    for name, layouts in LAYOUTS.items():
+    for name, raw in RAWS.items():
         line = next(line for line in readme.splitlines() if line.startswith(f"| `{name}` |"))
-        for pattern in (pattern for layout in layouts for pattern in layout.patterns):
+        for pattern in (pattern for layout in raw.layouts for pattern in layout.patterns):
             assert pattern in line or pattern.split("/")[1] in line, (name, pattern)

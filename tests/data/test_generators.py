@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from ctrlab.data import SCHEMAS, amazon_reviews, food_delivery, generate
+from ctrlab.data import SCHEMAS, generate
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.generator import BLOCK
+from ctrlab.data.sets import food_delivery
 from ctrlab.data.words import Ragged, mix, spell
 from ctrlab.errors import CtrlabError
 
@@ -120,4 +121,4 @@ def test_repeated_lists():
 
 
 def test_rees46_has_the_columns_of_amazon_reviews():
-    assert amazon_reviews.REES46.columns == amazon_reviews.SCHEMA.columns
+    assert SCHEMAS["rees46"].columns == SCHEMAS["amazon_reviews"].columns

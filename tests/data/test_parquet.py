@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab import _native, data
-from ctrlab.data.csv import entry_dtype
 from ctrlab.errors import BadData, NativeLibraryError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence, entry_dtype
 
 SCHEMA = Schema(
     "any",

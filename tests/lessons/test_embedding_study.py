@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ctrlab.data import planted
+from ctrlab.data.sets import GENERATORS
 from ctrlab.embedding.choices import LEAST_BUCKETS
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.lessons import embedding_charts
@@ -18,12 +19,12 @@ def sample():
 
 
 def test_the_planted_model_is_left_as_it_is(sample):
-    before = planted.PLANS["criteo"].shares
+    before = GENERATORS["criteo"].plan.shares
     assert study._plan(None, None).shares == pytest.approx(before)
     changed = dict(zip(planted.PARTS, study._plan(0.4, 0.1).shares))
     assert (changed["rare"], changed["drift"], sum(changed.values())) == (0.4, 0.1, pytest.approx(1))
     assert changed["pairs"] / changed["first order"] == pytest.approx(before[1] / before[0])
-    assert planted.PLANS["criteo"].shares is before
+    assert GENERATORS["criteo"].plan.shares is before
     assert 0.78 < sample.about["ceiling"] < 0.85
 
 

@@ -14,7 +14,8 @@ from ctrlab.embedding import choices, multihash
 from ctrlab.embedding.choices import BinaryCode, Hashed, QuotientRemainder
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.features import RAW_IDS, Categorical, Label, MultiHot, Schema
-from ctrlab.models import MODELS, build
+from ctrlab.model_names import DATA_SETS
+from ctrlab.models import build
 from ctrlab.ops import parsing
 from ctrlab.training import equality
 
@@ -23,7 +24,7 @@ BAGS = Schema("bags", (Label("label"), Categorical("a", 1_000), MultiHot("b", 2_
 
 
 def small(name):
-    return SCHEMAS[MODELS[name].data_set].with_buckets(1_000)
+    return SCHEMAS[DATA_SETS[name]].with_buckets(1_000)
 
 
 TAKEN = {

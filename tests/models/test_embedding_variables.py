@@ -13,6 +13,7 @@ from ctrlab.embedding import CounterFilter, GlobalStepEviction, Initializer, L2E
 from ctrlab.embedding.choices import Hashed, Variable
 from ctrlab.errors import CtrlabError
 from ctrlab.features import RAW_IDS
+from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build, tables, wdl
 
 BUCKETS = 20_000  # so many that the 200 words of the batches fall on rows of their own: the twins' premise, which is tested
@@ -22,7 +23,7 @@ QUICK = "indicator,parsing,experts,attention,gru,augru,auxiliary,lookup"
 
 def schema(name):
     """The model's own, all of whose hashed tables have BUCKETS rows."""
-    own = SCHEMAS[MODELS[name].data_set]
+    own = SCHEMAS[DATA_SETS[name]]
     hashed = {c.name: dataclasses.replace(c, buckets=BUCKETS) for c in own.id_columns if c.encoding == "hash"}
     return dataclasses.replace(own, columns=tuple(hashed.get(c.name, c) for c in own.columns))
 

@@ -6,6 +6,7 @@ import logistic
 import pytest
 
 from ctrlab import data, training
+from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build
 
 BATCH = 512
@@ -34,7 +35,7 @@ def planted(tmp_path_factory):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_beats_logistic_regression(name, planted):
-    schema, train, test, logistic_auc, ceiling = planted(MODELS[name].data_set)
+    schema, train, test, logistic_auc, ceiling = planted(DATA_SETS[name])
     model = build(name, schema, "all")
     optimizer = training.make_optimizer(model)
     step, predict, found = training.train_step(model, optimizer), training.predict_step(model), []

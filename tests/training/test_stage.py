@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build
 from ctrlab.training import gradients_of, make_optimizer, train
 from ctrlab.training.stage import stage
@@ -16,7 +17,7 @@ def flat(features):
 @pytest.mark.parametrize("optimizations", ["none", "all"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_answers_from_staged_batches(small_batches, name, optimizations):
-    schema, batches = small_batches(MODELS[name].data_set)
+    schema, batches = small_batches(DATA_SETS[name])
     model = build(name, schema, optimizations)
     raw = tf.data.Dataset.from_tensors(batches[0])
     [(features, labels)] = stage(raw, model, 2)

@@ -19,18 +19,19 @@ from ctrlab.data.raw.events import Events
 from ctrlab.data.raw.intake import Faults, Intake
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
+from ctrlab.features import Schema
 
 NO_CATEGORY = "default_cat"  # the original scripts' word
 
 
-def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
+def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     meta = [source for source in sources if source.name.startswith("meta")]
     reviews = [source for source in sources if source not in meta]
     if not meta or not reviews:
         lacking = "meta_<shop>.json" if reviews else "reviews_<shop>.json"
         raise BadData(f"Review data needs reviews and descriptions of items; give {lacking} too, got {_names(sources)}.")
     categories = dict(row for path in meta for block in intake.blocks(path) for row in _parsed(block, _item, intake))
-    with Events(intake.scratch(), intake.size, Catalogue()) as events:
+    with Events(intake.scratch(), intake.size, Catalogue(), schema) as events:
         for path in reviews:
             for block in intake.blocks(path):
                 rows = _parsed(block, _review, intake)

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ctrlab.data.amazon_reviews import SCHEMA
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.raw.catalogue import Catalogue
+from ctrlab.features import Schema
 
 EVENT = pa.schema([("user", pa.string()), ("item", pa.int64()), ("time", pa.int64())])
 PARTITION_BYTES = 16 << 20  # of the files on disk, maybe gzip; a partition's events take some times as much memory
@@ -36,12 +36,13 @@ class Events:
         folder: for the partition files.
         size: bytes of the raw files, for the number of partitions.
         catalogue: the items; those that events bring are added.
+        schema: of the rows, in the columns of `amazon_reviews`.
     """
 
-    def __init__(self, folder: Path, size: int, catalogue: Catalogue):
+    def __init__(self, folder: Path, size: int, catalogue: Catalogue, schema: Schema):
         count = min(max(1, size // PARTITION_BYTES), MOST_PARTITIONS)
         self._paths = [folder / f"{i:03}.arrow" for i in range(count)]
-        self._catalogue = catalogue
+        self._catalogue, self._schema = catalogue, schema
         self._open = ExitStack()
 
     def __enter__(self) -> Events:
@@ -63,7 +64,7 @@ class Events:
             self._writers[i].write_batch(events.filter(pa.array(partition == i)))
 
     def rows(self) -> Iterator[pa.Table]:
-        """Two rows for each user of two or more events, in SCHEMA's columns."""
+        """Two rows for each user of two or more events, in the schema's columns."""
         for i, path in enumerate(self._paths):
             with pa.ipc.open_file(str(path)) as file:
                 events = file.read_all()
@@ -112,4 +113,4 @@ class Events:
             self._catalogue.categories(targets).dictionary_encode(),
             *lists,
         ]
-        return pa.Table.from_arrays(arrays, schema=arrow_schema(SCHEMA))
+        return pa.Table.from_arrays(arrays, schema=arrow_schema(self._schema))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.data.food_delivery import SCHEMA
+from ctrlab.data.sets.food_delivery import SCHEMA
 from ctrlab.features import Categorical, NumericList
 from ctrlab.ops.benches.bench import Bench
 from ctrlab.ops.parsing import ids, numbers

@@ -1,4 +1,7 @@
-"""Taobao ads with two tasks, click and buy: the twenty columns on which DeepRec trains MMoE."""
+"""Taobao ads with two tasks, click and buy: the twenty columns on which DeepRec trains MMoE.
+
+The raw file is comma-separated without a header; tag lists are joined by `|`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import numpy as np
 
 from ctrlab.data.catalogue import draw_offsets, draw_runs, pick
 from ctrlab.data.generator import Generator
-from ctrlab.data.marginals import statistics
+from ctrlab.data.marginals import Published, statistics
+from ctrlab.data.planted import Plan
+from ctrlab.data.raw.delimited import delimited
+from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, MultiHot, Schema
 
@@ -36,6 +42,34 @@ SCHEMA = Schema(
     (Label("clk"), Label("buy"), *INPUTS),
     wide=tuple(column.name for column in INPUTS),
 )
+PUBLISHED = Published(
+    "Measured on 304 rows of Alibaba's display-ad set (Tianchi 56), so rough; cardinalities are the full set's. `buy` is "
+    "a filler in that sample: its rate is assumed.",
+    {
+        "user_id": 1_140_000,
+        "adgroup_id": 846_811,
+        "cate_id": 6_769,
+        "campaign_id": 423_436,
+        "customer": 255_875,
+        "brand": 99_815,
+        "tag_category_list": 6_769,
+        "tag_brand_list": 99_815,
+    },
+    assumed_rates={"buy": 0.015},
+)
+PLAN = Plan(
+    {"clk": 1.4, "buy": 1.4},
+    # first, pairs, interest, order, rare, drift
+    (0.25, 0.60, 0.05, 0.0, 0.05, 0.05),
+    first=("pid", "cms_group_id", "age_level", "pvalue_level", "new_user_class_level"),
+    pairs=(("pid", "age_level"), ("final_gender_code", "pvalue_level"), ("pid", "new_user_class_level")),
+    interest=(("cate_id", "tag_category_list"),),
+    rare=("customer", "brand", "campaign_id"),
+    drift=("cate_id",),
+    common=0.5,
+    given={"buy": "clk"},
+)
+RAW = Raw(SCHEMA, (Layout(("taobao/taobao20col*.csv",)),), delimited)
 
 
 def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
@@ -53,4 +87,4 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
 
 
 # A tag is spelled like the category or brand that it names, though it looks up a table of its own.
-GENERATOR = Generator(SCHEMA, _draw, spelling={"tag_category_list": "cate_id", "tag_brand_list": "brand"})
+GENERATOR = Generator(SCHEMA, _draw, PLAN, spelling={"tag_category_list": "cate_id", "tag_brand_list": "brand"})

@@ -1,19 +1,21 @@
 """Amazon reviews in the layout of DIN and DIEN: would this user, with this history, review this item next?
 
 Lists are joined by byte 0x02. Position by position, `negative_items` holds what the user did not choose (DIEN's auxiliary
-loss). REES46's shop sessions come in the same columns.
+loss).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import numpy as np
 
 from ctrlab.data.catalogue import Catalogue, histories, near_or_anywhere
 from ctrlab.data.generator import Generator
-from ctrlab.data.marginals import statistics
+from ctrlab.data.marginals import Published, statistics
+from ctrlab.data.planted import Plan
+from ctrlab.data.raw.histories import tables
+from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, Schema, Sequence
 
@@ -37,7 +39,30 @@ SCHEMA = Schema(
     wide=("user", "item", "category"),
     delimiter="\t",
 )
-REES46 = dataclasses.replace(SCHEMA, name="rees46")
+# Of Books only the number of users, who come once each; its other columns are spread otherwise than this sample's.
+PUBLISHED = Published(
+    "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); as many users as Books has.",
+    {"user": 543_060},
+)
+PLAN = Plan(
+    {"label": 1.4},
+    # first, pairs, interest, order, rare, drift
+    (0.05, 0.00, 0.70, 0.20, 0.05, 0.0),
+    first=("category", "item"),
+    interest=(("category", "history_categories"),),
+    rare=("item",),
+    paired=True,
+)
+RAW = Raw(
+    SCHEMA,
+    (
+        Layout(("amazon_reviews/local_train_splitByUser",), ("amazon_reviews/local_test_splitByUser",)),
+        # The original scripts hold out a tenth of the users' pairs.
+        Layout(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json"), held_out=10),
+    ),
+    tables,
+    together=2,
+)
 
 
 @functools.cache
@@ -46,7 +71,8 @@ def _catalogue(name: str) -> Catalogue:
     return Catalogue(ids["history_items"], ids["history_categories"])
 
 
-def _draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
+def draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
+    """Rows of these columns, spread as the statistics of the set `name` say."""
     figures, catalogue = statistics(name), _catalogue(name)
     pairs = rows // 2
     past = histories(rng, figures.lengths["history_items"], pairs, figures.ids["history_categories"].same, catalogue)
@@ -69,5 +95,4 @@ def _draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarra
     }
 
 
-GENERATOR = Generator(SCHEMA, functools.partial(_draw, "amazon_reviews"))
-REES46_GENERATOR = Generator(REES46, functools.partial(_draw, "rees46"))
+GENERATOR = Generator(SCHEMA, functools.partial(draw, "amazon_reviews"), PLAN)

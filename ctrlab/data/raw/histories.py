@@ -1,4 +1,4 @@
-"""DIN's and DIEN's layout, as the Amazon Books set is published and REES46 is kept.
+"""DIN's and DIEN's layout, as the Amazon Books set is published and REES46 is kept, in the columns of `amazon_reviews`.
 
 A line of `local_{train,test}_splitByUser` is label, user, item, category, history of items, history of categories; tabs between
 them, byte 0x02 inside a history. The file `<same name>_neg` beside it has, line by line, a history of items that were not
@@ -17,29 +17,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ctrlab.data.amazon_reviews import SCHEMA
 from ctrlab.data.raw import amazon_json
 from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.data.raw.delimited import Text
 from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake, Unheard
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
+from ctrlab.features import Schema
 
-NAMES = [column.name for column in SCHEMA.columns]
-LISTS = NAMES[4:]
+OWN = slice(0, 6)  # the columns in the line itself
+NEGATIVES = slice(6, 8)  # those in the file beside it
+LISTS = slice(4, 8)
 JOIN = "\x02"
 NOT_ROWS = ("_neg", "item-info", "reviews-info")  # ends of the names of files that come with the rows
 
 
-def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
+def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     if any(_plain_name(source).endswith(".json") for source in sources):
-        yield from amazon_json.tables(sources, intake)
+        yield from amazon_json.tables(sources, intake, schema)
         return
     for source in sources:
         name = _plain_name(source)
         if not name.endswith(NOT_ROWS):
             negatives = _beside(source, name + "_neg")
-            yield from _aligned(source, negatives, intake) if negatives else _drawn(source, intake)
+            yield from _aligned(source, negatives, intake, schema) if negatives else _drawn(source, intake, schema)
 
 
 def _plain_name(path: Path) -> str:
@@ -51,7 +52,11 @@ def _beside(source: Path, name: str) -> Path | None:
     return next((path for path in (source.with_name(name), source.with_name(name + ".gz")) if path.exists()), None)
 
 
-def _aligned(source: Path, negatives: Path, intake: Intake) -> Iterator[pa.Table]:
+def _names(schema: Schema, part: slice) -> list[str]:
+    return [column.name for column in schema.columns[part]]
+
+
+def _aligned(source: Path, negatives: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     """Rows of two files that belong together line by line."""
     intake.expect(negatives)
     with intake.open(source) as main, intake.open(negatives) as other:
@@ -62,48 +67,48 @@ def _aligned(source: Path, negatives: Path, intake: Intake) -> Iterator[pa.Table
                     f"{negatives} ends after line {beside.first + len(beside) - 1}, but {source} goes on; line by line they "
                     f"belong together. Make the negatives again, or remove that file to have others drawn."
                 )
-            yield _joined(block, beside, intake)
+            yield _joined(block, beside, intake, schema)
         if extra := other.take(1):
             raise BadData(
                 f"{negatives} goes on in line {extra.first}, but {source} has ended; line by line they belong together."
             )
 
 
-def _joined(block: Block, beside: Block, intake: Intake) -> pa.Table:
+def _joined(block: Block, beside: Block, intake: Intake, schema: Schema) -> pa.Table:
     faults = Faults(block, intake)
-    text = Text(block, NAMES[:6], SCHEMA.delimiter, faults)
-    negatives = Text(beside, NAMES[6:], SCHEMA.delimiter, faults, reported=beside)
+    text = Text(block, _names(schema, OWN), schema.delimiter, faults)
+    negatives = Text(beside, _names(schema, NEGATIVES), schema.delimiter, faults, reported=beside)
     both = np.intersect1d(text.rows, negatives.rows)
     for part in (text, negatives):
         part.table = part.table.take(np.searchsorted(part.rows, both))
     text.rows = both
-    for name in NAMES[6:]:
+    for name in _names(schema, NEGATIVES):
         text.table = text.table.append_column(name, negatives.table[name])
-    return _checked(text)
+    return _checked(text, schema)
 
 
-def _drawn(source: Path, intake: Intake) -> Iterator[pa.Table]:
+def _drawn(source: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     """Rows of a file that comes without negatives, which is read twice."""
-    catalogue = _own_items(source, intake)
+    catalogue = _own_items(source, intake, schema)
     for block in intake.blocks(source):
-        text = Text(block, NAMES[:6], SCHEMA.delimiter, Faults(block, intake))
+        text = Text(block, _names(schema, OWN), schema.delimiter, Faults(block, intake))
         lengths = _lengths(text.table["history_items"])
         history = pc.split_pattern(text.table["history_items"].combine_chunks().drop_null(), JOIN).flatten()
         drawn = catalogue.draw_other_than(catalogue.codes(history), seed=block.first)
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-        for name, values in zip(NAMES[6:], (catalogue.items(drawn), catalogue.categories(drawn))):
+        for name, values in zip(_names(schema, NEGATIVES), (catalogue.items(drawn), catalogue.categories(drawn))):
             joined = pc.binary_join(pa.ListArray.from_arrays(offsets, values), JOIN)
             text.table = text.table.append_column(name, pc.if_else(pa.array(lengths > 0), joined, None))
-        yield _checked(text)
+        yield _checked(text, schema)
 
 
-def _own_items(source: Path, intake: Intake) -> Catalogue:
+def _own_items(source: Path, intake: Intake, schema: Schema) -> Catalogue:
     """The items of all histories of a file, seen as often as they stand there."""
     catalogue = Catalogue()
     intake.expect(source)
     for block in intake.blocks(source):
-        text = Text(block, NAMES[:6], SCHEMA.delimiter, Unheard(block)).table
-        items, categories = (text[name].combine_chunks() for name in NAMES[4:6])
+        text = Text(block, _names(schema, OWN), schema.delimiter, Unheard(block)).table
+        items, categories = (text[name].combine_chunks() for name in ("history_items", "history_categories"))
         parallel = pc.fill_null(pc.equal(pc.count_substring(items, JOIN), pc.count_substring(categories, JOIN)), False)
         both = (pc.split_pattern(column.filter(parallel), JOIN).flatten() for column in (items, categories))
         catalogue.see(catalogue.add(*both))
@@ -115,12 +120,13 @@ def _lengths(column: pa.ChunkedArray) -> np.ndarray:
     return pc.fill_null(pc.add(pc.count_substring(column, JOIN), 1), 0).to_numpy().astype(np.int64)
 
 
-def _checked(text: Text) -> pa.Table:
+def _checked(text: Text, schema: Schema) -> pa.Table:
     """Typed rows; those whose histories are not equally long are rejected."""
-    lengths = np.stack([_lengths(text.table[name]) for name in LISTS])
+    lists = _names(schema, LISTS)
+    lengths = np.stack([_lengths(text.table[name]) for name in lists])
     text.reject_where(
         (lengths != lengths[0]).any(0),
         "histories of different lengths",
-        lambda i: ", ".join(f"{name} {n}" for name, n in zip(LISTS, lengths[:, i])),
+        lambda i: ", ".join(f"{name} {n}" for name, n in zip(lists, lengths[:, i])),
     )
-    return text.typed(SCHEMA)
+    return text.typed(schema)

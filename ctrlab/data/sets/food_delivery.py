@@ -1,6 +1,7 @@
 """Food delivery: 39 columns of a contest on which WDL, DeepFM and DLRM are raced. No public sample: the generator is its source.
 
-A row is one impression of one dish to one user, with the user's earlier orders, oldest first, as twelve parallel lists.
+A row is one impression of one dish to one user, with the user's earlier orders, oldest first, as twelve parallel lists. The
+raw file is comma-separated, with or without a header; its lists are joined by `;`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import numpy as np
 from ctrlab.data.catalogue import Catalogue, attribute, histories, near_or_anywhere
 from ctrlab.data.generator import Generator
 from ctrlab.data.marginals import statistics
+from ctrlab.data.planted import Plan
+from ctrlab.data.raw.delimited import delimited
+from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged, mix, salt
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
@@ -76,6 +80,17 @@ WIDE = (
 )
 
 SCHEMA = Schema("food_delivery", (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT), wide=tuple(WIDE.split()))
+PLAN = Plan(
+    {"clicked": 1.4},
+    # first, pairs, interest, order, rare, drift
+    (0.35, 0.35, 0.20, 0.02, 0.05, 0.03),
+    first=("gender", "avg_price", "ctr_30", "rank_7", "category_1_id", "time_type", "hours"),
+    pairs=(("category_1_id", "time_type"), ("avg_price", "category_1_id"), ("weekdays", "time_type")),
+    interest=(("category_1_id", "category_1_id_list"), ("shop_id", "shop_id_list")),
+    rare=("shop_id", "item_id", "brand_id"),
+    drift=("category_1_id", "city_id"),
+)
+RAW = Raw(SCHEMA, (Layout(("food_delivery/train.csv",), ("food_delivery/test.csv",)),), delimited)
 
 
 @functools.cache
@@ -126,4 +141,4 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
     return values
 
 
-GENERATOR = Generator(SCHEMA, _draw)
+GENERATOR = Generator(SCHEMA, _draw, PLAN)

@@ -1,7 +1,7 @@
 """Taobao UserBehavior: user, item, category, behaviour (pv, cart, fav, buy), unix time; comma-separated without a header.
 
-Page views become rows in `amazon_reviews`' columns (see `events`). Their negatives are drawn over all shops and so are easily
-told: use this set for its real lengths and for speed, not for quality.
+Page views become rows of `amazon_reviews` (see `ctrlab.data.raw.events`), so this set is converted and never generated. Its
+negatives are drawn over all shops and so are easily told: use it for its real lengths and for speed, not for quality.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.data.raw.delimited import Text, delimited
 from ctrlab.data.raw.events import Events
 from ctrlab.data.raw.intake import Intake
+from ctrlab.data.raw.layout import Layout, Raw
+from ctrlab.data.sets.amazon_reviews import SCHEMA
 from ctrlab.features import Categorical, Schema
 
 BEHAVIOURS = ("pv", "cart", "fav", "buy")
@@ -23,8 +25,8 @@ TEXT = ("user", "item", "category", "behaviour")
 LOG = Schema("taobao_behavior", (*map(Categorical, TEXT), Categorical("time", buckets=1 << 40, encoding="identity")))
 
 
-def tables(sources: Sequence[Path], intake: Intake) -> Iterator[pa.Table]:
-    with Events(intake.scratch(), intake.size, Catalogue()) as events:
+def _tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[pa.Table]:
+    with Events(intake.scratch(), intake.size, Catalogue(), schema) as events:
         for log in delimited(sources, intake, LOG, prepare=_checked):
             intake.check()
             views = log.filter(pc.equal(log["behaviour"], "pv"))
@@ -39,3 +41,6 @@ def _checked(text: pa.Table, rows: Text) -> pa.Table:
     unknown = pc.invert(pc.is_in(text["behaviour"], pa.array(BEHAVIOURS)))
     rows.reject_where(unknown, "behaviour is unknown", lambda i: f"got {text['behaviour'][i].as_py()!r}")
     return text
+
+
+RAW = Raw(SCHEMA, (Layout(("taobao/user_behavior*.csv",)), Layout(("taobao/UserBehavior.csv",))), _tables, together=2)

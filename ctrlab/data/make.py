@@ -1,0 +1,64 @@
+"""The files of a data set are made here: generated, converted, copied to another format. `cache` says when, and where they go.
+
+Whatever this module uses is part of the recipe of what it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from ctrlab.data import sets
+from ctrlab.data.convert import convert_real
+from ctrlab.data.encode import encode
+from ctrlab.data.source import FORMATS
+from ctrlab.data.writer import counted, write
+from ctrlab.features import Schema
+
+HELD_OUT = 5  # a test row for so many train rows
+COPY_ROWS = 32_768
+
+
+def generated(name: str, rows: int, seed: int, out: Path, progress: bool) -> dict:
+    """`rows` rows in `out`/train.parquet, and a fifth as many that follow them in test.parquet. Returns counts and ceiling."""
+    schema, test_rows = sets.schema(name), -(-rows // HELD_OUT)
+    stream = counted(sets.generate(name, rows + test_rows, seed), f"Generate {name}", progress, rows + test_rows)
+    rest: list[pa.Table] = []
+    write(_first(stream, rows, rest), schema, out / "train.parquet", progress=False)
+    write(chain(rest, stream), schema, out / "test.parquet", progress=False)
+    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, seed)}
+
+
+def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
+    """The first `rows` rows; what is left of the last table goes to `rest`."""
+    while rows:
+        table = next(stream)
+        yield table.slice(0, rows)
+        if len(table) > rows:
+            rest.append(table.slice(rows))
+        rows -= min(rows, len(table))
+
+
+def converted(name: str, root: str, out: Path, progress: bool) -> dict:
+    """Real data in `out`/train.parquet and test.parquet. Returns counts; no ceiling is known."""
+    convert_real(name, root, out, progress=progress)
+    rows, test_rows = (parquet.read_metadata(out / f"{part}.parquet").num_rows for part in ("train", "test"))
+    return {"rows": rows, "test_rows": test_rows, "ceiling": None}
+
+
+def copied(parts: dict[Path, int], schema: Schema, format: str, encoded: bool, out: Path, progress: bool) -> None:
+    """Parquet files in another format, or encoded for the tables of `schema`.
+
+    Args:
+        parts: the files, and how many rows each has.
+    """
+    for path, rows in parts.items():
+        batches = parquet.ParquetFile(path).iter_batches(COPY_ROWS)
+        tables = counted((pa.Table.from_batches([b]) for b in batches), f"Write {path.stem} as {format}", progress, rows)
+        if encoded:
+            tables = encode(tables, schema)
+        write(tables, schema.encoded() if encoded else schema, out / (path.stem + FORMATS[format][0]), format, progress=False)

@@ -1,0 +1,62 @@
+"""Which modules of ctrlab import which, read from their source: nothing is imported to find out.
+
+What a module uses is what its cached results depend on (`ctrlab.data.cache`), and what holds the floors (tests/test_floors.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from importlib.util import resolve_name
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+def modules(root: Path = PACKAGE) -> dict[str, Path]:
+    """All modules of the package whose folder is `root`, and their files."""
+
+    def name(path: Path) -> str:
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    return {name(path): path for path in sorted(root.rglob("*.py"))}
+
+
+def imported(module: str, known: dict[str, Path]) -> frozenset[str]:
+    """Of the `known` modules those that one of them imports, in functions too.
+
+    `from package import name` is an import of the module package.name, where there is one, and else of the package.
+    """
+    path = known[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    named = _named(path.read_text(encoding="utf-8"), package)
+    found = {f"{base}.{name}" if f"{base}.{name}" in known else base for base, name in named}
+    return frozenset(found & known.keys() - {module})
+
+
+def used(*roots: str, known: dict[str, Path]) -> list[str]:
+    """`roots` and all that they import, that these import, and so on, in order of their names.
+
+    Packages are left out that are imported only because Python imports a package before its modules.
+    """
+    found, waiting = set(), list(roots)
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += imported(module, known)
+    return sorted(found)
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(source: str, package: str) -> frozenset[tuple[str, str]]:
+    """(module, name that is taken from it, or nothing) of each import."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            found |= {(base, alias.name) for alias in node.names}
+    return frozenset(found)

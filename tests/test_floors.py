@@ -1,0 +1,89 @@
+"""The house has floors: a module imports from its own package and from floors below, and nothing imports in a circle."""
+
+import graphlib
+
+import pytest
+
+from ctrlab import imports
+
+# From the ground up. What lies in ctrlab/ itself is below all of them; packages of one floor don't know each other.
+FLOORS = (
+    ("profiling",),
+    ("data",),
+    ("ops",),
+    ("embedding",),
+    ("models",),
+    ("training",),
+    ("race", "peers", "cuda"),
+    ("commands", "lessons"),
+    ("cli",),
+)
+HEIGHT = {package: height for height, packages in enumerate(FLOORS, 1) for package in packages}
+
+# Going away: {(module, what it imports): why it still does}.
+KNOWN = {("ctrlab.ops.benches.attention", "ctrlab.models.interest"): "the bench of the op measures DIN's whole layer"}
+# A variable and its ops know each other until the table has a folder of its own.
+CIRCULAR = ("embedding",)
+
+
+def package_of(module: str) -> str:
+    """Its folder in ctrlab; nothing for a module that lies in ctrlab/ itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (imports.PACKAGE / parts[1]).is_dir() else ""
+
+
+def wrong_imports(graph: dict[str, set[str]]) -> list[str]:
+    """The imports that go up, or to a neighbour."""
+    wrong = []
+    for module, others in graph.items():
+        here = package_of(module)
+        for other in sorted(others):
+            there = package_of(other)
+            if there != here and HEIGHT.get(there, 0) >= HEIGHT.get(here, 0) and (module, other) not in KNOWN:
+                wrong.append(f"{module} imports {other}")
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    """{module: the modules of ctrlab that it imports}."""
+    known = imports.modules()
+    return {module: set(imports.imported(module, known)) for module in known}
+
+
+def test_each_package_has_a_floor(graph):
+    assert {package_of(module) for module in graph} - {""} <= HEIGHT.keys()
+
+
+def test_no_import_goes_up(graph):
+    assert wrong_imports(graph) == []
+
+
+def test_no_imports_in_a_circle(graph):
+    graph = {module: others for module, others in graph.items() if package_of(module) not in CIRCULAR}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules of a circle
+
+
+def test_a_wrong_import_is_found():
+    graph = {"ctrlab.data.csv": {"ctrlab.ops.lookup"}, "ctrlab.race.runner": {"ctrlab.peers.cases", "ctrlab.models"}}
+    assert wrong_imports(graph) == ["ctrlab.data.csv imports ctrlab.ops.lookup", "ctrlab.race.runner imports ctrlab.peers.cases"]
+    assert wrong_imports({"ctrlab.errors": {"ctrlab.profiling"}}) == ["ctrlab.errors imports ctrlab.profiling"]
+
+
+def test_imports_are_read_from_the_source(tmp_path):
+    root = tmp_path / "ctrlab"
+    (root / "data").mkdir(parents=True)
+    for name, text in {
+        "__init__.py": "",
+        "a.py": "import os\nfrom ctrlab import b\n",
+        "b.py": "def late():\n    from ctrlab.data import d, Name\n",
+        "c.py": "import ctrlab.a\n",
+        "data/__init__.py": "from .d import x\n",
+        "data/d.py": "",
+    }.items():
+        (root / name).write_text(text)
+    known = imports.modules(root)
+    assert list(known) == ["ctrlab", "ctrlab.a", "ctrlab.b", "ctrlab.c", "ctrlab.data", "ctrlab.data.d"]
+    assert imports.imported("ctrlab.b", known) == {"ctrlab.data.d", "ctrlab.data"}
+    assert imports.imported("ctrlab.data", known) == {"ctrlab.data.d"}
+    assert imports.used("ctrlab.c", known=known) == ["ctrlab.a", "ctrlab.b", "ctrlab.c", "ctrlab.data", "ctrlab.data.d"]
