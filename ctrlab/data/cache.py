@@ -44,6 +44,7 @@ class DataFiles:
         train, test: files of one format, to be read in this order.
         rows, test_rows: how many rows they hold.
         ceiling: AUC by label of the planted model, None for real data.
+        made_of: a digest of what the rows were made from: code, figures or raw files, and their number.
     """
 
     name: str
@@ -54,6 +55,7 @@ class DataFiles:
     rows: int
     test_rows: int
     ceiling: dict[str, float] | None
+    made_of: str = ""
 
     def read_train(self, batch_size: int, **options) -> tf.data.Dataset:
         """Batches of the train rows; options as of `read`."""
@@ -109,7 +111,8 @@ def prepare(
         files = prepare(name, profile=profile, source=source, progress=progress)
         manifest = _made(folder, recipe, lambda out: _copy(files, format, encoded_for, out, progress))
     train, test = ((folder / f"{part}{FORMATS[format][0]}",) for part in ("train", "test"))
-    return DataFiles(name, schema, train, test, format, manifest["rows"], manifest["test_rows"], manifest["ceiling"])
+    made_of = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+    return DataFiles(name, schema, train, test, format, manifest["rows"], manifest["test_rows"], manifest["ceiling"], made_of)
 
 
 def prepare_for(schema: Schema, optimizations: str | Iterable[str] = "none", *, format: str = "csv", **options) -> DataFiles:

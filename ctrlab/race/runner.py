@@ -24,6 +24,7 @@ from ctrlab.profiling.processes import Worker, WorkerDied
 from ctrlab.profiling.timing import now, paired
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
+from ctrlab.race import seeds as kept
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
 
 SEED = 2021
@@ -246,14 +247,24 @@ def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int],
 def train_seeds(
     model: str, baseline: Runner, steps: int, seeds: int, watch: Callable, pace: Pace
 ) -> dict[str, tuple[float, ...]]:
-    """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed. Empty if the baseline ended."""
-    found = [baseline.found.get("auc")]
-    for i in range(1, seeds):
-        watch(model, baseline.optimizations, f"seed {i + 1} of {seeds}", i / seeds, sum(baseline.seconds))
-        baseline.try_to("retrain", seed=SEED + i, steps=steps)
-        found.append((baseline.try_to("evaluate") or {}).get("auc"))
-        pace.advance(1.0)
+    """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed, unless an earlier race has kept
+    them. Empty if the baseline ended."""
+    others = [SEED + i for i in range(1, seeds)]
+    place = kept.place_of(model, baseline.found.get("made_of", ""), steps, others)
+    found = kept.load(place, len(others))
+    if found is None:
+        found = []
+        for i, seed in enumerate(others):
+            watch(model, baseline.optimizations, f"seed {i + 2} of {seeds}", (i + 1) / seeds, sum(baseline.seconds))
+            baseline.try_to("retrain", seed=seed, steps=steps)
+            found.append((baseline.try_to("evaluate") or {}).get("auc"))
+            pace.advance(1.0)
+        if all(found):
+            kept.save(place, found)
+    else:
+        pace.advance(len(others))
     watch(model, baseline.optimizations, "ended early" if baseline.error else "done", 1.0, sum(baseline.seconds))
-    if not all(found):
+    runs = [baseline.found.get("auc"), *found]
+    if not all(runs):
         return {}
-    return {label: tuple(auc[label] for auc in found) for label in found[0]}
+    return {label: tuple(auc[label] for auc in runs) for label in runs[0]}

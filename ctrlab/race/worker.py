@@ -76,6 +76,7 @@ class Session:
         work = self.run.model.work(self.run.batch_size, self.positions)
         return {
             "train_rows": self.run.files.rows,
+            "made_of": self.run.files.made_of,
             "batch_size": self.run.batch_size,
             "work": work.to_json(),
             "ceiling": self.run.files.ceiling,

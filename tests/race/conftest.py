@@ -13,12 +13,13 @@ CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, 
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(monkeypatch, tmp_path_factory):
     """fake(die=[...]) makes the fake workers misbehave; see fake_worker.py."""
 
     def misbehave(**how):
         monkeypatch.setenv("FAKE_WORKER", json.dumps(how))
 
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path_factory.mktemp("cache")))  # no AUCs are there from another test
     root = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", root)
     misbehave()

@@ -28,7 +28,14 @@ class Session:
     def open(self):
         self.misbehave("open")
         work = {"flops": 1e9, "bytes": 0.0, "random_rows": 0.0, "row_bytes": 64.0}
-        return {"train_rows": 4096, "batch_size": 512, "work": work, "ceiling": {"clicked": 0.75}, "device": "fake"}
+        return {
+            "train_rows": 4096,
+            "made_of": "fake rows",
+            "batch_size": 512,
+            "work": work,
+            "ceiling": {"clicked": 0.75},
+            "device": "fake",
+        }
 
     def write_first_step(self, path):
         self.misbehave("write_first_step")

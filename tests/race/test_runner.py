@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.race import contest, result, score
+from ctrlab.race import contest, result, score, seeds
 
 DRIVER = """
 import signal, sys
@@ -56,6 +56,35 @@ def test_a_variant_that_computes_something_else_is_not_timed(fake, plan, run):
         "A variant must compute what the baseline computes; in the first step of deepfm with 'all' 2 tensors differ, most of all "
         "'step of model/w', by 0.12 of its norm."
     )
+
+
+def test_the_seeds_aucs_are_kept_for_the_next_race(fake, plan, run):
+    def doings():
+        heard = []
+        found = run(dataclasses.replace(plan, models=("wdl",)), watch=lambda model, name, doing, *_: heard.append(doing))
+        return found.models[0].seed_auc, [doing for doing in heard if doing.startswith("seed")]
+
+    first, trained = doings()
+    again, trained_again = doings()
+    assert first == again and len(trained) == plan.profile.seeds - 1 and trained_again == []
+    [kept] = seeds.cache_folder().glob("aucs-wdl-*.json")
+    kept.write_text(kept.read_text()[:-9])
+    assert doings() == (first, trained), "a file that can't be read is made anew"
+
+
+def test_other_rows_steps_seeds_or_code_have_other_aucs(monkeypatch):
+    places = {seeds.place_of("wdl", "rows", 20, [1]), seeds.place_of("wdl", "other", 20, [1])}
+    places |= {
+        seeds.place_of("wdl", "rows", 21, [1]),
+        seeds.place_of("wdl", "rows", 20, [2]),
+        seeds.place_of("din", "rows", 20, [1]),
+    }
+    monkeypatch.setattr(seeds, "versions", lambda: {"tensorflow": "9"})
+    places.add(seeds.place_of("wdl", "rows", 20, [1]))
+    known = seeds.imports.modules()
+    code = seeds.imports.used("ctrlab.training.run", "ctrlab.race.worker", "ctrlab.models.wdl", known=known)
+    used = {"ctrlab.training.loop", "ctrlab.training.optimizers", "ctrlab.models.blocks", "ctrlab.data.csv", "ctrlab.ops.lookup"}
+    assert len(places) == 6 and used <= set(code)
 
 
 def test_the_time_that_is_left_goes_down_to_nothing(fake, plan, run):

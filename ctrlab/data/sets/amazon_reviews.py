@@ -38,6 +38,7 @@ SCHEMA = Schema(
     ),
     wide=("user", "item", "category"),
     delimiter="\t",
+    user="user",
 )
 # Of Books only the number of users, who come once each; its other columns are spread otherwise than this sample's.
 PUBLISHED = Published(

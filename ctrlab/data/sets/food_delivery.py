@@ -79,7 +79,7 @@ WIDE = (
     "merge_standard_food_id times geohash12 timediff_list time_type time_type_list"
 )
 
-SCHEMA = Schema("food_delivery", (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT), wide=tuple(WIDE.split()))
+SCHEMA = Schema("food_delivery", (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT), wide=tuple(WIDE.split()), user="user_id")
 PLAN = Plan(
     {"clicked": 1.4},
     # first, pairs, interest, order, rare, drift

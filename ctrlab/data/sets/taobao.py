@@ -41,6 +41,7 @@ SCHEMA = Schema(
     "taobao",
     (Label("clk"), Label("buy"), *INPUTS),
     wide=tuple(column.name for column in INPUTS),
+    user="user_id",
 )
 PUBLISHED = Published(
     "Measured on 304 rows of Alibaba's display-ad set (Tianchi 56), so rough; cardinalities are the full set's. `buy` is "
