@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
@@ -126,37 +125,6 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
         for ids, rows, shape in zip(merged.merged_ids, merged.merged_rows, shapes)
     ]
     return slices + [None] * (2 * columns)
-
-
-def is_merged(gradient: tf.IndexedSlices) -> bool:
-    """Whether `fused` or `merge` made a sparse gradient; only a graph shows that, and merging twice changes nothing."""
-    return tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient"
-
-
-def merge(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
-    """A sparse gradient with each id once, ascending; one that `fused` made is left as it is.
-
-    Args:
-        gradient: rows float32 [n, D], ids [n] in any order; rows of the id -1 are dropped. No `dense_shape` is needed.
-        shape: [V, D] of its variable, all of it known.
-    """
-    if is_merged(gradient):
-        return gradient
-    rows, *rest = shape
-    width = int(np.prod(rest, dtype=np.int64))
-    merged = _native.library().ops.ctrlab_lookup_gradient(
-        ids=[tf.cast(gradient.indices, tf.int64)],
-        splits=[tf.zeros([0], tf.int64)],
-        d_out=[tf.reshape(gradient.values, (-1, width))],
-        T=1,
-        table_rows=[rows],
-        table_dims=[width],
-        table_of=[0],
-        output_of=[0],
-        combiners=["rows"],
-    )
-    rows = tf.reshape(merged.merged_rows[0], (-1, *rest))  # [u, D]
-    return tf.IndexedSlices(rows, merged.merged_ids[0], tf.constant(list(shape), tf.int64))
 
 
 def handle_of(table: tf.Variable) -> tf.Tensor:

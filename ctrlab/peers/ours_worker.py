@@ -15,7 +15,7 @@ from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import MODELS, blocks
-from ctrlab.ops import gru, lookup, sparse_update
+from ctrlab.ops import gru, lookup, merge, sparse_update
 from ctrlab.ops.events import Events
 from ctrlab.ops.sparse_update import Rule
 from ctrlab.optimizations import of_level
@@ -43,7 +43,8 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
         with tf.GradientTape() as tape:
             out = look_up(ids)
         gradients = tape.gradient(out, tables, output_gradients=d_out)
-        sparse_update.fused(rule, list(zip(tables, slots, gradients)), rate, number)
+        merged = [merge.fused(g, table.shape) for g, table in zip(gradients, tables)]
+        sparse_update.fused(rule, list(zip(tables, slots, merged)), rate, number)
         return out
 
     forward = tf.function(lambda ids, d_out: look_up(ids), autograph=False)
@@ -128,7 +129,7 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
         if (first := _first(model, variable)) is not None:
             variable.assign(first)
     rule = {"initial_accumulator": cases.FIRST_ACCUMULATOR}
-    train = train_step(model, TouchedRows("adagrad", cases.LEARNING_RATE, rule=rule, fused=True))
+    train = train_step(model, TouchedRows("adagrad", cases.LEARNING_RATE, rule=rule, rungs=["lookup"]))
     features = _history_features if case.kind == "din" else functools.partial(_click_features, model)
     step = tf.function(lambda batch: train(features(batch), batch["labels"]), autograph=False, reduce_retracing=True)
     given = [{name: tf.constant(array) for name, array in batch.items()} for batch in batches]

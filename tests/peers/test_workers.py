@@ -50,7 +50,7 @@ def reference(case):
         slots = {name: np.full_like(table, value) for name, value in rule.slots.items()}
         d_out = batch["d_out"][:, t * case.dim : (t + 1) * case.dim]
         before.append(table[ids].reshape(case.batch, case.length, case.dim).sum(1))
-        definition.reference(rule, table, slots, (ids, np.repeat(d_out, case.length, axis=0)), cases.LEARNING_RATE, 1)
+        definition.reference(rule, [(table, slots, (ids, np.repeat(d_out, case.length, axis=0)))], cases.LEARNING_RATE, 1)
         after.append(table[ids].reshape(case.batch, case.length, case.dim).sum(1))
     return {"before": np.concatenate(before, 1), "after": np.concatenate(after, 1)}
 

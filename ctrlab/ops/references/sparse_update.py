@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.ops.references import merge
+from ctrlab.ops.references.arrays import Slices
 
 SMALLEST_RATE = np.finfo(np.float32).tiny
 
@@ -39,15 +41,10 @@ class Rule:
         return np.array([self.beta1, self.beta2, self.epsilon, self.l1, self.l2, clip_norm or 0.0])
 
 
-def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums the rows of equal ids: ids [n], rows [n, D] -> sorted unique ids [u], float64 sums [u, D]."""
-    unique, place = np.unique(ids, return_inverse=True)
-    sums = np.zeros((len(unique), *rows.shape[1:]))
-    np.add.at(sums, place, rows.astype(np.float64))
-    return unique, sums
-
-
-def clip_reference(gradient: np.ndarray, norm: float) -> np.ndarray:
+def clipped(gradient: np.ndarray, norm: float | None) -> np.ndarray:
+    """The gradient, scaled to an L2 norm of `norm` where it has a larger one; None for as it is."""
+    if norm is None:
+        return gradient
     length = np.sqrt(np.sum(np.square(gradient, dtype=np.float64)))
     return gradient * (norm / length) if length > norm else gradient
 
@@ -58,24 +55,33 @@ def check_rate(rule: Rule, learning_rate: float, step: int) -> None:
         raise CtrlabError(f"{FTRL_RATE}; received {learning_rate:g} in step {step}: let a warm-up begin above 0.")
 
 
-def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
-    """One step in NumPy float64, in place. `gradient` is dense, or (ids, rows) as they came, unmerged.
+def reference(rule: Rule, updates, learning_rate: float, step: int, clip_norm: float | None = None) -> None:
+    """One step in NumPy float64, in place.
 
     Args:
-        w: float64, any shape; slots: {name: like w}; step: 1 for the first.
+        updates: (w, {name: slot}, gradient) of each variable: w and its slots float64 of any shape; the gradient is dense, or
+            (ids, rows) as they came, where an id may come again.
+        step: 1 for the first.
+        clip_norm: the most that the L2 norm of a variable's merged gradient may be; None for no clipping.
     Raises:
         CtrlabError: FTRL's learning rate is 0 or below.
     """
     check_rate(rule, learning_rate, step)
-    if isinstance(gradient, tuple):
-        ids, g = merge_reference(*gradient)
+    for w, slots, gradient in updates:
+        if not isinstance(gradient, tuple):
+            _step(rule, w, slots, clipped(gradient, clip_norm), learning_rate, step)
+            continue
+        ids, rows = merge.reference(Slices(*gradient))
+        touched = w[ids]
         part = {name: slot[ids] for name, slot in slots.items()}
-        rows = w[ids]
-        reference(rule, rows, part, g, learning_rate, step)
-        w[ids] = rows
+        _step(rule, touched, part, clipped(rows, clip_norm), learning_rate, step)
+        w[ids] = touched
         for name, slot in slots.items():
             slot[ids] = part[name]
-        return
+
+
+def _step(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
+    """All of `w`, and of its slots, in place."""
     g = gradient.astype(np.float64)
     if rule.kind == "sgd":
         w -= learning_rate * g
