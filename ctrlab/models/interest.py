@@ -97,7 +97,7 @@ class Query(keras.layers.Layer):
         self.dense = blocks.Tower(inputs, (outputs,), seeds, name=f"{name}_dense", linear_top=True)
         self.prelu = keras.layers.PReLU(alpha_initializer=keras.initializers.Constant(0.1), name=f"{name}_prelu")
         self.outputs = outputs
-        self.fused = pointwise.OP.on(rungs)
+        self.activate = pointwise.OP.pick(rungs)
         self.build()
 
     def build(self, input_shape=None):
@@ -105,10 +105,8 @@ class Query(keras.layers.Layer):
         self.built = True
 
     def call(self, target):
-        if not self.fused:
-            return self.prelu(self.dense(target))
         ((kernel, bias),) = layers_of(self.dense)
-        return pointwise.fused("prelu", tf.matmul(target, kernel), bias, self.prelu.alpha.value)
+        return self.activate("prelu", tf.matmul(target, kernel), bias, self.prelu.alpha.value)
 
 
 class Head(keras.layers.Layer):
