@@ -6,7 +6,6 @@ so that a model's first weights depend on its seed and schema alone, whatever op
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -15,9 +14,10 @@ import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
 from ctrlab.ops import batch_norm as batch_norm_op
-from ctrlab.ops import parsing
+from ctrlab.ops import lookup, parsing
+from ctrlab.ops.references import sparse_update
 from ctrlab.profiling.parts import part
-from ctrlab.profiling.work import Work
+from ctrlab.profiling.work import Work, dense_work
 
 
 class Seeds:
@@ -159,26 +159,9 @@ class Tower(keras.layers.Layer):
         return dense_work(self.sizes, rows)
 
 
-def dense_work(sizes, rows: float) -> Work:
-    """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops each a layer."""
-    pairs = list(itertools.pairwise(sizes))
-    flops = sum(6.0 * rows * i * o for i, o in pairs)
-    # Activations are written and read once each way; kernels are read twice and their gradient is written once.
-    floats = sum(4 * rows * o + 3 * i * o for i, o in pairs)
-    return Work(flops=flops, bytes=4.0 * floats)
-
-
-def lookup_work(rows: float, dim: int, slots: int) -> Work:
-    """Lookup, gradient and optimizer step of `rows` ids: the row and each of its slots come from memory once, a row each.
-
-    It is read for the lookup and, still in a cache, read and written by the step.
-    """
-    return Work(flops=10.0 * rows * dim, bytes=0.0, random_rows=rows * (1 + slots), row_bytes=4 * dim)
-
-
-def dense_update_work(weights: float, slots: int) -> Work:
-    """The optimizer's step on dense weights: gradient read, weight and slots read and written."""
-    return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
+def lookup_work(ids: float, dim: int, slots: int) -> Work:
+    """Lookup, gradient and optimizer's step of `ids` ids that all differ."""
+    return lookup.OP.work(ids, ids, dim) + sparse_update.rows_work(ids, dim, slots)
 
 
 def weight_count(*layers: keras.layers.Layer) -> int:

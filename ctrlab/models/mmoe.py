@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import experts, mixture, tower
+from ctrlab.ops import experts, mixture, sparse_update, tower
 from ctrlab.profiling.work import Work
 
 
@@ -47,7 +47,7 @@ class Experts(keras.layers.Layer):
         return self.product(x, [k.value for k in self.kernels], [b.value for b in self.biases])  # [E, B, units[-1]]
 
     def work(self, rows: float) -> Work:
-        return blocks.dense_work(self.sizes, rows) * self.experts
+        return experts.OP.work(rows, self.experts, self.sizes)
 
 
 @keras.saving.register_keras_serializable("ctrlab")
@@ -90,7 +90,8 @@ class MMoE(CTRModel):
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""
         parts = [self.experts, *self.gates, *self.towers]
         work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
-        for layer in parts:
+        work += self.experts.work(rows)
+        work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.units[-1])
+        for layer in self.towers:
             work += layer.work(rows)
-        mixing = Work(flops=6.0 * rows * len(self.tasks) * self.expert_count * self.units[-1])
-        return work + mixing + blocks.dense_update_work(blocks.weight_count(*parts), slots=2)
+        return work + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

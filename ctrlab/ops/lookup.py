@@ -3,7 +3,7 @@
     sum, mean   out[b, offset : offset + D] = sum (mean) over the known ids i of row b:  table[i]
     rows        out[n, offset : offset + D] = table[ids[n]], a row for each id
 
-A column's numbers begin where those of the columns before it in the same output end. The stock library looks up one column
+A column's numbers begin where those of the columns before it in the same output end. The baseline looks up one column
 after another and concatenates; its gradient is the rows of each id, which the optimizer then has to merge. The fused op reads
 each row once, writes it where it belongs, and its gradient comes merged: each id of a table once, with the sum of its rows.
 
@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.lookup import Layout, agree, reference, reference_gradient
+from ctrlab.ops.references.lookup import Layout, agree, cases, reference, reference_gradient, work
 
 Ids = tf.Tensor | tf.RaggedTensor
 
@@ -37,7 +37,7 @@ def baseline(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layo
     """What the library offers: a gather a column, a segment sum or mean a bag, and a concat an output."""
     agree(tables, columns, layout)
     pieces = [
-        _stock_column(tables[t], ids, how, c in layout.unknown)
+        _column(tables[t], ids, how, c in layout.unknown)
         for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners))
     ]
     return _side_by_side(pieces, columns, layout)
@@ -50,7 +50,7 @@ def best_stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: La
     groups: dict[tuple[int, str], list[int]] = {}
     for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners)):
         if how == "rows" or c in layout.unknown:
-            pieces[c] = _stock_column(tables[t], ids, how, c in layout.unknown)
+            pieces[c] = _column(tables[t], ids, how, c in layout.unknown)
         else:
             groups.setdefault((t, how), []).append(c)
     for (t, how), members in groups.items():
@@ -140,7 +140,7 @@ def ids_and_splits(columns: Sequence[Ids]) -> dict[str, list[tf.Tensor]]:
     }
 
 
-def _stock_column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Tensor:
+def _column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Tensor:
     if combiner == "rows" or not _ragged(ids):
         ids = ids.values if _ragged(ids) else ids
         if not unknown:
@@ -172,4 +172,6 @@ OP = Op(
     baseline=baseline,
     best_stock=best_stock,
     fused=fused,
+    cases=cases,
+    work=work,
 )

@@ -1,7 +1,7 @@
 """One optimizer step, on the touched rows of a table or on all of a dense variable.
 
 Gradients of equal ids are summed first (`ctrlab.ops.merge`), then only the touched rows and their slots change. Keras's own
-optimizers do neither. The baseline steps each variable with TensorFlow's kernels; `fused` steps all variables of a model in one op.
+optimizers do neither. The baseline steps each variable with TensorFlow's kernels; `fused` steps all of a model in one op.
 
     sgd         w -= lr g
     adagrad     a += g^2 ;                     w -= lr g / sqrt(a)                          Duchi et al., 2011
@@ -18,7 +18,8 @@ Every way takes
     learning_rate, step: float32 scalars; step is 1 for the first.
     clip_norm: the most that the L2 norm of a variable's gradient may be; None for no clipping.
 
-and changes variables and slots. In a graph it returns the op that others can wait for, where there is a single one. DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at every step, so t is the optimizer's own count.
+and changes variables and slots. In a graph it returns the op that others can wait for, where there is a single one.
+DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at every step, so t is the optimizer's own count.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule, reference
+from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule, cases, reference, work
 
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
@@ -131,4 +132,6 @@ def _adam_sparse(rule: Rule, w, slots, gradient, learning_rate, step) -> None:
     w.scatter_sub(tf.IndexedSlices(rate * m / (tf.sqrt(v) + rule.epsilon), ids))
 
 
-OP = Op("sparse_update", rung="lookup", reference=reference, baseline=baseline, fused=fused)
+OP = Op(
+    "sparse_update", rung="lookup", reference=reference, baseline=baseline, fused=fused, cases=cases, work=work, differentiable=0
+)

@@ -2,8 +2,8 @@
 
     hidden[l] = relu(hidden[l - 1] kernels[l] + biases[l]),  hidden[-1] = x
 
-The fused op is that of `ctrlab.ops.experts`, to which a tower is a single expert: a block of rows goes through all layers while it
-stays in a core's own cache.
+The fused op is that of `ctrlab.ops.experts`, to which a tower is a single expert: a block of rows goes through all layers while
+it stays in a core's own cache.
 
 Every way takes
 
@@ -11,7 +11,7 @@ Every way takes
     kernels: L of [in, out], float32 or bfloat16, the first with in = I. `fused` wants each `out` to be a multiple of 16.
     biases: L of float32 [out].
 
-and returns float32 [B, H], H the last layer's `out`. Products of bfloat16 kernels are in bfloat16, and are TensorFlow's in any way.
+and returns float32 [B, H], H the last layer's `out`. Products of bfloat16 kernels are in bfloat16, and TensorFlow's in any way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from ctrlab.ops import experts
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.tower import reference, reference_gradient
+from ctrlab.ops.references.tower import cases, reference, reference_gradient, work
 
 
 def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -47,4 +47,13 @@ def fused(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor
     return tf.squeeze(experts.fused(x, one, biases), 0)  # [B, H]
 
 
-OP = Op("tower", rung="experts", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused)
+OP = Op(
+    "tower",
+    rung="experts",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+    cases=cases,
+    work=work,
+)

@@ -175,7 +175,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def _merged(self, variable, gradient):
         if not isinstance(gradient, tf.IndexedSlices) or merge.is_merged(gradient):
             return gradient
-        # Before it is merged: our op takes -1 for "unknown", which it is in a batch and not in a gradient, and would drop its row.
+        # Before they are merged: our op takes -1 for "unknown", which is for batches and not for gradients, and drops its row.
         with tf.control_dependencies(_given([gradients.ids_are_rows(variable, gradient)])):
             return self._merge(gradient, variable.shape)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab.ops import lookup, merge, sparse_update
 from ctrlab.ops.benches.bench import Bench
-from ctrlab.ops.sparse_update import Rule
+from ctrlab.ops.references.sparse_update import Rule, rows_work
 from ctrlab.profiling.roofline import Work
 
 TABLES, ROWS, DIM = 26, 100_000, 16
@@ -46,16 +46,10 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
 
     hits = tables * batch * length
     touched = tables * rows * (1 - (1 - 1 / rows) ** (batch * length))  # different ids, of uniform ones
-    slots = len(Rule(kind).slots) if kind else 0
-    # A touched row comes from memory for the lookup and is still in a cache for the step; so do its slots. Each id's row is
-    # added to a sum in both directions; ids and d_out are read.
-    ways = 2 if kind else 1
-    work = Work(
-        flops=ways * hits * DIM + 10.0 * touched * DIM * bool(kind),
-        bytes=8.0 * hits + 4.0 * ways * batch * tables * DIM,
-        random_rows=touched * (1 + slots),
-        row_bytes=4 * DIM,
-    )
+    work = lookup.OP.work(hits, touched, DIM, trained=bool(kind))
+    work += Work(bytes=4.0 * (1 + bool(kind)) * batch * tables * DIM)  # the output, and its gradient
+    if kind:
+        work += rows_work(touched, DIM, len(Rule(kind).slots))
     ids = "1 id" if length == 1 else f"{length} ids"
     return Bench(
         shape=f"{tables} tables of {rows} x {DIM}, B={batch}, {ids} a column, {kind or 'forward alone'}",

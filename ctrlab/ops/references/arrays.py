@@ -1,7 +1,10 @@
-"""What references take beside plain arrays, in NumPy: the twins of TensorFlow's ragged tensors, slices and variables, and of `Events`."""
+"""What references take beside plain arrays, in NumPy: twins of TensorFlow's ragged and sparse tensors, slices, variables, and of
+`Events`; and what their cases are drawn with.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +29,10 @@ class Ragged:
     values: np.ndarray
     row_splits: np.ndarray
 
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
     @classmethod
     def of(cls, rows, dtype) -> Ragged:
         """From lists, one a row."""
@@ -39,3 +46,27 @@ class Events:
 
     splits: np.ndarray
     flat: np.ndarray
+
+    @classmethod
+    def of(cls, lengths, flat) -> Events:
+        """From the rows' lengths."""
+        return cls(np.cumsum([0, *lengths], dtype=np.int64), flat)
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """As a tf.SparseTensor: values [n] at indices int64 [n, 2] of a matrix of dense_shape [2]."""
+
+    indices: np.ndarray
+    values: np.ndarray
+    dense_shape: np.ndarray
+
+
+def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
+    """float64, of numbers that float32 has, so that all ways get the same."""
+    return (scale * rng.standard_normal(shape)).astype(np.float32).astype(np.float64)
+
+
+def sigmoid_layers(rng: np.random.Generator, *sizes: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(kernel [in, out], bias [out]) from each size to the next."""
+    return [(normal(rng, i, o, scale=0.5), normal(rng, o, scale=0.1)) for i, o in itertools.pairwise(sizes)]

@@ -8,7 +8,8 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.references import merge
-from ctrlab.ops.references.arrays import Slices
+from ctrlab.ops.references.arrays import Slices, Variable, normal
+from ctrlab.profiling.work import Work
 
 SMALLEST_RATE = np.finfo(np.float32).tiny
 
@@ -98,3 +99,37 @@ def _step(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int)
         slots["v"][...] = rule.beta2 * slots["v"] + (1 - rule.beta2) * g * g
         rate = learning_rate * np.sqrt(1 - rule.beta2**step) / (1 - rule.beta1**step)
         w -= rate * slots["m"] / (np.sqrt(slots["v"]) + rule.epsilon)
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    rules = {
+        "sgd": Rule("sgd"),
+        "adagrad": Rule("adagrad"),
+        "ftrl": Rule("ftrl"),
+        "ftrl that shrinks": Rule("ftrl", l1=0.02, l2=0.3),
+        "adam_async": Rule("adam_async"),
+        "adam_async with other numbers": Rule("adam_async", beta1=0.5, beta2=0.9, epsilon=1e-3),
+    }
+
+    def update(rule, shape, ids=None):
+        slots = {name: np.full(shape, np.float32(value), np.float64).view(Variable) for name, value in rule.slots.items()}
+        gradient = normal(rng, *shape) if ids is None else Slices(np.array(ids, np.int64), normal(rng, len(ids), *shape[1:]))
+        return normal(rng, *shape).view(Variable), slots, gradient
+
+    def case(rule, step=1.0, clip=None):
+        updates = [update(rule, (8, 3), [0, 3, 7]), update(rule, (7,)), update(rule, (5, 4), []), update(rule, (2, 3, 33))]
+        return rule, updates, float(np.float32(0.05)), step, clip
+
+    found = {f"{name}, random": case(rule) for name, rule in rules.items()}
+    found |= {f"{name}, clipped in its third step": case(rule, 3.0, 0.5) for name, rule in rules.items()}
+    return found | {"no ids": (rules["adagrad"], [update(rules["adagrad"], (5, 4), [])], 0.05, 1.0)}
+
+
+def work(weights: float, slots: int) -> Work:
+    """The step on `weights` dense weights: gradient read, weight and slots read and written."""
+    return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
+
+
+def rows_work(rows: float, dim: int, slots: int) -> Work:
+    """The step on the rows that a lookup has just brought into a cache: each slot of each comes from memory, a row of its own."""
+    return Work(flops=10.0 * rows * dim, random_rows=rows * slots, row_bytes=4 * dim)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctrlab.ops.references import experts
+from ctrlab.profiling.work import Work
 
 
 def reference(x, kernels: Sequence, biases: Sequence) -> np.ndarray:
@@ -27,3 +28,13 @@ def reference_gradient(x, kernels, biases, d_out) -> tuple[np.ndarray, list[np.n
         x, [kernel[None] for kernel in kernels], [bias[None, None] for bias in biases], np.asarray(d_out)[None]
     )
     return d_x, [d[0] for d in d_kernels], [d[0, 0] for d in d_biases]
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    """Those of a single expert."""
+    found = experts.cases(rng)
+    return {name: (x, [k[0] for k in kernels], [b[0, 0] for b in biases]) for name, (x, kernels, biases) in found.items()}
+
+
+def work(rows: float, sizes: Sequence[int]) -> Work:
+    return experts.work(rows, 1, sizes)
