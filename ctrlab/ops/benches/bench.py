@@ -32,7 +32,7 @@ class Bench:
 
 
 def variants(op: Op, first=(), weights: Sequence = (), last=(), xla: bool = False) -> dict[str, Callable]:
-    """Of each way of an op a step (inputs, d_out) -> what it makes of (*first, *inputs, *weights, *last), and the gradients of the
+    """Of each way of an op a step (inputs, d_out) -> what it makes of (*first, *inputs, *weights, *last), and the gradients of
     inputs and weights; with `xla` also the baseline compiled by XLA."""
 
     def step(way: Callable, **options) -> Callable:

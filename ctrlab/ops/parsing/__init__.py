@@ -4,8 +4,8 @@
     numbers          text -> cut -> float32 -> mean -> log1p or min-max, side by side
     sequence_length  a sparse matrix -> the length of each row
 
-In the baseline a column is a chain of up to twenty ops, each of which writes all its strings to memory for the next one. Fused, one
-op takes all id columns of a schema and one all numbers; a text is read where it lies, and no part of it is ever a string of its own.
+In the baseline a column is a chain of up to twenty ops, each of which writes all its strings to memory for the next one. Fused,
+one op takes all id columns of a schema and one all numbers; a text is read where it lies, no part of it ever a string of its own.
 
 Source: the ops of NicePerf (SparseSequenceLength, StringSplitToNumberAndMean) in the DeepRec CTR contest.
 """

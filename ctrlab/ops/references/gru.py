@@ -104,5 +104,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(events: float, width: int, hidden: int, attended: bool = False) -> Work:
-    """Forward and backward over `events` events: three products of [x, h] with 3H columns; inputs and outputs cross memory twice."""
+    """Forward and backward over `events` events: a product of [x, h] with 3H columns, three times; inputs and outputs, twice."""
     return Work(flops=18.0 * events * (width + hidden) * hidden, bytes=8.0 * events * (width + hidden + attended))
