@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from ctrlab import _native
 from ctrlab.optimizations import RUNGS, STOCK
 from ctrlab.profiling.parts import declare, part
 from ctrlab.profiling.work import Work
-
-if TYPE_CHECKING:
-    from ctrlab.ops.benches.bench import Bench
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class Op:
         return {"baseline": self.baseline} | self.others | stock | {"fused": self.fused}
 
     @property
-    def benches(self) -> dict[str, Callable[..., Bench]]:
-        """{name: maker}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the op's own."""
+    def benches(self) -> dict[str, Callable]:
+        """{name: maker of a `Bench`}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the op's own."""
         name = self.baseline.__module__.rpartition(".")[2]
         return importlib.import_module(f"ctrlab.ops.benches.{name}").BENCHES
