@@ -7,10 +7,11 @@ from ctypes import byref
 
 import numpy as np
 
-from ctrlab.cuda.cases import Case, Memory, flattened, histories, normal, padded, splits_of
+from ctrlab.cuda.cases import Case, Memory, histories, normal, padded, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import AttentionGradient, AttentionInput, DenseGradient, DenseLayer, Library
 from ctrlab.ops.references import attention
+from ctrlab.ops.references.arrays import Events
 from ctrlab.profiling.work import Work
 
 CASES = {
@@ -68,9 +69,8 @@ def _expected(query, keys, splits, layers, d_weights, d_attended) -> dict[str, n
 
     def forward() -> tuple[np.ndarray, np.ndarray]:
         q, k, *flat = inputs.values()
-        weights = attention.reference(q, padded(k, splits), np.diff(splits), list(zip(flat[::2], flat[1::2])))
-        rows = [weights[b, : e - s] @ k[s:e] for b, (s, e) in enumerate(itertools.pairwise(splits))]
-        return flattened(weights, splits), np.array(rows)
+        weights, attended = attention.reference(q, Events(splits, k), list(zip(flat[::2], flat[1::2])))
+        return weights.flat, attended
 
     def total() -> float:
         weights, attended = forward()

@@ -89,11 +89,5 @@ def padded(flat: np.ndarray, splits: np.ndarray) -> np.ndarray:
     return out
 
 
-def flattened(array: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """The inverse of `padded`."""
-    parts = [array[b, :length] for b, length in enumerate(np.diff(splits))]
-    return np.concatenate(parts) if parts else array[:, 0]
-
-
 def normal(rng, *shape: int, scale: float = 1.0) -> np.ndarray:
     return (scale * rng.standard_normal(shape)).astype(np.float32)

@@ -6,10 +6,11 @@ from ctypes import byref
 
 import numpy as np
 
-from ctrlab.cuda.cases import Case, Memory, flattened, histories, normal, padded, splits_of
+from ctrlab.cuda.cases import Case, Memory, histories, normal, splits_of
 from ctrlab.cuda.devices import Device
 from ctrlab.cuda.library import GruGradient, GruInput, Library
 from ctrlab.ops.references import gru
+from ctrlab.ops.references.arrays import Events
 from ctrlab.profiling.work import Work
 
 CASES = {
@@ -59,17 +60,15 @@ def case(device: Device, library: Library, rng, *, rows, longest, inputs, hidden
 
 def _expected(values, splits, attention, d_outputs, d_last) -> dict[str, np.ndarray]:
     x, *weights = values.values()
-    full = padded(x, splits), np.diff(splits), *(w.astype(np.float64) for w in weights)
-    scales = None if attention is None else padded(attention, splits)
-    outputs, last = gru.reference(*full, scales)
-    gradients = gru.reference_gradient(*full, scales, d_outputs=padded(d_outputs, splits), d_last=d_last)
-    answers = dict(zip((*(f"d_{name}" for name in values), "d_attention"), gradients))
-    answers |= {"outputs": flattened(outputs, splits), "last": last, "d_x": flattened(answers["d_x"], splits)}
-    if attention is None:
-        del answers["d_attention"]
-    else:
-        answers["d_attention"] = flattened(answers["d_attention"], splits)
-    return answers
+    given = (
+        Events(splits, x),
+        *(w.astype(np.float64) for w in weights),
+        attention if attention is None else Events(splits, attention),
+    )
+    outputs, last = gru.reference(*given)
+    gradients = gru.reference_gradient(*given, d_out=(d_outputs, d_last))
+    names = (*(f"d_{name}" for name in values), "d_attention")
+    return {"outputs": outputs.flat, "last": last} | {n: g for n, g in zip(names, gradients) if g is not None}
 
 
 def _torch(x: np.ndarray, hidden: int):

@@ -58,7 +58,7 @@ def _expected(columns, sizes, kernel, d_out) -> dict[str, np.ndarray]:
         rows_of = np.repeat(np.arange(len(d_out)), np.diff(splits))
         own = kernel[sum(sizes[:c]) : sum(sizes[: c + 1])]
         np.add.at(out, rows_of, indicator.reference([ids], [size], own))
-        d_kernel[sum(sizes[:c]) : sum(sizes[: c + 1])] = indicator.reference_gradient([ids], [size], own, d_out[rows_of])[0]
+        d_kernel[sum(sizes[:c]) : sum(sizes[: c + 1])] = indicator.reference_gradient([ids], [size], own, d_out=d_out[rows_of])[0]
     return {"out": out, "d_kernel": d_kernel}
 
 

@@ -113,9 +113,9 @@ def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str
     answers = {f"out {o}": out for o, out in enumerate(outs)}
     for t, pairs in enumerate(given):
         w, own = weights[t].astype(np.float64), {name: s.astype(np.float64) for name, s in slots[t].items()}
-        ids, rows = sparse_update.merge_reference(np.array([i for i, _ in pairs]), np.array([row for _, row in pairs]))
-        clipped = sparse_update.clip_reference(rows, clip) if clip else rows
-        sparse_update.reference(rule, w, own, (ids, clipped), LEARNING_RATE, STEP)
+        ids = np.array([i for i, _ in pairs])
+        sparse_update.reference(rule, [(w, own, (ids, np.array([row for _, row in pairs])))], LEARNING_RATE, STEP, clip or None)
+        ids = np.unique(ids)
         answers |= {f"weights {t}": w} | {f"{name} {t}": slot for name, slot in own.items()}
         # In ascending order, each once; what comes after them is left as it was.
         untouched = np.full(_room(columns, t, tables[t][0]) - len(ids), Memory.UNWRITTEN)

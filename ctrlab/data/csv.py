@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
+from ctrlab.strings import split
 
 BLOCK_BYTES = 1 << 24
 
@@ -46,12 +47,6 @@ def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
         return parts.with_flat_values(tf.strings.to_number(parts.flat_values, tf.float32))
     parts = split(field, column.separator)
     return parts.with_flat_values(tf.strings.to_number(parts.flat_values, entry_dtype(column))) if column.bits else parts
-
-
-def split(text: tf.Tensor, separator: str) -> tf.RaggedTensor:
-    """Text [B] -> its parts, ragged string [B, (L)]; an empty field has no parts."""
-    parts = tf.strings.split(text, separator)  # one empty part where the text is empty
-    return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
 
 
 def check_text(files: Iterable[Path]) -> None:

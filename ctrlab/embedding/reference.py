@@ -19,7 +19,8 @@ import numpy as np
 
 from ctrlab.embedding.options import GlobalStepEviction, L2Eviction, Options
 from ctrlab.embedding.state import TableState
-from ctrlab.ops.references import sparse_update
+from ctrlab.ops.references import merge, sparse_update
+from ctrlab.ops.references.arrays import Slices
 
 
 @dataclass
@@ -82,14 +83,12 @@ class ReferenceTable:
         """
         sparse_update.check_rate(self.rule, learning_rate, step)
         unique, counts = np.unique(keys, return_counts=True)
-        _, merged = sparse_update.merge_reference(keys, gradients)
+        _, merged = merge.reference(Slices(keys, gradients))
         admitted = np.array([self._count(key, count, step) for key, count in zip(unique.tolist(), counts.tolist())], bool)
-        gradient = merged[admitted]
-        if clip_norm is not None:
-            gradient = sparse_update.clip_reference(gradient, clip_norm)
+        gradient = sparse_update.clipped(merged[admitted], clip_norm)
         for key, g in zip(unique[admitted].tolist(), gradient):
             row = self.rows[key]
-            sparse_update.reference(self.rule, row.value, row.slots, g, learning_rate, step)
+            sparse_update.reference(self.rule, [(row.value, row.slots, g)], learning_rate, step)
 
     def _count(self, key: int, count: int, step: int) -> bool:
         """Adds to the key's count and gives it a row if it has come often enough; whether it has a row."""

@@ -6,18 +6,18 @@ so that a model's first weights depend on its seed and schema alone, whatever op
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
-from ctrlab.ops import parsing
-from ctrlab.ops.batch_norm import OP as BATCH_NORM
+from ctrlab.ops import batch_norm as batch_norm_op
+from ctrlab.ops import lookup, parsing
+from ctrlab.ops.references import sparse_update
 from ctrlab.profiling.parts import part
-from ctrlab.profiling.work import Work
+from ctrlab.profiling.work import Work, dense_work
 
 
 class Seeds:
@@ -84,12 +84,23 @@ class Tower(keras.layers.Layer):
     Args:
         activation: after each layer but, with `linear_top`, the last.
         batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise).
+        stack: a way of `ctrlab.ops.tower`, to take the layers below a linear top at once, where they are ReLU and nothing else.
         rungs: "subgraphs" and "bf16" count here. In bfloat16 are the products of all layers but a linear top; what is kept
             (weights, biases, statistics) and what comes out is float32.
     """
 
     def __init__(
-        self, inputs: int, units, seeds: Seeds, *, name: str, activation="relu", batch_norm=False, linear_top=False, rungs=()
+        self,
+        inputs: int,
+        units,
+        seeds: Seeds,
+        *,
+        name: str,
+        activation="relu",
+        batch_norm=False,
+        linear_top=False,
+        rungs=(),
+        stack: Callable | None = None,
     ):
         super().__init__(name=name)
         self.sizes = (inputs, *units)
@@ -104,7 +115,7 @@ class Tower(keras.layers.Layer):
             for i, n in enumerate(units)
         ]
         self.norms = [keras.layers.BatchNormalization(name=f"norm_{i}") for i in range(len(units))] if batch_norm else []
-        self.fused = BATCH_NORM.on(rungs)
+        self.norm, self.stack = batch_norm_op.OP.pick(rungs), stack
         self.half = range(len(units) - linear_top) if "bf16" in rungs else ()
         self.build()
 
@@ -116,13 +127,15 @@ class Tower(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=False):
-        for i, layer in enumerate(self.layers):
-            kernel = layer.kernel.value
-            if i in self.half:
-                x, kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
+        layers = list(enumerate(self.layers))
+        if self.stack is not None:
+            x = self.stack(x, *zip(*((self._kernel(i), layer.bias.value) for i, layer in layers[:-1])))  # [B, units[-2]]
+            layers = layers[-1:]
+        for i, layer in layers:
+            kernel = self._kernel(i)
             product = tf.matmul(tf.cast(x, kernel.dtype), kernel)  # [B, units[i]]
-            if self.fused and self.norms and training and layer.activation is keras.activations.relu:
-                x = self._norm_at_once(tf.cast(product, tf.float32), layer, self.norms[i])
+            if self.norms and training and layer.activation is keras.activations.relu:
+                x = self._normalized(tf.cast(product, tf.float32), layer, self.norms[i])
                 continue
             # TensorFlow itself makes one op of product, bias and ReLU: nothing is left there to fuse.
             x = layer.activation(tf.nn.bias_add(product, tf.cast(layer.bias.value, product.dtype)))
@@ -130,11 +143,14 @@ class Tower(keras.layers.Layer):
                 x = self.norms[i](tf.cast(x, tf.float32), training=training)
         return tf.cast(x, tf.float32)
 
-    @staticmethod
-    def _norm_at_once(product, layer: keras.layers.Dense, norm: keras.layers.BatchNormalization):
+    def _kernel(self, i: int) -> tf.Tensor:
+        kernel = self.layers[i].kernel.value
+        return tf.cast(kernel, tf.bfloat16) if i in self.half else kernel
+
+    def _normalized(self, product, layer: keras.layers.Dense, norm: keras.layers.BatchNormalization):
         mean, variance = norm.moving_mean, norm.moving_variance
         vectors = (v.value for v in (layer.bias, norm.gamma, norm.beta, mean, variance))
-        out, new_mean, new_variance = BATCH_NORM.fused(product, *vectors, norm.epsilon, norm.momentum)
+        out, new_mean, new_variance = self.norm(product, *vectors, norm.epsilon, norm.momentum)
         mean.assign(new_mean)
         variance.assign(new_variance)
         return out
@@ -143,26 +159,9 @@ class Tower(keras.layers.Layer):
         return dense_work(self.sizes, rows)
 
 
-def dense_work(sizes, rows: float) -> Work:
-    """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops each a layer."""
-    pairs = list(itertools.pairwise(sizes))
-    flops = sum(6.0 * rows * i * o for i, o in pairs)
-    # Activations are written and read once each way; kernels are read twice and their gradient is written once.
-    floats = sum(4 * rows * o + 3 * i * o for i, o in pairs)
-    return Work(flops=flops, bytes=4.0 * floats)
-
-
-def lookup_work(rows: float, dim: int, slots: int) -> Work:
-    """Lookup, gradient and optimizer step of `rows` ids: the row and each of its slots come from memory once, a row each.
-
-    It is read for the lookup and, still in a cache, read and written by the step.
-    """
-    return Work(flops=10.0 * rows * dim, bytes=0.0, random_rows=rows * (1 + slots), row_bytes=4 * dim)
-
-
-def dense_update_work(weights: float, slots: int) -> Work:
-    """The optimizer's step on dense weights: gradient read, weight and slots read and written."""
-    return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
+def lookup_work(ids: float, dim: int, slots: int) -> Work:
+    """Lookup, gradient and optimizer's step of `ids` ids that all differ."""
+    return lookup.OP.work(ids, ids, dim) + sparse_update.rows_work(ids, dim, slots)
 
 
 def weight_count(*layers: keras.layers.Layer) -> int:

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import factorization_machine
+from ctrlab.ops import factorization_machine, sparse_update
 from ctrlab.profiling.work import Work
 
 
@@ -62,4 +62,5 @@ class DeepFM(CTRModel):
         tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
         dense = blocks.weight_count(self.linear, self.deep, self.top, self.logit)
         linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
-        return towers + tables + linear + blocks.dense_update_work(dense, slots=2)
+        pairs = factorization_machine.OP.work(rows, len(self.fields), self.dim)
+        return towers + tables + linear + pairs + sparse_update.OP.work(dense, slots=2)

@@ -25,9 +25,9 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, interest, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import attention, auxiliary, gru
+from ctrlab.ops import attention, auxiliary, gru, sparse_update
 from ctrlab.ops.events import Events
-from ctrlab.profiling.work import Work
+from ctrlab.profiling.work import Work, dense_work
 
 
 class AuxiliaryNet(keras.layers.Layer):
@@ -37,7 +37,7 @@ class AuxiliaryNet(keras.layers.Layer):
 
     def __init__(self, hidden: int, width: int, seeds: blocks.Seeds, rungs=(), name: str = "auxiliary"):
         super().__init__(name=name)
-        self.mean = auxiliary.OP.pick(rungs)
+        self.mean, self.widths = auxiliary.OP.pick(rungs), (hidden, width)
         self.affine = interest.Affine(hidden + width, f"{name}_affine")
         self.tower = blocks.Tower(
             hidden + width, (*self.units, 1), seeds, name=f"{name}_tower", activation="sigmoid", linear_top=True
@@ -55,8 +55,8 @@ class AuxiliaryNet(keras.layers.Layer):
         weights = self.affine.scale.value, self.affine.shift.value, interest.layers_of(self.tower)
         return self.mean(interests, clicked, skipped, *weights)
 
-    def work(self, positions: float) -> Work:
-        return self.tower.work(2 * positions)
+    def work(self, events: float, positions: float) -> Work:
+        return auxiliary.OP.work(events, positions, *self.widths, self.units)
 
 
 @keras.saving.register_keras_serializable("ctrlab")
@@ -105,10 +105,10 @@ class DIEN(CTRModel):
         parts = [self.extraction, self.query, self.unit, self.evolution, self.head]
         ids = len(self.schema.categoricals) * rows + positions
         work = self.extraction.work(events) + self.evolution.work(events) + self.head.work(rows)
-        work += interest.attention_work(width, self.attention_units, rows, events) + blocks.dense_work((width, width), rows)
+        work += attention.OP.work(rows, events, width, self.attention_units, attended=False) + dense_work((width, width), rows)
         if self.auxiliary is not None:
             parts.append(self.auxiliary)
             ids += events * len(self.behaviour.negatives)
-            work += self.auxiliary.work(max(events - rows, 0))
+            work += self.auxiliary.work(events, max(events - rows, 0))
         tables = blocks.lookup_work(ids, self.dim, slots=2)
-        return work + tables + blocks.dense_update_work(blocks.weight_count(*parts), slots=2)
+        return work + tables + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

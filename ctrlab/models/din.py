@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, interest, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import attention
-from ctrlab.profiling.work import Work
+from ctrlab.ops import attention, sparse_update
+from ctrlab.profiling.work import Work, dense_work
 
 
 @keras.saving.register_keras_serializable("ctrlab")
@@ -59,8 +59,8 @@ class DIN(CTRModel):
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.dim * len(self.behaviour.histories)
         tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
-        unit = interest.attention_work(width, self.attention_units, rows, events)
-        query = blocks.dense_work((width, width), rows)
-        sums = Work(flops=8.0 * events * width)
-        dense = blocks.dense_update_work(blocks.weight_count(self.query, self.unit, self.head), slots=2)
+        unit = attention.OP.work(rows, events, width, self.attention_units)
+        query = dense_work((width, width), rows)
+        sums = Work(flops=2.0 * events * width)
+        dense = sparse_update.OP.work(blocks.weight_count(self.query, self.unit, self.head), slots=2)
         return tables + unit + query + sums + self.head.work(rows) + dense

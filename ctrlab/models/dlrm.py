@@ -17,7 +17,7 @@ import keras
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import dot_interaction
+from ctrlab.ops import dot_interaction, sparse_update
 from ctrlab.profiling.work import Work
 
 
@@ -58,5 +58,5 @@ class DLRM(CTRModel):
         for tower in towers:
             work += tower.work(rows)
         vectors = len(self.fields) + (self.bottom is not None)
-        dots = Work(flops=6.0 * rows * self.dim * vectors * (vectors - 1) / 2)
-        return work + dots + blocks.dense_update_work(blocks.weight_count(*towers), slots=2)
+        work += dot_interaction.OP.work(rows, vectors, self.dim)
+        return work + sparse_update.OP.work(blocks.weight_count(*towers), slots=2)

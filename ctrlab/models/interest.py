@@ -14,7 +14,7 @@ import tensorflow as tf
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.models import blocks, tables
-from ctrlab.ops import pointwise
+from ctrlab.ops import gru, pointwise
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
 
@@ -97,7 +97,7 @@ class Query(keras.layers.Layer):
         self.dense = blocks.Tower(inputs, (outputs,), seeds, name=f"{name}_dense", linear_top=True)
         self.prelu = keras.layers.PReLU(alpha_initializer=keras.initializers.Constant(0.1), name=f"{name}_prelu")
         self.outputs = outputs
-        self.fused = pointwise.OP.on(rungs)
+        self.activate = pointwise.OP.pick(rungs)
         self.build()
 
     def build(self, input_shape=None):
@@ -105,10 +105,8 @@ class Query(keras.layers.Layer):
         self.built = True
 
     def call(self, target):
-        if not self.fused:
-            return self.prelu(self.dense(target))
         ((kernel, bias),) = layers_of(self.dense)
-        return pointwise.fused("prelu", tf.matmul(target, kernel), bias, self.prelu.alpha.value)
+        return self.activate("prelu", tf.matmul(target, kernel), bias, self.prelu.alpha.value)
 
 
 class Head(keras.layers.Layer):
@@ -157,17 +155,7 @@ class GRU(keras.layers.Layer):
 
     def work(self, positions: float) -> Work:
         """Forward and backward over `positions` valid positions."""
-        return blocks.dense_work((self.inputs + self.hidden, 3 * self.hidden), positions)
-
-
-def attention_work(width: int, units, rows: float, positions: float) -> Work:
-    """Forward and backward of the activation unit on valid positions.
-
-    Its first layer on [q, k, q - k, q * k] is q (Wq + Wd) + k (Wk - Wd + diag(q) Wp): a product for each row, one for each
-    position, and the making of the row's matrix.
-    """
-    per_position = blocks.dense_work((width, *units, 1), positions)
-    return per_position + Work(flops=12.0 * rows * width * units[0])
+        return gru.OP.work(positions, self.inputs, self.hidden)
 
 
 def layers_of(tower: blocks.Tower) -> list[tuple[tf.Tensor, tf.Tensor]]:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
-from ctrlab.ops import experts, mixture
+from ctrlab.ops import experts, mixture, sparse_update, tower
 from ctrlab.profiling.work import Work
 
 
@@ -47,7 +47,7 @@ class Experts(keras.layers.Layer):
         return self.product(x, [k.value for k in self.kernels], [b.value for b in self.biases])  # [E, B, units[-1]]
 
     def work(self, rows: float) -> Work:
-        return blocks.dense_work(self.sizes, rows) * self.experts
+        return experts.OP.work(rows, self.experts, self.sizes)
 
 
 @keras.saving.register_keras_serializable("ctrlab")
@@ -69,11 +69,11 @@ class MMoE(CTRModel):
         inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
         self.experts = Experts(self.expert_count, inputs, self.units, seeds, rungs=self.rungs, name="experts")
         self.mixture = mixture.OP.pick(self.rungs)
-        self.gates, self.towers = [], []
+        self.gates, self.towers, stack = [], [], tower.OP.pick(self.rungs)
         for task in self.tasks:
             self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{task}", linear_top=True))
-            tower = blocks.Tower(mixed, (*self.units, 1), seeds, name=f"tower_{task}", linear_top=True, rungs=self.rungs)
-            self.towers.append(tower)
+            options = {"linear_top": True, "rungs": self.rungs, "stack": stack}
+            self.towers.append(blocks.Tower(mixed, (*self.units, 1), seeds, name=f"tower_{task}", **options))
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
@@ -83,25 +83,15 @@ class MMoE(CTRModel):
         gates = [gate.layers[0] for gate in self.gates]
         kernels, biases = [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates]
         mixed = self.mixture(x, self.experts(x), kernels, biases)  # K of [B, H]
-        logits = [self._tower(tower, x) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
+        logits = [tower(x) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
         return tf.concat(logits, axis=1)  # [B, K]
-
-    def _tower(self, tower: blocks.Tower, x):
-        if not experts.OP.on(self.rungs) or tower.half:
-            return tower(x)
-        *hidden, last = tower.layers
-        with tf.name_scope(tower.name):
-            # [1, in, out]: a tower is one expert. Not by slicing, whose gradient copies.
-            kernels = [tf.expand_dims(layer.kernel.value, 0) for layer in hidden]
-            biases = [tf.reshape(layer.bias.value, (1, 1, -1)) for layer in hidden]
-            x = tf.squeeze(experts.fused(x, kernels, biases), 0)  # [B, H]
-        return last(x)
 
     def work(self, rows: int, positions: float) -> Work:
         """The least one training step must do; `positions` is the number of ids in the batch's lists."""
         parts = [self.experts, *self.gates, *self.towers]
         work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
-        for layer in parts:
+        work += self.experts.work(rows)
+        work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.units[-1])
+        for layer in self.towers:
             work += layer.work(rows)
-        mixing = Work(flops=6.0 * rows * len(self.tasks) * self.expert_count * self.units[-1])
-        return work + mixing + blocks.dense_update_work(blocks.weight_count(*parts), slots=2)
+        return work + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

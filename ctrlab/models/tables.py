@@ -49,7 +49,7 @@ class Embeddings(keras.layers.Layer):
         fixed = {table: rows for table, rows in schema.tables.items() if not isinstance(choices[table], Variable)}
         self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in fixed.items()}
         self._seeds = {table: next(seeds) for table in schema.tables}
-        self.at_once = "lookup" in rungs
+        self.at_once = lookup.OP.on(rungs)
         self.op = lookup.OP.pick(rungs)
         self.build()
 

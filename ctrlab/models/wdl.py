@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.ops import sparse_update
 from ctrlab.profiling.work import Work
 
 # The wide part hashes its columns to this many words each: at the tables' own 100,000, the multi-hot of 15 columns would
@@ -57,5 +58,5 @@ class WDL(CTRModel):
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
         linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
-        dense = blocks.dense_update_work(blocks.weight_count(self.wide, self.deep), slots=2)
+        dense = sparse_update.OP.work(blocks.weight_count(self.wide, self.deep), slots=2)
         return self.deep.work(rows) + tables + linear + dense

@@ -1,5 +1,32 @@
 """The lab's ops, a module each: an `Op` with its `reference`, `baseline` and `fused` ways, under one signature."""
 
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctrlab.ops.op import Op
+
+
+@functools.cache
+def ops() -> dict[str, Op]:
+    """{name: Op} of every op, from the modules of this package: there is no list.
+
+    >>> "lookup" in ops()
+    True
+    """
+    from ctrlab.ops.op import Op
+
+    found: dict[str, Op] = {}
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        if not module.name.startswith((f"{__name__}.benches", f"{__name__}.references")):
+            values = vars(importlib.import_module(module.name)).values()
+            found |= {value.name: value for value in values if isinstance(value, Op)}
+    return found
+
 
 def register() -> None:
     """Makes the compiled ops known to TensorFlow: call it in a process that loads a SavedModel with some of them.

@@ -4,7 +4,7 @@
     mean[c]   = the mean over b of a[b, c];   variance[c] = the mean over b of (a[b, c] - mean[c])^2
     out[b, c] = scale[c] (a[b, c] - mean[c]) / sqrt(variance[c] + epsilon) + shift[c]
 
-The stock library does this in a dozen passes over [B, n] forward and two dozen backward, each an op of its own. The fused op
+The baseline does this in a dozen passes over [B, n] forward and two dozen backward, each an op of its own. The fused op
 makes one each way: a core takes some columns and walks down all rows, while they stay in its cache.
 
 Every implementation takes
@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM, reference, reference_gradient
+from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM, cases, reference, reference_gradient, work
 
 
 def baseline(product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM) -> tuple:
@@ -66,5 +66,13 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor, *_) -> list[tf.Tensor | 
 
 
 OP = Op(
-    "batch_norm", rung="subgraphs", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused
+    "batch_norm",
+    rung="subgraphs",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+    cases=cases,
+    work=work,
+    differentiable=1,
 )

@@ -2,7 +2,7 @@
 
     out[b] = (u[b, 0], then u[b, i] . u[b, j] for i = 1, 2, ... and j = 0, ..., i - 1)
 
-where u is the bottom vector followed by the F embeddings: U = F + 1 vectors, U (U - 1) / 2 pairs. The stock graph joins the
+where u is the bottom vector followed by the F embeddings: U = F + 1 vectors, U (U - 1) / 2 pairs. The baseline joins the
 vectors, multiplies all by all (each pair twice and each vector with itself), picks the lower triangle, and joins the result
 with the bottom vector; the fused op computes the triangle alone and writes it where the top's first layer reads it.
 
@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.dot_interaction import reference, reference_gradient
+from ctrlab.ops.references.dot_interaction import cases, reference, reference_gradient, work
 
 
 def baseline(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor:
@@ -81,4 +81,6 @@ OP = Op(
     baseline=baseline,
     others={"masked": masked},
     fused=fused,
+    cases=cases,
+    work=work,
 )

@@ -2,7 +2,7 @@
 
     hidden[l][e] = relu(hidden[l - 1][e] kernels[l][e] + biases[l][e]),  hidden[-1][e] = x for every e
 
-The stock graph makes a product, a sum and a ReLU of each layer, each a pass over [E, B, H]; backward it writes E gradients of x
+The baseline makes a product, a sum and a ReLU of each layer, each a pass over [E, B, H]; backward it writes E gradients of x
 and adds them up. The fused op takes a block of rows through all layers of an expert while they stay in a core's own cache, puts
 bias and ReLU on what a product just wrote, and adds each expert's share to d_x in place. Kernels are read as they lie.
 
@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.experts import reference, reference_gradient
+from ctrlab.ops.references.experts import cases, reference, reference_gradient, work
 
 
 def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -74,4 +74,6 @@ OP = Op(
     baseline=baseline,
     others={"one by one": one_by_one},
     fused=fused,
+    cases=cases,
+    work=work,
 )

@@ -2,7 +2,7 @@
 
     out[b, d] = sum over pairs of fields i > j of  v[b, i, d] v[b, j, d]  =  1/2 ((sum of v)^2 - sum of v^2)
 
-DeepFM's middle part. The stock graph writes and reads six tensors for it, and as many in its gradient; the fused op goes over
+DeepFM's middle part. The baseline writes and reads six tensors for it, and as many in its gradient; the fused op goes over
 each row once, forward, and twice, while it is in the first level of cache, backward.
 
 Every implementation takes
@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.factorization_machine import reference, reference_gradient
+from ctrlab.ops.references.factorization_machine import cases, reference, reference_gradient, work
 
 
 def baseline(fields: tf.Tensor, dim: int) -> tf.Tensor:
@@ -54,4 +54,6 @@ OP = Op(
     reference_gradient=reference_gradient,
     baseline=baseline,
     fused=fused,
+    cases=cases,
+    work=work,
 )

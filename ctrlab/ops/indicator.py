@@ -3,7 +3,7 @@
     out[b, o] = sum over columns c, over the ids i of row b in c:  weight_i * kernel[offset_c + i, o]
 
 where offset_c is the sum of the sizes of the columns before c. DeepFM's linear term and WDL's wide part are this with O = 1.
-The stock library makes a one-hot tensor [B, L, V] of each column, adds it up to [B, V], and multiplies; all but a few of its
+The baseline makes a one-hot tensor [B, L, V] of each column, adds it up to [B, V], and multiplies; all but a few of its
 numbers are zero. The fused op reads the rows that are there, and nothing else.
 
 Every implementation takes
@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.indicator import agree, offsets, reference, reference_gradient
+from ctrlab.ops.references.indicator import agree, cases, offsets, reference, reference_gradient, work
 
 Ids = tf.Tensor | tf.RaggedTensor
 
@@ -129,4 +129,6 @@ OP = Op(
     best_stock=best_stock,
     others={"scatter_nd": scatter_nd},
     fused=fused,
+    cases=cases,
+    work=work,
 )

@@ -3,7 +3,7 @@
     sum, mean   out[b, offset : offset + D] = sum (mean) over the known ids i of row b:  table[i]
     rows        out[n, offset : offset + D] = table[ids[n]], a row for each id
 
-A column's numbers begin where those of the columns before it in the same output end. The stock library looks up one column
+A column's numbers begin where those of the columns before it in the same output end. The baseline looks up one column
 after another and concatenates; its gradient is the rows of each id, which the optimizer then has to merge. The fused op reads
 each row once, writes it where it belongs, and its gradient comes merged: each id of a table once, with the sum of its rows.
 
@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.lookup import Layout, agree, reference, reference_gradient
+from ctrlab.ops.references.lookup import Layout, agree, cases, reference, reference_gradient, work
 
 Ids = tf.Tensor | tf.RaggedTensor
 
@@ -38,7 +37,7 @@ def baseline(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layo
     """What the library offers: a gather a column, a segment sum or mean a bag, and a concat an output."""
     agree(tables, columns, layout)
     pieces = [
-        _stock_column(tables[t], ids, how, c in layout.unknown)
+        _column(tables[t], ids, how, c in layout.unknown)
         for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners))
     ]
     return _side_by_side(pieces, columns, layout)
@@ -51,7 +50,7 @@ def best_stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: La
     groups: dict[tuple[int, str], list[int]] = {}
     for c, (ids, t, how) in enumerate(zip(columns, layout.table_of, layout.combiners)):
         if how == "rows" or c in layout.unknown:
-            pieces[c] = _stock_column(tables[t], ids, how, c in layout.unknown)
+            pieces[c] = _column(tables[t], ids, how, c in layout.unknown)
         else:
             groups.setdefault((t, how), []).append(c)
     for (t, how), members in groups.items():
@@ -128,37 +127,6 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return slices + [None] * (2 * columns)
 
 
-def is_merged(gradient: tf.IndexedSlices) -> bool:
-    """Whether `fused` or `merge` made a sparse gradient; only a graph shows that, and merging twice changes nothing."""
-    return tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient"
-
-
-def merge(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
-    """A sparse gradient with each id once, ascending; one that `fused` made is left as it is.
-
-    Args:
-        gradient: rows float32 [n, D], ids [n] in any order; rows of the id -1 are dropped. No `dense_shape` is needed.
-        shape: [V, D] of its variable, all of it known.
-    """
-    if is_merged(gradient):
-        return gradient
-    rows, *rest = shape
-    width = int(np.prod(rest, dtype=np.int64))
-    merged = _native.library().ops.ctrlab_lookup_gradient(
-        ids=[tf.cast(gradient.indices, tf.int64)],
-        splits=[tf.zeros([0], tf.int64)],
-        d_out=[tf.reshape(gradient.values, (-1, width))],
-        T=1,
-        table_rows=[rows],
-        table_dims=[width],
-        table_of=[0],
-        output_of=[0],
-        combiners=["rows"],
-    )
-    rows = tf.reshape(merged.merged_rows[0], (-1, *rest))  # [u, D]
-    return tf.IndexedSlices(rows, merged.merged_ids[0], tf.constant(list(shape), tf.int64))
-
-
 def handle_of(table: tf.Variable) -> tf.Tensor:
     """The variable's handle; gradient tapes and functions are told that it is read."""
     return tf.type_spec_from_value(table).to_tensors(table)[0]
@@ -172,7 +140,7 @@ def ids_and_splits(columns: Sequence[Ids]) -> dict[str, list[tf.Tensor]]:
     }
 
 
-def _stock_column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Tensor:
+def _column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Tensor:
     if combiner == "rows" or not _ragged(ids):
         ids = ids.values if _ragged(ids) else ids
         if not unknown:
@@ -204,4 +172,6 @@ OP = Op(
     baseline=baseline,
     best_stock=best_stock,
     fused=fused,
+    cases=cases,
+    work=work,
 )

@@ -2,7 +2,7 @@
 
     gates[b, k] = softmax over e of (x kernels[k] + biases[k]),  out[k][b] = sum over e of gates[b, k, e] * experts[e, b]
 
-The stock graph makes a product and a softmax a task, turns the experts to [B, E, H], and mixes by B tiny products [1, E] x [E, H]
+The baseline makes a product and a softmax a task, turns the experts to [B, E, H], and mixes by B tiny products [1, E] x [E, H]
 a task. The fused one makes one product of all gates, and one op of softmax and mixture that reads the experts where they are.
 
 Every implementation takes
@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.mixture import reference, reference_gradient
+from ctrlab.ops.references.mixture import cases, reference, reference_gradient, work
 
 
 def baseline(x: tf.Tensor, experts: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -60,4 +60,6 @@ OP = Op(
     reference_gradient=reference_gradient,
     baseline=baseline,
     fused=fused,
+    cases=cases,
+    work=work,
 )

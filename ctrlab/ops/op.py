@@ -10,12 +10,16 @@ Whoever needs an operation asks `pick` for its way; nobody else chooses.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ctrlab import _native
 from ctrlab.optimizations import RUNGS, STOCK
-from ctrlab.profiling.parts import part
+from ctrlab.profiling.parts import declare, part
+from ctrlab.profiling.work import Work
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,11 @@ class Op:
         part: the part of a model that its ops are marked as, in profiles and charts; None: what calls it is marked.
         reference, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
         reference_gradient: of the reference's outputs, in NumPy; None where tests differentiate a way in float64 instead.
+        cases: a NumPy Generator -> {name: arguments}, random, odd and empty, on which every way is held against the reference; in
+            NumPy, with the twins of `ctrlab.ops.references.arrays`.
+        work: sizes -> the `Work` that no way can leave out, forward and backward.
         others: {name: way} of ways that lessons and benches show beside these.
+        differentiable: how many of its outputs, from the first on, have a gradient; None: all.
     """
 
     name: str
@@ -36,14 +44,19 @@ class Op:
     reference: Callable
     baseline: Callable
     fused: Callable
+    cases: Callable[[np.random.Generator], dict[str, tuple]]
+    work: Callable[..., Work]
     part: str | None = None
     best_stock: Callable | None = None
     reference_gradient: Callable | None = None
     others: dict[str, Callable] = field(default_factory=dict)
+    differentiable: int | None = None
 
     def __post_init__(self):
         if self.rung not in RUNGS:
             raise ValueError(f"An op belongs to a rung of the ladder; {self.name!r} names {self.rung!r}.")
+        if self.part:
+            declare(self.part)
 
     def pick(self, rungs: Collection[str]) -> Callable:
         """The way that these optimizations want.
@@ -66,3 +79,9 @@ class Op:
         """{name: way} in TensorFlow: the baseline, others, the best of stock, ours."""
         stock = {"stock": self.best_stock} if self.best_stock else {}
         return {"baseline": self.baseline} | self.others | stock | {"fused": self.fused}
+
+    @property
+    def benches(self) -> dict[str, Callable]:
+        """{name: maker of a `Bench`}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the op's own."""
+        name = self.baseline.__module__.rpartition(".")[2]
+        return importlib.import_module(f"ctrlab.ops.benches.{name}").BENCHES

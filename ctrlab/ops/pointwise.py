@@ -4,7 +4,7 @@
     prelu     p = x + shift;  out = p if p > 0 else slope p
     affine    out = slope x + shift
 
-The stock library takes an op a sign, and backward several more: the sum over the rows that is the bias's gradient reads all
+The baseline takes an op a sign, and backward several more: the sum over the rows that is the bias's gradient reads all
 of [B, n] again. The fused op makes one pass each way, in place where nobody else needs the numbers. No model uses its ReLU:
 TensorFlow makes one op of a product, its bias and a ReLU by itself, so there is nothing to win (lesson 02_ops/08).
 
@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.pointwise import agree, reference, reference_gradient
+from ctrlab.ops.references.pointwise import agree, cases, reference, reference_gradient, work
 
 
 def baseline(kind: str, x, shift, slope=None) -> tf.Tensor:
@@ -57,4 +57,13 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor]:
     return list(_native.library().ops.ctrlab_pointwise_gradient(kind=kind, d_out=d_out, source=source, shift=shift, slope=slope))
 
 
-OP = Op("pointwise", rung="subgraphs", reference=reference, reference_gradient=reference_gradient, baseline=baseline, fused=fused)
+OP = Op(
+    "pointwise",
+    rung="subgraphs",
+    reference=reference,
+    reference_gradient=reference_gradient,
+    baseline=baseline,
+    fused=fused,
+    cases=cases,
+    work=work,
+)

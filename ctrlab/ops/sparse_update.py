@@ -1,8 +1,7 @@
 """One optimizer step, on the touched rows of a table or on all of a dense variable.
 
-Gradients of equal ids are summed first (`merge`), then only the touched rows and their slots change. Keras's own optimizers
-do neither; the functions here that say "stock" are what TensorFlow's kernels make of the same definition, and `fused` steps
-all variables of a model in one op of ours.
+Gradients of equal ids are summed first (`ctrlab.ops.merge`), then only the touched rows and their slots change. Keras's own
+optimizers do neither. The baseline steps each variable with TensorFlow's kernels; `fused` steps all of a model in one op.
 
     sgd         w -= lr g
     adagrad     a += g^2 ;                     w -= lr g / sqrt(a)                          Duchi et al., 2011
@@ -11,7 +10,15 @@ all variables of a model in one op of ours.
     adam_async  m = b1 m + (1-b1) g ; v = b2 v + (1-b2) g^2                                 DeepRec's AdamAsync: Adam whose
                 w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)                     untouched rows stay as they are
 
-Shapes: w and its slots [V, D] or any dense shape; gradient of the same shape, or ids int64 [n] and rows float32 [n, D].
+Every way takes
+
+    rule: the optimizer.
+    updates: (variable, {name: slot}, gradient) of each variable: [V, D] or any dense shape, and slots like it; a gradient of that
+        shape, or merged tf.IndexedSlices of ids int64 [u] and rows float32 [u, D].
+    learning_rate, step: float32 scalars; step is 1 for the first.
+    clip_norm: the most that the L2 norm of a variable's gradient may be; None for no clipping.
+
+and changes variables and slots. In a graph it returns the op that others can wait for, where there is a single one.
 DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at every step, so t is the optimizer's own count.
 """
 
@@ -20,27 +27,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.ops import lookup
-from ctrlab.ops.references.sparse_update import (
-    FTRL_RATE,
-    SMALLEST_RATE,
-    Rule,
-)
-
-
-def merge_stock(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same in TensorFlow: unique + unsorted_segment_sum; ids in order of first appearance."""
-    unique, place = tf.unique(gradient.indices)
-    return tf.IndexedSlices(tf.math.unsorted_segment_sum(gradient.values, place, tf.size(unique)), unique, gradient.dense_shape)
-
-
-def clip_stock(gradient, norm: float):
-    """Scales a dense or merged gradient so that its L2 norm is at most `norm`."""
-    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-    values = tf.clip_by_norm(values, norm)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return values
+from ctrlab.ops.op import Op
+from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule, cases, reference, work
 
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
@@ -60,13 +48,24 @@ def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
         return tf.identity(learning_rate)
 
 
-def baseline(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
-    """One step with TensorFlow's own kernels. A sparse gradient must be merged; `step` is a float32 scalar, 1 for the first.
+def baseline(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> None:
+    """TensorFlow's own kernels, several a variable.
 
     Raises:
         InvalidArgumentError: FTRL's learning rate is 0 or below.
     """
     learning_rate = usable_rate(rule, learning_rate)
+    for w, slots, gradient in updates:
+        _step(rule, w, slots, gradient if clip_norm is None else _clipped(gradient, clip_norm), learning_rate, step)
+
+
+def _clipped(gradient, norm: float):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.clip_by_norm(gradient, norm)
+    return tf.IndexedSlices(tf.clip_by_norm(gradient.values, norm), gradient.indices, gradient.dense_shape)
+
+
+def _step(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, learning_rate, step) -> None:
     sparse = isinstance(gradient, tf.IndexedSlices)
     if rule.kind == "adam_async":
         (_adam_sparse if sparse else _adam_dense)(rule, w, slots, gradient, learning_rate, step)
@@ -87,21 +86,18 @@ def baseline(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient
 
 
 def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> tf.Operation | None:
-    """One step on many variables in one op: the merged gradients clipped, then weights and slots changed where they lie.
+    """The compiled op: gradients clipped, then weights and slots changed where they lie. It returns the op, in a graph.
 
-    It returns the op, in a graph.
-
-    Args:
-        updates: (variable, {name: slot}, gradient) of each variable. A sparse gradient is merged unless `lookup.fused` made it.
-        learning_rate, step: float32 scalars; step is 1 for the first.
-        clip_norm: the most that the L2 norm of a variable's gradient may be; None for no clipping.
+    Raises:
+        InvalidArgumentError: ids that are not ascending, each once; shapes do not agree; FTRL's learning rate is 0 or below.
+            NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    sparse = [(w, slots, lookup.merge(g, w.shape)) for w, slots, g in updates if isinstance(g, tf.IndexedSlices)]
-    dense = [(w, slots, g) for w, slots, g in updates if not isinstance(g, tf.IndexedSlices)]
+    sparse = [update for update in updates if isinstance(update[2], tf.IndexedSlices)]
+    dense = [update for update in updates if not isinstance(update[2], tf.IndexedSlices)]
     return _native.library().ops.ctrlab_optimizer_step(
         variables=[w.handle for w, _, _ in sparse + dense],
         slots=[slots[name].handle for _, slots, _ in sparse + dense for name in rule.slots],
-        ids=[g.indices for _, _, g in sparse],
+        ids=[tf.cast(g.indices, tf.int64) for _, _, g in sparse],
         gradients=[g.values for _, _, g in sparse] + [g for _, _, g in dense],
         learning_rate=learning_rate,
         step=step,
@@ -134,3 +130,8 @@ def _adam_sparse(rule: Rule, w, slots, gradient, learning_rate, step) -> None:
     slots["v"].scatter_update(tf.IndexedSlices(v, ids))
     rate = learning_rate * tf.sqrt(1 - tf.pow(rule.beta2, step)) / (1 - tf.pow(rule.beta1, step))
     w.scatter_sub(tf.IndexedSlices(rate * m / (tf.sqrt(v) + rule.epsilon), ids))
+
+
+OP = Op(
+    "sparse_update", rung="lookup", reference=reference, baseline=baseline, fused=fused, cases=cases, work=work, differentiable=0
+)

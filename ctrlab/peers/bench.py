@@ -18,6 +18,7 @@ from ctrlab.peers import environments
 from ctrlab.peers.batches import make_batches
 from ctrlab.peers.cases import CASES, Case, case_of, save
 from ctrlab.peers.environments import OURS, PEERS, Peer
+from ctrlab.peers.units import with_units
 from ctrlab.profiling.machine import cores
 from ctrlab.profiling.processes import Worker
 from ctrlab.profiling.progress import track
@@ -83,7 +84,12 @@ class _Side:
     reason: str = ""
 
     def open(self, case: Case, batches: Path, block_seconds: float) -> None:
-        job = {"case": dataclasses.asdict(case), "batches": str(batches), "outputs": str(self.outputs), "threads": cores()}
+        job = {
+            "case": dataclasses.asdict(with_units(case)),
+            "batches": str(batches),
+            "outputs": str(self.outputs),
+            "threads": cores(),
+        }
         self.opened = self._ask("open", **job)
         self.steps = max(1, math.ceil(block_seconds / self.opened.get("seconds", block_seconds)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -25,10 +25,6 @@ CHECKED_STEPS = 2
 ALPHA = 0.1
 """Of DIN's PReLU at first."""
 
-DEEP_UNITS, FM_UNITS = (512, 128, 32), (128, 64)
-BOTTOM_UNITS, TOP_UNITS = (512, 256, 64, 16), (512, 256)
-ATTENTION_UNITS, HEAD_UNITS = (80, 40), (200, 80)
-
 
 @dataclass(frozen=True)
 class Case:
@@ -37,12 +33,15 @@ class Case:
     Attributes:
         sizes: by name; which ones there are depends on the kind (see CASES).
         batches: different batches that are gone through in turn.
+        units: of a model its towers' layers by name, {"deep": (512, 128, 32)}: those of our class of it, which only our own
+            environment can import, so that they come with the job (see `ctrlab.peers.units`).
     """
 
     name: str
     kind: Kind
     sizes: dict[str, int]
     batches: int = 8
+    units: dict[str, Sequence[int]] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> int:
         try:

@@ -29,7 +29,9 @@ def prepare_deepfm(case: Case, batches: list[Batch], threads: int) -> Running:
     _set_threads(threads)
     columns = [SparseFeat(f"C{t}", case.rows, embedding_dim=case.dim) for t in range(case.tables)]
     columns.append(DenseFeat("numbers", case.numbers))
-    model = DeepFM(columns, columns, dnn_hidden_units=cases.DEEP_UNITS, dnn_use_bn=True, l2_reg_linear=0.0, l2_reg_embedding=0.0)
+    model = DeepFM(
+        columns, columns, dnn_hidden_units=case.units["deep"], dnn_use_bn=True, l2_reg_linear=0.0, l2_reg_embedding=0.0
+    )
 
     def features(batch: Batch) -> dict[str, np.ndarray]:
         return {f"C{t}": ids for t, ids in enumerate(batch["ids"])} | {"numbers": batch["numbers"]}
@@ -53,8 +55,8 @@ def prepare_din(case: Case, batches: list[Batch], threads: int) -> Running:
     model = DIN(
         singles + lists,
         ["item", "category"],
-        dnn_hidden_units=cases.HEAD_UNITS,
-        att_hidden_size=cases.ATTENTION_UNITS,
+        dnn_hidden_units=case.units["head"],
+        att_hidden_size=case.units["attention"],
         att_activation="sigmoid",
         att_weight_normalization=True,
         l2_reg_embedding=0.0,

@@ -15,9 +15,9 @@ from ctrlab.embedding.state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import MODELS, blocks
-from ctrlab.ops import gru, lookup, sparse_update
+from ctrlab.ops import gru, lookup, merge, sparse_update
 from ctrlab.ops.events import Events
-from ctrlab.ops.sparse_update import Rule
+from ctrlab.ops.references.sparse_update import Rule, rows_work
 from ctrlab.optimizations import of_level
 from ctrlab.peers import cases
 from ctrlab.peers.cases import Batch, Case
@@ -43,7 +43,8 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
         with tf.GradientTape() as tape:
             out = look_up(ids)
         gradients = tape.gradient(out, tables, output_gradients=d_out)
-        sparse_update.fused(rule, list(zip(tables, slots, gradients)), rate, number)
+        merged = [merge.fused(g, table.shape) for g, table in zip(gradients, tables)]
+        sparse_update.fused(rule, list(zip(tables, slots, merged)), rate, number)
         return out
 
     forward = tf.function(lambda ids, d_out: look_up(ids), autograph=False)
@@ -110,13 +111,9 @@ def _layout(case: Case) -> lookup.Layout:
 def _lookup_work(case: Case, batches: list[Batch], trains: bool) -> Work:
     hits = case.tables * case.batch * case.length
     touched = float(np.mean([sum(len(np.unique(ids)) for ids in batch["ids"]) for batch in batches]))
-    ways = 1 + trains
-    return Work(
-        flops=ways * hits * case.dim + 10.0 * touched * case.dim * trains,
-        bytes=8.0 * hits + 4.0 * ways * case.batch * case.tables * case.dim,
-        random_rows=touched * ways,  # the accumulator is a row of its own
-        row_bytes=4 * case.dim,
-    )
+    work = lookup.OP.work(hits, touched, case.dim, trained=trains)
+    work += Work(bytes=4.0 * (1 + trains) * case.batch * case.tables * case.dim)  # the output, and its gradient
+    return work + rows_work(touched, case.dim, slots=1) if trains else work
 
 
 def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
@@ -128,7 +125,7 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
         if (first := _first(model, variable)) is not None:
             variable.assign(first)
     rule = {"initial_accumulator": cases.FIRST_ACCUMULATOR}
-    train = train_step(model, TouchedRows("adagrad", cases.LEARNING_RATE, rule=rule, fused=True))
+    train = train_step(model, TouchedRows("adagrad", cases.LEARNING_RATE, rule=rule, rungs=["lookup"]))
     features = _history_features if case.kind == "din" else functools.partial(_click_features, model)
     step = tf.function(lambda batch: train(features(batch), batch["labels"]), autograph=False, reduce_retracing=True)
     given = [{name: tf.constant(array) for name, array in batch.items()} for batch in batches]
@@ -208,8 +205,7 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
         kept = ("out", "d_x", "d_gates", "d_gates_bias", "d_candidate", "d_candidate_bias")[: None if case.kind == "gru" else 1]
         return {name: np.ravel(array) for name, array in zip(kept, step(*given[0]))}
 
-    joined = case.width + case.hidden
-    work = Work(flops=6.0 * joined * 3 * case.hidden * count, bytes=8.0 * count * (joined + len(given[0]) - 2))
+    work = gru.OP.work(count, case.width, case.hidden, attended=case.kind == "augru")
     return _running(lambda i: step(*given[i]), outputs, work)
 
 

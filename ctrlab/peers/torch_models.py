@@ -61,9 +61,9 @@ class DeepFM(Clicks):
         self.linear_numbers = nn.Linear(case.numbers, 1)
         nn.init.zeros_(self.linear_numbers.weight)
         nn.init.zeros_(self.linear_numbers.bias)
-        self.deep = tower("deep", flat + case.numbers, cases.DEEP_UNITS, norm=True)
-        self.top = tower("top", cases.DEEP_UNITS[-1] + 1 + self.dim, cases.FM_UNITS, norm=True)
-        self.logit = tower("logit", cases.FM_UNITS[-1], (1,), linear_top=True)
+        self.deep = tower("deep", flat + case.numbers, case.units["deep"], norm=True)
+        self.top = tower("top", case.units["deep"][-1] + 1 + self.dim, case.units["top"], norm=True)
+        self.logit = tower("logit", case.units["top"][-1], (1,), linear_top=True)
         self.rows = case.rows
 
     def inputs(self, batch):
@@ -83,10 +83,10 @@ class DeepFM(Clicks):
 class DLRM(Clicks):
     def __init__(self, case: Case, tables_of: Callable):
         super().__init__(case, tables_of)
-        self.bottom = tower("bottom", case.numbers, cases.BOTTOM_UNITS, norm=True)
+        self.bottom = tower("bottom", case.numbers, case.units["bottom"], norm=True)
         self.interaction = InteractionArch(self.fields)
         pairs = (self.fields + 1) * self.fields // 2
-        self.top = tower("top", pairs + self.dim, (*cases.TOP_UNITS, 1), linear_top=True)
+        self.top = tower("top", pairs + self.dim, (*case.units["top"], 1), linear_top=True)
         self._reorder(self.top[0])
 
     @torch.no_grad()
@@ -118,10 +118,10 @@ class DIN(nn.Module):
         self.query = nn.Linear(width, width)
         set_kernel(self.query, "query_dense/dense_0")
         self.prelu = nn.PReLU(width, cases.ALPHA)
-        self.unit = tower("attention", 4 * width, (*cases.ATTENTION_UNITS, 1), nn.Sigmoid, linear_top=True)
+        self.unit = tower("attention", 4 * width, (*case.units["attention"], 1), nn.Sigmoid, linear_top=True)
         inputs = case.dim + 4 * width
         self.scale, self.shift = nn.Parameter(torch.ones(inputs)), nn.Parameter(torch.zeros(inputs))
-        self.head = tower("head_tower", inputs, (*cases.HEAD_UNITS, 1), linear_top=True)
+        self.head = tower("head_tower", inputs, (*case.units["head"], 1), linear_top=True)
 
     def dense_parameters(self) -> list[nn.Parameter]:
         return [p for name, p in self.named_parameters() if not name.startswith("tables.")]

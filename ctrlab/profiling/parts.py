@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
+import zlib
 from collections.abc import Callable
 
-# Each with its colour, in the order of stacks: neighbours differ in lightness too, for prints without colour.
+# Each with its colour: neighbours differ in lightness too, for prints without colour. An op whose part is not here declares it.
 PARTS = {
     "input": "#56b4e9",
     "embedding": "#0072b2",
@@ -40,9 +41,21 @@ ALIASES = {
     "logit": "tower",
     "head": "tower",
     "logistic_loss": "loss",
-} | {part: part for part in PARTS}
+}
+# For parts that are declared.
+PALETTE = ("#8f3b76", "#4f7f2d", "#b5651d", "#2f4b9c", "#c2185b", "#00798c", "#6d4c41", "#8e9a00")
 
 _COUNTERS = re.compile(r"(_\d+)+$")
+
+
+def declare(name: str) -> None:
+    """Makes a part known by its name, which is the name of its scopes, too; its colour follows from the name.
+
+    >>> declare("interaction")  # as it was
+    """
+    if name not in PARTS:
+        free = [colour for colour in PALETTE if colour not in PARTS.values()] or list(PALETTE)
+        PARTS[name] = free[zlib.crc32(name.encode()) % len(free)]
 
 
 def part(name: str) -> Callable[[Callable], Callable]:
@@ -74,6 +87,9 @@ def part_of(op_name: str) -> str:
     'gru'
     """
     for scope in op_name.split("/")[:-1]:
-        if found := ALIASES.get(_COUNTERS.sub("", scope)):
-            return found
+        name = _COUNTERS.sub("", scope)
+        if name in PARTS:
+            return name
+        if name in ALIASES:
+            return ALIASES[name]
     return "other"

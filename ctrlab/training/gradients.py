@@ -27,20 +27,13 @@ def fitting(variable, gradient):
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
 
 
-def checked(variable, gradient, in_range: bool) -> list[tf.Tensor | tf.Operation | None]:
-    """What a step must wait for: once all of it has run, the variable's kernel has nothing left to refuse.
+def checked(gradient) -> tf.Tensor:
+    """What a step must wait for: once it has run, the variable's kernel has nothing left to refuse.
 
     Args:
-        gradient: dense, or merged `tf.IndexedSlices`, that is `fitting`.
-        in_range: ids were checked when they were merged.
-    Raises:
-        InvalidArgumentError, when it runs: an id that is no row.
+        gradient: dense, or merged `tf.IndexedSlices` whose ids are rows, that is `fitting`.
     """
-    if not isinstance(gradient, tf.IndexedSlices):
-        return [gradient]
-    if in_range:
-        return [gradient.values]
-    return [gradient.values, ids_are_rows(variable, gradient)]
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:

@@ -15,8 +15,7 @@ import tensorflow as tf
 from ctrlab.embedding import lookup
 from ctrlab.embedding.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.ops import lookup as dense_lookup
-from ctrlab.ops import sparse_update
+from ctrlab.ops import merge, sparse_update
 from ctrlab.profiling.parts import part
 from ctrlab.training import gradients
 
@@ -41,7 +40,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         learning_rate: a float or a Keras schedule.
         clip_norm: the most that the L2 norm of one variable's merged gradient may be; None for no clipping.
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
-        fused: step all variables in one op of ours; else TensorFlow's kernels, several ops a variable.
+        rungs: with "lookup" all variables are stepped in one op of ours; else by TensorFlow's kernels, several ops a variable.
         loss_scale: what the loss is multiplied by at first; later twice as much after each 2,000 steps in a row, and half as much
             after a step that was skipped. 0: nothing is scaled. None: 2^15 where Keras's global policy is mixed_float16 at this
             moment, else 0, and then it steps no `Embedding` that computes in float16.
@@ -52,7 +51,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """
 
-    def __init__(self, kind="adam_async", learning_rate=1e-3, clip_norm=None, rule=None, fused=False, loss_scale=None, name=None):
+    def __init__(self, kind="adam_async", learning_rate=1e-3, clip_norm=None, rule=None, rungs=(), loss_scale=None, name=None):
         self.inner_optimizer.__init__(learning_rate=learning_rate, name=name or choose("optimizer", kind, KINDS))
         if loss_scale is not None and not 0 <= loss_scale < math.inf:
             raise CtrlabError(f"The scale of a loss must be at least 0 and finite; received {loss_scale}.")
@@ -64,7 +63,8 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         self.clip_norm = clip_norm
         self.rule = sparse_update.Rule(kind, **(rule or {}))
         self._rule_options = dict(rule or {})
-        self.fused = fused
+        self.rungs = frozenset(rungs)
+        self._merge, self._update = merge.OP.pick(self.rungs), sparse_update.OP.pick(self.rungs)
         self.changes = None  # `ctrlab.training.changes.track` sets it
         self.was_traced = False
 
@@ -149,17 +149,14 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         numbers = self._numbers(learning_rate)
         tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
         dense = [(v, self._merged(v, gradients.fitting(v, g))) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
-        done = _given([op for v, g in dense for op in gradients.checked(v, g, in_range=self.fused)])
+        done = [gradients.checked(g) for _, g in dense]
         if tables:
             with tf.control_dependencies(done):
                 step = tf.cast(self.iterations + 1, tf.int64)
                 done = _given([lookup.step(self.rule, tables, numbers[0], step, self.clip_norm)])
         with tf.control_dependencies(done):
-            if self.fused and dense:
-                done = [self._fused(dense, numbers)]
-            elif dense:
-                for variable, gradient in dense:
-                    self._stock(variable, gradient, numbers)
+            if dense:
+                done = [*done, self._update_all(dense, numbers)]
         # In a graph an assignment waits for the reads before it: so no count moves before the step is known to be done.
         with tf.control_dependencies(_given(done)):
             if self.changes:
@@ -173,29 +170,18 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
 
     @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
-        numbers, gradient = self._numbers(learning_rate), self._merged(variable, gradient)
-        if self.fused:
-            self._fused([(variable, gradient)], numbers)
-        else:
-            self._stock(variable, gradient, numbers)
+        self._update_all([(variable, self._merged(variable, gradient))], self._numbers(learning_rate))
 
     def _merged(self, variable, gradient):
-        if not isinstance(gradient, tf.IndexedSlices) or (self.fused and dense_lookup.is_merged(gradient)):
+        if not isinstance(gradient, tf.IndexedSlices) or merge.is_merged(gradient):
             return gradient
-        if not self.fused:
-            return sparse_update.merge_stock(gradient)
-        # Our op takes -1 for "unknown", which it is in a batch and not in a gradient, and would drop its row.
+        # Before they are merged: our op takes -1 for "unknown", which is for batches and not for gradients, and drops its row.
         with tf.control_dependencies(_given([gradients.ids_are_rows(variable, gradient)])):
-            return dense_lookup.merge(gradient, variable.shape)
+            return self._merge(gradient, variable.shape)
 
-    def _stock(self, variable, gradient, numbers):
-        if self.clip_norm is not None:
-            gradient = sparse_update.clip_stock(gradient, self.clip_norm)
-        sparse_update.baseline(self.rule, _native(variable), self._slots_of(variable), gradient, *numbers)
-
-    def _fused(self, variables_and_gradients, numbers):
+    def _update_all(self, variables_and_gradients, numbers) -> tf.Operation | None:
         updates = [(_native(v), self._slots_of(v), g) for v, g in variables_and_gradients]
-        return sparse_update.fused(self.rule, updates, *numbers, clip_norm=self.clip_norm)
+        return self._update(self.rule, updates, *numbers, clip_norm=self.clip_norm)
 
     def _slots_of(self, variable) -> dict[str, tf.Variable]:
         return {name: slot.value for name, slot in self._slots[self._get_variable_index(variable)].items()}
@@ -209,7 +195,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def get_config(self):
         config = self.inner_optimizer.get_config()
         keep = {k: config[k] for k in ("name", "learning_rate")}
-        keep |= {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "fused": self.fused}
+        keep |= {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "rungs": sorted(self.rungs)}
         # Not None for no scale: where it is loaded the policy may be another, and a scale has variables of its own.
         return keep | {"loss_scale": self.initial_scale, "may_underflow": self._may_underflow}
 
@@ -217,6 +203,8 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         may_underflow = config.pop("may_underflow", config.get("loss_scale") == 0)  # older versions wrote none
+        if config.pop("fused", False):  # they wrote this where it is rungs now
+            config["rungs"] = [sparse_update.OP.rung]
         made = super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
         made._may_underflow = may_underflow
         return made
@@ -234,4 +222,4 @@ def _given(done: list) -> list:
 def make_optimizer(model, hyper=None) -> TouchedRows:
     """The optimizer that a model's `hyper` names, or another `hyper` (`ctrlab.models.base.Hyper`)."""
     hyper = hyper or model.hyper
-    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, fused="lookup" in model.rungs)
+    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rungs=model.rungs)

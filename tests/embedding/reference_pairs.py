@@ -13,7 +13,7 @@ class Pair:
     """An embedding variable and its reference, taken through the same calls."""
 
     def __init__(self, dim=3, kind="adagrad", clip=None, fused=True, **options):
-        self.optimizer = TouchedRows(kind, 0.1, clip, fused=fused)
+        self.optimizer = TouchedRows(kind, 0.1, clip, rungs=["lookup"] * fused)
         self.variable = EmbeddingVariable("items", dim, Options(**options))
         self.optimizer.build([self.variable.proxy])
         self.reference = ReferenceTable(dim, self.variable.options, self.initial, self.optimizer.rule)

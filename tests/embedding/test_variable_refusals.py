@@ -16,7 +16,7 @@ from ctrlab.training import TouchedRows
 def test_a_gradient_that_is_not_finite_is_refused_before_anything_changes(bad):
     variables = [EmbeddingVariable(name, 2) for name in ("users", "items")]
     weight = tf.Variable([1.0])
-    optimizer = TouchedRows("adagrad", 0.1, fused=True)
+    optimizer = TouchedRows("adagrad", 0.1, rungs=["lookup"])
     owners = [v.proxy for v in variables] + [weight]
     optimizer.build(owners)
     good, odd = np.ones((2, 2), np.float32), np.array([[1, 1], [1, bad]], np.float32)

@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from ctrlab.ops import attention, gru
+from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
 
@@ -39,15 +39,6 @@ def flat_gru(way):
         return outputs.flat, last
 
     return on_tensors
-
-
-def padded_gru(x, lengths, *weights):
-    """The baseline: x [B, T, C], the four weights and perhaps the attention [B, T] -> outputs [B, T, H], last [B, H]."""
-    *weights, attention = weights if len(weights) > 4 else (*weights, None)
-    splits = splits_of(lengths)
-    attention = None if attention is None else Events(splits, padded=attention)
-    outputs, last = gru.baseline(Events(splits, padded=x), *weights, attention)
-    return outputs.padded, last
 
 
 def flat_auxiliary(way):

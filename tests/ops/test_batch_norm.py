@@ -36,7 +36,7 @@ def answers(norm, arrays, d_out):
 
 def check(norm, arrays, d_out):
     product, bias, scale = arrays[:3]
-    expected = *batch_norm.reference(*arrays), *batch_norm.reference_gradient(product, bias, scale, d_out)
+    expected = *batch_norm.reference(*arrays), *batch_norm.reference_gradient(*arrays, d_out=d_out)
     a = np.maximum(product + bias, 0)
     # What a sum cancels: a column far from zero loses low bits in a - mean, and a gradient loses those of its large terms.
     steep = np.abs(scale) / np.sqrt(a.var(0) + batch_norm.EPSILON) if len(a) else np.abs(scale)
@@ -72,7 +72,7 @@ def test_the_reference_gradient_is_that_of_finite_differences(finite_differences
         return float((batch_norm.reference(*varied, *arrays[4:])[0] * d_out).sum())
 
     expected = finite_differences(loss, arrays[:4])
-    received = batch_norm.reference_gradient(*arrays[:3], d_out)
+    received = batch_norm.reference_gradient(*arrays, d_out=d_out)
     for name, a, b in zip(("d_product", "d_bias", "d_scale", "d_shift"), received, expected):
         np.testing.assert_allclose(a, b, atol=1e-7, err_msg=name)
 

@@ -31,7 +31,7 @@ def test_rows_have_a_ratio_to_each_variant_above_and_a_bound():
 
 
 def test_variants_of_a_bench_compute_the_same():
-    model = bench.BENCHES["indicator"](small=True)
+    model = bench.benches()["indicator"](small=True)
     inputs = model.make_inputs(3)
     first, *others = [step(*inputs) for step in model.variants.values()]
     for other in others:

@@ -1,5 +1,6 @@
-"""GRU and AUGRU: stock and fused against the NumPy definition, values and gradients; every bad input refused."""
+"""GRU and AUGRU beside `test_op.py`: what the definition means, histories of every kind, bits, odd numbers, refusals."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -7,120 +8,41 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from on_tensors import flat_gru, padded_gru
+from on_tensors import flat_gru
 
 from ctrlab import _native
 from ctrlab.ops import gru
+from ctrlab.ops.references.arrays import Events
 
-LENGTHS = (5, 0, 1, 3)
 fused = flat_gru(gru.fused)
-
-
-def inputs(rows=4, most=5, width=3, hidden=2, lengths=LENGTHS, seed=0):
-    rng = np.random.default_rng(seed)
-    joined = width + hidden
-    weights = [
-        rng.normal(size=(joined, 2 * hidden)),
-        rng.normal(size=2 * hidden) + 1,
-        rng.normal(size=(joined, hidden)),
-        rng.normal(size=hidden),
-    ]
-    return rng.normal(size=(rows, most, width)), np.array(lengths), weights, rng.random((rows, most))
-
-
-def run_stock(x, lengths, weights, attention=None):
-    x, *weights = (tf.constant(a, tf.float32) for a in (x, *weights))
-    return padded_gru(x, tf.constant(lengths), *weights, None if attention is None else tf.constant(attention, tf.float32))
 
 
 def test_reference_by_hand():
     # All kernels zero: r = u = 1/2 whatever comes, and the candidate is tanh(1).
     zero = np.zeros
-    outputs, last = gru.reference(zero((1, 3, 1)), [2], zero((2, 2)), zero(2), zero((2, 1)), np.ones(1))
+    events, weights = Events.of([2], zero((2, 1))), (zero((2, 2)), zero(2), zero((2, 1)), np.ones(1))
+    outputs, last = gru.reference(events, *weights)
     first = 0.5 * np.tanh(1)
     second = 0.5 * first + 0.5 * np.tanh(1)
-    np.testing.assert_allclose(outputs[0, :, 0], [first, second, 0])
+    np.testing.assert_allclose(outputs.flat[:, 0], [first, second])
     np.testing.assert_allclose(last, [[second]])
     # Attention 1 closes the update gate: the state is the candidate at once. Attention 0 is a plain GRU.
-    ones = gru.reference(zero((1, 3, 1)), [2], zero((2, 2)), zero(2), zero((2, 1)), np.ones(1), np.ones((1, 3)))
+    ones = gru.reference(events, *weights, Events.of([2], np.ones(2)))
     np.testing.assert_allclose(ones[1], [[np.tanh(1)]])
 
 
 def test_agrees_with_keras_reset_before():
-    x, _, weights, _ = inputs(lengths=(5, 5, 5, 5))
-    gates, gates_bias, candidate, candidate_bias = (w.astype(np.float32) for w in weights)
+    x, _, weights, *_ = ragged([5] * 4, 3, 2, False)
+    gates, gates_bias, candidate, candidate_bias = map(np.asarray, weights)
     layer = tf.keras.layers.GRU(2, reset_after=False, return_sequences=True, return_state=True)
-    layer.build(x.shape)
+    layer.build((4, 5, 3))
     # Keras keeps [update, reset, candidate], split into input and state rows.
     joined = np.concatenate([gates[:, 2:], gates[:, :2], candidate], axis=1)
     layer.set_weights([joined[:3], joined[3:], np.concatenate([gates_bias[2:], gates_bias[:2], candidate_bias])])
-    outputs, last = layer(tf.constant(x, tf.float32))
-    want_outputs, want_last = gru.reference(x, [5] * 4, *weights)
-    np.testing.assert_allclose(outputs, want_outputs, atol=1e-5)
+    outputs, last = layer(tf.reshape(x, (4, 5, 3)))
+    want_outputs, want_last = gru.reference(Events.of([5] * 4, x), *map(np.asarray, weights))
+    np.testing.assert_allclose(tf.reshape(outputs, (20, 2)), want_outputs.flat, atol=1e-5)
     np.testing.assert_allclose(last, want_last, atol=1e-5)
-
-
-@pytest.mark.parametrize("attended", [False, True])
-@pytest.mark.parametrize("lengths", [LENGTHS, (0, 0, 0, 0), (5, 5, 5, 5)])
-def test_stock_equals_reference(lengths, attended):
-    x, lengths, weights, attention = inputs(lengths=lengths)
-    attention = attention if attended else None
-    outputs, last = run_stock(x, lengths, weights, attention)
-    want_outputs, want_last = gru.reference(x, lengths, *weights, attention)
-    np.testing.assert_allclose(outputs, want_outputs, atol=1e-6)
-    np.testing.assert_allclose(last, want_last, atol=1e-6)
-    for row, length in enumerate(lengths):
-        assert not np.any(outputs[row, length:])
-        assert length or not np.any(last[row])
-
-
-@pytest.mark.parametrize(("rows", "most"), [(0, 5), (3, 0), (0, 0)])
-def test_empty(rows, most):
-    x, lengths, weights, attention = inputs(rows, most, lengths=[0] * rows)
-    for outputs, last in (run_stock(x, lengths, weights, attention), gru.reference(x, lengths, *weights, attention)):
-        assert outputs.shape == (rows, most, 2)
-        assert last.shape == (rows, 2)
-
-
-@pytest.mark.parametrize("attended", [False, True])
-def test_gradients_equal_finite_differences(attended, finite_differences):
-    x, lengths, weights, attention = inputs(seed=1)
-    rng = np.random.default_rng(2)
-    up_outputs, up_last = rng.normal(size=(4, 5, 2)), rng.normal(size=(4, 2))
-    arrays = [x, *weights, *([attention] if attended else [])]
-
-    def scalar(implementation, up_outputs, up_last, total):
-        def f(x, gates, gates_bias, candidate, candidate_bias, attention=None):
-            outputs, last = implementation(x, lengths, gates, gates_bias, candidate, candidate_bias, attention)
-            return total(outputs * up_outputs) + total(last * up_last)
-
-        return f
-
-    stock = tf.function(scalar(padded_gru, up_outputs.astype("f4"), up_last.astype("f4"), tf.reduce_sum))
-    with tf.GradientTape() as tape:
-        tensors = [tf.constant(a, tf.float32) for a in arrays]
-        tape.watch(tensors)
-        loss = stock(*tensors)
-    expected = finite_differences(scalar(gru.reference, up_outputs, up_last, np.sum), arrays)
-    for got, want in zip(tape.gradient(loss, tensors), expected):
-        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("attended", [False, True])
-def test_the_reference_gradient_is_that_of_finite_differences(attended, finite_differences):
-    x, lengths, weights, attention = inputs(seed=3)
-    rng = np.random.default_rng(4)
-    d_outputs, d_last = rng.normal(size=(4, 5, 2)), rng.normal(size=(4, 2))
-    arrays = [x, *weights, *([attention] if attended else [])]
-
-    def loss(x, *rest):
-        outputs, last = gru.reference(x, lengths, *rest)
-        return (outputs * d_outputs).sum() + (last * d_last).sum()
-
-    received = gru.reference_gradient(arrays[0], lengths, *arrays[1:], d_outputs=d_outputs, d_last=d_last)
-    assert (received[-1] is not None) == attended
-    for got, want in zip(received, finite_differences(loss, arrays)):
-        np.testing.assert_allclose(got, want, atol=1e-7)
 
 
 def ragged(lengths, width, hidden, attended, seed=0):
@@ -141,47 +63,26 @@ def ragged(lengths, width, hidden, attended, seed=0):
     return x, tf.constant(splits), weights, attention, *up
 
 
-def run_fused(x, splits, weights, attention, d_outputs, d_last):
+def run(way, x, splits, weights, attention, d_outputs, d_last):
     """outputs, last, then the gradients of x, the weights and the attention (None without)."""
     arguments = [x, *weights, attention]
     with tf.GradientTape() as tape:
         tape.watch([a for a in arguments if a is not None])
-        outputs, last = fused(x, splits, *weights, attention)
+        outputs, last = flat_gru(way)(x, splits, *weights, attention)
         loss = tf.reduce_sum(outputs * d_outputs) + tf.reduce_sum(last * d_last)
     gradients = tape.gradient(loss, [a for a in arguments if a is not None])
-    return [outputs, last, *gradients, *([] if attention is not None else [None])]
+    return [outputs, last, *map(tf.convert_to_tensor, gradients), *([] if attention is not None else [None])]
 
 
-def padded(flat, splits):
-    """[N, ...] -> [B, T, ...], zeros past the end."""
-    return np.asarray(tf.RaggedTensor.from_row_splits(flat, splits).to_tensor(), np.float64)
+run_fused, run_baseline = functools.partial(run, gru.fused), tf.function(functools.partial(run, gru.baseline))
 
 
-def run_padded(implementation, x, splits, weights, attention, d_outputs, d_last):
-    """The same from an implementation over padded tensors, brought to the flat form."""
-    lengths = np.diff(splits)
-    x, d_outputs = padded(x, splits), padded(d_outputs, splits)
-    attention = None if attention is None else padded(attention, splits)
-    outputs, last, d_x, *d_weights, d_attention = implementation(x, lengths, weights, attention, d_outputs, d_last)
-    valid = np.arange(x.shape[1]) < lengths[:, None]
-    flat = [np.asarray(outputs)[valid], last, np.asarray(d_x)[valid], *d_weights]
-    return [*flat, None if d_attention is None else np.asarray(d_attention)[valid]]
-
-
-def by_reference(x, lengths, weights, attention, d_outputs, d_last):
-    weights = [np.asarray(w, np.float64) for w in weights]
-    gradients = gru.reference_gradient(x, lengths, *weights, attention, d_outputs=d_outputs, d_last=np.asarray(d_last))
-    return [*gru.reference(x, lengths, *weights, attention), *gradients]
-
-
-@tf.function
-def by_stock(x, lengths, weights, attention, d_outputs, d_last):
-    x, d_outputs = tf.cast(x, tf.float32), tf.cast(d_outputs, tf.float32)
-    attention = None if attention is None else tf.cast(attention, tf.float32)
-    outputs, last = padded_gru(x, lengths, *weights, attention)
-    sources = [x, *weights, *([] if attention is None else [attention])]
-    gradients = tf.gradients([outputs, last], sources, [d_outputs, d_last])
-    return [outputs, last, *gradients, *([None] if attention is None else [])]
+def by_reference(x, splits, weights, attention, d_outputs, d_last):
+    x, *weights, splits, d_outputs, d_last = map(np.asarray, (x, *weights, splits, d_outputs, d_last))
+    weights = [w.astype(np.float64) for w in weights]
+    given = Events(splits, x), *weights, None if attention is None else Events(splits, np.asarray(attention, np.float64))
+    outputs, last = gru.reference(*given)
+    return [outputs.flat, last, *gru.reference_gradient(*given, d_out=(d_outputs, d_last))]
 
 
 NAMES = ["outputs", "last", "d_x", "d_gates_kernel", "d_gates_bias", "d_candidate_kernel", "d_candidate_bias", "d_attention"]
@@ -214,12 +115,7 @@ HISTORIES = {
 @pytest.mark.parametrize("case", HISTORIES)
 def test_fused_is_the_reference_on_adversarial_histories(case, width, hidden, attended):
     batch = ragged(HISTORIES[case], width, hidden, attended)
-    if not HISTORIES[case]:  # NumPy cannot pad no rows
-        received = run_fused(*batch)
-        assert [r.shape for r in received[:3]] == [(0, hidden), (0, hidden), (0, width)]
-        assert not any(np.any(r) for r in received[3:7])
-        return
-    same(run_fused(*batch), run_padded(by_reference, *batch))
+    same(run_fused(*batch), by_reference(*batch))
 
 
 @settings(max_examples=25, deadline=None)
@@ -232,14 +128,14 @@ def test_fused_is_the_reference_on_adversarial_histories(case, width, hidden, at
 )
 def test_fused_is_the_reference_on_any_batch(lengths, width, hidden, attended, seed):
     batch = ragged(lengths, width, hidden, attended, seed)
-    same(run_fused(*batch), run_padded(by_reference, *batch))
+    same(run_fused(*batch), by_reference(*batch))
 
 
 @pytest.mark.parametrize("attended", [False, True])
-def test_fused_is_stock_at_the_models_size(attended):
+def test_fused_is_the_baseline_at_the_models_size(attended):
     lengths = np.random.default_rng(0).integers(0, 50, 300)
     batch = ragged(lengths, 36, 36, attended)
-    same(run_fused(*batch), run_padded(by_stock, *batch), tolerance=1e-5)
+    same(run_fused(*batch), run_baseline(*batch), tolerance=1e-5)
 
 
 def test_attention_of_0_is_no_attention_and_of_1_closes_the_update_gate():

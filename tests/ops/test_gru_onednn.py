@@ -5,6 +5,7 @@ import pytest
 
 from ctrlab.ops import gru
 from ctrlab.ops.benches import onednn
+from ctrlab.ops.references.arrays import Events
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,10 +26,11 @@ def both(attention):
     peer = onednn.Gru(x, *weights, attention, d_outputs)
     peer()
     peer()  # the gradients of the second pass are its own, not the sum of both
-    lengths = [LENGTH] * ROWS
-    outputs, _ = gru.reference(x, lengths, *weights, attention)
-    gradients = gru.reference_gradient(x, lengths, *weights, attention, d_outputs=d_outputs, d_last=np.zeros((ROWS, HIDDEN)))
-    return peer.close(), [outputs, *gradients]
+    flat, d_out = Events.of([LENGTH] * ROWS, x.reshape(-1, WIDTH)), (d_outputs.reshape(-1, HIDDEN), np.zeros((ROWS, HIDDEN)))
+    scales = None if attention is None else Events(flat.splits, attention.ravel())
+    outputs, _ = gru.reference(flat, *weights, scales)
+    d_x, *others = gru.reference_gradient(flat, *weights, scales, d_out=d_out)
+    return peer.close(), [outputs.flat.reshape(d_outputs.shape), d_x.reshape(x.shape), *others]
 
 
 def test_the_gru_is_onednns():

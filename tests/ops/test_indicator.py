@@ -53,8 +53,8 @@ def check(product, columns, sizes, kernel, weights=None, seed=1):
     out, d_kernel, d_weights = gradients(product, columns, sizes, kernel, weights, d_out)
     absolute = tf.abs(kernel), weights and [tf.abs(w) for w in weights]
     close(out, expected, indicator.reference(columns, sizes, *absolute), "out")
-    expected_kernel, expected_weights = indicator.reference_gradient(columns, sizes, kernel, d_out, weights)
-    most_kernel, most_weights = indicator.reference_gradient(columns, sizes, absolute[0], tf.abs(d_out), absolute[1])
+    expected_kernel, expected_weights = indicator.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
+    most_kernel, most_weights = indicator.reference_gradient(columns, sizes, *absolute, d_out=tf.abs(d_out))
     close(tf.convert_to_tensor(d_kernel), expected_kernel, most_kernel, "d_kernel")
     for received, wanted, most in zip(d_weights, expected_weights or [], most_weights or []):
         close(received, wanted, most, "d_weights")
@@ -80,7 +80,7 @@ def test_the_reference_gradient_is_that_of_finite_differences(finite_differences
 
     expected_kernel, expected_values = finite_differences(loss, [kernel, values])
     weights = [None, columns[1].with_values(tf.constant(values))]
-    d_kernel, d_weights = indicator.reference_gradient(columns, sizes, kernel, d_out, weights)
+    d_kernel, d_weights = indicator.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
     np.testing.assert_allclose(d_kernel, expected_kernel, atol=1e-7)
     np.testing.assert_allclose(d_weights[1], expected_values, atol=1e-7)
 

@@ -1,6 +1,5 @@
 """A NaN stays a NaN, whatever its bits: one in any input of an op comes out where the definition has one."""
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from ctrlab.ops import (
     mixture,
     pointwise,
 )
+from ctrlab.ops.references.arrays import Events
 from ctrlab.ops.references.pointwise import KINDS, SLOPED
 
 SPLITS = np.array([0, 3, 3, 4, 9, 11])
@@ -58,24 +58,11 @@ def stock(of):
     return truth
 
 
-def padded(x):
-    rows = np.zeros((len(SPLITS) - 1, 5, *x.shape[1:]))
-    for b, (begin, end) in enumerate(itertools.pairwise(SPLITS)):
-        rows[b, : end - begin] = x[begin:end]
-    return rows
-
-
-def flat(rows):
-    return np.concatenate([row[:n] for row, n in zip(rows, np.diff(SPLITS))])
-
-
 def gru_truth(a, d_outs):
-    scales = [padded(a["scales"])] if "scales" in a else []
-    of = (padded(a["x"]), np.diff(SPLITS), a["gates"], a["gates_bias"], a["candidate"], a["candidate_bias"], *scales)
+    scales = [Events(SPLITS, a["scales"])] if "scales" in a else []
+    of = (Events(SPLITS, a["x"]), a["gates"], a["gates_bias"], a["candidate"], a["candidate_bias"], *scales)
     outputs, last = gru.reference(*of)
-    d_x, *d_weights, d_scales = gru.reference_gradient(*of, d_outputs=padded(d_outs[0]), d_last=d_outs[1])
-    gradients = [flat(d_x), *d_weights] + ([flat(d_scales)] if scales else [])
-    return [flat(outputs), last], dict(zip(a, gradients))
+    return [outputs.flat, last], dict(zip(a, gru.reference_gradient(*of, d_out=d_outs)))
 
 
 def gru_fused(a):
@@ -90,7 +77,7 @@ def of_pointwise(kind):
     sloped = {"slope": (19,)} if kind in SLOPED else {}
 
     def truth(a, d_outs):
-        gradients = pointwise.reference_gradient(kind, a["x"], a["shift"], *d_outs, a.get("slope"))
+        gradients = pointwise.reference_gradient(kind, a["x"], a["shift"], a.get("slope"), d_out=d_outs[0])
         return [pointwise.reference(kind, a["x"], a["shift"], a.get("slope"))], dict(zip(a, gradients))
 
     shapes = {"x": (6, 19), "shift": (19,), **sloped}
@@ -100,7 +87,7 @@ def of_pointwise(kind):
 def batch_norm_truth(a, d_outs):
     moving = np.zeros(19), np.ones(19)
     out = batch_norm.reference(*a.values(), *moving)[0]
-    return [out], dict(zip(a, batch_norm.reference_gradient(a["product"], a["bias"], a["scale"], *d_outs)))
+    return [out], dict(zip(a, batch_norm.reference_gradient(*a.values(), *moving, d_out=d_outs[0])))
 
 
 def experts_truth(a, d_outs):
@@ -165,7 +152,7 @@ OPS = {
         lambda a: [indicator.fused([tf.constant(i) for i in IDS], [4, 2], a["kernel"])],
         lambda a, d: (
             [indicator.reference(IDS, [4, 2], a["kernel"])],
-            {"kernel": indicator.reference_gradient(IDS, [4, 2], a["kernel"], *d)[0]},
+            {"kernel": indicator.reference_gradient(IDS, [4, 2], a["kernel"], d_out=d[0])[0]},
         ),
     ),
 }

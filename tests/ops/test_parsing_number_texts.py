@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ctrlab.errors import CtrlabError
 from ctrlab.features import NumericList
 from ctrlab.ops.parsing import numbers
+from ctrlab.ops.references.numbers import number
 
 
 def tensorflows(text):
@@ -29,7 +30,7 @@ def ours(text):
 
 def of_reference(text):
     try:
-        return numbers.number(text)
+        return number(text)
     except CtrlabError:
         return None
 

@@ -13,6 +13,7 @@ from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.parsing import numbers
+from ctrlab.ops.references import numbers as definition
 
 IMPLEMENTATIONS = {"baseline": numbers.baseline, "fused": numbers.fused}
 TRANSFORMS = {"none": {}, "log1p": {"low": -1.5}, "minmax": {"low": -1.0, "high": 3.0}}
@@ -39,7 +40,7 @@ def parts(column, cell):
     """The numbers of a cell, float64 [n]."""
     cell = cell.numpy() if isinstance(cell, tf.Tensor) else cell
     if isinstance(cell, bytes):
-        cell = [numbers.number(part) for part in cell.split(column.separator.encode()) if part]
+        cell = [definition.number(part) for part in cell.split(column.separator.encode()) if part]
     return np.atleast_1d(np.asarray(cell, np.float64))
 
 

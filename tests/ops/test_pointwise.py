@@ -30,7 +30,7 @@ def answers(op, kind, x, shift, slope, d_out):
 
 
 def check(op, kind, x, shift, slope, d_out):
-    expected = [pointwise.reference(kind, x, shift, slope), *pointwise.reference_gradient(kind, x, shift, d_out, slope)]
+    expected = [pointwise.reference(kind, x, shift, slope), *pointwise.reference_gradient(kind, x, shift, slope, d_out=d_out)]
     terms = np.linalg.norm(d_out) * (1 + np.abs(x).max(initial=0) + (0 if slope is None else np.abs(slope).max(initial=0)))
     for name, received, wanted in zip(("out", "d_x", "d_shift", "d_slope"), answers(op, kind, x, shift, slope, d_out), expected):
         assert received.shape == wanted.shape, name
@@ -47,7 +47,7 @@ def test_the_reference_gradient_is_that_of_finite_differences(kind, finite_diffe
         return float((pointwise.reference(kind, *varied) * arrays[3]).sum())
 
     expected = finite_differences(loss, given_arrays)
-    received = pointwise.reference_gradient(kind, arrays[0], arrays[1], arrays[3], arrays[2])
+    received = pointwise.reference_gradient(kind, *arrays[:3], d_out=arrays[3])
     for a, b in zip(received, expected):
         np.testing.assert_allclose(a, b, atol=1e-7)
 

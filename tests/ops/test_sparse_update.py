@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.ops import sparse_update
+from ctrlab.ops import merge, sparse_update
 from ctrlab.ops.references import sparse_update as definition
 from ctrlab.ops.sparse_update import Rule
 
@@ -25,13 +25,13 @@ def named(rule):
     return f"{rule.kind}-{rule.l1}-{rule.beta1}"
 
 
-@pytest.fixture(params=["stock", "fused"])
+@pytest.fixture(params=sparse_update.OP.ways)
 def both_ways(request):
     return functools.partial(steps_of, request.param)
 
 
-def steps_of(implementation, rule, gradients, rate=0.05, shape=(8, 3), clip=None):
-    """The same steps by two implementations: ((w, slots) by TensorFlow or by ours, (w, slots) by NumPy)."""
+def steps_of(way, rule, gradients, rate=0.05, shape=(8, 3), clip=None):
+    """The same steps twice: ((w, slots) by this way, (w, slots) by NumPy)."""
     start = np.random.default_rng(0).normal(size=shape)
     w = tf.Variable(start, dtype=tf.float32)
     slots = {name: tf.Variable(tf.fill(shape, value)) for name, value in rule.slots.items()}
@@ -39,23 +39,12 @@ def steps_of(implementation, rule, gradients, rate=0.05, shape=(8, 3), clip=None
     for step, gradient in enumerate(gradients, start=1):
         if isinstance(gradient, tuple):
             ids, rows = gradient
-            tensor = tf.IndexedSlices(tf.constant(rows, tf.float32), tf.constant(ids, tf.int64), tf.constant(shape, tf.int64))
-            tensor = tensor if implementation == "fused" else sparse_update.merge_stock(tensor)
+            tensor = tf.IndexedSlices(tf.constant(rows, tf.float32), tf.constant(ids, tf.int64))
+            tensor = merge.OP.ways[way](tensor, w.shape)
         else:
             tensor = tf.constant(gradient, tf.float32)
-        if clip:
-            if implementation == "stock":
-                tensor = sparse_update.clip_stock(tensor, clip)
-            if isinstance(gradient, tuple):
-                ids, rows = definition.merge_reference(*gradient)
-                gradient = ids, definition.clip_reference(rows, clip)
-            else:
-                gradient = definition.clip_reference(gradient, clip)
-        if implementation == "fused":
-            sparse_update.fused(rule, [(w, slots, tensor)], tf.constant(rate), tf.constant(float(step)), clip)
-        else:
-            sparse_update.baseline(rule, w, slots, tensor, tf.constant(rate), tf.constant(float(step)))
-        definition.reference(rule, want, want_slots, gradient, rate, step)
+        sparse_update.OP.ways[way](rule, [(w, slots, tensor)], tf.constant(rate), tf.constant(float(step)), clip)
+        definition.reference(rule, [(want, want_slots, gradient)], rate, step, clip)
     return (w.numpy(), {n: s.numpy() for n, s in slots.items()}), (want, want_slots)
 
 
@@ -118,29 +107,20 @@ def test_first_steps_by_hand():
     for kind in ("sgd", "adagrad", "adam_async"):
         rule, w = Rule(kind), np.zeros((8, 1))
         slots = {name: np.full_like(w, value) for name, value in rule.slots.items()}
-        definition.reference(rule, w, slots, (ids, ones), 0.1, 1)
+        definition.reference(rule, [(w, slots, (ids, ones))], 0.1, 1)
         moved[kind] = -w[[3, 7], 0]
     np.testing.assert_allclose(moved["sgd"], [0.3, 0.1])
     np.testing.assert_allclose(moved["adagrad"], [0.1 * 3 / np.sqrt(9.1), 0.1 / np.sqrt(1.1)])
     np.testing.assert_allclose(moved["adam_async"], [0.1, 0.1], rtol=1e-6)  # Adam's first step is the rate itself
 
 
-def test_merge_keeps_the_sum():
-    ids, rows = np.array([7, 3, 7, 7]), np.arange(8.0).reshape(4, 2)
-    unique, sums = definition.merge_reference(ids, rows)
-    np.testing.assert_array_equal(unique, [3, 7])
-    np.testing.assert_array_equal(sums, [[2, 3], [10, 13]])
-    merged = sparse_update.merge_stock(tf.IndexedSlices(tf.constant(rows), tf.constant(ids), tf.constant([9, 2])))
-    np.testing.assert_array_equal(merged.indices, [7, 3])
-    np.testing.assert_array_equal(merged.values, [[10, 13], [2, 3]])
-
-
 def test_clipping_scales_the_merged_gradient():
-    np.testing.assert_allclose(definition.clip_reference(np.array([3.0, 4.0]), 1.0), [0.6, 0.8])
-    np.testing.assert_allclose(definition.clip_reference(np.array([3.0, 4.0]), 6.0), [3, 4])
+    np.testing.assert_allclose(definition.clipped(np.array([3.0, 4.0]), 1.0), [0.6, 0.8])
+    np.testing.assert_allclose(definition.clipped(np.array([3.0, 4.0]), 6.0), [3, 4])
     # Opposite gradients of one id cancel before they are clipped.
-    merged = sparse_update.merge_stock(tf.IndexedSlices(tf.constant([[9.0], [-9.0]]), tf.constant([1, 1]), tf.constant([2, 1])))
-    np.testing.assert_array_equal(sparse_update.clip_stock(merged, 1.0).values, [[0.0]])
+    w = np.ones((2, 1))
+    definition.reference(Rule("sgd"), [(w, {}, (np.array([1, 1]), np.array([[9.0], [-9.0]])))], 0.1, 1, 1.0)
+    np.testing.assert_array_equal(w, 1)
 
 
 def variables(*shapes, kind="adam_async"):
@@ -167,11 +147,10 @@ def test_many_variables_in_one_op_are_stepped_one_by_one(rule, clip):
     ]
     together, alone = variables(*shapes, kind=rule.kind), variables(*shapes, kind=rule.kind)
     one, rate = tf.constant(1.0), tf.constant(0.1)
+    gradients = [merge.fused(g, s) if isinstance(g, tf.IndexedSlices) else g for g, s in zip(gradients, shapes)]
     sparse_update.fused(rule, [(w, slots, g) for (w, slots), g in zip(together, gradients)], rate, one, clip)
     for (w, slots), gradient in zip(alone, gradients):
-        merged = sparse_update.merge_stock(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
-        merged = sparse_update.clip_stock(merged, clip) if clip else merged
-        sparse_update.baseline(rule, w, slots, merged, rate, one)
+        sparse_update.baseline(rule, [(w, slots, gradient)], rate, one, clip)
     for (w, slots), (expected, expected_slots) in zip(together, alone):
         np.testing.assert_allclose(w, expected, rtol=3e-5, atol=1e-5)
         for name in slots:

@@ -12,6 +12,7 @@ from ctrlab.peers import cases, environments
 from ctrlab.peers.batches import make_batches
 from ctrlab.peers.bench import SAME, difference_of
 from ctrlab.peers.environments import OURS, PEERS
+from ctrlab.peers.units import with_units
 from ctrlab.profiling.processes import Worker
 
 
@@ -26,7 +27,7 @@ def outputs(tmp_path_factory):
         if not found.exists():
             cases.save(batches, make_batches(case))
             with Worker(f"{name} with {peer.name}", environments.command(peer)) as worker:
-                job = {"case": dataclasses.asdict(case), "batches": str(batches), "threads": 1, "outputs": str(found)}
+                job = {"case": dataclasses.asdict(with_units(case)), "batches": str(batches), "threads": 1, "outputs": str(found)}
                 opened = worker.ask("open", **job)
                 assert opened["seconds"] > 0 and opened["versions"]
                 assert worker.ask("run", steps=2)["seconds"] > 0
@@ -50,7 +51,7 @@ def reference(case):
         slots = {name: np.full_like(table, value) for name, value in rule.slots.items()}
         d_out = batch["d_out"][:, t * case.dim : (t + 1) * case.dim]
         before.append(table[ids].reshape(case.batch, case.length, case.dim).sum(1))
-        definition.reference(rule, table, slots, (ids, np.repeat(d_out, case.length, axis=0)), cases.LEARNING_RATE, 1)
+        definition.reference(rule, [(table, slots, (ids, np.repeat(d_out, case.length, axis=0)))], cases.LEARNING_RATE, 1)
         after.append(table[ids].reshape(case.batch, case.length, case.dim).sum(1))
     return {"before": np.concatenate(before, 1), "after": np.concatenate(after, 1)}
 

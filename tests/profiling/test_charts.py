@@ -9,7 +9,7 @@ import pytest
 
 from ctrlab import optimizations
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.profiling import colours
+from ctrlab.profiling import colours, parts
 from ctrlab.profiling.parts import PARTS
 from ctrlab.profiling.timing import Comparison, Interval
 from ctrlab.profiling.traces import OpRow, OpTable
@@ -241,3 +241,13 @@ def test_waits_have_a_row_for_each_phase_and_shade_the_work():
     assert max(chart.data[3].y) == pytest.approx(200)
     with pytest.raises(CtrlabError, match="at least one phase"):
         charts.waiting({})
+
+
+def test_an_ops_new_part_has_a_colour_and_is_found(monkeypatch):
+    monkeypatch.setattr(parts, "PARTS", dict(PARTS))
+    parts.declare("a_new_part")
+    assert parts.part_of("model/a_new_part_2/MatMul") == "a_new_part"
+    colour = parts.PARTS["a_new_part"]
+    assert colour not in PARTS.values()
+    parts.declare("a_new_part")
+    assert parts.PARTS["a_new_part"] == colour

@@ -54,7 +54,7 @@ def small_model():
 
 def tracked(kind="adagrad", fused=False, model=None):
     model = model or small_model()
-    optimizer = TouchedRows(kind, 0.1, fused=fused)
+    optimizer = TouchedRows(kind, 0.1, rungs=["lookup"] * fused)
     changes = track(model, optimizer)
     optimizer.build(model.trainable_variables)
     return model, optimizer, Copies(changes, {v.path: v for v in model.trainable_variables if v.path in changes.tables})
@@ -69,7 +69,7 @@ IDS = st.lists(st.integers(0, 39), max_size=6)
 CONSUMERS = st.sampled_from(["server", "another", "a third"])
 
 
-@pytest.fixture(scope="module", params=["stock", "fused"])
+@pytest.fixture(scope="module", params=["baseline", "fused"])
 def histories(request):
     return tracked(fused=request.param == "fused")
 
@@ -113,7 +113,7 @@ def test_copies_kept_up_by_cuts_equal_the_tables(histories, data):
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "ftrl", "adam_async"])
-@pytest.mark.parametrize("fused", [False, True], ids=["stock", "fused"])
+@pytest.mark.parametrize("fused", [False, True], ids=["baseline", "fused"])
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
 def test_a_cut_has_the_rows_of_the_steps_since_and_no_others(kind, fused, graph):
     _, optimizer, copies = tracked(kind, fused)

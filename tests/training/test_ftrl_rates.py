@@ -21,25 +21,17 @@ def sparse(n=2):
     return tf.IndexedSlices(tf.ones((n, 2)), tf.range(1, n + 1, dtype=tf.int64), tf.constant([9, 2], tf.int64))
 
 
-def stock(w, slots, gradient, rate):
-    sparse_update.baseline(RULE, w, slots, gradient, rate, tf.constant(1.0))
-
-
-def fused(w, slots, gradient, rate):
-    sparse_update.fused(RULE, [(w, slots, gradient)], rate, tf.constant(1.0))
-
-
 @pytest.mark.parametrize("rate", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("gradient", [sparse, lambda: tf.ones((9, 2))], ids=["sparse", "dense"])
-@pytest.mark.parametrize("way", [stock, fused])
+@pytest.mark.parametrize("way", sparse_update.OP.ways.values(), ids=sparse_update.OP.ways)
 def test_a_step_with_such_a_rate_is_refused(way, gradient, graph, rate):
     w = tf.Variable(tf.ones((9, 2)))
     slots = {name: tf.Variable(tf.fill((9, 2), value)) for name, value in RULE.slots.items()}
     gradient = gradient()
 
     def step(rate):
-        way(w, slots, gradient, rate)
+        way(RULE, [(w, slots, gradient)], rate, tf.constant(1.0))
 
     step = tf.function(step) if graph else step
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"learning rate(, which)? must be"):
@@ -68,7 +60,7 @@ def test_embedding_variables_refuse_it(rate):
 def test_the_reference_refuses_it_too(rate):
     w, slots = np.ones(3), {"accumulator": np.ones(3), "linear": np.zeros(3)}
     with pytest.raises(CtrlabError, match=RULE_AND_CURE):
-        definition.reference(RULE, w, slots, np.ones(3), rate, 1)
+        definition.reference(RULE, [(w, slots, np.ones(3))], rate, 1)
     assert (w == 1).all() and (slots["accumulator"] == 1).all() and (slots["linear"] == 0).all()
 
 
@@ -77,21 +69,21 @@ def test_the_reference_refuses_it_too(rate):
 def test_others_take_it_as_tensorflow_does(kind, rate):
     rule = sparse_update.Rule(kind)
     moved = []
-    for way in (sparse_update.baseline, lambda rule, w, slots, g, *more: sparse_update.fused(rule, [(w, slots, g)], *more)):
+    for way in sparse_update.OP.ways.values():
         w = tf.Variable(tf.ones((9, 2)))
         slots = {name: tf.Variable(tf.fill((9, 2), value)) for name, value in rule.slots.items()}
-        way(rule, w, slots, tf.ones((9, 2)), tf.constant(rate), tf.constant(1.0))
+        way(rule, [(w, slots, tf.ones((9, 2)))], tf.constant(rate), tf.constant(1.0))
         moved.append(w.numpy())
     np.testing.assert_allclose(*moved, rtol=1e-6)
     assert (moved[0] == 1).all() == (rate == 0)
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("fused", [False, True], ids=["stock", "fused"])
+@pytest.mark.parametrize("fused", [False, True], ids=["baseline", "fused"])
 @pytest.mark.parametrize("with_table", [False, True], ids=["dense", "with an embedding variable"])
 def test_an_optimizer_that_is_refused_has_changed_nothing(with_table, fused, graph):
     schedule = keras.optimizers.schedules.PolynomialDecay(0.0, 10, end_learning_rate=0.1)
-    optimizer = TouchedRows("ftrl", schedule, fused=fused)
+    optimizer = TouchedRows("ftrl", schedule, rungs=["lookup"] * fused)
     table = EmbeddingVariable("items", 2)
     owners = [keras.Variable(np.ones((9, 2), np.float32)), keras.Variable(np.ones(3, np.float32))] + [table.proxy] * with_table
     gradients = [sparse(), tf.ones(3)] + [sparse()] * with_table
@@ -110,13 +102,13 @@ def test_an_optimizer_that_is_refused_has_changed_nothing(with_table, fused, gra
             np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["stock", "fused"])
+@pytest.mark.parametrize("fused", [False, True], ids=["baseline", "fused"])
 def test_fit_with_a_warm_up_from_0_is_refused(fused):
     keys = keras.Input((3,), dtype="int64")
     rows = keras.layers.Flatten()(Embedding(4)(keys))
     model = keras.Model(keys, keras.layers.Dense(1)(rows))
     warm_up = keras.optimizers.schedules.PolynomialDecay(0.0, 10, end_learning_rate=0.1)
-    model.compile(TouchedRows("ftrl", warm_up, fused=fused), loss="mse")
+    model.compile(TouchedRows("ftrl", warm_up, rungs=["lookup"] * fused), loss="mse")
     before = model.get_weights()
     with pytest.raises(tf.errors.InvalidArgumentError, match=RULE_AND_CURE):
         model.fit(np.arange(96).reshape(32, 3), np.ones(32, np.float32), batch_size=8, verbose=0)

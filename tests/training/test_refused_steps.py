@@ -75,7 +75,7 @@ def changed(one, other):
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_gradient_that_table_b_refuses_changes_nothing_and_the_batch_can_come_again(how):
-    never, once = (TouchedRows("adagrad", 0.1, fused=True) for _ in range(2))
+    never, once = (TouchedRows("adagrad", 0.1, rungs=["lookup"]) for _ in range(2))
     (clean, step), (model, refusing) = run(how, never), run(how, once)
     for number in range(6):
         step(batch(number))
@@ -128,7 +128,7 @@ BAD = {
 @pytest.mark.parametrize("kind", ["sgd", "adam_async"])
 def test_a_gradient_that_a_dense_variable_refuses_changes_nothing(kind, fused, in_graph, what):
     bad, sentence = BAD[what]
-    model, optimizer = Network(), TouchedRows(kind, 0.1, fused=fused)
+    model, optimizer = Network(), TouchedRows(kind, 0.1, rungs=["lookup"] * fused)
     variables = {v.name: v for v in model.trainable_variables}
 
     def apply(gradients, order=tuple(GOOD)):
@@ -151,7 +151,7 @@ def test_a_gradient_that_a_dense_variable_refuses_changes_nothing(kind, fused, i
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_shape_that_only_the_step_knows(fused):
     w, v = (keras.Variable(np.ones((4, 1), np.float32)) for _ in range(2))
-    optimizer = TouchedRows("sgd", 0.1, fused=fused)
+    optimizer = TouchedRows("sgd", 0.1, rungs=["lookup"] * fused)
     optimizer.build([w, v])
 
     @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
@@ -171,7 +171,7 @@ def test_a_shape_that_only_the_step_knows(fused):
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_sparse_gradient_that_comes_from_elsewhere(fused, in_graph, with_shape):
     """As from a queue, or another tape: nothing says of which op it is, and its dense shape may be left out."""
-    variable, optimizer = keras.Variable(np.ones((5, 2), np.float32)), TouchedRows("sgd", 0.5, fused=fused)
+    variable, optimizer = keras.Variable(np.ones((5, 2), np.float32)), TouchedRows("sgd", 0.5, rungs=["lookup"] * fused)
     optimizer.build([variable])
     gradient = tf.IndexedSlices(tf.ones([3, 2]), tf.constant([1, 4, 1]), tf.constant([5, 2]) if with_shape else None)
 
@@ -186,7 +186,7 @@ def test_a_sparse_gradient_that_comes_from_elsewhere(fused, in_graph, with_shape
 @pytest.mark.parametrize("how", HOW)
 def test_a_full_disk_below_table_b_leaves_table_a_as_it_was(how, scale, tmp_path):
     options = {name: Options(START, storage=storage) for name, storage in {"a": None, "b": Storage(str(tmp_path), 500)}.items()}
-    never, once = (TouchedRows("adagrad", 0.1, fused=True, loss_scale=scale) for _ in range(2))
+    never, once = (TouchedRows("adagrad", 0.1, rungs=["lookup"], loss_scale=scale) for _ in range(2))
     (clean, step), (model, refusing) = run(how, never), run(how, once, options)
 
     def many(number):

@@ -80,13 +80,9 @@ def batch(rng: np.random.Generator, lengths: list[int], width: int, hidden: int,
 def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
     """outputs [N, H] and last [B, H] by the reference."""
     *weights, attention = [None if a is None else np.asarray(a, np.float64) for a in rest]
-    lengths = np.diff(splits)
-    pad = [np.asarray(tf.RaggedTensor.from_row_splits(a, splits).to_tensor()) for a in (x, tf.zeros(len(x)))]
-    if attention is not None:
-        attention = np.asarray(tf.RaggedTensor.from_row_splits(tf.constant(attention), splits).to_tensor())
-    outputs, last = gru.reference(pad[0], lengths, *weights, attention)
-    valid = np.arange(outputs.shape[1]) < lengths[:, None]
-    return outputs[valid].astype(np.float32), last.astype(np.float32)
+    attention = None if attention is None else Events(splits, flat=attention)
+    outputs, last = gru.reference(Events(splits, flat=x), *weights, attention)
+    return outputs.flat.astype(np.float32), last.astype(np.float32)
 
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:

@@ -11,7 +11,8 @@ from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
-from ctrlab.ops.references.sparse_update import merge_reference
+from ctrlab.ops.references import merge
+from ctrlab.ops.references.arrays import Slices
 
 IDS, DIM, ROWS = 512, 16, 100_000
 
@@ -43,7 +44,7 @@ def check_merge(answer: Callable, rng: np.random.Generator) -> None:
             answer, tf.constant(ids, tf.int64), tf.constant(rows), case=case, next_step="print what tf.unique returns"
         )
         received = parts(received, "ids, rows", case=case)
-        unique, sums = merge_reference(ids, rows)
+        unique, sums = merge.reference(Slices(ids, rows))
         require_close(
             received[0], unique.astype(np.int64), case=f"{case}, the ids", next_step="each id once, ascending: sort first"
         )

@@ -9,14 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.data.marginals import statistics
-from ctrlab.models.interest import attention_work
 from ctrlab.ops import attention
 from ctrlab.ops.benches.bench import Bench
+from ctrlab.ops.benches.histories import LONGEST, real_lengths
 from ctrlab.ops.events import Events
-from ctrlab.profiling.roofline import Work
 
-WIDTH, UNITS, LONGEST = 36, (80, 40), 50
+WIDTH, UNITS = 36, (80, 40)
 
 
 def at_real_lengths(small: bool = False) -> Bench:
@@ -34,13 +32,6 @@ def full_histories(small: bool = False) -> Bench:
     return _bench(4 if small else 128, length=LONGEST)
 
 
-def real_lengths(rng: np.random.Generator, rows: int) -> np.ndarray:
-    """Lengths of `rows` histories as in the reviews, ints in [1, LONGEST]."""
-    quantiles = np.asarray(statistics("amazon_reviews").lengths["history_items"].quantiles)
-    drawn = np.interp(rng.random(rows), np.linspace(0, 1, len(quantiles)), quantiles)
-    return np.clip(np.round(drawn), 1, LONGEST).astype(np.int64)
-
-
 def _bench(rows: int, length: int | None = None) -> Bench:
     lengths = np.full(rows, length) if length else real_lengths(np.random.default_rng(0), rows)
     events, rng = int(lengths.sum()), np.random.default_rng(0)
@@ -53,8 +44,6 @@ def _bench(rows: int, length: int | None = None) -> Bench:
         flat = tf.RaggedTensor.from_row_splits(_random(rng, events, WIDTH), splits)
         return _random(rng, rows, WIDTH), flat.values, flat.to_tensor(), _random(rng, rows, WIDTH)
 
-    # Query, keys and d_attended are read, attended and the two gradients are written; the layers' traffic is small.
-    work = attention_work(WIDTH, UNITS, rows, events) + Work(flops=8.0 * events * WIDTH)
     return Bench(
         shape=f"B={rows}, N={events}, T={lengths.max()}, C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
         variants={
@@ -63,7 +52,7 @@ def _bench(rows: int, length: int | None = None) -> Bench:
             "fused": _step(lambda q, flat, _: attention.fused(q, Events(splits, flat=flat), layers)[1], layers),
         },
         make_inputs=make_inputs,
-        work=work,
+        work=attention.OP.work(rows, events, WIDTH, UNITS),
     )
 
 

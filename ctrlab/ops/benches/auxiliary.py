@@ -10,10 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.ops import auxiliary
-from ctrlab.ops.benches.attention import real_lengths
 from ctrlab.ops.benches.bench import Bench
+from ctrlab.ops.benches.histories import real_lengths
 from ctrlab.ops.events import Events
-from ctrlab.profiling.roofline import Work
 
 WIDTH, UNITS = 36, (100, 50)
 
@@ -47,8 +46,6 @@ def _bench(rows: int) -> Bench:
     def of(flat: tf.Tensor) -> Events:
         return made(flat=flat)
 
-    # The interest's half of the first layer is made once, the event's and all above for what was clicked and what was not.
-    per_position = WIDTH * UNITS[0] + 2 * sum(i * o for i, o in itertools.pairwise((WIDTH, *UNITS, 1)))
     return Bench(
         shape=f"B={rows}, N={events}, M={positions}, H=C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
         variants={
@@ -58,7 +55,7 @@ def _bench(rows: int) -> Bench:
             "fused": _step(lambda flat, padded, *both: auxiliary.fused(of(flat), *map(of, both), *weights), weights),
         },
         make_inputs=make_inputs,
-        work=Work(flops=6.0 * positions * per_position, bytes=4.0 * 6 * events * WIDTH),
+        work=auxiliary.OP.work(events, positions, WIDTH, WIDTH, UNITS),
     )
 
 

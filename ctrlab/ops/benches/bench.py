@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.ops.op import Op
 from ctrlab.profiling.roofline import Ceilings, Work
 from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare
 
@@ -24,6 +29,33 @@ class Bench:
     variants: dict[str, Callable]
     make_inputs: Callable[[int], tuple]
     work: Work
+
+
+def variants(op: Op, first=(), weights: Sequence = (), last=(), xla: bool = False) -> dict[str, Callable]:
+    """Of each way of an op a step (inputs, d_out) -> what it makes of (*first, *inputs, *weights, *last), and the gradients of
+    inputs and weights; with `xla` also the baseline compiled by XLA."""
+
+    def step(way: Callable, **options) -> Callable:
+        @functools.partial(tf.function, autograph=False, **options)
+        def step(inputs, d_out):
+            sources = [list(inputs), list(weights)]
+            with tf.GradientTape() as tape:
+                tape.watch(sources)
+                out = way(*first, *inputs, *weights, *last)
+            target = out if op.differentiable is None else out[: op.differentiable]
+            return out, tape.gradient(target, sources, output_gradients=d_out, unconnected_gradients="zero")
+
+        return step
+
+    compiled = {"baseline, XLA": step(op.baseline, jit_compile=True)} if xla else {}
+    steps = {name: step(way) for name, way in op.ways.items()}
+    return {"baseline": steps["baseline"]} | compiled | steps
+
+
+def random(call: int, *shapes: Sequence[int], scale: float = 1.0) -> list[tf.Tensor]:
+    """float32, normal, the same for a call's number."""
+    rng = np.random.default_rng(call)
+    return [tf.constant(np.float32(scale) * rng.standard_normal(shape, dtype=np.float32)) for shape in shapes]
 
 
 @dataclass(frozen=True)

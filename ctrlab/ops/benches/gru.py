@@ -8,15 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.data.marginals import statistics
 from ctrlab.ops import gru
-from ctrlab.ops.benches import onednn
+from ctrlab.ops.benches import histories, onednn
 from ctrlab.ops.benches.bench import Bench
 from ctrlab.ops.events import Events
-from ctrlab.profiling.roofline import Work
 
 WIDTH = HIDDEN = 36  # C, H
-LONGEST = 50  # events of a history that the models keep
 
 
 def full_length(rows: int, length: int, attended: bool, small: bool = False) -> Bench:
@@ -28,10 +25,7 @@ def full_length(rows: int, length: int, attended: bool, small: bool = False) -> 
 
 def real_lengths(attended: bool, small: bool = False) -> Bench:
     """Lengths as in amazon_reviews: many short histories, a few that reach the model's longest."""
-    quantiles = statistics("amazon_reviews").lengths["history_items"].quantiles
-    shares = np.random.default_rng(0).random(16 if small else 512)
-    lengths = np.interp(shares, np.linspace(0, 1, len(quantiles)), quantiles)
-    return _bench(np.minimum(LONGEST, lengths).astype(np.int64), attended)
+    return _bench(histories.real_lengths(np.random.default_rng(0), 16 if small else 512), attended)
 
 
 BENCHES: dict[str, Callable[..., Bench]] = {
@@ -63,7 +57,7 @@ def _bench(lengths: np.ndarray, attended: bool) -> Bench:
         flat = [tf.constant(a) for a in flat]
         return *flat, *[tf.RaggedTensor.from_row_splits(a, splits).to_tensor() for a in flat]
 
-    work = Work(flops=6.0 * joined * 3 * HIDDEN * count, bytes=8.0 * count * (WIDTH + HIDDEN + attended))
+    work = gru.OP.work(count, WIDTH, HIDDEN, attended)
     variants = {"baseline": _step(_over(gru.baseline, splits, "padded"), weights, flat=False)}
     if not attended:
         variants["keras"] = _step(_keras(lengths), weights, flat=False)

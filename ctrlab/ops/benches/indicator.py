@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from ctrlab.ops import indicator
 from ctrlab.ops.benches.bench import Bench
-from ctrlab.profiling.roofline import Work
 
 
 def at_the_models_shape(small: bool = False) -> Bench:
@@ -36,15 +35,11 @@ def _bench(rows: int, sizes: list[int], lengths: list[int], outputs: int) -> Ben
 
     kernel = tf.constant(np.random.default_rng(0).standard_normal((sum(sizes), outputs), dtype=np.float32))
     hits = rows * sum(lengths)
-    # Each hit adds one kernel row forward and one row of d_out backward. Ids are read in both directions, kernel rows that no
-    # id names are not, and each row of d_kernel is written.
-    touched = min(sum(sizes), hits)
-    work = Work(flops=2.0 * hits * outputs, bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + touched + sum(sizes)))
     return Bench(
         shape=f"B={rows}, V={sum(sizes)}, C={len(sizes)}, {hits // rows} ids a row, O={outputs}",
         variants={name: _forward_backward(product, sizes, kernel, batch(0)) for name, product in indicator.OP.ways.items()},
         make_inputs=lambda call: tuple(tf.nest.flatten(batch(call), expand_composites=True)),
-        work=work,
+        work=indicator.OP.work(rows, hits, sum(sizes), outputs),
     )
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.ops import lookup, sparse_update
+from ctrlab.ops import lookup, merge, sparse_update
 from ctrlab.ops.benches.bench import Bench
-from ctrlab.ops.sparse_update import Rule
+from ctrlab.ops.references.sparse_update import Rule, rows_work
 from ctrlab.profiling.roofline import Work
 
 TABLES, ROWS, DIM = 26, 100_000, 16
@@ -41,25 +41,19 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
         ids = tf.constant(rng.integers(0, rows, (tables, batch * length)))
         return ids, tf.constant(rng.standard_normal((batch, tables * DIM), dtype=np.float32))
 
-    def variant(look_up: Callable, fused: bool) -> Callable:
-        return _step(look_up, fused, layout, _variables(tables, rows, kind), length, kind)
+    def variant(way: str) -> Callable:
+        return _step(way, layout, _variables(tables, rows, kind), length, kind)
 
     hits = tables * batch * length
     touched = tables * rows * (1 - (1 - 1 / rows) ** (batch * length))  # different ids, of uniform ones
-    slots = len(Rule(kind).slots) if kind else 0
-    # A touched row comes from memory for the lookup and is still in a cache for the step; so do its slots. Each id's row is
-    # added to a sum in both directions; ids and d_out are read.
-    ways = 2 if kind else 1
-    work = Work(
-        flops=ways * hits * DIM + 10.0 * touched * DIM * bool(kind),
-        bytes=8.0 * hits + 4.0 * ways * batch * tables * DIM,
-        random_rows=touched * (1 + slots),
-        row_bytes=4 * DIM,
-    )
+    work = lookup.OP.work(hits, touched, DIM, trained=bool(kind))
+    work += Work(bytes=4.0 * (1 + bool(kind)) * batch * tables * DIM)  # the output, and its gradient
+    if kind:
+        work += rows_work(touched, DIM, len(Rule(kind).slots))
     ids = "1 id" if length == 1 else f"{length} ids"
     return Bench(
         shape=f"{tables} tables of {rows} x {DIM}, B={batch}, {ids} a column, {kind or 'forward alone'}",
-        variants={"baseline": variant(lookup.baseline, False), "fused": variant(lookup.fused, True)},
+        variants={way: variant(way) for way in ("baseline", "fused")},
         make_inputs=inputs,
         work=work,
     )
@@ -75,7 +69,7 @@ def _variables(tables: int, rows: int, kind: str | None) -> list[tuple[tf.Variab
     return made
 
 
-def _step(look_up: Callable, fused: bool, layout: lookup.Layout, variables, length: int, kind: str | None) -> Callable:
+def _step(way: str, layout: lookup.Layout, variables, length: int, kind: str | None) -> Callable:
     tables = [table for table, _ in variables]
     rate, number = tf.constant(0.01), tf.constant(1.0)
 
@@ -87,15 +81,13 @@ def _step(look_up: Callable, fused: bool, layout: lookup.Layout, variables, leng
             first = tf.RaggedTensor.from_row_splits(columns[0], splits, validate=False)
             columns = [first.with_values(column) for column in columns]  # one partition, whose row numbers are made once
         with tf.GradientTape() as tape:
-            (out,) = look_up(tables, columns, layout)
+            (out,) = lookup.OP.ways[way](tables, columns, layout)
         if kind is None:
             return out
         gradients = tape.gradient(out, tables, output_gradients=d_out)
-        if fused:
-            sparse_update.fused(Rule(kind), [(w, slots, g) for (w, slots), g in zip(variables, gradients)], rate, number)
-        else:
-            for (w, slots), gradient in zip(variables, gradients):
-                sparse_update.baseline(Rule(kind), w, slots, sparse_update.merge_stock(gradient), rate, number)
+        merged = [merge.OP.ways[way](gradient, table.shape) for gradient, table in zip(gradients, tables)]
+        updates = [(*variable, gradient) for variable, gradient in zip(variables, merged)]
+        sparse_update.OP.ways[way](Rule(kind), updates, rate, number)
         return out
 
     return step

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from ctrlab.ops import snapshot
 from ctrlab.ops.benches.bench import Bench
-from ctrlab.profiling.roofline import Work
 
 
 def of_the_tables(small: bool = False) -> Bench:
@@ -34,7 +33,7 @@ def _bench(count: int, rows: int, dim: int) -> Bench:
             "fused": lambda: snapshot.fused(sources, targets),
         },
         make_inputs=lambda call: (),
-        work=Work(flops=0.0, bytes=2 * 4.0 * count * rows * dim),
+        work=snapshot.OP.work(count * rows * dim),
     )
 
 

@@ -17,78 +17,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence as Entries
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.data.csv import split
-from ctrlab.errors import CtrlabError
 from ctrlab.features import Categorical, IdColumn, Sequence
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
+from ctrlab.ops.references.ids import cases, reference, work
+from ctrlab.ops.references.raw import agree
+from ctrlab.strings import split
 
 Ids = tf.Tensor | tf.RaggedTensor
 
 
-def reference(columns: Entries[IdColumn], values: Entries) -> list[list]:
-    """The definition in Python: of each column a list of B ids, or of B lists of ids.
-
-    Raises:
-        CtrlabError: an identity is no whole number, or out of range.
-
-    >>> from ctrlab.features import MultiHot
-    >>> reference([MultiHot("tags", encoding="vocabulary", vocabulary=("a", "b"))], [["b;a;b", "", "c;;a"]])
-    [[[1, 0, 1], [], [-1, 0]]]
-    """
-    raw.agree(columns, values)
-    return [_reference_column(column, value) for column, value in zip(columns, values)]
-
-
-def _reference_column(column: IdColumn, values) -> list:
-    rows = values.to_list() if isinstance(values, tf.RaggedTensor) else np.asarray(values).tolist()
-    ids = []
-    for row, cell in enumerate(rows):
-        if not raw.is_list(column):
-            ids.append(_reference_id(column, cell, row))
-            continue
-        parts = cell if isinstance(values, tf.RaggedTensor) else [p for p in _bytes(cell).split(column.separator.encode()) if p]
-        if isinstance(column, Sequence):
-            parts = parts[-column.max_length :]
-        ids.append([_reference_id(column, part, row) for part in parts])
-    return ids
-
-
-def _reference_id(column: IdColumn, value, row: int) -> int:
-    if isinstance(value, int) and column.encoding != "identity":
-        return value
-    if column.encoding == "hash":
-        # FarmHash's Fingerprint64 modulo buckets; TensorFlow's op is its definition here.
-        return int(tf.strings.to_hash_bucket_fast([_bytes(value)], column.buckets)[0])
-    if column.encoding == "vocabulary":
-        words = [word.encode() for word in column.vocabulary]
-        return words.index(_bytes(value)) if _bytes(value) in words else -1
-    try:
-        number = int(value)
-        if 0 <= number < column.buckets:
-            return number
-    except ValueError:
-        pass
-    raise CtrlabError(
-        f"Ids of column {column.name} must be whole numbers in [0, {column.buckets}); received {value!r} in row {row}."
-    )
-
-
-def _bytes(value) -> bytes:
-    return value.encode() if isinstance(value, str) else value
-
-
 def baseline(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     """The library's own ops, column by column: split, drop empty parts, slice, hash."""
-    raw.agree(columns, values)
-    return [_stock_column(column, value) for column, value in zip(columns, values)]
+    agree(columns, values)
+    return [_column(column, value) for column, value in zip(columns, values)]
 
 
-def _stock_column(column: IdColumn, values) -> Ids:
+def _column(column: IdColumn, values) -> Ids:
     if not isinstance(column, Categorical) and not isinstance(values, tf.RaggedTensor):
         values = split(values, column.separator)
     if isinstance(column, Sequence):
@@ -119,7 +67,7 @@ def stacked(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
 
     For text; columns of other input go by themselves.
     """
-    raw.agree(columns, values)
+    agree(columns, values)
     groups: dict[tuple, list[int]] = {}
     for c, (column, value) in enumerate(zip(columns, values)):
         alike = dataclasses.replace(
@@ -130,9 +78,9 @@ def stacked(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     found: dict[int, Ids] = {}
     for (_, alike, _), members in groups.items():
         if len(members) == 1:
-            found[members[0]] = _stock_column(columns[members[0]], values[members[0]])
+            found[members[0]] = _column(columns[members[0]], values[members[0]])
             continue
-        ids = _stock_column(alike, tf.concat([values[c] for c in members], axis=0))  # [k * B] or [k * B, (L)]
+        ids = _column(alike, tf.concat([values[c] for c in members], axis=0))  # [k * B] or [k * B, (L)]
         rows = tf.shape(values[members[0]], tf.int64)[0]
         found |= {c: ids[i * rows : (i + 1) * rows] for i, c in enumerate(members)}
     return [found[c] for c in range(len(columns))]
@@ -145,7 +93,7 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
         CtrlabError: columns and values do not agree in number. InvalidArgumentError: rows do not agree, or an identity is no
             whole number in its range. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    raw.agree(columns, values)
+    agree(columns, values)
     values = [v if isinstance(v, tf.RaggedTensor) else tf.convert_to_tensor(v) for v in values]
     places = [i for i, (c, v) in enumerate(zip(columns, values)) if c.encoding == "vocabulary" and v.dtype.is_integer]
     if places:  # -1, an unknown word, is no identity
@@ -176,4 +124,14 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
 tf.no_gradient("Ctrlab>ParseIds")
 
 
-OP = Op("parse_ids", rung="parsing", reference=reference, baseline=baseline, others={"stacked": stacked}, fused=fused)
+OP = Op(
+    "parse_ids",
+    rung="parsing",
+    reference=reference,
+    baseline=baseline,
+    others={"stacked": stacked},
+    fused=fused,
+    cases=cases,
+    work=work,
+    differentiable=0,
+)

@@ -14,79 +14,29 @@ tf.strings.to_number takes them (decimal or 0x, with exponent, inf, nan, white s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.data.csv import split
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
+from ctrlab.ops.references.numbers import cases, reference, work
+from ctrlab.ops.references.raw import agree
+from ctrlab.strings import split
 
 Column = Numeric | NumericList
-
-_NUMBER = re.compile(
-    rb"[ \t\n\v\f\r]*(?P<sign>[+-]?)(?:(?P<decimal>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)"
-    rb"|(?P<hex>0x(?:[\da-f]+\.?[\da-f]*|\.[\da-f]+)(?:p[+-]?\d+)?)|(?P<nan>nan(?:\(\w*\))?))[ \t\n\v\f\r]*",
-    re.IGNORECASE,
-)
-
-
-def reference(columns: Sequence[Column], values: Sequence) -> np.ndarray:
-    """The definition in NumPy, float64 [B, C].
-
-    Raises:
-        CtrlabError: a part of a list is no number.
-
-    >>> reference([NumericList("price"), NumericList("hours", transform="minmax", high=4.0)], [["1;2", ""], ["3", "2;;4"]])
-    array([[1.5 , 0.75],
-           [0.  , 0.75]])
-    """
-    raw.agree(columns, values)
-    return np.stack([_reference_column(column, value) for column, value in zip(columns, values)], axis=1)
-
-
-def _reference_column(column: Column, values) -> np.ndarray:
-    x = np.array([_reference_cell(column, cell, row) for row, cell in enumerate(values)], np.float64)
-    if column.transform == "log1p":
-        return np.log1p(np.maximum(x - column.low, 0))
-    return (x - column.low) / (column.high - column.low) if column.transform == "minmax" else x
-
-
-def _reference_cell(column: Column, cell, row: int) -> float:
-    if not isinstance(column, NumericList):
-        return float(cell)
-    cell = cell.numpy() if isinstance(cell, tf.Tensor) else cell
-    if isinstance(cell, str | bytes):
-        text = cell.encode() if isinstance(cell, str) else cell
-        cell = [number(part, column.name, row) for part in text.split(column.separator.encode()) if part]
-    return float(np.mean(np.asarray(cell, np.float64))) if len(cell) else 0.0
-
-
-def number(text: bytes, name: str = "", row: int = 0) -> float:
-    """A number in text.
-
-    >>> number(b" -0x10 "), number(b"1e3")
-    (-16.0, 1000.0)
-    """
-    found = _NUMBER.fullmatch(text)
-    if not found:
-        raise CtrlabError(f"The parts of column {name} must be numbers; received {text!r} in row {row}.")
-    value = float(found["decimal"]) if found["decimal"] else float.fromhex(found["hex"].decode()) if found["hex"] else np.nan
-    return -value if found["sign"] == b"-" else value
 
 
 def baseline(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
     """The library's own ops, column by column: split, drop empty parts, to_number, mean, transform; then one concat."""
-    raw.agree(columns, values)
-    return tf.concat([_stock_column(column, value) for column, value in zip(columns, values)], axis=1)
+    agree(columns, values)
+    return tf.concat([_column(column, value) for column, value in zip(columns, values)], axis=1)
 
 
-def _stock_column(column: Column, values) -> tf.Tensor:
+def _column(column: Column, values) -> tf.Tensor:
     """float32 [B, 1]."""
     if isinstance(column, NumericList):
         if not isinstance(values, tf.RaggedTensor):
@@ -105,8 +55,14 @@ def padded(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
     """How the contest's models did it: split, pad with '0' to a matrix, to_number, sum over the number of parts.
 
     For lists in text without a transform, and a part that is empty is not left out but refused.
+
+    Raises:
+        CtrlabError: other columns.
     """
-    raw.agree(columns, values)
+    agree(columns, values)
+    for column, text in zip(columns, values):
+        if not isinstance(column, NumericList) or column.transform != "none" or isinstance(text, tf.RaggedTensor):
+            raise CtrlabError(f"The padded way takes lists in text without a transform; column {column.name!r} is another.")
     means = []
     for column, text in zip(columns, values):
         parts = tf.strings.split(text, column.separator)  # [B, (L)]
@@ -122,7 +78,7 @@ def fused(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
         CtrlabError: columns and values do not agree in number. InvalidArgumentError: rows do not agree, or a part of a text is
             no number. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
-    raw.agree(columns, values)
+    agree(columns, values)
     return _native.library().ops.ctrlab_parse_numbers(
         **raw.describe(columns, values, [tf.float32] * len(columns)),
         transforms=[column.transform for column in columns],
@@ -154,4 +110,13 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
     return gradients + [None] * (len(op.inputs) - len(values))
 
 
-OP = Op("parse_numbers", rung="parsing", reference=reference, baseline=baseline, others={"padded": padded}, fused=fused)
+OP = Op(
+    "parse_numbers",
+    rung="parsing",
+    reference=reference,
+    baseline=baseline,
+    others={"padded": padded},
+    fused=fused,
+    cases=cases,
+    work=work,
+)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
 from ctrlab.features import Column
+from ctrlab.ops.references.raw import is_list
 
 
 def describe(columns: Sequence[Column], values: Sequence, types: Sequence[tf.DType]) -> dict:
@@ -28,18 +28,3 @@ def describe(columns: Sequence[Column], values: Sequence, types: Sequence[tf.DTy
     separators = [column.separator if layout == "joined" else "" for column, layout in zip(columns, layouts)]
     names = [column.name for column in columns]
     return {"values": inputs, "splits": splits, "names": names, "layouts": layouts, "separators": separators}
-
-
-def is_list(column: Column) -> bool:
-    return hasattr(column, "separator")
-
-
-def agree(columns: Sequence[Column], values: Sequence) -> None:
-    """One entry of values a column, and a separator wherever text is cut."""
-    if not len(columns) == len(values) > 0:
-        raise CtrlabError(
-            f"There must be one entry of values a column, and a column; received {len(values)} for {len(columns)} columns."
-        )
-    for column in columns:
-        if is_list(column) and not column.separator:
-            raise CtrlabError(f"A list in text needs a separator; column {column.name!r} has none.")

@@ -6,27 +6,11 @@ returns int64 [B]; there is no gradient.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.errors import CtrlabError
 from ctrlab.ops.op import Op
-
-
-def reference(sparse: tf.SparseTensor) -> np.ndarray:
-    """The definition in NumPy.
-
-    >>> reference(tf.SparseTensor([[0, 0], [0, 2]], ["a", "b"], [2, 5]))
-    array([3, 0])
-    """
-    rows, columns = np.asarray(sparse.dense_shape)
-    lengths = np.zeros(rows, np.int64)
-    for k, (row, column) in enumerate(np.asarray(sparse.indices)):
-        if not (0 <= row < rows and 0 <= column < columns):
-            raise CtrlabError(f"Indices must lie in [{rows}, {columns}]; received [{row}, {column}] at {k}.")
-        lengths[row] = max(lengths[row], column + 1)
-    return lengths
+from ctrlab.ops.references.sequence_length import cases, reference, work
 
 
 def baseline(sparse: tf.SparseTensor) -> tf.Tensor:
@@ -48,4 +32,13 @@ def fused(sparse: tf.SparseTensor) -> tf.Tensor:
 tf.no_gradient("Ctrlab>SequenceLength")
 
 
-OP = Op("sequence_length", rung="parsing", reference=reference, baseline=baseline, fused=fused)
+OP = Op(
+    "sequence_length",
+    rung="parsing",
+    reference=reference,
+    baseline=baseline,
+    fused=fused,
+    cases=cases,
+    work=work,
+    differentiable=0,
+)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ctrlab.ops.references.arrays import normal
+from ctrlab.profiling.work import Work
+
 EPSILON, MOMENTUM = 1e-3, 0.99  # Keras's
 
 
@@ -24,8 +27,10 @@ def reference(product, bias, scale, shift, moving_mean, moving_variance, epsilon
     return out, *(momentum * old + (1 - momentum) * new for old, new in zip(moving, (mean, variance)))
 
 
-def reference_gradient(product, bias, scale, d_out, epsilon=EPSILON) -> tuple[np.ndarray, ...]:
-    """d_product [B, n], d_bias, d_scale, d_shift [n]; float64."""
+def reference_gradient(
+    product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM, *, d_out
+) -> tuple[np.ndarray, ...]:
+    """d_product [B, n], d_bias, d_scale, d_shift [n]; float64. `d_out` is that of `out`: the moving statistics have none."""
     a, d_out = np.maximum(np.asarray(product, np.float64) + bias, 0), np.asarray(d_out, np.float64)
     if not len(a):
         return a, *(np.zeros(a.shape[1]) for _ in range(3))
@@ -36,3 +41,25 @@ def reference_gradient(product, bias, scale, d_out, epsilon=EPSILON) -> tuple[np
     d_a = scale / deviation * (d_out - d_shift / len(a) - normal * d_scale / len(a))
     d_product = np.where(a > 0, d_a, 0)
     return d_product, d_product.sum(0), d_scale, d_shift
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(rows, columns, offset=0.0):
+        vectors = [normal(rng, columns) for _ in range(4)]
+        return normal(rng, rows, columns) + offset, *vectors, normal(rng, columns) ** 2
+
+    return {
+        "random": case(9, 5),
+        "wider than a vector": case(33, 130),
+        "a column of zeros behind the ReLU": case(9, 17, offset=-50.0),
+        "one row": case(1, 5),
+        "one column": case(2, 1),
+    }
+
+
+def work(rows: float, columns: int) -> Work:
+    """Forward reads product and writes out; backward reads product and d_out and writes d_product. The vectors are nothing.
+
+    Arithmetic: at least 9 forward and 15 backward an entry.
+    """
+    return Work(flops=24.0 * rows * columns, bytes=5 * 4.0 * rows * columns)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ctrlab.ops.references.arrays import normal
+from ctrlab.profiling.work import Work
+
 
 def reference(bottom, fields, dim: int) -> np.ndarray:
     """The definition in NumPy, float64.
@@ -36,3 +39,23 @@ def _vectors(bottom, fields, dim: int) -> np.ndarray:
     fields = np.asarray(fields, np.float64)
     u = fields.reshape(len(fields), fields.shape[1] // dim, dim)
     return u if bottom is None else np.concatenate([np.asarray(bottom, np.float64)[:, None], u], axis=1)  # [B, U, D]
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(rows, fields, dim, bottom=True):
+        return normal(rng, rows, dim) if bottom else None, normal(rng, rows, fields * dim), dim
+
+    return {
+        "random": case(5, 4, 3),
+        "no bottom": case(5, 4, 3, bottom=False),
+        "wider than a vector": case(3, 27, 16),
+        "one pair": case(4, 1, 2),
+        "no pair": case(4, 1, 2, bottom=False),
+        "no rows": case(0, 4, 3),
+    }
+
+
+def work(rows: float, vectors: int, dim: int) -> Work:
+    """Forward and backward of the pairs of `vectors` vectors, the bottom one among them."""
+    pairs = vectors * (vectors - 1) // 2
+    return Work(flops=6.0 * rows * pairs * dim, bytes=4.0 * rows * (3 * vectors * dim + 2 * (dim + pairs)))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
+
+from ctrlab.ops.references.arrays import normal
+from ctrlab.profiling.work import Work
 
 
 def reference(x, kernels: Sequence, biases: Sequence) -> np.ndarray:
@@ -37,3 +41,25 @@ def _hidden(x, kernels, biases) -> list[np.ndarray]:
     for kernel, bias in zip(kernels, biases):
         hidden.append(np.maximum(hidden[-1] @ np.asarray(kernel, np.float64) + np.asarray(bias, np.float64), 0))
     return hidden
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(rows, experts, *sizes):
+        layers = list(itertools.pairwise(sizes))
+        kernels = [normal(rng, experts, i, o, scale=0.3) for i, o in layers]
+        return normal(rng, rows, sizes[0]), kernels, [normal(rng, experts, 1, o, scale=0.3) for _, o in layers]
+
+    return {
+        "random": case(9, 3, 5, 16, 32),
+        "more rows than a block": case(70, 2, 7, 16),
+        "a single expert": case(5, 1, 4, 32, 16, 16),
+        "one row": case(1, 2, 3, 16),
+        "no rows": case(0, 2, 3, 16),
+    }
+
+
+def work(rows: float, experts: int, sizes: Sequence[int]) -> Work:
+    """Forward and backward: x and its gradient, what the experts say and its gradient; kernels are read twice, and their gradient
+    is written."""
+    weights = experts * sum(i * o for i, o in itertools.pairwise(sizes))
+    return Work(flops=6.0 * rows * weights, bytes=4.0 * (3 * weights + rows * (2 * sizes[0] + 2 * experts * sizes[-1])))

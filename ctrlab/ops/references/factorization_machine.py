@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ctrlab.ops.references.arrays import normal
+from ctrlab.profiling.work import Work
+
 
 def reference(fields, dim: int) -> np.ndarray:
     """The definition in NumPy, float64 [B, D].
@@ -29,3 +32,20 @@ def reference_gradient(fields, dim: int, d_out) -> np.ndarray:
 def _vectors(fields, dim: int) -> np.ndarray:
     fields = np.asarray(fields, np.float64)
     return fields.reshape(len(fields), fields.shape[1] // dim, dim)  # [B, F, D]
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(rows, fields, dim):
+        return normal(rng, rows, fields * dim), dim
+
+    return {
+        "random": case(5, 4, 3),
+        "wider than a vector": case(3, 26, 16),
+        "one field meets no other": case(4, 1, 2),
+        "no rows": case(0, 4, 3),
+    }
+
+
+def work(rows: float, fields: int, dim: int) -> Work:
+    """Fields read twice and their gradient written; out written and its gradient read."""
+    return Work(flops=6.0 * rows * fields * dim, bytes=4.0 * rows * dim * (3 * fields + 2))

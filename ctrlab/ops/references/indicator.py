@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.ops.references.arrays import Ragged, normal
 from ctrlab.ops.references.columns import Ids, flat, require_int64, splits_of
+from ctrlab.profiling.work import Work
 
 
 def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None) -> np.ndarray:
@@ -28,7 +30,7 @@ def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None
     return out
 
 
-def reference_gradient(columns, sizes, kernel, d_out, weights=None) -> tuple[np.ndarray, list[np.ndarray] | None]:
+def reference_gradient(columns, sizes, kernel, weights=None, *, d_out) -> tuple[np.ndarray, list[np.ndarray] | None]:
     """d_kernel, float64 [V, O], and d_weights: per column an array of its ids' shape, flat; None without weights."""
     kernel, d_out = np.asarray(kernel, np.float64), np.asarray(d_out, np.float64)
     d_kernel = np.zeros_like(kernel)
@@ -82,3 +84,26 @@ def agree(columns, sizes, weights) -> None:
 def offsets(sizes: Sequence[int]) -> list[int]:
     """The kernel's row of each column's id 0."""
     return [sum(sizes[:c]) for c in range(len(sizes))]
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    single, bags = rng.integers(-1, 4, 5), Ragged.of([[0, 2, 2, -1], [], [6], [1, 6, 5], []], np.int64)
+    unknown = np.full(3, -1)
+    weights = [normal(rng, 5), Ragged(normal(rng, 8), bags.row_splits)]
+    return {
+        "random": ([single, bags], [4, 7], normal(rng, 11, 1)),
+        "several outputs": ([single, bags], [4, 7], normal(rng, 11, 5)),
+        "weights": ([single, bags], [4, 7], normal(rng, 11, 2), weights),
+        "unknown ids alone": ([unknown, Ragged.of([[-1], [-1, -1], []], np.int64)], [4, 7], normal(rng, 11, 3)),
+        "no rows": ([unknown[:0], Ragged.of([], np.int64)], [4, 7], normal(rng, 11, 1)),
+    }
+
+
+def work(rows: float, hits: float, size: int, outputs: int) -> Work:
+    """Forward and backward, of `hits` ids in all and a kernel of `size` rows.
+
+    Each hit adds one kernel row forward and one row of d_out backward. Ids are read in both directions, kernel rows that no id
+    names are not, and each row of d_kernel is written.
+    """
+    touched = min(size, hits)
+    return Work(flops=2.0 * hits * outputs, bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + touched + size))

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.ops.references import merge
+from ctrlab.ops.references.arrays import Ragged, Slices, Variable, normal
 from ctrlab.ops.references.columns import Ids, flat, require_int64, splits_of
+from ctrlab.profiling.work import Work
 
 COMBINERS = ("rows", "sum", "mean")
 
@@ -75,8 +78,8 @@ def reference(tables: Sequence, columns: Sequence[Ids], layout: Layout) -> list[
     return [np.concatenate([pieces[c] for c in layout.columns_of(m)], axis=1) for m in range(layout.outputs)]
 
 
-def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout, d_out: Sequence) -> list[tuple]:
-    """For each table (ids [u], rows float64 [u, D]): the ids that were looked up, ascending, and the gradient of their rows."""
+def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout, d_out: Sequence) -> list[Slices]:
+    """For each table ids [u] and rows float64 [u, D]: the ids that were looked up, ascending, and the gradient of their rows."""
     dims = [np.asarray(table).shape[1] for table in tables]
     at = [0] * layout.outputs
     parts = [[] for _ in tables]
@@ -88,10 +91,7 @@ def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout,
     for part, dim in zip(parts, dims):
         ids = np.concatenate([i for i, _ in part] or [np.zeros(0, np.int64)])
         rows = np.concatenate([r for _, r in part] or [np.zeros((0, dim))])
-        unique, place = np.unique(ids, return_inverse=True)
-        sums = np.zeros((len(unique), dim))
-        np.add.at(sums, place, rows)
-        merged.append((unique, sums))
+        merged.append(merge.reference(Slices(ids, rows)))
     return merged
 
 
@@ -131,3 +131,27 @@ def agree(tables, columns, layout: Layout) -> None:
     if not 0 <= min(layout.table_of) <= max(layout.table_of) < len(tables):
         raise CtrlabError(f"Columns must read one of the {len(tables)} tables; the layout says {sorted(set(layout.table_of))}.")
     require_int64(columns)
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    tables = [normal(rng, 9, 3).view(Variable), normal(rng, 4, 5).view(Variable)]
+    single, bags = rng.integers(0, 9, 4), Ragged.of([[3, 3, 8], [], [0], [8, 1]], np.int64)
+    others, holes = Ragged.of([[0, 3, 3], [], [1], [2, 2]], np.int64), Ragged.of([[-1, 3], [-1], [], [0]], np.int64)
+    pooled = Layout((0, 0, 1), ("sum", "mean", "mean"), (0, 0, 0))
+    none = Ragged.of([], np.int64)
+    return {
+        "random": (tables, [single, bags, others], pooled),
+        "rows": (tables, [bags, others], Layout((0, 1), ("rows", "rows"), (0, 0))),
+        "rows, and sums of them": (tables, [bags, bags], Layout((0, 0), ("rows", "sum"), (0, 1))),
+        "unknown ids": (tables, [np.array([-1, 2, -1, 0]), holes], Layout((0, 1), ("sum", "mean"), (1, 0), frozenset({0, 1}))),
+        "unknown ids alone": (tables, [np.full(2, -1)], Layout((0,), ("sum",), (0,), frozenset({0}))),
+        "no rows": (tables, [single[:0], none, none], pooled),
+    }
+
+
+def work(ids: float, distinct: float, dim: int, trained: bool = True) -> Work:
+    """The rows of `ids` ids added up, `distinct` of them different; `trained`, their gradients too. A row comes from memory once.
+
+    What is made of the rows may stay in a cache; where it has to cross memory, add it.
+    """
+    return Work(flops=(1.0 + trained) * ids * dim, bytes=8.0 * ids, random_rows=distinct, row_bytes=4 * dim)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ctrlab.ops.references.arrays import normal
+from ctrlab.profiling.work import Work
+
 
 def reference(x, experts, kernels: Sequence, biases: Sequence) -> list[np.ndarray]:
     """The definition in NumPy, K of float64 [B, H].
@@ -37,3 +40,23 @@ def _gates(x, kernels, biases) -> list[np.ndarray]:
     logits = [np.asarray(x, np.float64) @ np.asarray(k, np.float64) + np.asarray(b, np.float64) for k, b in zip(kernels, biases)]
     weights = [np.exp(z - z.max(axis=1, keepdims=True)) for z in logits]
     return [w / w.sum(axis=1, keepdims=True) for w in weights]
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(rows, experts, tasks, inputs=6, width=5, scale=1.0):
+        kernels = [normal(rng, inputs, experts, scale=scale) for _ in range(tasks)]
+        return normal(rng, rows, inputs), normal(rng, experts, rows, width), kernels, [normal(rng, experts) for _ in range(tasks)]
+
+    return {
+        "random": case(7, 3, 2),
+        "wider than a vector": case(3, 4, 2, width=70),
+        "gates that are all but shut": case(7, 3, 1, scale=20.0),
+        "one expert": case(4, 1, 2),
+        "no rows": case(0, 3, 2),
+    }
+
+
+def work(rows: float, inputs: int, experts: int, tasks: int, width: int) -> Work:
+    """Forward and backward of gates and mixture."""
+    floats = 3 * inputs + 3 * experts * width + 2 * tasks * width
+    return Work(flops=6.0 * rows * tasks * experts * (inputs + width), bytes=4.0 * rows * floats)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ctrlab.ops.references.arrays import Variable, normal
+from ctrlab.profiling.work import Work
+
 
 def reference(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
     """The definition in NumPy.
@@ -17,3 +20,21 @@ def reference(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> N
     """
     for source, target in zip(sources, targets, strict=True):
         target[...] = source
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    def case(*shapes):
+        sources = [normal(rng, *shape).view(Variable) for shape in shapes]
+        return sources, [np.zeros_like(source) for source in sources]
+
+    step = np.array(7).view(Variable), np.array(0).view(Variable)
+    return {
+        "random": case((5, 3), (7,), (2, 3, 4)),
+        "a count": tuple([number] for number in step),
+        "nothing to copy in one": case((0, 3), (2,)),
+    }
+
+
+def work(numbers: float) -> Work:
+    """Float32 numbers, each read and written once."""
+    return Work(bytes=2 * 4.0 * numbers)

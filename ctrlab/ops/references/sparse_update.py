@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.ops.references import merge
+from ctrlab.ops.references.arrays import Slices, Variable, normal
+from ctrlab.profiling.work import Work
 
 SMALLEST_RATE = np.finfo(np.float32).tiny
 
@@ -39,15 +42,10 @@ class Rule:
         return np.array([self.beta1, self.beta2, self.epsilon, self.l1, self.l2, clip_norm or 0.0])
 
 
-def merge_reference(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums the rows of equal ids: ids [n], rows [n, D] -> sorted unique ids [u], float64 sums [u, D]."""
-    unique, place = np.unique(ids, return_inverse=True)
-    sums = np.zeros((len(unique), *rows.shape[1:]))
-    np.add.at(sums, place, rows.astype(np.float64))
-    return unique, sums
-
-
-def clip_reference(gradient: np.ndarray, norm: float) -> np.ndarray:
+def clipped(gradient: np.ndarray, norm: float | None) -> np.ndarray:
+    """The gradient, scaled to an L2 norm of `norm` where it has a larger one; None for as it is."""
+    if norm is None:
+        return gradient
     length = np.sqrt(np.sum(np.square(gradient, dtype=np.float64)))
     return gradient * (norm / length) if length > norm else gradient
 
@@ -58,24 +56,33 @@ def check_rate(rule: Rule, learning_rate: float, step: int) -> None:
         raise CtrlabError(f"{FTRL_RATE}; received {learning_rate:g} in step {step}: let a warm-up begin above 0.")
 
 
-def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
-    """One step in NumPy float64, in place. `gradient` is dense, or (ids, rows) as they came, unmerged.
+def reference(rule: Rule, updates, learning_rate: float, step: int, clip_norm: float | None = None) -> None:
+    """One step in NumPy float64, in place.
 
     Args:
-        w: float64, any shape; slots: {name: like w}; step: 1 for the first.
+        updates: (w, {name: slot}, gradient) of each variable: w and its slots float64 of any shape; the gradient is dense, or
+            (ids, rows) as they came, where an id may come again.
+        step: 1 for the first.
+        clip_norm: the most that the L2 norm of a variable's merged gradient may be; None for no clipping.
     Raises:
         CtrlabError: FTRL's learning rate is 0 or below.
     """
     check_rate(rule, learning_rate, step)
-    if isinstance(gradient, tuple):
-        ids, g = merge_reference(*gradient)
+    for w, slots, gradient in updates:
+        if not isinstance(gradient, tuple):
+            _step(rule, w, slots, clipped(gradient, clip_norm), learning_rate, step)
+            continue
+        ids, rows = merge.reference(Slices(*gradient))
+        touched = w[ids]
         part = {name: slot[ids] for name, slot in slots.items()}
-        rows = w[ids]
-        reference(rule, rows, part, g, learning_rate, step)
-        w[ids] = rows
+        _step(rule, touched, part, clipped(rows, clip_norm), learning_rate, step)
+        w[ids] = touched
         for name, slot in slots.items():
             slot[ids] = part[name]
-        return
+
+
+def _step(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
+    """All of `w`, and of its slots, in place."""
     g = gradient.astype(np.float64)
     if rule.kind == "sgd":
         w -= learning_rate * g
@@ -92,3 +99,37 @@ def reference(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: 
         slots["v"][...] = rule.beta2 * slots["v"] + (1 - rule.beta2) * g * g
         rate = learning_rate * np.sqrt(1 - rule.beta2**step) / (1 - rule.beta1**step)
         w -= rate * slots["m"] / (np.sqrt(slots["v"]) + rule.epsilon)
+
+
+def cases(rng: np.random.Generator) -> dict[str, tuple]:
+    rules = {
+        "sgd": Rule("sgd"),
+        "adagrad": Rule("adagrad"),
+        "ftrl": Rule("ftrl"),
+        "ftrl that shrinks": Rule("ftrl", l1=0.02, l2=0.3),
+        "adam_async": Rule("adam_async"),
+        "adam_async with other numbers": Rule("adam_async", beta1=0.5, beta2=0.9, epsilon=1e-3),
+    }
+
+    def update(rule, shape, ids=None):
+        slots = {name: np.full(shape, np.float32(value), np.float64).view(Variable) for name, value in rule.slots.items()}
+        gradient = normal(rng, *shape) if ids is None else Slices(np.array(ids, np.int64), normal(rng, len(ids), *shape[1:]))
+        return normal(rng, *shape).view(Variable), slots, gradient
+
+    def case(rule, step=1.0, clip=None):
+        updates = [update(rule, (8, 3), [0, 3, 7]), update(rule, (7,)), update(rule, (5, 4), []), update(rule, (2, 3, 33))]
+        return rule, updates, float(np.float32(0.05)), step, clip
+
+    found = {f"{name}, random": case(rule) for name, rule in rules.items()}
+    found |= {f"{name}, clipped in its third step": case(rule, 3.0, 0.5) for name, rule in rules.items()}
+    return found | {"no ids": (rules["adagrad"], [update(rules["adagrad"], (5, 4), [])], 0.05, 1.0)}
+
+
+def work(weights: float, slots: int) -> Work:
+    """The step on `weights` dense weights: gradient read, weight and slots read and written."""
+    return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
+
+
+def rows_work(rows: float, dim: int, slots: int) -> Work:
+    """The step on the rows that a lookup has just brought into a cache: each slot of each comes from memory, a row of its own."""
+    return Work(flops=10.0 * rows * dim, random_rows=rows * slots, row_bytes=4 * dim)

@@ -1,0 +1,38 @@
+"""Raw columns as the references of the parsing ops take them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Column
+
+
+def cells(values) -> Iterable:
+    """Row by row: a text (bytes), a number, or a list of either, from an array or what has `values` and `row_splits`."""
+    if not hasattr(values, "row_splits"):
+        return np.asarray(values).tolist()
+    flat, splits = np.asarray(values.values).tolist(), np.asarray(values.row_splits).tolist()
+    return [flat[begin:end] for begin, end in itertools.pairwise(splits)]
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def is_list(column: Column) -> bool:
+    return hasattr(column, "separator")
+
+
+def agree(columns: Sequence[Column], values: Sequence) -> None:
+    """One entry of values a column, and a separator wherever text is cut."""
+    if not len(columns) == len(values) > 0:
+        raise CtrlabError(
+            f"There must be one entry of values a column, and a column; received {len(values)} for {len(columns)} columns."
+        )
+    for column in columns:
+        if is_list(column) and not column.separator:
+            raise CtrlabError(f"A list in text needs a separator; column {column.name!r} has none.")
