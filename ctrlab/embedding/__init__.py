@@ -9,7 +9,7 @@ _PLACES = {
         ("BloomFilter", "CounterFilter", "GlobalStepEviction", "Initializer", "L2Eviction", "Options", "Storage"), "options"
     ),
     "served": "serving",
-    "TableState": "state",
+    "TableState": "table_state",
     "prefetched": "prefetch",
 }
 __all__ = sorted(_PLACES)

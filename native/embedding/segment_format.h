@@ -1,6 +1,6 @@
 // The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, a file MANIFEST that lists
 // them, and a file LOCK that its process holds. All numbers are little-endian; checksums are CRC-32C.
-// ctrlab/embedding/segments.py reads the same in NumPy.
+// ctrlab/embedding/store/segments.py reads the same in NumPy.
 //
 //   segment   header, records, and once it is full: index, footer
 //   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the

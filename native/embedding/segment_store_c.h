@@ -1,4 +1,4 @@
-// The store behind a C interface, for ctrlab/embedding/store.py. Every call returns 0, or 1 with one sentence in `problem`.
+// The store behind a C interface, for ctrlab/embedding/store/native.py. Every call returns 0, or 1 with one sentence in `problem`.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What goes into a table and comes out of it: the arrays of ctrlab/embedding/state.py:TableState, which the caller owns.
+// What goes into a table and comes out of it: the arrays of ctrlab/embedding/table_state.py:TableState, which the caller owns.
 
 #pragma once
 

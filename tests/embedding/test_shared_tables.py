@@ -12,7 +12,7 @@ from test_serving import KEYS, export, trained
 
 from ctrlab import _native
 from ctrlab.embedding import EmbeddingVariable, embedding_variables, served
-from ctrlab.embedding.lookup import step
+from ctrlab.embedding.table.ops import step
 from ctrlab.ops.sparse_update import Rule
 
 WIDE = 50_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.embedding import store_bench
+from ctrlab.embedding.benches import store as store_bench
 from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"

@@ -72,7 +72,7 @@ def _gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return [None] * tables + slices + [None] * (2 * columns)
 
 
-def merge(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """A gradient of `table.proxy` with each key once.
 
     Returns:
@@ -115,7 +115,7 @@ def step(rule: Rule, updates, learning_rate, step, clip_norm: float | None = Non
         learning_rate: float32 scalar. step: int64 scalar, 1 for the first.
         clip_norm: the most that the norm of a table's merged gradient, of the keys that have a row, may be; None for no clipping.
     """
-    merged = [merge(table, gradient) for table, gradient in updates]
+    merged = [merged_gradient(table, gradient) for table, gradient in updates]
     with tf.device("CPU:0"):
         return _native.library().ops.ctrlab_embedding_update(
             tables=[table.resource_handle for table, _ in updates],

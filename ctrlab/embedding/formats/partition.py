@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ctrlab.embedding.initial_values import hash_keys
-from ctrlab.embedding.state import FIELDS, TableState
+from ctrlab.embedding.table_state import FIELDS, TableState
 from ctrlab.errors import BadData, CtrlabError
 
 

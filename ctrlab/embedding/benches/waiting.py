@@ -25,10 +25,10 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import profiles
-from ctrlab.embedding import lookup
 from ctrlab.embedding.options import GlobalStepEviction, Options, Storage
-from ctrlab.embedding.state import TableState
 from ctrlab.embedding.store import Store
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.sparse_update import Rule
@@ -181,10 +181,10 @@ class _Table:
         self.variable.load_state(TableState(keys, values, {}, frequencies, steps), how="more")
 
     def look_up(self) -> None:
-        lookup.grouped([self.variable], [self.hot], Layout((0,), ("rows",), (0,)), False)
+        table_ops.grouped([self.variable], [self.hot], Layout((0,), ("rows",), (0,)), False)
 
     def look_up_nothing(self) -> None:
-        lookup.grouped([self.variable], [self.nothing], Layout((0,), ("rows",), (0,)), False)
+        table_ops.grouped([self.variable], [self.nothing], Layout((0,), ("rows",), (0,)), False)
 
     def read_below(self) -> int:
         """Hot keys that were not in memory when they were looked up: were there any, it was not the memory that was watched."""
@@ -195,7 +195,7 @@ class _Table:
 
     def step(self, keys: tf.Tensor) -> None:
         slices = tf.IndexedSlices(tf.zeros([len(keys), DIM]), keys, tf.constant([0, DIM], tf.int64))
-        lookup.step(RULE, [(self.variable, slices)], tf.constant(RATE), tf.constant(NOW, tf.int64))
+        table_ops.step(RULE, [(self.variable, slices)], tf.constant(RATE), tf.constant(NOW, tf.int64))
 
     def open(self) -> None:
         self.step(self.hot)

@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import profiles
-from ctrlab.embedding import lookup
 from ctrlab.embedding.initial_values import hash_keys
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.ops import lookup as dense_lookup
 from ctrlab.ops import sparse_update
@@ -143,7 +143,7 @@ def _step_of(variable: EmbeddingVariable):
         with tf.GradientTape() as tape:
             out = variable.lookup(ids, training=True)
         gradient = tape.gradient(out, variable.proxy.value, output_gradients=d_out[: tf.size(ids)])
-        lookup.step(RULE, [(variable, gradient)], tf.constant(RATE), number.assign_add(1))
+        table_ops.step(RULE, [(variable, gradient)], tf.constant(RATE), number.assign_add(1))
         return out
 
     return step

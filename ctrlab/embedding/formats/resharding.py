@@ -6,7 +6,7 @@ All of it works on files: there is no model, and nothing is trained. A save's sh
 mixed. Of one shard the file is an ordinary full save, which `restore` takes.
 
 Files go through in parts of some megabytes. A merge lets the embedding engine overlay them: a table with storage beside the
-result takes one file after the other, so that only its index is in memory (`ctrlab.training.merging`).
+result takes one file after the other, so that only its index is in memory (`ctrlab.embedding.formats.merging`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab.embedding import shards
-from ctrlab.embedding.checkpoint import Sizes, checked, shapes_of, to_arrays, whole
-from ctrlab.embedding.initial_values import hash_keys
-from ctrlab.embedding.state import TableState
-from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_metadata, writing
-from ctrlab.training.folder_lock import take
-from ctrlab.training.saves import (
+from ctrlab.embedding.formats import partition
+from ctrlab.embedding.formats.folder_lock import take
+from ctrlab.embedding.formats.saves import (
     Link,
     Save,
     check_chain,
@@ -37,6 +32,11 @@ from ctrlab.training.saves import (
     require_same_tables,
     tables_in,
 )
+from ctrlab.embedding.formats.table_arrays import Sizes, checked, shapes_of, to_arrays, whole
+from ctrlab.embedding.initial_values import hash_keys
+from ctrlab.embedding.table_state import TableState
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.tensors import read_metadata, writing
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 MOST_SHARDS = 99_999
@@ -51,7 +51,7 @@ def merge_chain(folder: Path, out: Path) -> Path:
             follows the old one would be lost; a run has `out` open, or something else is written into it. OSError: the disk
             refuses.
     """
-    from ctrlab.training.merging import merge  # the engine, and so TensorFlow, which cutting and analysis do without
+    from ctrlab.embedding.formats.merging import merge  # the engine, and so TensorFlow, which cutting and analysis do without
 
     if out.resolve() == folder.resolve():
         raise CtrlabError(f"A chain is merged into another folder, for what follows it needs it as it is; received {out} twice.")
@@ -70,7 +70,7 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
         BadData: they are no deltas, or do not follow each other. CtrlabError: a run has `out` open, or something else is written
             into it. OSError: the disk refuses.
     """
-    from ctrlab.training.merging import merge
+    from ctrlab.embedding.formats.merging import merge
 
     links = [Link.open(path) for path in paths]
     if not links:
@@ -110,7 +110,7 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
         for name in sizes:
             for part in _parts(links, name):
                 for j, put in enumerate(puts):
-                    for path, array in to_arrays(name, shards.shard(part, j, count)).items():
+                    for path, array in to_arrays(name, partition.shard(part, j, count)).items():
                         put(path, array)
     return written
 
@@ -155,7 +155,7 @@ def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
     else:
         links = open_shards(paths)
         save = links[0].save
-        tables = {name: shards.join([whole(link.tables[name]) for link in links]) for name in links[0].tables}
+        tables = {name: partition.join([whole(link.tables[name]) for link in links]) for name in links[0].tables}
     if not tables:
         raise BadData(f"{paths[0]} has no embedding variables; only a model that was built with some has them to look into.")
     return save, tables
@@ -175,7 +175,7 @@ def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
 
 
 def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:
-    """A table that was cut, in parts. Of Bloom filters the larger byte stays, as in `shards.join`."""
+    """A table that was cut, in parts. Of Bloom filters the larger byte stays, as in `partition.join`."""
     filter, count = np.maximum.reduce([link.tables[name].filter[:] for link in links]), np.uint64(len(links))
     for j, link in enumerate(links):
         for part in checked(link.tables[name], f"{link.path}: table {name}"):

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ctrlab.embedding.checkpoint import PREFIX, apply_delta, from_arrays, merge_deltas, whole
-from ctrlab.embedding.shards import require_alike
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.formats.partition import require_alike
+from ctrlab.embedding.formats.table_arrays import PREFIX, apply_delta, from_arrays, merge_deltas, whole
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import BadData, unreadable
 from ctrlab.tensors import Stored, TensorFile, read_metadata
 

@@ -3,7 +3,7 @@
 A table with storage in a folder beside the result, `.merging`, takes the files one after the other. Then all that it holds is
 written, and the folder goes, with all that is in it. Of deltas, a second table without rows counts the tombstones: a key is one
 as long as no later delta has a row or a count for it.
-That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.checkpoint` define.
+That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.formats.table_arrays` define.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab.embedding.checkpoint import Sizes, rows_a_part, shapes_of, write_table
+from ctrlab.embedding.formats.folder_lock import take
+from ctrlab.embedding.formats.saves import Link, Save
+from ctrlab.embedding.formats.table_arrays import Sizes, checked, rows_a_part, shapes_of, write_table
 from ctrlab.embedding.options import Options, Storage
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table.cut import Stage
+from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.errors import BadData
 from ctrlab.tensors import writing
-from ctrlab.training.folder_lock import take
-from ctrlab.training.restoring import fill
-from ctrlab.training.saves import Link, Save
 
 CONSUMER = "merge"
 SCRATCH = ".merging"
@@ -43,6 +44,22 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
         finally:
             shutil.rmtree(out / SCRATCH, ignore_errors=True)
     return out / save.name
+
+
+def fill(stage: Stage, state: TableState, where: str, save: Save) -> None:
+    """Adds what a save has of a table, part by part: all of it, or changes of what the `stage` holds.
+
+    Raises:
+        BadData: it can't be a table's.
+    """
+    slots = stage.variable.slot_names if state.slots else ()
+    for part in checked(state, where):
+        stage.load_state(
+            replace(part, slots={name: part.slots[name] for name in slots}), how="changes" if save.number else "more"
+        )
+    keys = len(state.keys) + len(state.candidate_keys)
+    if not save.number and stage.keys() != keys:
+        raise BadData(f"{where} has each key once; of {keys:,} keys only {stage.keys():,} differ.")
 
 
 def _merge(links: Sequence[Link], save: Save, out: Path) -> None:

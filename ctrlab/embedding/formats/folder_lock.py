@@ -1,7 +1,8 @@
 """One run, merge or cut into shards at a time writes into a folder of checkpoints: another, in this process or the next, is
 refused as long as the first has it open.
 
-The lock lies on the folder itself and adds no file to it. Of a process that is killed, the system lets it go.
+The lock lies on the folder itself and adds no file to it. Of a process that is killed, the system lets it go. The library
+`filelock` locks a file of its own instead, which a killed process leaves in the folder, and it would save no line here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The store of rows on a disk (native/embedding/segment_store.h), from Python: put, get, erase, flush, compact, iterate.
 
-It is what an embedding variable keeps its lower tier in. Its files need neither this nor TensorFlow: see segments.py.
+It is what an embedding variable keeps its lower tier in. Its files need neither this nor TensorFlow: see
+`ctrlab.embedding.store.segments`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctrlab import _native
-from ctrlab.embedding.options import COMPACTIONS
+from ctrlab.embedding.store import COMPACTIONS
 from ctrlab.errors import CtrlabError, choose
 
 _INT = ctypes.c_int64

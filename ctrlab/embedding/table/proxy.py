@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ctrlab.embedding.formats.partition import concatenate, require_alike, take
 from ctrlab.embedding.initial_values import hash_keys
-from ctrlab.embedding.shards import concatenate, require_alike, take
-from ctrlab.embedding.state import CANDIDATES, FIELDS, OTHERS, ROWS, TableState
+from ctrlab.embedding.table_state import CANDIDATES, FIELDS, OTHERS, ROWS, TableState
 from ctrlab.errors import BadData, CtrlabError
 
 PREFIX = "embedding/"
@@ -69,7 +69,7 @@ def merge_deltas(deltas: Sequence[TableState]) -> TableState:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of a table before its arrays are there. A `ctrlab.embedding.cut.Cut` says the same."""
+    """What is known of a table before its arrays are there. A `ctrlab.embedding.table.cut.Cut` says the same."""
 
     dim: int
     rows: int
