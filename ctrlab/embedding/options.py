@@ -13,7 +13,7 @@ from types import NoneType
 from ctrlab.embedding.store import COMPACTIONS
 from ctrlab.errors import CtrlabError, choose
 
-INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/embedding
+INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/table/options.h
 CACHES = ("lru", "lfu")
 
 

@@ -1,6 +1,6 @@
 """The embedding variable: a native table that TensorFlow tracks, and a proxy that stands for it where a variable is expected.
 
-The table (native/embedding) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
+The table (native/table) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
 The proxy (`ctrlab.embedding.table.proxy`) is what gradients flow to and what Keras copies.
 """
 

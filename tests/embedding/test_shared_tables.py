@@ -19,7 +19,7 @@ WIDE = 50_000
 
 
 class Figures(ctypes.Structure):
-    """ctrlab_table_figures of native/embedding/engine_c.h."""
+    """ctrlab_table_figures of native/table/engine_c.h."""
 
     _fields_ = (
         ("struct_size", ctypes.c_size_t),

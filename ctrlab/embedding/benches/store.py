@@ -25,11 +25,6 @@ from ctrlab.profiling.timing import Interval
 
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
-UNITS = (
-    *("segment", "segment_load", "segment_store", "store_open", "store_load", "store_snapshot"),
-    *("folder", "manifest", "compaction", "record_reader"),
-)
-"""The store's sources, native/embedding/*.cc: it needs nothing else of ours."""
 BATCH = 1024
 _SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase
 
@@ -103,9 +98,9 @@ def program() -> tuple[Path, tuple[str, ...]]:
     if root is None:
         raise CtrlabError("The bench of the store is compiled from a checkout; ctrlab is installed without one.")
     native = root / "native"
-    units = [path for path in sorted((native / "embedding").glob("*.cc")) if path.stem in UNITS]
+    units = sorted((native / "store").glob("*.cc"))  # it needs nothing else of ours but a header
     source = native / "bench" / "store_bench.cc"
-    read = [source, *(native / "bench").glob("*.h"), *units, *(native / "embedding").glob("*.h")]
+    read = [source, *(native / "bench").glob("*.h"), *units, *(native / "store").glob("*.h")]
     peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
     made = cache_folder() / f"store_bench_{version}"

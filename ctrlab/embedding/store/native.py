@@ -1,4 +1,4 @@
-"""The store of rows on a disk (native/embedding/segment_store.h), from Python: put, get, erase, flush, compact, iterate.
+"""The store of rows on a disk (native/store/segment_store.h), from Python: put, get, erase, flush, compact, iterate.
 
 It is what an embedding variable keeps its lower tier in. Its files need neither this nor TensorFlow: see
 `ctrlab.embedding.store.segments`.
@@ -36,7 +36,7 @@ class StoreStats:
         compactions: segments that compaction removed. reads: requests to the system for rows.
         dropped_records: cut off a torn tail when the store was opened.
         pending_bytes: put and not flushed yet. compacting: 1 while a compaction runs, else 0.
-    Its order is that of StoreNumbers in native/embedding/segment_store_c.h.
+    Its order is that of StoreNumbers in native/store/segment_store_c.h.
     """
 
     live: int

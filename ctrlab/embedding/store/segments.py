@@ -1,4 +1,4 @@
-"""A store's files in NumPy alone: the format that native/embedding/segment_format.h describes, read without TensorFlow or us.
+"""A store's files in NumPy alone: the format that native/store/segment_format.h describes, read without TensorFlow or us.
 
 segment   header 64 | records 24 + row bytes each | once it is full: index 16 each | footer 32
 record    u32 crc, u32 kind (0 row, 1 tombstone, 2 commit), u64 sequence number, i64 key, the row
