@@ -8,9 +8,10 @@ Reading never runs code. The metadata's "crc32" is that of the whole file with e
 beside its place, forced to the disk and renamed: a reader sees the old file or the new one, whole.
 
 Arrays may be larger than the memory. `writing` takes each in parts, several side by side; `TensorFile` gives rows of each. The
-file is read, not mapped, so no array takes address space.
+file is read, not mapped, so no array takes address space, and one that is cut off meanwhile is refused. The library `safetensors`
+reads and writes the same files; it is not used here, because it maps them, has no checksum, and takes a header with a name twice.
 
-This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.checkpoint`.
+This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.formats.table_arrays`.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ctrlab.embedding import analysis
+from ctrlab.embedding.formats.resharding import read_any
 from ctrlab.errors import choose
 from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
-from ctrlab.training.shards import read_any
 
 THRESHOLDS = (1, 2, 3, 5, 10, 20, 50, 100)
 COVERAGES = (0.9, 0.95, 0.99, 0.999)

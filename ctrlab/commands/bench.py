@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ctrlab import profiles
-from ctrlab.embedding.bench import BATCH as BATCH_OF_IDS
-from ctrlab.embedding.bench import DIM, bench_embedding
-from ctrlab.embedding.store_bench import BATCH, PEERS, PHASES, StoreBench, bench_store
+from ctrlab.embedding.benches.store import BATCH, PEERS, PHASES, StoreBench, bench_store
+from ctrlab.embedding.benches.table import BATCH as BATCH_OF_IDS
+from ctrlab.embedding.benches.table import DIM, bench_embedding
 from ctrlab.ops.benches import bench_ops
 from ctrlab.paths import cache_folder, require_place, write_atomically
 from ctrlab.profiling import page

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ctrlab.training.shards import merge_chain, merge_delta_files
-from ctrlab.training.shards import reshard as cut
+from ctrlab.embedding.formats.resharding import merge_chain, merge_delta_files
+from ctrlab.embedding.formats.resharding import reshard as cut
 
 
 def merge(folder: Path, out: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ctrlab.data.outputs import Replacement, clear_errors
-from ctrlab.embedding import segments
+from ctrlab.embedding.store import segments
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 

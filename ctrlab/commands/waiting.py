@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ctrlab.embedding.waiting_bench import bench_waiting
+from ctrlab.embedding.benches.waiting import bench_waiting
 from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
 from ctrlab.profiling.machine import machine

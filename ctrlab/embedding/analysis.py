@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ctrlab.data.outputs import Replacement, clear_errors
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import BadData, CtrlabError
 
 WORDS = pa.dictionary(pa.int32(), pa.string())

@@ -1,4 +1,4 @@
-"""The engine's hash of a key and the value of a key that was never trained: native/embedding/{hash,initial_values}.h in NumPy.
+"""The hash of a key and the value of a key that was never trained, in NumPy: native/store/hash.h, native/table/initial_values.h.
 
 stream   s = mix(key + mix(seed + G)) ;  bits(place) = mix(s + (place + 1) G)  (SplitMix64: Steele, Lea & Flood, 2014)
 uniform  u = (bits >> 40) / 2^24 ;  float32(a + float32(b - a) u)  the same bits as the engine's

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding import lookup
 from ctrlab.embedding.options import Options
-from ctrlab.embedding.state import FIELDS, TableState
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table_state import FIELDS, TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops.references.lookup import COMBINERS, Layout
@@ -131,7 +131,7 @@ class Embedding(Tables):
             output_of=tuple(range(len(self.columns))),
         )
         flat = [_column(column, given[column], self.combiners[column]) for column in self.columns]
-        found = lookup.grouped(list(self.tables.values()), flat, layout, bool(training))
+        found = table_ops.grouped(list(self.tables.values()), flat, layout, bool(training))
         found = [tf.cast(rows, self.compute_dtype) for rows in found]
         out = {column: self._shaped(given[column], rows, column) for column, rows in zip(self.columns, found)}
         return out[ONE] if self.single else out

@@ -10,11 +10,11 @@ import operator
 from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 
+from ctrlab.embedding.store import COMPACTIONS
 from ctrlab.errors import CtrlabError, choose
 
-INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/embedding
+INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")  # in the order of InitialKind in native/table/options.h
 CACHES = ("lru", "lfu")
-COMPACTIONS = ("async", "sync")
 
 
 def require_whole(what: str, number: int, least: int, bits: int) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ctrlab.embedding.options import GlobalStepEviction, L2Eviction, Options
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.ops.references import merge, sparse_update
 from ctrlab.ops.references.arrays import Slices
 

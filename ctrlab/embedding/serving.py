@@ -11,8 +11,8 @@ import secrets
 
 import tensorflow as tf
 
-from ctrlab.embedding.cut import WHOLE, export_all, import_tensors
-from ctrlab.embedding.state import FIELDS, ROWS
+from ctrlab.embedding.table.resource import WHOLE, export_all, import_tensors
+from ctrlab.embedding.table_state import FIELDS, ROWS
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 

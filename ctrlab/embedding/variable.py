@@ -1,7 +1,7 @@
 """The embedding variable: a native table that TensorFlow tracks, and a proxy that stands for it where a variable is expected.
 
-The table (native/embedding) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
-The proxy (`ctrlab.embedding.proxy`) is what gradients flow to and what Keras copies.
+The table (native/table) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
+The proxy (`ctrlab.embedding.table.proxy`) is what gradients flow to and what Keras copies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.embedding import lookup
-from ctrlab.embedding.cut import WHOLE, Cut, Stage, export_all, exported, import_tensors, take_state
 from ctrlab.embedding.options import (
     INITIALIZERS,
     BloomFilter,
@@ -24,8 +22,11 @@ from ctrlab.embedding.options import (
     Storage,
     require_whole,
 )
-from ctrlab.embedding.proxy import Proxy
-from ctrlab.embedding.state import FIELDS, TableState
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table.cut import Cut, Stage
+from ctrlab.embedding.table.proxy import Proxy
+from ctrlab.embedding.table.resource import WHOLE, export_all, exported, import_tensors, take_state
+from ctrlab.embedding.table_state import FIELDS, TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.refusals import one_sentence
@@ -73,10 +74,10 @@ class Stats:
 class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
     """Rows of D numbers under any int64 keys; a key's row is made when training first updates it, or once a filter admits it.
 
-    It is no `tf.Variable`: look rows up with `lookup`, or many columns at once with `ctrlab.embedding.lookup.grouped`, and train
-    it through `proxy` by a `TouchedRows`. It lives in this process's memory, on its CPU. Lookups and steps may come from several
-    threads at once. It goes with its last user, and its storage with it. A Keras layer is in a circle of references: a table in
-    one goes when Python's garbage collector next runs.
+    It is no `tf.Variable`: look rows up with `lookup`, or many columns at once with
+    `ctrlab.embedding.table.ops.grouped`, and train it through `proxy` by a `TouchedRows`. It lives in this process's memory, on
+    its CPU. Lookups and steps may come from several threads at once. It goes with its last user, and its storage with it. A Keras
+    layer is in a circle of references: a table in one goes when Python's garbage collector next runs.
 
     `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; what
     `ctrlab.embedding.served` gives in its place, keys and values alone. In a loaded SavedModel all rows are in memory and a key
@@ -161,7 +162,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         if isinstance(keys, tf.RaggedTensor):
             return keys.with_flat_values(self.lookup(keys.flat_values, training))
         keys = tf.convert_to_tensor(keys)
-        (rows,) = lookup.grouped([self], [tf.reshape(keys, [-1])], Layout((0,), ("rows",), (0,)), training)
+        (rows,) = table_ops.grouped([self], [tf.reshape(keys, [-1])], Layout((0,), ("rows",), (0,)), training)
         return tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))
 
     def rows(self) -> int:
@@ -220,7 +221,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return exported(self.resource_handle, shard)
 
     def cut(self, consumer: str) -> Cut:
-        """What changed since the version that a consumer confirmed; everything for one that is not known: `ctrlab.embedding.cut`.
+        """What changed since the version that a consumer confirmed, everything for one that is not known: a `Cut`.
 
         >>> cut = users.cut("server")  # doctest: +SKIP
         >>> for part in cut.parts():  # doctest: +SKIP

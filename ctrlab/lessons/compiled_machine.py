@@ -11,8 +11,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding.lookup import grouped
 from ctrlab.embedding.options import Options
+from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.lessons.factorization import FactorizationMachine
 from ctrlab.ops.lookup import Layout

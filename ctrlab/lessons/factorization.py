@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 from ctrlab.embedding.initial_values import initial_values
 from ctrlab.embedding.options import Initializer, Options
 from ctrlab.embedding.reference import ReferenceTable
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.ops.sparse_update import Rule
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]

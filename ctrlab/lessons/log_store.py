@@ -1,6 +1,6 @@
 """The smallest hash store over real files, for the lesson that writes its two hard parts: recovery and compaction.
 
-What the native store (ctrlab/embedding/store.py) does beside this: batches, checksums of the machine, a thread for compaction,
+What the native store (ctrlab/embedding/store) does beside this: batches, checksums of the machine, a thread for compaction,
 an index of 16 bytes a key.
 """
 

@@ -16,8 +16,8 @@ import tensorflow as tf
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.embedding.layer import Tables
-from ctrlab.embedding.lookup import grouped
 from ctrlab.embedding.options import Initializer, L2Eviction, Options
+from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import Schema
 from ctrlab.models.blocks import Seeds

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import data
-from ctrlab.embedding import lookup as variable_lookup
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import MODELS, blocks
@@ -67,7 +67,7 @@ def prepare_variable(case: Case, batches: list[Batch], threads: int) -> Running:
     number = tf.Variable(0, dtype=tf.int64)  # of the step
 
     def look_up(ids, training):
-        (out,) = variable_lookup.grouped(tables, _columns(case, ids), _layout(case), training)
+        (out,) = table_ops.grouped(tables, _columns(case, ids), _layout(case), training)
         return out  # [B, F * D]
 
     @functools.partial(tf.function, autograph=False)
@@ -75,7 +75,7 @@ def prepare_variable(case: Case, batches: list[Batch], threads: int) -> Running:
         with tf.GradientTape() as tape:
             out = look_up(ids, training=True)
         gradients = tape.gradient(out, [table.proxy.value for table in tables], output_gradients=d_out)
-        variable_lookup.step(rule, list(zip(tables, gradients)), tf.constant(cases.LEARNING_RATE), number.assign_add(1))
+        table_ops.step(rule, list(zip(tables, gradients)), tf.constant(cases.LEARNING_RATE), number.assign_add(1))
         return out
 
     given = [(tf.constant(b["ids"]), tf.constant(b["d_out"])) for b in batches]

@@ -11,7 +11,7 @@ and after the table was assigned as a whole, as a restore does. Versions are the
         send(table, changed.ids, changed.rows)
     changes.confirm("server", cut)
 
-Embedding variables track their own: `ctrlab.embedding.cut`.
+Embedding variables track their own: `ctrlab.embedding.table.cut`.
 """
 
 from __future__ import annotations

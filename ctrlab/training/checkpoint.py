@@ -5,7 +5,7 @@ A synchronous save holds training up until the disk has everything. An asynchron
 before the last one is on the disk. It needs memory for one more copy of what is in memory; rows below it are read from their
 store while they are written. A file appears whole, then the pointer `latest.json` moves on, then what nobody needs any more is
 deleted: a process that is killed at any moment loses the checkpoint it was writing, and nothing else. What the disk refuses is
-raised by the next step or by `close`. The files: `ctrlab.training.saves`.
+raised by the next step or by `close`. The files: `ctrlab.embedding.formats.saves`.
 
 Of embedding tables, each folder is a consumer of the tables' changes. A save that failed is not confirmed to the table, and so
 the next one has what changed since the last that is on the disk.
@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding.checkpoint import rows_a_part, shapes_of, write_table
-from ctrlab.embedding.cut import Cut
+from ctrlab.embedding.formats.folder_lock import take
+from ctrlab.embedding.formats.saves import POINTER, Save, files_in, spare
+from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
+from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.ops import snapshot
 from ctrlab.tensors import CODES, write_durably, writing
-from ctrlab.training.folder_lock import take
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
-from ctrlab.training.saves import POINTER, Save, files_in, spare
 
 THREAD = "ctrlab-checkpoint"
 

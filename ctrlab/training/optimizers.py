@@ -12,8 +12,8 @@ import math
 import keras
 import tensorflow as tf
 
-from ctrlab.embedding import lookup
-from ctrlab.embedding.proxy import Proxy
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import merge, sparse_update
 from ctrlab.profiling.parts import part
@@ -153,7 +153,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         if tables:
             with tf.control_dependencies(done):
                 step = tf.cast(self.iterations + 1, tf.int64)
-                done = _given([lookup.step(self.rule, tables, numbers[0], step, self.clip_norm)])
+                done = _given([table_ops.step(self.rule, tables, numbers[0], step, self.clip_norm)])
         with tf.control_dependencies(done):
             if dense:
                 done = [*done, self._update_all(dense, numbers)]

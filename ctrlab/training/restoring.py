@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab.embedding.checkpoint import checked, require_fits
-from ctrlab.embedding.cut import Stage
-from ctrlab.embedding.proxy import Proxy
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.formats.merging import fill
+from ctrlab.embedding.formats.saves import Link, PassedOver, Save, last_whole
+from ctrlab.embedding.formats.table_arrays import require_fits
+from ctrlab.embedding.table.cut import Stage
+from ctrlab.embedding.table.proxy import Proxy
+from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
-from ctrlab.errors import BadData, CtrlabError
+from ctrlab.errors import CtrlabError
 from ctrlab.training.generators import require_generators, set_generators
-from ctrlab.training.saves import Link, PassedOver, Save, last_whole
 from ctrlab.training.state import variables_of
 
 
@@ -75,22 +76,6 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
         set_generators(ready.generators)
     path, save = links[-1].path, links[-1].save
     return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save))
-
-
-def fill(stage: Stage, state: TableState, where: str, save: Save) -> None:
-    """Adds what a save has of a table, part by part: all of it, or changes of what the `stage` holds.
-
-    Raises:
-        BadData: it can't be a table's.
-    """
-    slots = stage.variable.slot_names if state.slots else ()
-    for part in checked(state, where):
-        stage.load_state(
-            replace(part, slots={name: part.slots[name] for name in slots}), how="changes" if save.number else "more"
-        )
-    keys = len(state.keys) + len(state.candidate_keys)
-    if not save.number and stage.keys() != keys:
-        raise BadData(f"{where} has each key once; of {keys:,} keys only {stage.keys():,} differ.")
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "embedding/segment_store.h"
+#include "store/segment_store.h"
 
 #if __has_include(<rocksdb/db.h>) && !defined(NO_ROCKSDB)
 #define HAS_ROCKSDB

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "embedding/row_changes.h"
 #include "ops/checks.h"
 #include "ops/consumer.h"
+#include "table/row_changes.h"
 
 namespace ctrlab {
 namespace {

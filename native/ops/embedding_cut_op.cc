@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "embedding/cut.h"
 #include "ops/checks.h"
 #include "ops/consumer.h"
 #include "ops/embedding_state.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
+#include "table/cut.h"
 
 namespace ctrlab {
 namespace {

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "embedding/lookup.h"
-#include "embedding/merge.h"
 #include "ops/embedding_table.h"
 #include "ops/lookup_base.h"
+#include "table/lookup.h"
+#include "table/merge.h"
 
 namespace ctrlab {
 namespace {

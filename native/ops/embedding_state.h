@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "embedding/state.h"
 #include "ops/embedding_table.h"
+#include "table/state.h"
 
 namespace ctrlab {
 

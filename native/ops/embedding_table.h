@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "embedding/served.h"
-#include "embedding/table.h"
 #include "ops/resource.h"
+#include "table/served.h"
+#include "table/table.h"
 
 namespace ctrlab {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "embedding/tier_store.h"
 #include "ops/checks.h"
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
+#include "store/scratch.h"
 
 namespace ctrlab {
 namespace {
@@ -41,7 +41,7 @@ REGISTER_OP("Ctrlab>EmbeddingTable")
         "A new, empty table; with a `storage_path`, rows beyond `memory_rows` sink into a store there. `numbers` are the "
         "initializer's a and b and the filter's false-positive rate. It lives as long as its handle; with `keep` as long as the "
         "kernel, which always answers with the same: so it outlives a session's call. With a `served_name` all kernels of the "
-        "process that have it, and the `container`, answer with one table, which is served: see embedding/served.h.");
+        "process that have it, and the `container`, answer with one table, which is served: see table/served.h.");
 
 class EmbeddingTableOp : public StatusOp {
  public:

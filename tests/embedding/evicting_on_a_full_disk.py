@@ -15,7 +15,7 @@ from filling_disk import require_sentence
 from same_tables import require_same_table
 
 from ctrlab.embedding import Embedding, GlobalStepEviction, Options, Storage, embedding_variables
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.training import Checkpoints, TouchedRows, restore

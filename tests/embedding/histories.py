@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, L2Eviction, Options
 from ctrlab.embedding.reference import ReferenceTable
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.ops.sparse_update import Rule
 
 DIM = 2

@@ -28,8 +28,8 @@ from ctrlab.embedding import (
     Options,
     Storage,
     embedding_variables,
-    lookup,
 )
+from ctrlab.embedding.table import ops as table_ops
 from ctrlab.training import Checkpoints, TouchedRows, restore
 
 TABLES = {
@@ -54,7 +54,7 @@ def become(run, step):
     draw = np.random.default_rng(step)
     gradient = tf.constant(draw.standard_normal((KEYS, DIM)), tf.float32)
     updates = [(t, tf.IndexedSlices(gradient, tf.constant(draw.zipf(1.2, KEYS)))) for t in embedding_variables(model)]
-    lookup.step(optimizer.rule, updates, 0.01, step)
+    table_ops.step(optimizer.rule, updates, 0.01, step)
     optimizer.iterations.assign(step)
 
 

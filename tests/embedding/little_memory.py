@@ -18,10 +18,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding import Embedding, Initializer, Options, Storage, embedding_variables, lookup
+from ctrlab.embedding import Embedding, Initializer, Options, Storage, embedding_variables
+from ctrlab.embedding.formats.resharding import merge_chain, merge_delta_files, reshard
+from ctrlab.embedding.formats.saves import files_in
+from ctrlab.embedding.table import ops as table_ops
 from ctrlab.training import Checkpoints, TouchedRows, restore
-from ctrlab.training.saves import files_in
-from ctrlab.training.shards import merge_chain, merge_delta_files, reshard
 
 DIM, SMALL = 256, 2_000
 LEFT = 160 << 20
@@ -45,7 +46,7 @@ def become(run, step, rows):
         keys = np.arange(begin, min(last, begin + AT_ONCE))
         gradient = np.broadcast_to((-(keys % 1_000) if step == 1 else -np.ones_like(keys))[:, None], (len(keys), DIM))
         slices = tf.IndexedSlices(tf.constant(gradient, tf.float32), tf.constant(keys))
-        lookup.step(run[1].rule, [(table, slices)], 1.0, step)
+        table_ops.step(run[1].rule, [(table, slices)], 1.0, step)
     run[1].iterations.assign(step)
 
 

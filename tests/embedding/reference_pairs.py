@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding import EmbeddingVariable, Options
+from ctrlab.embedding.formats.partition import concatenate
 from ctrlab.embedding.reference import ReferenceTable
-from ctrlab.embedding.shards import concatenate
 from ctrlab.training import TouchedRows
 
 

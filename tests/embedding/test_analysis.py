@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlab.embedding import analysis
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import BadData, CtrlabError
 
 SMALL, GREAT = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from ctrlab import cli
 from ctrlab.commands import analyze
 from ctrlab.embedding import BloomFilter, Options, analysis
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.formats.resharding import reshard
+from ctrlab.embedding.formats.saves import Save, files_in
+from ctrlab.embedding.table_state import TableState
 from ctrlab.tensors import write_tensors
 from ctrlab.training import Checkpoints
-from ctrlab.training.saves import Save, files_in
-from ctrlab.training.shards import reshard
 
 
 @pytest.fixture(scope="module")

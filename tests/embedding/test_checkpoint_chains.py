@@ -14,12 +14,13 @@ import tensorflow as tf
 from histories import as_rows
 from runs_with_tables import content, new_run, restored, saved, train_to
 
-from ctrlab.embedding import EmbeddingVariable, Initializer, Options, TableState, lookup
-from ctrlab.embedding.checkpoint import apply_delta, from_arrays
-from ctrlab.embedding.cut import Cut
+from ctrlab.embedding import EmbeddingVariable, Initializer, Options, TableState
+from ctrlab.embedding.formats.saves import POINTER, Save, files_in
+from ctrlab.embedding.formats.table_arrays import apply_delta, from_arrays
+from ctrlab.embedding.table import ops as table_ops
+from ctrlab.embedding.table.cut import Cut
 from ctrlab.tensors import read_metadata, read_tensors
 from ctrlab.training import CheckpointError, Checkpoints, restore
-from ctrlab.training.saves import POINTER, Save, files_in
 
 
 def kinds(folder):
@@ -251,7 +252,7 @@ def test_a_save_is_of_one_moment_while_another_thread_writes(tmp_path):
 
     def write():
         for step in itertools.count(1):
-            lookup.step(rule, [(item, gradient)], 0.1, step)
+            table_ops.step(rule, [(item, gradient)], 0.1, step)
             if done.is_set():
                 return
 

@@ -9,9 +9,9 @@ from histories import as_rows, histories, live, new_table, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.embedding import checkpoint
-from ctrlab.embedding.checkpoint import apply_delta, checked, from_arrays, merge_deltas, require_fits, to_arrays
-from ctrlab.embedding.shards import concatenate, join, shard
+from ctrlab.embedding.formats import table_arrays
+from ctrlab.embedding.formats.partition import concatenate, join, shard
+from ctrlab.embedding.formats.table_arrays import apply_delta, checked, from_arrays, merge_deltas, require_fits, to_arrays
 from ctrlab.errors import BadData, CtrlabError
 
 
@@ -132,7 +132,7 @@ def test_what_fits_a_table():
 @pytest.mark.parametrize("rows", [1, 2, 100])
 def test_parts_are_the_whole(rows, monkeypatch):
     """Tombstones of older files may be of keys that came back: in parts, too, the row is the last word."""
-    monkeypatch.setattr(checkpoint, "rows_a_part", lambda *_: rows)
+    monkeypatch.setattr(table_arrays, "rows_a_part", lambda *_: rows)
     state = small([1, 2, 3, 5], filter=np.arange(3, dtype=np.uint8), removed=np.array([7, 8, 1, 9, 5]))
     state = replace(state, candidate_keys=np.array([6]), candidate_counts=np.array([2]), candidate_steps=np.array([1]))
     parts = list(checked(state, "table a"))
@@ -145,8 +145,8 @@ def test_parts_are_the_whole(rows, monkeypatch):
 
 def test_a_key_twice_in_a_large_state_is_seen_where_it_is_looked_for(monkeypatch):
     """Beyond a million keys as many are held against each other; an array that was never filled is seen whatever it holds."""
-    monkeypatch.setattr(checkpoint, "MOST_SEEN", 100)
-    monkeypatch.setattr(checkpoint, "rows_a_part", lambda *_: 50)
+    monkeypatch.setattr(table_arrays, "MOST_SEEN", 100)
+    monkeypatch.setattr(table_arrays, "rows_a_part", lambda *_: 50)
     keys = np.arange(1_000)
     assert sum(len(part.keys) for part in checked(small(keys), "table a")) == 1_000
     for bad in (np.where(keys < 700, keys, 0), np.where(keys < 700, keys, keys - 700)):

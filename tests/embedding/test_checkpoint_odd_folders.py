@@ -7,11 +7,12 @@ import keras
 import pytest
 from runs_with_tables import content, new_run, restored, saved, train_to
 
+from ctrlab.embedding.formats import saves
+from ctrlab.embedding.formats.resharding import merge_chain, read_any
+from ctrlab.embedding.formats.saves import ATTEMPTS, POINTER, Link, files_in, last_whole, newest_first, spare
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.training import Checkpoints, checkpoint, restore, saves
+from ctrlab.training import Checkpoints, checkpoint, restore
 from ctrlab.training.checkpoint import CheckpointError
-from ctrlab.training.saves import ATTEMPTS, POINTER, Link, files_in, last_whole, newest_first, spare
-from ctrlab.training.shards import merge_chain, read_any
 
 LATER = "step-000000009.safetensors"
 

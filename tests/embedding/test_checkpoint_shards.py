@@ -11,15 +11,15 @@ from runs_with_tables import content, new_run, train_to
 from typer.testing import CliRunner
 
 from ctrlab import cli
-from ctrlab.embedding.checkpoint import apply_delta, from_arrays, merge_deltas, to_arrays
-from ctrlab.embedding.shards import join, shard
+from ctrlab.embedding.formats.folder_lock import FolderLock
+from ctrlab.embedding.formats.merging import SCRATCH
+from ctrlab.embedding.formats.partition import join, shard
+from ctrlab.embedding.formats.resharding import merge_chain, merge_delta_files, open_shards, read_any, reshard
+from ctrlab.embedding.formats.saves import Save, files_in
+from ctrlab.embedding.formats.table_arrays import apply_delta, from_arrays, merge_deltas, to_arrays
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.tensors import read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
-from ctrlab.training.folder_lock import FolderLock
-from ctrlab.training.merging import SCRATCH
-from ctrlab.training.saves import Save, files_in
-from ctrlab.training.shards import merge_chain, merge_delta_files, open_shards, read_any, reshard
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_what_is_merged_is_what_the_definition_says(table, history, place, tmp_p
         save = save.delta(step, step)
     paths.append(written(folder / "run", save, states[-1]))
     first = place.draw(st.integers(1, len(states) - 1))
-    with mock.patch("ctrlab.embedding.checkpoint.PART_BYTES", 300):
+    with mock.patch("ctrlab.embedding.formats.table_arrays.PART_BYTES", 300):
         whole = merge_chain(folder / "run", folder / "whole")
         delta = merge_delta_files(paths[first:], folder / "delta")
     merged = merge_deltas([narrow(state) for state in states[first:]])

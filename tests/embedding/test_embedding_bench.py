@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.embedding import bench
+from ctrlab.embedding.benches import table as bench
 
 
 def test_all_tables_hold_the_same():

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.embedding import EmbeddingVariable, Options, Storage
-from ctrlab.embedding.segments import FOOTER, HEADER, MANIFEST, _crc
 from ctrlab.embedding.store import Store
+from ctrlab.embedding.store.segments import FOOTER, HEADER, MANIFEST, _crc
 from ctrlab.training import TouchedRows
 
 DIM, ROWS = 3, 40_000

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctrlab.embedding import segments
-from ctrlab.embedding.store import Store
+from ctrlab.embedding.store import Store, segments
 from ctrlab.errors import BadData, CtrlabError
 
 EXTREMES = [-(2**63), -2, -1, 0, 1, 2**63 - 1]

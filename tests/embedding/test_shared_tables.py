@@ -12,14 +12,14 @@ from test_serving import KEYS, export, trained
 
 from ctrlab import _native
 from ctrlab.embedding import EmbeddingVariable, embedding_variables, served
-from ctrlab.embedding.lookup import step
+from ctrlab.embedding.table.ops import step
 from ctrlab.ops.sparse_update import Rule
 
 WIDE = 50_000
 
 
 class Figures(ctypes.Structure):
-    """ctrlab_table_figures of native/embedding/engine_c.h."""
+    """ctrlab_table_figures of native/table/engine_c.h."""
 
     _fields_ = (
         ("struct_size", ctypes.c_size_t),

@@ -18,8 +18,8 @@ from reference_pairs import changed
 from same_tables import require_same_table
 
 from ctrlab.embedding import CounterFilter, Embedding, EmbeddingVariable, GlobalStepEviction, Options, Storage
-from ctrlab.embedding.state import TableState
 from ctrlab.embedding.store import Store
+from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows
 

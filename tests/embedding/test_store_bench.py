@@ -6,8 +6,8 @@ import re
 import pytest
 
 from ctrlab.commands.bench import page_of
-from ctrlab.embedding import store_bench
-from ctrlab.embedding.store_bench import StoreBench, bench_store
+from ctrlab.embedding.benches import store as store_bench
+from ctrlab.embedding.benches.store import StoreBench, bench_store
 
 
 def round_of(ours, its, quiet, busy):

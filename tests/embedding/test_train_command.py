@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from ctrlab import cli
 from ctrlab.embedding import CounterFilter, EmbeddingVariable, Options, embedding_variables
 from ctrlab.embedding.choices import NAMES, Variable
+from ctrlab.embedding.formats.saves import open_save, paths_in, places_of, tables_in
 from ctrlab.errors import CtrlabError
 from ctrlab.training import Spec, run
-from ctrlab.training.saves import open_save, paths_in, places_of, tables_in
 
 SAVING = ["--every", "3", "--full-every", "3"]  # of 8 steps: whole after 3, changes after 6 and 8
 VARIABLE = ["--embedding", "variable", "--admission", "2", "--evict-after", "2"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference_pairs import Pair, changed, same
 
 from ctrlab.embedding import CounterFilter, EmbeddingVariable, GlobalStepEviction, Initializer, L2Eviction, Options
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.training import TouchedRows
 from ctrlab.training.optimizers import KINDS
 

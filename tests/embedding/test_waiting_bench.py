@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ctrlab.commands import waiting as command
-from ctrlab.embedding import waiting_bench
-from ctrlab.embedding.waiting_bench import ASKED, DIM, SIZES, bench_lookups, bench_reads
+from ctrlab.embedding.benches import waiting as waiting_bench
+from ctrlab.embedding.benches.waiting import ASKED, DIM, SIZES, bench_lookups, bench_reads
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.waiting import Pair, Waits, Watch
 

@@ -4,7 +4,7 @@ import numpy as np
 from wrong_answers import judge
 
 from ctrlab.embedding import analysis
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.lessons.checks import analysis as checks
 
 LESSON = "03_embedding/08_analysis"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ctrlab.embedding import analysis
-from ctrlab.embedding.state import TableState
+from ctrlab.embedding.table_state import TableState
 from ctrlab.lessons.table_explorer import EVERY, VIEWS, TableExplorer, explore_table
 from ctrlab.profiling.charts.style import logarithmic
 

@@ -12,8 +12,6 @@ from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-SOURCES = ["bloom", "change_log", "cut", "demotion", "export", "import", "index", "initial_values", "lookup", "merge"]
-SOURCES += ["table", "tier", "update"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -31,9 +29,10 @@ def build(folder: Path, native: Path, sanitizer: str) -> Path:
         run("-I", native, "-c", source, "-o", folder / f"{source.stem}.o")
         return folder / f"{source.stem}.o"
 
-    sources = [native / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
+    sources = [native / "table" / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
     sources += [native / "kernels" / "optimizer_step" / "optimizer_step.cc"]
-    sources += [native / "embedding" / f"{name}.cc" for name in SOURCES]
+    # What lies below a table here is a store of the check's own; only the C interface opens one on a disk.
+    sources += [source for source in sorted((native / "table").glob("*.cc")) if source.stem != "engine_c"]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
     run(*objects, "-Wl,--wrap=mmap,--wrap=munmap", "-o", folder / "check_engine")

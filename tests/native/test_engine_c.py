@@ -13,7 +13,7 @@ from ctrlab import _native
 from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
-CHECK = NATIVE / "check"
+CHECK = NATIVE / "table" / "check"
 C = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_POSIX_C_SOURCE=200809L"]
 CXX = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 CHECKS = ["calls", "refusals", "storage", "memory", "threads", "threads_below"]
@@ -41,7 +41,7 @@ def build(folder: Path, sanitizer: str) -> Path:
         return target
 
     sources = [CHECK / f for f in ("check_engine_c.c", "check_engine_c_threads.c", "check_engine_c_memory.cc", "failing_new.cc")]
-    sources += sorted((NATIVE / "embedding").glob("*.cc")) if sanitizer else []
+    sources += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizer else []
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
     library = [] if sanitizer else [_native.ENGINE, f"-Wl,-rpath,{_native.ENGINE.parent}"]
@@ -64,7 +64,7 @@ def test_the_interface_answers_and_refuses_as_its_header_says(program, what, tmp
 
 def test_the_header_is_one_of_c89(tmp_path):
     source = tmp_path / "c89.c"
-    source.write_text('#include "embedding/engine_c.h"\nint main(void) { return !sizeof(ctrlab_table_delta); }\n')
+    source.write_text('#include "table/engine_c.h"\nint main(void) { return !sizeof(ctrlab_table_delta); }\n')
     strict = ["-std=c89", "-Wall", "-Wextra", "-pedantic-errors", "-Werror", "-fsyntax-only"]
     made = subprocess.run(["cc", *strict, "-I", NATIVE, source], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr

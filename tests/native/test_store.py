@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.embedding import store_bench
 from ctrlab.ops import kernel_swap
 
 NATIVE = Path(__file__).parents[2] / "native"
-SOURCES = (*store_bench.UNITS, "segment_store_c", "tier_store")
+STORE = NATIVE / "store"
 
 # Under sanitizers the checks take a compiler a minute of a quiet core.
 pytestmark = pytest.mark.timeout(900)
@@ -35,9 +34,10 @@ def program(request, tmp_path_factory):
         return made
 
     with ThreadPoolExecutor(2) as pool:
-        sources = [NATIVE / "check" / "check_store.cc", *(NATIVE / "embedding" / f"{name}.cc" for name in SOURCES)]
+        # All that a store needs: nothing of a table's.
+        sources = [STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))]
         objects = list(pool.map(compiled, sources))
-    # What native/check/check_store_power.h and check_store_calls.h put in place of these; the last two are operator new.
+    # What check_store_power.h and check_store_calls.h put in place of these; the last two are operator new.
     calls = ("fdatasync", "fsync", "syscall", "_Znwm", "_ZnwmSt11align_val_t")
     wrapped = [f"-Wl,--wrap={call}" for call in calls]
     run([*flags, *wrapped, *objects, "-pthread", "-o", folder / "check"])

@@ -14,13 +14,14 @@ import tensorflow as tf
 from small_runs import small_model, small_run, steps
 
 from ctrlab import data
+from ctrlab.embedding.formats import saves
+from ctrlab.embedding.formats.saves import POINTER, files_in
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
-from ctrlab.training import compile_model, make_optimizer, saves, train, train_step
+from ctrlab.training import compile_model, make_optimizer, train, train_step
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import restore, state_variables
-from ctrlab.training.saves import POINTER, files_in
 from ctrlab.training.state import get_state
 
 KILLING = Path(__file__).with_name("killing.py")
@@ -162,7 +163,8 @@ def test_a_folder_takes_one_run_at_a_time(tmp_path):
                 CtrlabError, match=f"^One run or merge at a time writes into a folder; {tmp_path} is in use: .* name another"
             ):
                 Checkpoints(tmp_path, *small_run(), resume=resume)
-        other = "import pathlib, sys; from ctrlab.training.folder_lock import FolderLock; FolderLock(pathlib.Path(sys.argv[1]))"
+        of_ours = "from ctrlab.embedding.formats.folder_lock import FolderLock"
+        other = f"import pathlib, sys; {of_ours}; FolderLock(pathlib.Path(sys.argv[1]))"
         ran = subprocess.run([sys.executable, "-c", other, tmp_path], capture_output=True, text=True, check=False)
         assert ran.returncode == 1 and "is in use" in ran.stderr
         assert (tmp_path / f".{POINTER}.1.part").exists()

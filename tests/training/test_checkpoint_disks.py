@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from small_runs import small_run, steps
 
+from ctrlab.embedding.formats.saves import files_in
 from ctrlab.errors import BadData
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
-from ctrlab.training.saves import files_in
 
 
 def disk_that_fails(monkeypatch, call="fsync"):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.embedding import Embedding, EmbeddingVariable, Options, embedding_variables, lookup
+from ctrlab.embedding import Embedding, EmbeddingVariable, Options, embedding_variables
 from ctrlab.embedding.reference import ReferenceTable
+from ctrlab.embedding.table import ops as table_ops
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import sparse_update
 from ctrlab.ops.references import sparse_update as definition
@@ -48,7 +49,7 @@ def test_embedding_variables_refuse_it(rate):
     table = EmbeddingVariable("items", 2)
     table.set_slots(RULE.slots)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"learning rate(, which)? must be"):
-        lookup.step(RULE, [(table, sparse())], tf.constant(rate, tf.float32), tf.constant(1, tf.int64))
+        table_ops.step(RULE, [(table, sparse())], tf.constant(rate, tf.float32), tf.constant(1, tf.int64))
     assert (table.stats().rows, table.stats().candidates) == (0, 0)
     table = ReferenceTable(2, Options(), lambda keys: np.ones((len(keys), 2)), RULE)
     with pytest.raises(CtrlabError, match=RULE_AND_CURE):

@@ -1,0 +1,151 @@
+"""The store beside LevelDB and RocksDB, native against native: native/bench/store_bench.cc, compiled, run and judged.
+
+What was done so that all are past the page cache, and that each has the same memory, stands at the top of that file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab import profiles
+from ctrlab.errors import CtrlabError
+from ctrlab.ops import kernel_swap
+from ctrlab.paths import cache_folder, checkout
+from ctrlab.profiling.timing import Interval
+
+PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
+PHASES = ("mixed", "compacting", "read")
+BATCH = 1024
+_SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase
+
+
+@dataclass(frozen=True)
+class StoreBench:
+    """What one run of the program measured.
+
+    Attributes:
+        row_bytes, keys: what was stored. memory: bytes that ours held when it was filled, and of a peer's block cache.
+        rounds: for each round, by store: by phase {"rows_per_second", "reads": [[at, seconds of a batch], ..], "updates"}, and
+            its facts; "disk": random reads of 4096 bytes a second, "iops" with 128 in flight and "iops_alone".
+        missing: peers whose libraries are not there.
+    """
+
+    row_bytes: int
+    keys: int
+    memory: int
+    rounds: list[dict]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def stores(self) -> list[str]:
+        return sorted(name for name in self.rounds[0] if name != "disk")
+
+    def rows_per_second(self, store: str, phase: str) -> Interval:
+        return Interval.of([each[store][phase]["rows_per_second"] for each in self.rounds])
+
+    def ratio(self, peer: str, phase: str) -> Interval:
+        """How many times the peer's rows a second ours is, by rounds."""
+        of = [(each["ctrlab"][phase], each[peer][phase]) for each in self.rounds]
+        return Interval.of([ours["rows_per_second"] / its["rows_per_second"] for ours, its in of])
+
+    def reads(self, store: str, phase: str) -> np.ndarray:
+        """Seconds of every batch of reads, in all rounds."""
+        return np.array([seconds for each in self.rounds for _, seconds in each[store][phase]["reads"]])
+
+    def stall(self, store: str) -> Interval:
+        """The 99th percentile of a batch of reads while the store compacts, over that while nothing goes on, by rounds."""
+
+        def p99(one: dict, phase: str) -> float:
+            return float(np.percentile([seconds for _, seconds in one[store][phase]["reads"]], 99))
+
+        return Interval.of([p99(each, "compacting") / p99(each, "read") for each in self.rounds])
+
+    def percent_of_bound(self, store: str) -> Interval:
+        """Rows read a second over the disk's random reads a second, 128 in flight, in the same round; a read may bring two."""
+        return Interval.of([100 * each[store]["read"]["rows_per_second"] / each["disk"]["iops"] for each in self.rounds])
+
+    def write_amplification(self) -> float:
+        return max(each["ctrlab"]["write_amplification"] for each in self.rounds)
+
+    def to_json(self) -> dict:
+        return {
+            "row_bytes": self.row_bytes,
+            "keys": self.keys,
+            "memory": self.memory,
+            "rounds": self.rounds,
+            "missing": self.missing,
+        }
+
+
+@functools.cache
+def program() -> tuple[Path, tuple[str, ...]]:
+    """The compiled native/bench/store_bench.cc, made once for each version of its sources, and the peers in it.
+
+    Raises:
+        CtrlabError: there is no checkout or compiler, or it does not compile.
+    """
+    root = checkout()
+    if root is None:
+        raise CtrlabError("The bench of the store is compiled from a checkout; ctrlab is installed without one.")
+    native = root / "native"
+    units = sorted((native / "store").glob("*.cc"))  # it needs nothing else of ours but a header
+    source = native / "bench" / "store_bench.cc"
+    read = [source, *(native / "bench").glob("*.h"), *units, *(native / "store").glob("*.h")]
+    peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
+    made = cache_folder() / f"store_bench_{version}"
+    if not made.exists():
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:  # another process may be compiling it too
+            part = Path(folder) / made.name
+            libraries = [f"-l{name}" for name in peers]
+            flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-I", native, "-pthread"]
+            ran = subprocess.run(
+                [*kernel_swap.compiler(), *flags, source, *units, *libraries, "-o", part],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if ran.returncode != 0:
+                raise CtrlabError(f"The bench of the store does not compile: {ran.stderr.strip().splitlines()[-1]}")
+            part.replace(made)
+    return made, peers
+
+
+def _has(header: str) -> bool:
+    command = [*kernel_swap.compiler(), "-std=c++20", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def bench_store(
+    row_bytes: int = 64, profile: str | None = None, stores: Sequence[str] | None = None, folder: Path | None = None
+) -> StoreBench:
+    """Fills each store and measures it, round by round, in `folder` (the cache folder): its disk is what is measured.
+
+    Args:
+        row_bytes: of a row, a multiple of 8.
+        stores: "ctrlab" and peers; all that are there if none is named.
+    Raises:
+        CtrlabError: the program can't be made, or fails.
+    """
+    made, peers = program()
+    keys, rounds, seconds = _SIZES[profiles.current(profile).name]
+    work = Path(tempfile.mkdtemp(prefix="store-bench-", dir=folder or cache_folder()))
+    arguments = (keys, row_bytes, BATCH, rounds, seconds, *(stores or ("ctrlab", *peers)))
+    try:
+        ran = subprocess.run([made, work, *map(str, arguments)], capture_output=True, text=True, check=False)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if ran.returncode != 0:
+        raise CtrlabError(f"The bench of the store ended with {ran.returncode}: {ran.stderr.strip()[-300:]}")
+    found = json.loads(ran.stdout)
+    return StoreBench(row_bytes, keys, found["memory"], found["rounds"], tuple(name for name in PEERS if name not in peers))

@@ -1,0 +1,326 @@
+"""The files of a run's checkpoints: what each says of itself, which one it follows, and which may go.
+
+    folder/latest.json                         {"file": "step-000000300.delta.safetensors", "step": 300, "position": 300}
+    folder/step-000000100.safetensors          a full save
+    folder/step-000000200.delta.safetensors    everything again, but of embedding tables only what changed since step 100
+    folder/step-000000300.delta.safetensors    .. since step 200
+
+Each save has an id drawn by chance. A delta names that of the full save it is based on and that of the save it follows, so one
+that is missing, out of order or of another chain is noticed, whatever the files are called. The metadata:
+
+    format, step, position, run    the format's version, the optimizer's step, the batches read, what must stay the same (JSON)
+    id, base, previous, number     this save; its full one (itself, if it is full); the save before; how many after the full one.
+                                   Deltas merged into one have the id and number of the last
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ctrlab.embedding.formats.partition import require_alike
+from ctrlab.embedding.formats.table_arrays import PREFIX, apply_delta, from_arrays, merge_deltas, whole
+from ctrlab.embedding.table_state import TableState
+from ctrlab.errors import BadData, unreadable
+from ctrlab.tensors import Stored, TensorFile, read_metadata
+
+FORMAT = "ctrlab checkpoint {}"
+VERSION = 2
+POINTER = "latest.json"
+PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
+ATTEMPTS = 10
+"""Times that a folder is read where a run deletes what was listed before it is opened."""
+Use = TypeVar("Use")
+
+
+@dataclass(frozen=True)
+class Save:
+    """What a file of a checkpoint says of itself."""
+
+    step: int
+    position: int
+    run: dict[str, str]
+    id: str
+    base: str
+    previous: str = ""
+    number: int = 0
+
+    @classmethod
+    def full(cls, step: int, position: int, run: Mapping[str, str]) -> Save:
+        id = secrets.token_hex(8)
+        return cls(step, position, dict(run), id, base=id)
+
+    def delta(self, step: int, position: int) -> Save:
+        """The delta that follows this save."""
+        return Save(step, position, self.run, secrets.token_hex(8), self.base, self.id, self.number + 1)
+
+    @property
+    def name(self) -> str:
+        return f"step-{self.step:09d}{'.delta' if self.number else ''}.safetensors"
+
+    def to_metadata(self) -> dict[str, str]:
+        facts = {name: str(getattr(self, name)) for name in ("step", "position", "id", "base", "previous", "number")}
+        return {"format": FORMAT.format(VERSION), "run": json.dumps(self.run, sort_keys=True)} | facts
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str], path: Path) -> Save:
+        """Raises a BadData where the file is no checkpoint of this version."""
+        written = re.fullmatch(FORMAT.format(r"(\d{1,9})"), metadata.get("format", ""))
+        if written and int(written[1]) > VERSION:
+            raise BadData(f"{path} is of format {written[1]}, and this ctrlab knows none after {VERSION}: update it.")
+        if not written or int(written[1]) < VERSION:
+            raise BadData(f"{path} holds tensors, but is no checkpoint of this version ({FORMAT.format(VERSION)!r}).")
+        try:
+            numbers = {name: int(metadata[name]) for name in ("step", "position", "number")}
+            texts = {name: metadata[name] for name in ("id", "base", "previous")}
+            run = json.loads(metadata["run"])
+        except (KeyError, ValueError, RecursionError) as problem:
+            raise BadData(f"{path} is a checkpoint that does not say what it is: {problem}.") from None
+        if odd := [name for name, number in numbers.items() if not 0 <= number < 1 << 63] or ["run"] * (type(run) is not dict):
+            rule = "numbers must be in [0, 2^63), and the run an object"
+            raise BadData(
+                f"{path} is a checkpoint that does not say what it is: {rule}; its {odd[0]} is {metadata[odd[0]][:30]}."
+            )
+        return cls(**numbers, **texts, run=run)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file of a chain. It was read through and is whole; its arrays are still on the disk."""
+
+    path: Path
+    save: Save
+    tables: dict[str, TableState]
+    others: dict[str, Stored]
+
+    @classmethod
+    def open(cls, path: Path) -> Link:
+        """Raises a BadData where the file is missing, damaged, or no checkpoint of this version."""
+        file = TensorFile(path)
+        others = {name: array for name, array in file.items() if not name.startswith(PREFIX)}
+        return cls(path, Save.from_metadata(file.metadata, path), from_arrays(file, str(path)), others)
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A save that can't be used: why, its step, and the batches read until then, where that is known."""
+
+    problem: str
+    step: int
+    position: int | None
+
+
+def paths_in(folder: Path) -> list[tuple[int, Path]]:
+    """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last.
+
+    Raises:
+        BadData: there is no such folder. CtrlabError: it can't be opened now.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise unreadable(f"Folder {folder}", error) from None
+    found = [(match, folder / name) for name in names if (match := PATTERN.fullmatch(name))]
+    return [(int(m[1]), path) for m, path in sorted(found, key=lambda entry: (int(entry[0][1]), not entry[0][2]))]
+
+
+def files_in(folder: Path) -> dict[int, Path]:
+    """{step: file} of the same, oldest first."""
+    return dict(paths_in(folder))
+
+
+def newest_first(folder: Path, named: Path | None = None) -> list[Path]:
+    """The file `named`, then the others, newest first."""
+    return sorted((path for _, path in reversed(paths_in(folder))), key=lambda path: path != named)
+
+
+def _pointer(folder: Path) -> tuple[Path | None, int | None]:
+    """The file that it names, and the batches read until then; None: it does not say."""
+    try:
+        said = json.loads((folder / POINTER).read_text() if (folder / POINTER).is_file() else "")  # a pipe would be waited for
+        named, position = said["file"], said.get("position")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None, None
+    known = isinstance(named, str) and PATTERN.fullmatch(named)
+    return (folder / named if known else None), (position if type(position) is int else None)
+
+
+def places_of(paths: Sequence[Path]) -> dict[str, Path]:
+    """{id: file} of those that say one."""
+    places = {}
+    for path in paths:
+        try:
+            places[Save.from_metadata(read_metadata(path), path).id] = path
+        except BadData:
+            continue
+    return places
+
+
+def open_save(path: Path, places: Mapping[str, Path], open_link: Callable[[Path], Link] = Link.open) -> list[Link]:
+    """The chain of a save: the full one, and the deltas that follow it up to this one.
+
+    Args:
+        places: {id: file} of the saves that it may follow.
+    Raises:
+        BadData: it, or a save that it builds on, is missing or damaged, or of another chain or model.
+    """
+    links = [open_link(path)]
+    while (save := links[0].save).number:
+        if save.previous not in places:
+            raise BadData(
+                f"{path} can't be used: {links[0].path.name} is delta {save.number} of full save {save.base} and follows save "
+                f"{save.previous}, which is missing."
+            )
+        try:
+            links.insert(0, open_link(places[save.previous]))
+        except BadData as problem:
+            raise BadData(f"{path} can't be used without the saves before it: {problem}") from None
+        check_chain([(link.path.name, link.save) for link in links], begins_full=False)
+    require_same_tables(links)
+    return links
+
+
+def require_same_tables(links: Sequence[Link]) -> None:
+    """Raises a BadData where files are not of one model's tables."""
+    first = links[0]
+    for link in links[1:]:
+        if link.tables.keys() != first.tables.keys():
+            raise BadData(f"{link.path} has the tables {sorted(link.tables)}, and {first.path} {sorted(first.tables)}.")
+        for name, state in link.tables.items():
+            require_alike(first.tables[name], state, f"Table {name} of {first.path}", f"that of {link.path}")
+
+
+def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
+    """The embedding tables of a chain, put together in memory."""
+    tables = {}
+    for name in links[0].tables:
+        full, *deltas = (whole(link.tables[name]) for link in links)
+        tables[name] = apply_delta(full, merge_deltas(deltas)) if deltas else full
+    return tables
+
+
+def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
+    """The chain of a folder's last save that `use` can use, what that gave, and the saves that were passed over for it.
+
+    Files that were opened stay open until `use` has returned, as many at once as the chain has. A run may go on saving into the
+    folder meanwhile: where it deleted a file before that was opened, all begins anew.
+
+    Args:
+        use: is called with the chain of a save that is whole; raises a BadData where it can't be used all the same.
+    Raises:
+        BadData: there is none, or the run deletes them too fast. CtrlabError: a file can't be opened now.
+    """
+    found = ""
+    for _ in range(ATTEMPTS):
+        try:
+            return _last_whole(folder, use)
+        except _WentAway as others:
+            found = f" The last time: {others}" if str(others) else ""
+    raise BadData(
+        f"A folder's saves must stay until they are opened; {ATTEMPTS} times one that was listed in {folder} was gone before: "
+        "a run saves into it and deletes saves faster than they are read. Keep more of them, or read it once the run has ended."
+        f"{found}"
+    )
+
+
+class _WentAway(Exception):
+    """A file that was listed is not there any more. Of what was opened before, the problems."""
+
+
+def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
+    passed_over: list[PassedOver] = []
+    opened: dict[Path, Link | BadData] = {}
+
+    def open_once(path: Path) -> Link:
+        if path not in opened:
+            try:
+                opened[path] = Link.open(path)
+            except BadData as problem:
+                opened[path] = problem
+        if isinstance(opened[path], BadData):
+            raise opened[path]
+        return opened[path]
+
+    named, position = _pointer(folder)
+    paths = newest_first(folder, named)
+    if named and named not in paths:
+        if _pointer(folder)[0] != named:
+            raise _WentAway
+        step = int(PATTERN.fullmatch(named.name)[1])
+        passed_over.append(PassedOver(f"{named} is missing, although {POINTER} names it.", step, position))
+    places = places_of(paths)
+    for path in paths:
+        try:
+            try:
+                links = open_save(path, places, open_once)
+            except BadData:
+                if not all(map(os.path.lexists, paths)):
+                    raise _WentAway(_problems(passed_over)) from None
+                raise
+            return links, use(links), tuple(passed_over)
+        except BadData as problem:
+            batches = position if path == named else _position(path)
+            passed_over.append(PassedOver(str(problem), int(PATTERN.fullmatch(path.name)[1]), batches))
+    raise BadData(f"Folder {folder} has no whole checkpoint. {_problems(passed_over) or 'It has none.'}")
+
+
+def _problems(passed_over: Sequence[PassedOver]) -> str:
+    return " ".join(passed.problem for passed in passed_over)
+
+
+def _position(path: Path) -> int | None:
+    try:
+        return Save.from_metadata(read_metadata(path), path).position
+    except BadData:
+        return None
+
+
+def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> None:
+    """Whether named saves, in this order, are a full one and the deltas that follow it.
+
+    Raises:
+        BadData: one is missing, out of order or of another chain: which.
+    """
+    name, first = saves[0]
+    if begins_full and first.number:
+        raise BadData(f"A chain begins with a full save; {name} is delta {first.number} of full save {first.base}.")
+    for (name_before, before), (name, save) in itertools.pairwise(saves):
+        if save.base != before.base or not save.number:
+            raise BadData(f"{name} is foreign: its full save is {save.base}, and that of {name_before} is {before.base}.")
+        if save.previous != before.id or save.number <= before.number:
+            follows = next((n for n, s in saves if s.id == save.previous), None)
+            place = f"comes after {name_before}" if follows else f"it is missing: before comes {name_before}, save {before.id}"
+            raise BadData(f"{name} is delta {save.number} and follows {follows or f'save {save.previous}'}, but {place}.")
+
+
+def spare(folder: Path, newest: Path, keep: int) -> list[Path]:
+    """The files that neither the `keep` newest saves up to `newest` nor the chains below them need, latest first.
+
+    Those of the same or later steps were left by a run that was taken up again from before them.
+    """
+    found = paths_in(folder)
+    step = next(step for step, path in found if path == newest)
+    earlier = [path for s, path in found if s < step]
+    kept = [newest, *earlier[::-1][: keep - 1]]
+    places = places_of(earlier)
+    needed = set(kept)
+    for path in kept:
+        while path := _followed(path, places):
+            if path in needed:
+                break
+            needed.add(path)
+    return [path for _, path in reversed(found) if path not in needed]
+
+
+def _followed(path: Path, places: Mapping[str, Path]) -> Path | None:
+    try:
+        return places.get(Save.from_metadata(read_metadata(path), path).previous)
+    except BadData:
+        return None

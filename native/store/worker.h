@@ -1,0 +1,89 @@
+// A thread that does one thing whenever it is woken. It is joined when this goes.
+
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "store/process.h"
+
+namespace ctrlab::embedding {
+
+class Worker {
+ public:
+  // Whether it could do its work, which it could not if it throws; it returns soon after `stop` is true.
+  using Work = std::function<bool(const std::atomic<bool>& stop)>;
+
+  // Throws std::system_error where the system has no thread to give.
+  Worker(const char* name, Work work) : state_(std::make_unique<State>(std::move(work))) {
+    pthread_setname_np(state_->thread.native_handle(), name);
+  }
+
+  ~Worker() {
+    // A child that was forked has no such thread, which it would wait for, and a lock that nobody may ever give back.
+    if (!process_.Here()) {
+      (void)state_.release();
+      return;
+    }
+    {
+      std::lock_guard lock(state_->mutex);
+      state_->stop = true;
+      state_->wake.notify_one();
+    }
+    state_->thread.join();
+  }
+
+  void Wake() {
+    if (!process_.Here()) return;
+    std::lock_guard lock(state_->mutex);
+    state_->wanted = true;
+    state_->wake.notify_one();
+  }
+
+ private:
+  struct State {
+    explicit State(Work work) : work(std::move(work)), thread([this] { Run(); }) {}
+
+    void Run() {
+      std::unique_lock lock(mutex);
+      for (;;) {
+        wake.wait(lock, [&] { return wanted || stop; });
+        if (stop) return;
+        wanted = false;
+        lock.unlock();
+        const bool done = Done();
+        lock.lock();
+        // What refused may refuse for long: it is not asked again whenever somebody wakes this.
+        if (!done) wake.wait_for(lock, std::chrono::seconds(1), [&] { return stop.load(); });
+      }
+    }
+
+    bool Done() noexcept {
+      try {
+        return work(stop);
+      } catch (const std::exception&) {
+        return false;
+      }
+    }
+
+    const Work work;
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool wanted = false;
+    std::atomic<bool> stop = false;
+    std::thread thread;  // the last, for it uses all above
+  };
+
+  const OwnProcess process_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ctrlab::embedding

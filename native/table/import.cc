@@ -1,0 +1,282 @@
+// A table's content on its way in.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <new>
+
+#include "table/each_shard.h"
+#include "table/messages.h"
+#include "table/sorted.h"
+#include "table/table.h"
+
+namespace ctrlab::embedding {
+namespace {
+
+Status CheckWithin(const char* what, const int64_t* numbers, int64_t count, int64_t low, int64_t high) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (numbers[i] < low || numbers[i] > high) {
+      return Problem("A table's ", what, " must be in [", low, ", ", high, "]; received ", numbers[i], " at ", i, ".");
+    }
+  }
+  return Status();
+}
+
+Status Check(const StateSizes& sizes, const StateIn& in) {
+  constexpr int64_t most_steps = (int64_t{1} << 31) - 1;
+  if (Status bad = CheckWithin("frequencies", in.frequencies, sizes.rows, 0, uint32_t{0} - 1); !bad.ok()) return bad;
+  if (Status bad = CheckWithin("steps", in.steps, sizes.rows, 0, most_steps); !bad.ok()) return bad;
+  if (Status bad = CheckWithin("candidates' counts", in.candidate_counts, sizes.candidates, 1, kMostCount); !bad.ok()) return bad;
+  return CheckWithin("candidates' steps", in.candidate_steps, sizes.candidates, 0, most_steps);
+}
+
+}  // namespace
+
+// What comes, by the shard of the index that it goes to.
+class Table::Incoming {
+ public:
+  Incoming(Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in, const ParallelFor& parallel_for)
+      : table_(table), in_(in), slots_(slots), parallel_for_(parallel_for), rows_(Index::kShards), candidates_(Index::kShards) {
+    for (int64_t i = 0; i < sizes.rows; ++i) {
+      if (shard.Has(in.keys[i])) rows_[Index::ShardOf(HashKey(in.keys[i]))].push_back(i);
+    }
+    for (int64_t i = 0; i < sizes.candidates; ++i) {
+      if (shard.Has(in.candidate_keys[i])) candidates_[Index::ShardOf(HashKey(in.candidate_keys[i]))].push_back(i);
+    }
+    for (int64_t s = 0; s < Index::kShards; ++s) keys_ += KeysOf(s);
+  }
+
+  int64_t KeysOf(int64_t shard) const { return std::ssize(rows_[shard]) + std::ssize(candidates_[shard]); }
+
+  int64_t keys() const { return keys_; }
+
+  // Refuses a key that comes twice.
+  Status CheckOnce() const {
+    std::atomic<bool> twice = false;
+    std::atomic<int64_t> which = 0;
+    Index seen;
+    EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
+      seen.Reserve(s, KeysOf(s));
+      EachKey(s, [&](int64_t key) {
+        const uint64_t hash = HashKey(key);
+        if (seen.FindEntry(key, hash)) {
+          twice = true;
+          which = key;
+          return;
+        }
+        seen.Insert(key, hash, 1, 0);
+      });
+    });
+    return twice ? Problem("A table holds each key once; received ", which.load(), " twice.") : Status();
+  }
+
+  // Room for all of it, and to give back so many rows before: after that Put can't fail. Throws std::bad_alloc.
+  void Reserve(int64_t leaving) {
+    Content& content = *table_.content_;
+    int64_t rows = 0;
+    gone_.resize(Index::kShards);
+    begins_.resize(Index::kShards + 1);
+    for (int64_t s = 0; s < Index::kShards; ++s) gone_[s].reserve(candidates_[s].size());
+    for (const auto& of_shard : rows_) rows += std::ssize(of_shard);
+    content.rows->Reserve(rows);
+    content.rows->ReserveFree(keys_ - rows + leaving);
+    EachIndexShard(parallel_for_, keys_, [&](int64_t s) { content.index.Reserve(s, KeysOf(s)); });
+  }
+
+  // Puts it where room was made; what is there under the same key goes.
+  void Put() {
+    Content& content = *table_.content_;
+    EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
+      for (const int64_t i : rows_[s]) begins_[s + 1] += !IsRow(content.index.Find(in_.keys[i], HashKey(in_.keys[i])));
+    });
+    for (int64_t s = 0; s < Index::kShards; ++s) begins_[s + 1] += begins_[s];
+    EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
+      int64_t next = begins_[s];
+      for (const int64_t i : rows_[s]) {
+        const Ref ref = content.index.Find(in_.keys[i], HashKey(in_.keys[i]));
+        const uint32_t row = IsRow(ref) ? ref - 1 : content.rows->Take(next++);
+        Fill(*content.rows, row, i);
+        Enter(s, in_.keys[i], row + 1, in_.steps[i]);
+      }
+      for (const int64_t i : candidates_[s]) {
+        const int64_t key = in_.candidate_keys[i];
+        if (const Ref ref = content.index.Find(key, HashKey(key)); IsRow(ref)) gone_[s].push_back(ref - 1);
+        Enter(s, key, kCandidate + static_cast<Ref>(in_.candidate_counts[i]), in_.candidate_steps[i]);
+      }
+    });
+    content.rows->Took(begins_.back());
+    for (const auto& of_shard : gone_) content.rows->Free(of_shard);
+  }
+
+ private:
+  template <class Visit>
+  void EachKey(int64_t s, const Visit& visit) const {
+    for (const int64_t i : rows_[s]) visit(in_.keys[i]);
+    for (const int64_t i : candidates_[s]) visit(in_.candidate_keys[i]);
+  }
+
+  void Enter(int64_t s, int64_t key, Ref ref, int64_t step) {
+    const uint64_t hash = HashKey(key);
+    const uint32_t stamp = static_cast<uint32_t>(step) << 1;
+    Index& index = table_.content_->index;
+    Entry* entry = index.FindEntry(key, hash);
+    if (entry) {
+      entry->stamp = stamp | entry->changed();
+      index.SetRef(entry, hash, ref);
+    } else {
+      entry = index.Insert(key, hash, ref, stamp);
+    }
+    table_.NoteChange(s, entry);
+  }
+
+  void Fill(const Rows& rows, uint32_t row, int64_t i) const {
+    const int64_t dim = table_.dim();
+    float* to = rows.Row(row);
+    std::copy_n(in_.values + i * dim, dim, to);
+    for (int64_t k = 0; k < rows.slots(); ++k) {
+      if (slots_) std::copy_n(in_.slots[k] + i * dim, dim, to + (1 + k) * dim);
+      else std::fill_n(to + (1 + k) * dim, dim, table_.slot_initial_[k]);
+    }
+    rows.Frequency(row) = static_cast<uint32_t>(in_.frequencies[i]);
+  }
+
+  Table& table_;
+  const StateIn& in_;
+  const int64_t slots_;
+  const ParallelFor& parallel_for_;
+  std::vector<std::vector<int64_t>> rows_, candidates_;
+  std::vector<std::vector<uint32_t>> gone_;  // by shard: rows whose key becomes a candidate
+  std::vector<int64_t> begins_;              // of each shard, where its new rows begin
+  int64_t keys_ = 0;
+};
+
+// Other slots for a table without rows, until this goes or they are kept.
+class Table::OtherSlots {
+ public:
+  explicit OtherSlots(Table& table) : table_(table) {}
+  ~OtherSlots() {
+    if (rows_) Swap();
+  }
+  void Take(int64_t slots) {
+    rows_ = std::make_unique<Rows>(table_.dim(), slots);
+    Swap();
+  }
+  void Keep() { rows_ = nullptr; }
+
+ private:
+  void Swap() {
+    std::shared_ptr<SegmentStore> store;  // empty, and for rows of another size; goes once the gate is open
+    std::lock_guard alone(table_.gate_);
+    if (table_.tier_) store = table_.tier_->Leave();
+    table_.content_->rows.swap(rows_);
+  }
+
+  Table& table_;
+  std::unique_ptr<Rows> rows_;  // the others
+};
+
+Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                     const ParallelFor& parallel_for) {
+  if (kind != ImportKind::kAll) return ImportMore(kind, shard, sizes, slot_count, in, parallel_for);
+  std::unique_ptr<Table> stage;
+  if (Status bad = Stage(&stage); !bad.ok()) return bad;
+  if (sizes.filter_bytes != stage->filter_bytes()) return stage->WrongFilter(sizes.filter_bytes);
+  if (Status bad = stage->ImportMore(ImportKind::kMore, shard, sizes, slot_count, in, parallel_for); !bad.ok()) return bad;
+  return Adopt(stage.get());
+}
+
+Status Table::WrongFilter(int64_t bytes) const {
+  return Problem("The table's Bloom filter has ", content_->filter.bytes(), " bytes; received ", bytes,
+                 ": its expected keys, rate and threshold must be those that it was saved with.");
+}
+
+// The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes replaces them.
+Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
+                        std::vector<int64_t>* below) const {
+  if (!HasRowsBelow()) return Status();
+  std::vector<int64_t> keys(in.keys, in.keys + sizes.rows);
+  keys.insert(keys.end(), in.candidate_keys, in.candidate_keys + sizes.candidates);
+  keys.insert(keys.end(), removed.begin(), removed.end());
+  std::erase_if(keys, [&](int64_t key) { return !shard.Has(key); });
+  std::vector<int64_t> absent;
+  AddAbsent(keys.data(), std::ssize(keys), &absent);
+  SortOnce(&absent);
+  std::vector<uint8_t> found(absent.size());
+  if (Status bad = tier_->store()->Find(absent.data(), std::ssize(absent), found.data()); !bad.ok()) return bad;
+  for (size_t k = 0; k < absent.size(); ++k) {
+    if (found[k]) below->push_back(absent[k]);
+  }
+  return Status();
+}
+
+Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                         const ParallelFor& parallel_for) try {
+  if (Status bad = Check(sizes, in); !bad.ok()) return bad;
+  Index::Old old;  // goes when nobody waits for it
+  std::lock_guard writer(writer_);
+  const int64_t slots = content_->rows->slots();
+  const bool takes_slots = slots == 0 && TotalRows() == 0 && slot_count <= 2;
+  if (slot_count != 0 && slot_count != slots && !takes_slots) {
+    return Problem("The table has ", slots, " slots a row; received ", slot_count, ".");
+  }
+  // Only the first part of a state has the filter.
+  if (sizes.filter_bytes != 0 && sizes.filter_bytes != content_->filter.bytes()) return WrongFilter(sizes.filter_bytes);
+  Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
+  if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
+  if (Status bad = CheckRoom(sizes.rows); !bad.ok()) return bad;
+  if (Status bad = SinkImported(); !bad.ok()) return bad;  // so no more than one part is ever beyond the memory
+  std::vector<int64_t> removed, below;
+  if (kind == ImportKind::kChanges) {
+    std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
+                 [&](int64_t key) { return shard.Has(key); });
+    SortOnce(&removed);
+  }
+  if (Status bad = FindBelow(sizes, in, shard, removed, &below); !bad.ok()) return bad;
+  OtherSlots other_slots(*this);
+  if (slot_count > slots) other_slots.Take(slot_count);
+  if (tier_) tier_->ReserveDead(std::ssize(below));
+  incoming.Reserve(std::ssize(removed));
+  std::vector<int64_t> room(Index::kShards);
+  for (int64_t s = 0; s < Index::kShards; ++s) room[s] = incoming.KeysOf(s);
+  std::vector<int64_t> changes = room;
+  for (const int64_t key : removed) ++changes[Index::ShardOf(HashKey(key))];
+  ReserveLog(changes);
+  const auto goes = [&](const Entry& entry) {
+    return std::binary_search(removed.begin(), removed.end(), entry.key.load(std::memory_order_relaxed));
+  };
+  const Leaving leaving = PrepareToRemove(goes, room, below, parallel_for);
+  NotePeak();
+  // Nothing can be refused any more.
+  other_slots.Keep();
+  {
+    std::lock_guard alone(gate_);
+    old = PublishRemoval();
+    for (const auto& of_shard : leaving.rows) content_->rows->Free(of_shard);
+    incoming.Put();
+    if (sizes.filter_bytes && kind == ImportKind::kMore) content_->filter.TakeLarger(in.filter);
+    else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
+  }
+  if (log_.on()) {
+    for (const int64_t key : removed) log_.Note(Index::ShardOf(HashKey(key)), key);
+  }
+  if (!below.empty()) tier_->NoteDead(below, std::ssize(below));
+  (void)SinkImported();
+  WakeDemotion();
+  return Status();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, and the next part or update
+// tries again and returns the problem.
+Status Table::SinkImported() try {
+  if (!tier_ || Room() >= 0) return Status();
+  if (Status bad = OpenTier(); !bad.ok()) return bad;
+  return Sink(0, {});
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
+}
+
+}  // namespace ctrlab::embedding

@@ -1,0 +1,295 @@
+// One table's part in a step of an optimizer: first room is made for what it may need, beside readers, shard by shard; only then
+// are keys counted, admitted and given rows that nobody sees yet; then, alone, those are published and values and slots change.
+// What can be refused is refused before that; only a Bloom filter has counted by then, which Cancel takes back.
+
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/optimizer_step/optimizer_rules.h"
+#include "table/each_shard.h"
+#include "table/table.h"
+
+namespace ctrlab::embedding {
+
+class Table::Step {
+  static constexpr int64_t kAhead = 16;   // keys between the one whose memory is asked for and the one in work
+  static constexpr int64_t kNone = -1;    // no row
+  static constexpr int64_t kComing = -2;  // a row that is still below
+  static constexpr int64_t kMostFrequency = ~uint32_t{0};
+
+ public:
+  Step(Table& table, const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for)
+      : table_(table),
+        content_(*table.content_),
+        batch_(batch),
+        rule_(rule),
+        parallel_for_(parallel_for),
+        step_(static_cast<int64_t>(rule.step)) {}
+
+  // Room for all that follows. Throws std::bad_alloc. A problem or an exception has changed at most which rows are in memory, and
+  // the filter, until Cancel.
+  Status Prepare() {
+    Sort();
+    RecordsRead read;
+    if (table_.HasRowsBelow()) {
+      std::vector<int64_t> absent;
+      table_.AddAbsent(batch_.keys, batch_.size, &absent);
+      Status status = ReadRecords(*table_.tier_->store(), table_.tier_->record(), absent, parallel_for_, &read);
+      if (!status.ok()) return status;
+    }
+    EachShard([&](int64_t s) { Look(s, read.keys); });
+    if (table_.options_.admission.kind == AdmissionKind::kBloom) CountInFilter();
+    std::vector<int64_t> entries(Index::kShards), changes(Index::kShards);
+    const bool logged = table_.log_.on();
+    EachShard([&](int64_t s) { Decide(s, logged, &entries[s], &changes[s]); });
+    const int64_t made = std::accumulate(made_.begin(), made_.end(), int64_t{0});
+    if (Status bad = table_.CheckRoom(made + std::ssize(read.keys)); !bad.ok()) return bad;
+    if (table_.tier_) {
+      const std::span<const int64_t> keys(batch_.keys, batch_.size);
+      if (Status bad = table_.Sink(made + std::ssize(read.keys), keys); !bad.ok()) return bad;
+      table_.BringUp(read);
+    }
+    content_.rows->Reserve(made);
+    if (rule_.clip_norm > 0) squares_.resize(Pieces());
+    table_.ReserveLog(changes);
+    EachShard([&](int64_t s) {
+      new_[s].reserve(made_[s]);
+      // Rows that sank or came up have moved the others' entries.
+      if (content_.index.Reserve(s, entries[s]) || table_.tier_) FindAgain(s);
+    });
+    return Status();
+  }
+
+  // Takes back what Prepare counted, where the step is not made.
+  void Cancel() { content_.filter.Restore(before_); }
+
+  // Counts, admits, makes rows, for which there are only entries without a row until Apply. From here on nothing allocates, since
+  // other tables may have taken the step.
+  void Admit() {
+    int64_t first = 0;
+    std::array<int64_t, Index::kShards> firsts;
+    for (int64_t s = 0; s < Index::kShards; ++s) {
+      firsts[s] = first;
+      first += made_[s];
+    }
+    EachShard([&](int64_t s) { Enter(s, firsts[s]); });
+    content_.rows->Took(first);
+    table_.NotePeak();
+  }
+
+  // The norm's share of what all keys that have a row are multiplied by.
+  float Scale() {
+    if (!(rule_.clip_norm > 0)) return 1;
+    const int64_t piece = RowsOfPiece(table_.dim());
+    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
+    });
+    double sum = 0;
+    for (const double s : squares_) sum += s;
+    return ClipScale(rule_, sum);
+  }
+
+  // Publishes the new rows, changes values and slots.
+  void Apply(float scale, Index::Old* old) {
+    std::lock_guard alone(table_.gate_);
+    for (const auto& of_shard : new_) {
+      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);  // no candidate is gone
+    }
+    const int64_t dim = table_.dim();
+    WithRule(rule_, [&](const auto& update) {
+      using Rule = std::decay_t<decltype(update)>;
+      parallel_for_(batch_.size, 20 + 4 * dim, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i + kAhead < end && rows_[i + kAhead] != kNone) {
+            const float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i + kAhead]));
+            for (int64_t o = 0; o < dim * (1 + Rule::kSlots); o += kLanes) ctrlab::Prefetch(row + o, 0);
+          }
+          if (rows_[i] == kNone) continue;
+          float* row = content_.rows->Row(static_cast<uint32_t>(rows_[i]));
+          ctrlab::Step(update, StepRow<Rule::kSlots>{row, row + dim, row + 2 * dim, batch_.gradient + i * dim}, dim, scale);
+        }
+      });
+    });
+    *old = content_.index.TakeOld();
+    table_.WakeDemotion();
+  }
+
+ private:
+  // The keys' places, those of a shard together, ascending.
+  void Sort() {
+    hashes_.resize(batch_.size);
+    order_.resize(batch_.size);
+    entries_.resize(batch_.size);
+    rows_.assign(batch_.size, kNone);
+    made_.assign(Index::kShards, 0);
+    new_.resize(Index::kShards);
+    ends_.assign(Index::kShards + 1, 0);
+    for (int64_t i = 0; i < batch_.size; ++i) {
+      hashes_[i] = HashKey(batch_.keys[i]);
+      ++ends_[Index::ShardOf(hashes_[i]) + 1];
+    }
+    for (int64_t s = 0; s < Index::kShards; ++s) ends_[s + 1] += ends_[s];
+    std::vector<int64_t> place(ends_.begin(), ends_.end() - 1);
+    for (int64_t i = 0; i < batch_.size; ++i) order_[place[Index::ShardOf(hashes_[i])]++] = static_cast<int32_t>(i);
+  }
+
+  template <class Visit>
+  void EachShard(const Visit& visit) const {
+    EachIndexShard(parallel_for_, batch_.size, visit);
+  }
+
+  // Calls visit(place of a key) for a shard's keys, each some time after ask(its place).
+  template <class Ask, class Visit>
+  void EachKey(int64_t s, const Ask& ask, const Visit& visit) const {
+    const int64_t end = ends_[s + 1];
+    for (int64_t k = ends_[s]; k < std::min(ends_[s] + kAhead, end); ++k) ask(order_[k]);
+    for (int64_t k = ends_[s]; k < end; ++k) {
+      if (k + kAhead < end) ask(order_[k + kAhead]);
+      visit(order_[k]);
+    }
+  }
+
+  // The same, each with its entry, which is kept.
+  template <class Visit>
+  void FindEach(int64_t s, const Visit& visit) {
+    const auto ask = [&](int64_t i) { content_.index.Ask(hashes_[i]); };
+    EachKey(s, ask, [&](int64_t i) {
+      entries_[i] = content_.index.FindEntry(batch_.keys[i], hashes_[i]);
+      visit(i);
+    });
+  }
+
+  // Once entries have moved.
+  void FindAgain(int64_t s) {
+    FindEach(s, [&](int64_t i) {
+      const Ref ref = RefOf(i);
+      rows_[i] = IsRow(ref) ? int64_t{ref} - 1 : kNone;
+    });
+  }
+
+  Ref RefOf(int64_t i) const { return entries_[i] ? entries_[i]->ref.load(std::memory_order_relaxed) : 0; }
+
+  // Finds the rows there are; `below`: the keys, ascending, whose rows were read from below.
+  void Look(int64_t s, const std::vector<int64_t>& below) {
+    FindEach(s, [&](int64_t i) {
+      const Ref ref = RefOf(i);
+      if (IsRow(ref)) rows_[i] = int64_t{ref} - 1;
+      else if (ref == 0 && std::binary_search(below.begin(), below.end(), batch_.keys[i])) rows_[i] = kComing;
+    });
+  }
+
+  // Of all keys without a row, and keeps what the counters were.
+  void CountInFilter() {
+    std::vector<int64_t> unknown;
+    for (int64_t i = 0; i < batch_.size; ++i) {
+      if (rows_[i] == kNone) unknown.push_back(i);
+    }
+    before_ = content_.filter.Before(unknown, batch_.keys);
+    parallel_for_(std::ssize(unknown), 100, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) content_.filter.Add(batch_.keys[unknown[k]], batch_.counts[unknown[k]]);
+    });
+  }
+
+  // How often a key without a row has come, this step's included.
+  int64_t CountOf(int64_t i) const {
+    if (content_.filter.bytes()) return content_.filter.Count(batch_.keys[i]);
+    const Ref ref = RefOf(i);  // of a key that is gone: 0 times
+    return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
+  }
+
+  bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
+
+  // How many rows a shard will make, how many entries, and how many keys the change log will take.
+  void Decide(int64_t s, bool logged, int64_t* entries, int64_t* changes) {
+    for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
+      const int64_t i = order_[k];
+      if (!logged && rows_[i] != kNone) continue;  // its entry need not come into the cache once more
+      const bool row = rows_[i] == kNone && Admitted(CountOf(i));
+      const bool counted = rows_[i] != kNone || row || !content_.filter.bytes();
+      made_[s] += row;
+      *entries += !entries_[i] && counted && rows_[i] != kComing;
+      *changes += logged && counted && !(entries_[i] && entries_[i]->changed());
+    }
+  }
+
+  void Enter(int64_t s, int64_t next) {
+    const uint32_t stamp = static_cast<uint32_t>(step_ << 1);
+    const auto ask = [&](int64_t i) {
+      ctrlab::Prefetch(entries_[i], 0);
+      if (rows_[i] != kNone) ctrlab::Prefetch(&content_.rows->Frequency(static_cast<uint32_t>(rows_[i])), 0);
+    };
+    EachKey(s, ask, [&](int64_t i) {
+      const int64_t key = batch_.keys[i];
+      Entry* entry = entries_[i];
+      if (rows_[i] != kNone) {
+        uint32_t& frequency = content_.rows->Frequency(static_cast<uint32_t>(rows_[i]));
+        frequency = static_cast<uint32_t>(std::min(kMostFrequency, frequency + std::min(kMostFrequency, batch_.counts[i])));
+        entry->stamp = stamp | entry->changed();
+        table_.NoteChange(s, entry);
+        return;
+      }
+      const int64_t count = CountOf(i);
+      const bool admitted = Admitted(count);
+      if (!admitted && content_.filter.bytes()) return;
+      const Ref ref = kCandidate + static_cast<Ref>(std::min(count, kMostCount));
+      if (entry) {
+        entry->stamp = stamp | entry->changed();
+        content_.index.SetRef(entry, hashes_[i], ref);
+      } else {
+        entry = content_.index.Insert(key, hashes_[i], ref, stamp);
+      }
+      table_.NoteChange(s, entry);
+      if (!admitted) return;
+      const uint32_t row = content_.rows->Take(next++);
+      rows_[i] = row;
+      // A Bloom filter's counter may have stopped below what this batch alone brings.
+      content_.rows->Frequency(row) = static_cast<uint32_t>(std::min(kMostFrequency, std::max(count, batch_.counts[i])));
+      table_.FillNew(key, *content_.rows, row);
+      new_[s].push_back({entry, row});
+    });
+  }
+
+  int64_t Pieces() const {
+    const int64_t piece = RowsOfPiece(table_.dim());
+    return (batch_.size + piece - 1) / piece;
+  }
+
+  // Of the gradient's rows [begin, end), those whose key has a row; runs of them as the kernel of dense tables adds them.
+  double Squares(int64_t begin, int64_t end) const {
+    double sum = 0;
+    while (begin < end) {
+      int64_t last = begin;
+      while (last < end && rows_[last] != kNone) ++last;
+      sum += SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
+      begin = last + 1;
+    }
+    return sum;
+  }
+
+  Table& table_;
+  Content& content_;
+  const MergedBatch& batch_;
+  const StepRule& rule_;
+  const ParallelFor& parallel_for_;
+  const int64_t step_;
+  std::vector<uint64_t> hashes_;
+  std::vector<int32_t> order_;                                 // the keys' places, shard by shard
+  std::vector<int64_t> ends_;                                  // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
+  std::vector<Entry*> entries_;                                // the keys' in the index; null: none
+  std::vector<int64_t> rows_;                                  // where the key's row is
+  std::vector<int64_t> made_;                                  // rows that a shard makes
+  std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
+  std::vector<double> squares_;
+  BloomFilter::Counters before_;  // of the filter, before this step
+};
+
+}  // namespace ctrlab::embedding
