@@ -51,9 +51,13 @@ def used(*roots: str, known: dict[str, Path]) -> list[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _named(source: str, package: str) -> frozenset[tuple[str, str]]:
-    """(module, name that is taken from it, or nothing) of each import."""
+    """(module, name that is taken from it, or nothing) of each import that can run: those for type checkers don't."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
