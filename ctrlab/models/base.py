@@ -14,6 +14,7 @@ from ctrlab.embedding.serving import served
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema, entry_dtype
 from ctrlab.model_names import DATA_SETS
+from ctrlab.profiling.work import Work
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,16 @@ class CTRModel(keras.Model):
             else tf.TensorSpec([None], entry_dtype(c))
             for c in features
         }
+
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least that one training step must do.
+
+        Args:
+            rows: of the batch.
+            positions: ids in the batch's lists, negatives left out.
+            distinct: rows of embedding tables that all ids of the batch name together, each counted once; None: as many as ids.
+        """
+        raise NotImplementedError
 
     def reads(self, features) -> list[tuple[EmbeddingVariable, tf.Tensor]]:
         """What a training step on `features` looks up: embedding variables, one or several times, with keys int64 [n]."""

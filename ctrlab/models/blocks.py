@@ -159,9 +159,10 @@ class Tower(keras.layers.Layer):
         return dense_work(self.sizes, rows)
 
 
-def lookup_work(ids: float, dim: int, slots: int) -> Work:
-    """Lookup, gradient and optimizer's step of `ids` ids that all differ."""
-    return lookup.OP.work(ids, ids, dim) + sparse_update.rows_work(ids, dim, slots)
+def lookup_work(ids: float, dim: int, slots: int, distinct: float | None = None) -> Work:
+    """Lookup, gradient and optimizer's step of `ids` ids that name `distinct` rows, by default a row each."""
+    distinct = ids if distinct is None else distinct
+    return lookup.OP.work(ids, distinct, dim) + sparse_update.rows_work(distinct, dim, slots)
 
 
 def weight_count(*layers: keras.layers.Layer) -> int:

@@ -55,12 +55,13 @@ class DeepFM(CTRModel):
         joined = tf.concat([deep, self.linear(ids, numbers, training=training), pairs], axis=1)  # [B, 32 + 1 + D]
         return self.logit(self.top(joined, training=training))  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`."""
         towers = self.deep.work(rows) + self.top.work(rows) + self.logit.work(rows)
         singles = len(self.schema.categoricals) * rows
-        tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
+        tables = blocks.lookup_work(singles + positions, self.dim, slots=2, distinct=distinct)
         dense = blocks.weight_count(self.linear, self.deep, self.top, self.logit)
-        linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
+        weights = min(singles, distinct or singles)
+        linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
         pairs = factorization_machine.OP.work(rows, len(self.fields), self.dim)
         return towers + tables + linear + pairs + sparse_update.OP.work(dense, slots=2)

@@ -98,8 +98,8 @@ class DIEN(CTRModel):
         top = [*profile, target, events.total, target * events.total, evolved]
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists, negatives left out."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`. Of lists of negatives there are as many ids again."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.dim * len(self.behaviour.histories)
         parts = [self.extraction, self.query, self.unit, self.evolution, self.head]
@@ -110,5 +110,5 @@ class DIEN(CTRModel):
             parts.append(self.auxiliary)
             ids += events * len(self.behaviour.negatives)
             work += self.auxiliary.work(events, max(events - rows, 0))
-        tables = blocks.lookup_work(ids, self.dim, slots=2)
+        tables = blocks.lookup_work(ids, self.dim, slots=2, distinct=distinct)
         return work + tables + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

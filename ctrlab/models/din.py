@@ -54,11 +54,11 @@ class DIN(CTRModel):
         top = [*profile, target, events.total, target * events.total, attended]
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.dim * len(self.behaviour.histories)
-        tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
+        tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
         unit = attention.OP.work(rows, events, width, self.attention_units)
         query = dense_work((width, width), rows)
         sums = Work(flops=2.0 * events * width)

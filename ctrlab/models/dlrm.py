@@ -51,10 +51,10 @@ class DLRM(CTRModel):
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
         return self.top(self.interaction(dense, flat, self.dim))  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`."""
         towers = [tower for tower in (self.bottom, self.top) if tower]
-        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
         for tower in towers:
             work += tower.work(rows)
         vectors = len(self.fields) + (self.bottom is not None)

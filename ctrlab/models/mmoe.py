@@ -86,10 +86,10 @@ class MMoE(CTRModel):
         logits = [tower(x) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
         return tf.concat(logits, axis=1)  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`."""
         parts = [self.experts, *self.gates, *self.towers]
-        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2)
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
         work += self.experts.work(rows)
         work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.units[-1])
         for layer in self.towers:

@@ -53,10 +53,11 @@ class WDL(CTRModel):
             deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]
         return self.deep(tf.nn.l2_normalize(deep)) + self.wide(ids, numbers, training=training)  # [B, K]
 
-    def work(self, rows: int, positions: float) -> Work:
-        """The least one training step must do; `positions` is the number of ids in the batch's lists."""
+    def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
+        """The least one training step must do; see `CTRModel.work`."""
         singles = len(self.schema.categoricals) * rows
-        tables = blocks.lookup_work(singles + positions, self.dim, slots=2)
-        linear = Work(flops=4.0 * (singles + positions), bytes=0.0, random_rows=2 * singles, row_bytes=4)
+        tables = blocks.lookup_work(singles + positions, self.dim, slots=2, distinct=distinct)
+        weights = min(singles, distinct or singles)
+        linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
         dense = sparse_update.OP.work(blocks.weight_count(self.wide, self.deep), slots=2)
         return self.deep.work(rows) + tables + linear + dense

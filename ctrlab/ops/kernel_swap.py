@@ -20,7 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +33,16 @@ _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
 CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
+COUNTED = [*COMMON, "-O1", "-fPIC", "-shared", "-fsanitize-coverage=trace-pc"]
+ABI = '\nextern "C" int ctrlab_kernel_abi() { return CTRLAB_ABI_VERSION; }\n'
+COUNTER = """
+extern "C" {
+uint64_t ctrlab_blocks_run = 0;
+__attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() {
+  __atomic_fetch_add(&ctrlab_blocks_run, 1, __ATOMIC_RELAXED);
+}
+}
+"""
 COMPILE_SECONDS = 300  # the checker takes 40 on a quiet core, once
 CHECK_SECONDS = 10
 CHECK_MEGABYTES = 1024
@@ -40,7 +50,7 @@ UNKNOWN_KERNEL = 1  # CTRLAB_UNKNOWN_KERNEL of native/kernels/registry.h
 
 _loaded: list[ctypes.CDLL] = []  # a call may still run in a kernel that was replaced, so no library is ever unloaded
 
-_in_use: set[str] = set()  # the kernels that are not ours now
+_in_use: dict[str, tuple[str, ctypes.CDLL]] = {}  # the kernels that are not ours now: source and library of each
 
 
 class KernelError(CtrlabError):
@@ -70,16 +80,46 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
         UnknownName: there is no such kernel. KernelError: the kernel is wrong. NativeLibraryError: there is no library.
     """
     header = header_of(op_of(name))
-    table = _native.library().c
+    _native.library()
     with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder, ThreadPoolExecutor(2) as pool:
         folder = Path(folder)
         path = folder / "kernel.cc"
-        path.write_text(f'{source}\nextern "C" int ctrlab_kernel_abi() {{ return CTRLAB_ABI_VERSION; }}\n', encoding="utf-8")
+        path.write_text(source + ABI, encoding="utf-8")
         fast = pool.submit(_compile, path, FAST, folder / f"{name}_{secrets.token_hex(4)}.so", header)
         check_source(name, path, seconds=seconds)
         kernel = ctypes.CDLL(str(fast.result()))
+    _put(name, kernel)
+    _in_use[name] = source, kernel
+
+
+def blocks_run(name: str, call: Callable[[], object]) -> int:
+    """How many blocks of its code the kernel that is swapped in for `name` runs in `call`: its work, however busy the machine is.
+
+    A block is code without a branch, as the compiler cuts it, so numbers of one kernel compare, at other sizes.
+
+    Raises:
+        CtrlabError: `name` is our own kernel now.
+    """
+    if name not in _in_use:
+        raise CtrlabError(f"Only a kernel that was swapped in is counted; {name!r} is ours now: swap yours in first.")
+    source, kernel = _in_use[name]
+    with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder:
+        path = Path(folder, "kernel.cc")
+        path.write_text(source + ABI + COUNTER, encoding="utf-8")
+        library = Path(folder, f"{name}_{secrets.token_hex(4)}.so")
+        counting = ctypes.CDLL(str(_compile(path, COUNTED, library, header_of(op_of(name)))))
+    _put(name, counting)
+    try:
+        call()
+    finally:
+        _put(name, kernel)
+    return ctypes.c_uint64.in_dll(counting, "ctrlab_blocks_run").value
+
+
+def _put(name: str, kernel: ctypes.CDLL) -> None:
+    """Lets the ops call `kernel`, a compiled library, for `name`."""
     _loaded.append(kernel)
-    function = ctypes.cast(kernel[f"ctrlab_{name}"], ctypes.c_void_p)
+    table, function = _native.library().c, ctypes.cast(kernel[f"ctrlab_{name}"], ctypes.c_void_p)
     status = table.ctrlab_kernels_replace(name.encode(), function, kernel.ctrlab_kernel_abi())
     if status == UNKNOWN_KERNEL:
         raise NativeLibraryError(f"The compiled library has no kernel {name!r}, which its headers declare; {_native.CURE}.")
@@ -90,7 +130,6 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
             received=f"interface {kernel.ctrlab_kernel_abi()}",
             output=f"To mend it, {_native.CURE}.",
         )
-    _in_use.add(name)
 
 
 def swapped() -> frozenset[str]:
@@ -102,7 +141,7 @@ def restore(name: str | None = None) -> None:
     """Let the ops use our kernel `name` again, or all of ours."""
     for one in [choose("kernel", name, kernels())] if name else kernels():
         _native.library().c.ctrlab_kernels_restore(one.encode())
-        _in_use.discard(one)
+        _in_use.pop(one, None)
 
 
 def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> None:

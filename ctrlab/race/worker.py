@@ -62,18 +62,20 @@ class Session:
     def __init__(self, job: Job):
         self.run = Run(job.spec)
         self.rows_owed = 0
-        self.positions = self._warm_up()
+        self.positions, self.distinct = self._warm_up()
 
-    def _warm_up(self) -> float:
-        """Traces and runs the step, then puts the first weights back. Returns the number of ids in a batch's lists."""
+    def _warm_up(self) -> tuple[float, float]:
+        """Traces and runs the step, then puts the first weights back. Returns, of a batch, the ids in its lists and the distinct
+        rows that all its ids name."""
         run, batches = self.run, iter(self.run.read())  # not those that are trained on
         before = get_state(run.model, run.optimizer)
         run.train(WARM_UP_STEPS, batches=batches)
         set_state(before, run.model, run.optimizer)
-        return positions(run.model.schema, next(batches)[0])
+        features, _ = next(batches)
+        return positions(run.model.schema, features), distinct_rows(run.model, features)
 
     def open(self) -> dict:
-        work = self.run.model.work(self.run.batch_size, self.positions)
+        work = self.run.model.work(self.run.batch_size, self.positions, self.distinct)
         return {
             "train_rows": self.run.files.rows,
             "made_of": self.run.files.made_of,
@@ -139,6 +141,17 @@ def positions(schema, features) -> float:
         ids = lists.row_lengths()
         count += float(tf.reduce_sum(tf.minimum(ids, column.max_length) if isinstance(column, Sequence) else ids))
     return count
+
+
+def distinct_rows(model, features) -> int:
+    """Rows of the model's tables that the ids of a batch name, each counted once: the floor lets every side read a row once."""
+    columns = [*model.encoder.id_columns, *model.encoder.negatives]
+    of_table: dict[str, list] = {}
+    for column in columns:
+        ids = model.encoder.ids(features, [column])[column.name]
+        of_table.setdefault(column.table, []).append(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids)
+    known = [np.unique(np.concatenate(ids)) for ids in of_table.values()]
+    return sum(int(np.sum(ids >= 0)) for ids in known)
 
 
 if __name__ == "__main__":

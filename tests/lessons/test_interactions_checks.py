@@ -1,15 +1,14 @@
 """The checks of the lesson on interactions against right answers and every kind of wrong one."""
 
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from wrong_answers import ByHeart, Replay, named
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.ops import factorization_machine
+from ctrlab.ops import factorization_machine, kernel_swap
 
 LESSON = "02_ops/07_interactions"
 
@@ -119,8 +118,52 @@ def test_right_answers_over_the_budget_fail_by_it(answer):
         check.run(LESSON, 1, answer)
 
 
-def test_the_stock_machine_is_right(swapped):
-    check.run(LESSON, 2, factorization_machine.baseline)
+KERNEL = """
+using namespace ctrlab;
+CTRLAB_EXPORT void ctrlab_factorization_machine(const InteractionInput* input, float* out, const ParallelFor* parallel_for) {
+  const int64_t F = input->field_count, D = input->dim;
+  (*parallel_for)(input->rows, F * D / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const float* v = input->fields + b * F * D;
+      for (int64_t d = 0; d < D; ++d) {
+        float pairs = 0;
+        BODY
+        out[b * D + d] = pairs;
+      }
+    }
+  });
+}
+"""
+ONE_PASS = "float sum = 0; for (int64_t f = 0; f < F; ++f) { pairs += v[f * D + d] * sum; sum += v[f * D + d]; }"
+ALL_PAIRS = "for (int64_t f = 0; f < F; ++f) for (int64_t g = 0; g < f; ++g) pairs += v[f * D + d] * v[g * D + d];"
+
+
+@pytest.fixture
+def compiled():
+    """compiled(body) puts a kernel in place; ours comes back."""
+    yield lambda body: kernel_swap.swap("factorization_machine", KERNEL.replace("BODY", body), seconds=60)
+    kernel_swap.restore("factorization_machine")
+
+
+def test_one_pass_is_right(compiled):
+    compiled(ONE_PASS)
+    check.run(LESSON, 2, factorization_machine.fused)
+
+
+def test_all_pairs_are_right_and_too_much_work(compiled):
+    compiled(ALL_PAIRS)
+    with pytest.raises(CheckFailed, match=r"(?s)Budget: one pass.* 1\d\.\d times"):
+        check.run(LESSON, 2, factorization_machine.fused)
+
+    def work():
+        return kernel_swap.blocks_run("factorization_machine", lambda: factorization_machine.fused(tf.ones([2, 80]), 8))
+
+    assert work() == work() > 0
+
+
+def test_our_own_kernel_is_not_counted():
+    with pytest.raises(CtrlabError, match="swap yours in first"):
+        kernel_swap.blocks_run("factorization_machine", lambda: None)
 
 
 WRONG_MACHINES = {
@@ -136,12 +179,3 @@ WRONG_MACHINES = {
 def test_wrong_kernels_fail(swapped, name):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, WRONG_MACHINES[name])
-
-
-def test_a_slow_kernel_fails_by_its_budget(swapped):
-    def slow(fields, dim):
-        time.sleep(0.25 if fields.shape[1] > 10_000 else 0)
-        return factorization_machine.fused(fields, dim)
-
-    with pytest.raises(CheckFailed, match="Budget: one pass"):
-        check.run(LESSON, 2, slow)

@@ -91,6 +91,18 @@ def test_positions_are_the_ids_in_the_lists():
     assert worker.positions(schema, features) == 0 + 1 + 3 + history.max_length
 
 
+def test_a_row_is_counted_once_however_often_it_is_named(session):
+    schema = session.run.model.input_schema
+    batch, _ = next(iter(session.run.read()))
+    one = {name: value[:1] for name, value in batch.items()}
+    twice = {name: tf.concat([value, value], 0) for name, value in one.items()}
+    found = worker.distinct_rows(session.run.model, one)
+    assert 0 < found == worker.distinct_rows(session.run.model, twice)
+    assert found <= len(schema.categoricals) + worker.positions(schema, one)
+    floor, all_differ = (session.run.model.work(512, session.positions, n) for n in (session.distinct, None))
+    assert floor.random_rows < all_differ.random_rows
+
+
 @pytest.fixture(scope="module")
 def session():
     job = worker.Job("deepfm", ["indicator"], "food_delivery", "generated", "tiny", 2021)
