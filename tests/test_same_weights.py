@@ -18,7 +18,7 @@ CASES = [(model, rung.name) for rung in MODEL_RUNGS for model in rung.models]
 CASES += [(model, "all") for model in sorted({m for r in MODEL_RUNGS for m in r.models if len(MODEL_RUNGS) > 1})]
 CASES += [(model, STOCK.name) for model in STOCK.models]  # the rival of all computes the same, too
 STEPS = (0, 3, 10)
-# What a wrong rung would have to get wrong at the most to be seen, of each tensor. Moves are less sure: see `step_tolerance`.
+# What a wrong rung would have to get wrong at the most to be seen, of each tensor. Moves are less sure: `move_tolerance`.
 SEEN_GRADIENT, SEEN_MOVE = 0.01, 0.1
 
 

@@ -1,7 +1,7 @@
 """Words to ids, offline: what a model's first ops would do to every row of every epoch, done once.
 
 An id is the same id: the hash is TensorFlow's own FarmHash64, the place in a vocabulary or the number are what
-`ctrlab.models.blocks.ids_of` makes of the raw value. So encoded files belong to one schema's tables, and say so.
+a model's encoder (`ctrlab.models.blocks`) makes of the raw value. So encoded files belong to one schema's tables, and say so.
 """
 
 from __future__ import annotations

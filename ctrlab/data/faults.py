@@ -7,6 +7,7 @@ the files again, only then, and raises the sentence.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
 ASSERTED = "assertion failed: ["
+_END = re.compile(r"\n|\[\[\{|\[Op:")  # of a reader's sentence, in TensorFlow's error about the op
 
 
 _readings: deque[Source] = deque(maxlen=32)  # the latest; errors come from what is being read now
@@ -53,8 +55,9 @@ def find(source: Source, error: Exception) -> BadData | None:
     from ctrlab.data import pipeline
 
     if source.format == "parquet":  # its reader says at once what is wrong with which file
-        said = _first_line(error).removesuffix("[Op:IteratorGetNext] name:").strip()
-        return next((BadData(said[said.index(str(file)) :]) for file in source.files if str(file) in said), None)
+        said = getattr(error, "message", str(error))  # of a step in a graph, below a heading
+        at = next((said.index(str(file)) for file in source.files if str(file) in said), None)
+        return None if at is None else BadData(_END.split(said[at:])[0].strip())
     decode = pipeline.decoder(source)
     for file in source.files:
         if not file.is_file():

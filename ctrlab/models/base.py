@@ -87,6 +87,13 @@ class CTRModel(keras.Model):
         """
         raise NotImplementedError
 
+    def users(self, features) -> tf.Tensor | None:
+        """Who saw each row, int64 [B]: the id that a table knows the user by, in all forms of files; None where the schema names
+        no user. Users whose ids fall together in the table are one."""
+        if not self.schema.user:
+            return None
+        return self.encoder.ids(features, [self.input_schema[self.schema.user]])[self.schema.user]
+
     def reads(self, features) -> list[tuple[EmbeddingVariable, tf.Tensor]]:
         """What a training step on `features` looks up: embedding variables, one or several times, with keys int64 [n]."""
         ids = self.encoder.ids(features, [*self.encoder.id_columns, *self.encoder.negatives])

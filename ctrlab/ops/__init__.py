@@ -24,7 +24,9 @@ def ops() -> dict[str, Op]:
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         if not module.name.startswith((f"{__name__}.benches", f"{__name__}.references")):
             values = vars(importlib.import_module(module.name)).values()
-            found |= {value.name: value for value in values if isinstance(value, Op)}
+            for op in (value for value in values if isinstance(value, Op)):
+                if found.setdefault(op.name, op) is not op:
+                    raise ValueError(f"Ops must have names of their own; two are called {op.name!r}.")
     return found
 
 

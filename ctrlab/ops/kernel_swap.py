@@ -109,11 +109,13 @@ def blocks_run(name: str, call: Callable[[], object]) -> int:
         library = Path(folder, f"{name}_{secrets.token_hex(4)}.so")
         counting = ctypes.CDLL(str(_compile(path, COUNTED, library, header_of(op_of(name)))))
     _put(name, counting)
+    blocks = ctypes.c_uint64.in_dll(counting, "ctrlab_blocks_run")
+    before = blocks.value  # putting it in place has asked it for its interface
     try:
         call()
     finally:
         _put(name, kernel)
-    return ctypes.c_uint64.in_dll(counting, "ctrlab_blocks_run").value
+    return blocks.value - before
 
 
 def _put(name: str, kernel: ctypes.CDLL) -> None:

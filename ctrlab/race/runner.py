@@ -24,7 +24,7 @@ from ctrlab.profiling.processes import Worker, WorkerDied
 from ctrlab.profiling.timing import now, paired
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
-from ctrlab.race import seeds as kept
+from ctrlab.race import seeds as seed_aucs
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
 
 SEED = 2021
@@ -84,14 +84,11 @@ class Runner:
 
 @dataclass
 class Pace:
-    """How far a whole race is, in trainings of a model: each variant's, and each further seed's of the baseline."""
+    """How far a whole race is, in steps of training: each variant's, and each further seed's of the baseline."""
 
     total: float
     done: float = 0.0
     started: float = field(default_factory=now)
-
-    def advance(self, share: float) -> None:
-        self.done += share
 
     @property
     def left(self) -> float | None:
@@ -125,7 +122,7 @@ def race(
     """
     done = {m.model for m in result.models if m.complete}
     models = [model for model in plan.models if model not in done]
-    pace = Pace(sum(plan.trainings(model) for model in models))
+    pace = Pace(sum(plan.trainings(model) * contest.steps(model, plan.profile) for model in models))
 
     def watched(*what):
         watch(*what, pace.left)
@@ -148,9 +145,9 @@ def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
         CtrlabError: `state` is no result, or one of another race.
     """
     settings = plan.settings()
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     if not (resume and state.exists()):
-        return RaceResult(settings, plan.models, started=now)
+        return RaceResult(settings, plan.models, started=started)
     earlier = load(state)
     for name, value in dataclasses.asdict(settings).items():
         if getattr(earlier.settings, name) != value:
@@ -232,12 +229,13 @@ def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int],
     """Block i of every runner, one after the other, in an order that rotates with i."""
 
     def block(r: Runner) -> float | None:
-        answer = r.try_to("train", steps=blocks[r.blocks])
+        steps = blocks[r.blocks]
+        answer = r.try_to("train", steps=steps)
         r.blocks += 1
         if answer:
             r.seconds.append(answer["seconds"])
             r.losses += answer["losses"]
-        pace.advance(1 / len(blocks))
+        pace.done += steps
         watch(model, r.optimizations, "ended early" if r.error else "racing", r.blocks / len(blocks), sum(r.seconds))
         return answer and answer["seconds"]
 
@@ -250,19 +248,19 @@ def train_seeds(
     """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed, unless an earlier race has kept
     them. Empty if the baseline ended."""
     others = [SEED + i for i in range(1, seeds)]
-    place = kept.place_of(model, baseline.found.get("made_of", ""), steps, others)
-    found = kept.load(place, len(others))
+    place = seed_aucs.place_of(model, baseline.found.get("made_of", ""), steps, others)
+    found = seed_aucs.load(place, len(others))
     if found is None:
         found = []
         for i, seed in enumerate(others):
             watch(model, baseline.optimizations, f"seed {i + 2} of {seeds}", (i + 1) / seeds, sum(baseline.seconds))
             baseline.try_to("retrain", seed=seed, steps=steps)
             found.append((baseline.try_to("evaluate") or {}).get("auc"))
-            pace.advance(1.0)
-        if all(found):
-            kept.save(place, found)
+            pace.done += steps
+        if found and all(found):
+            seed_aucs.save(place, found)
     else:
-        pace.advance(len(others))
+        pace.total -= len(others) * steps
     watch(model, baseline.optimizations, "ended early" if baseline.error else "done", 1.0, sum(baseline.seconds))
     runs = [baseline.found.get("auc"), *found]
     if not all(runs):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import metadata
 from pathlib import Path
 
 from ctrlab import imports
@@ -25,7 +26,8 @@ def place_of(model: str, rows: str, steps: int, seeds: list[int]) -> Path:
     """
     known = imports.modules()
     code = imports.used("ctrlab.training.run", "ctrlab.race.worker", f"ctrlab.models.{model}", known=known)
-    facts = {"rows": rows, "steps": steps, "seeds": seeds, "versions": versions()}
+    libraries = versions() | {name: metadata.version(name) for name in ("keras", "scikit-learn")}  # weights, and AUCs
+    facts = {"rows": rows, "steps": steps, "seeds": seeds, "versions": libraries}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for module in code:
         digest.update(known[module].read_bytes())

@@ -26,13 +26,15 @@ from ctrlab.features import Sequence
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed
-from ctrlab.training import Run, Spec, equality, get_state, set_state
+from ctrlab.training import equality
+from ctrlab.training.run import Run, Spec
+from ctrlab.training.state import get_state, set_state
 
 MOST_EVALUATED_ROWS = 131_072
 WARM_UP_STEPS = 3
 UNTIMED = 6
-"""The most steps at the head of a block that are not timed. While others had their turn, the reader has filled this one's
-buffers (prefetch and stage, two batches each) and the caches have forgotten it: neither is how training goes on."""
+"""The most steps at the head of a block that are not timed. While others had their turn, this worker was stopped and the caches
+have forgotten it; batches that were ready when it stopped are the reader's head start. Neither is how training goes on."""
 AS_BASELINE = 0.01
 """How far each tensor's move in the first step may be from the baseline's, norm-wise. Rounding alone is far below, but for a ReLU
 whose input is so near 0 that rounding turns a row's gradient on or off; the test suite, which can choose its rows, holds 1e-5."""
@@ -53,7 +55,7 @@ class Job:
     def spec(self) -> Spec:
         own = self.source == "generated"  # the model's own, at the contest's table sizes
         data = {"data_set": None if own else self.data_set, "source": self.source, "profile": self.profile}
-        return Spec(self.model, self.rungs, seed=self.seed, **data)
+        return Spec(self.model, self.rungs, seed=self.seed, epochs=-1, **data)
 
 
 class Session:

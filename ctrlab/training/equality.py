@@ -134,4 +134,4 @@ def differences(expected: dict[str, np.ndarray], received: dict[str, np.ndarray]
         size = np.linalg.norm(received[key]) / np.linalg.norm(expected[kernel]) if whole else np.inf
         if not size <= NOTHING:
             found.append(Difference(key, float(size)))
-    return found
+    return sorted(found, key=lambda d: -d.relative)

@@ -96,9 +96,7 @@ def train(
                 losses, problem = step.take(batches, min(left))
             else:
                 losses, problem = [float(step(*batch)) for batch in itertools.islice(batches, 1)], None
-            _tell(model, history, losses, hooks)
-            if problem:
-                raise problem
+            _tell(model, history, losses, hooks, problem)
             if not losses:
                 break
     if not history.losses and steps != 0:
@@ -106,18 +104,20 @@ def train(
     return history
 
 
-def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep]) -> None:
+def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep], stops: BaseException | None) -> None:
     """Tells every hook of every step that was taken, also when one raises: none may count fewer steps than there were."""
-    stops: BaseException | None = None
     for loss in losses:
         number = len(history.losses)
         if not np.isfinite(loss):
-            raise BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
+            bad = BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
+            raise bad from stops
         history.losses.append(loss)
         for hook in hooks:
             try:
                 hook(number, loss)
             except BaseException as problem:
+                if stops:
+                    stops.add_note(str(problem))
                 stops = stops or problem
     if stops:
         raise stops
@@ -131,12 +131,11 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
             embedding variable refused a lookup, for its storage.
     """
     predict = predict or predict_step(model)
-    user = model.schema.user
     pairs, users = [], []
     with explained(), one_sentence():
         for features, labels in batches:
             pairs.append((predict(features).numpy(), labels.numpy()))
-            users.append(features[user].numpy() if user else None)
+            users.append(model.users(features))
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [rows, K] each
@@ -145,7 +144,9 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
     both = {task: len(np.unique(y[:, k])) == 2 for k, task in enumerate(model.tasks)}
     auc = {t: float(roc_auc_score(y[:, k], p[:, k])) if both[t] else float("nan") for k, t in enumerate(model.tasks)}
     loss = {t: float(log_loss(y[:, k], p[:, k].astype(np.float64), labels=[0, 1])) for k, t in enumerate(model.tasks)}
-    of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in enumerate(model.tasks)} if user else {}
+    of_users = {}
+    if users[0] is not None:
+        of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in enumerate(model.tasks)}
     return Evaluation(auc, loss, of_users, {t: calibration(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}, len(y))
 
 

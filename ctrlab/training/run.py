@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from ctrlab import data
 from ctrlab import optimizations as ladder
-from ctrlab.embedding import embedding_variables, prefetched
 from ctrlab.embedding.choices import NAMES, Variable
 from ctrlab.embedding.choices import Choice as Embedding
+from ctrlab.embedding.prefetch import prefetched
+from ctrlab.embedding.variable import embedding_variables
 from ctrlab.errors import choose
 from ctrlab.models import Hyper, build
 from ctrlab.training.checkpoint import Checkpoints
@@ -61,7 +62,7 @@ class Spec:
         setting: threads and buffers; None: those that the rungs choose.
         saving: None: no checkpoints.
 
-    >>> spec = Spec("deepfm", "all", epochs=1)
+    >>> spec = Spec("deepfm", "all", epochs=3)
     """
 
     model: str
@@ -73,7 +74,7 @@ class Spec:
     embedding: str | Embedding | Mapping[str, str | Embedding] = "hashed"
     hyper: Hyper | None = None
     seed: int = 2021
-    epochs: int = -1
+    epochs: int = 1
     setting: Setting | None = None
     saving: Saving | None = None
 
@@ -110,7 +111,7 @@ class Run:
         UnknownName, CtrlabError: a bad spec; the data can't be made; another setting of threads is in force already; the folder
             of checkpoints can't be used.
 
-    >>> with Run(Spec("deepfm", "all", profile="tiny", epochs=1)) as run:     # doctest: +SKIP
+    >>> with Run(Spec("deepfm", "all", profile="tiny")) as run:     # doctest: +SKIP
     ...     run.train()
     ...     print(run.evaluate().auc)
     """
@@ -171,14 +172,16 @@ class Run:
 
         Args:
             on_step: as of `training.train`.
-            batches: other ones than the run's own, of which the run's own does not know.
+            batches: other ones than the run's own; checkpoints do not count them.
         Raises:
             As `training.train`; CheckpointError: a checkpoint could not be written.
         """
         hooks = (on_step,) if callable(on_step) else tuple(on_step)
+        if batches is not None:
+            return train(self.model, self.optimizer, batches, steps, hooks, self.step)
         if self.checkpoints:
             hooks = (*hooks, self.checkpoints)
-        history = train(self.model, self.optimizer, self.batches if batches is None else batches, steps, hooks, self.step)
+        history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
         if self.checkpoints and steps is None:
             self.checkpoints.save_last()
         return history

@@ -37,7 +37,7 @@ class SeveralSteps:
     def __call__(self, features, labels) -> tf.Tensor:
         return self.step(features, labels)
 
-    def take(self, iterator: tf.data.Iterator, count: int) -> tuple[list[float], tf.errors.OpError | None]:
+    def take(self, iterator: tf.data.Iterator, count: int) -> tuple[list[float], BaseException | None]:
         """At most `count` steps, and at most `TOGETHER`, on the next batches; a loss that is not finite is the last.
 
         Returns:
@@ -45,9 +45,10 @@ class SeveralSteps:
             them, if something did.
         """
         problem = None
+        self._done.assign(0)  # here, because a call may fail before its graph begins
         try:
             self._several(iterator, tf.constant(min(count, TOGETHER)))
-        except tf.errors.OpError as error:
+        except (tf.errors.OpError, KeyboardInterrupt) as error:  # Python hears of a Ctrl-C when the call is over
             problem = error
         return self._losses[: self._done].numpy().tolist(), problem
 
@@ -65,5 +66,4 @@ class SeveralSteps:
             with tf.control_dependencies([loss]):
                 return self._done.assign_add(1).value(), tf.math.is_finite(loss)
 
-        self._done.assign(0)
         tf.while_loop(more, body, (tf.constant(0), tf.constant(True)), parallel_iterations=1)

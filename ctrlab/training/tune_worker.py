@@ -20,7 +20,7 @@ class Session:
     """A model in training; each depth of the buffers has a reader of its own, which goes on where it stopped."""
 
     def __init__(self, model: str, rungs: list[str], profile: str, intra: int, inter: int):
-        self.run = Run(Spec(model, rungs, profile=profile, setting=Setting(intra, inter)))
+        self.run = Run(Spec(model, rungs, profile=profile, epochs=-1, setting=Setting(intra, inter)))
         self.readers = {}
 
     def open(self) -> dict:

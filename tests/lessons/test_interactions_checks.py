@@ -161,6 +161,12 @@ def test_all_pairs_are_right_and_too_much_work(compiled):
     assert work() == work() > 0
 
 
+def test_an_answer_that_does_not_run_the_kernel_is_refused(compiled):
+    compiled(ONE_PASS)
+    with pytest.raises(CheckFailed, match=r"(?s)The op runs on your kernel.*calls of it"):
+        check.run(LESSON, 2, factorization_machine.baseline)
+
+
 def test_our_own_kernel_is_not_counted():
     with pytest.raises(CtrlabError, match="swap yours in first"):
         kernel_swap.blocks_run("factorization_machine", lambda: None)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ctrlab.errors import BadData
 from ctrlab.training import evaluate, train
 
-MODEL = SimpleNamespace(name="model", tasks=("click",))
+MODEL = SimpleNamespace(name="model", tasks=("click",), users=lambda features: None)
 BATCH = ({}, tf.constant([[1.0], [0.0]]))
 
 

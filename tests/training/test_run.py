@@ -44,6 +44,23 @@ def test_lines_have_their_lists_as_text_and_columns_have_them_split(format):
     assert lists and all(isinstance(each, tf.RaggedTensor) == (format == "parquet") for each in lists)
 
 
+def test_gauc_is_of_the_same_users_whatever_the_files_hold():
+    """Encoded files hold the users' buckets, and so many rows share one that a user's name would tell another GAUC."""
+    found = []
+    for rungs in ([], ["encoded"]):
+        with Run(Spec("deepfm", rungs, profile="tiny")) as run:
+            run._predict = lambda features, model=run.model: tf.cast(model.users(features)[:, None] % 7, tf.float32) / 7
+            found.append(run.evaluate().gauc["clicked"])
+    assert found[0] == found[1] == 0.5  # a user's rows have one prediction
+
+
+def test_checkpoints_do_not_count_other_batches(tmp_path):
+    with Run(dataclasses.replace(SPEC, saving=Saving(tmp_path))) as run:
+        assert len(run.train(batches=run.read().take(2)).losses) == 2
+        assert run.position == 0
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
 def test_a_run_begins_anew_from_another_seed():
     run, other = Run(SPEC), Run(dataclasses.replace(SPEC, seed=7))
     run.train(2)

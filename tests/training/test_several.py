@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
 from ctrlab.training import Checkpoints, SeveralSteps, compile_model, get_state, make_optimizer, set_state, train, train_step
@@ -57,6 +58,36 @@ def test_what_stops_a_step_loses_none_before_it():
     heard.clear()
     train(model, None, numbers(first=9), on_step=lambda *each: heard.append(each), step=model.steps)
     assert [number for number, _ in heard] == list(range(COUNT)), "a call after one that failed"
+
+
+def test_an_interrupt_loses_no_step(monkeypatch):
+    """Python hears of it when the call is over: what was trained counts."""
+    model, heard = Adding(), []
+    own = model.steps._several
+
+    def interrupted(*args):
+        own(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.steps, "_several", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(model, None, numbers(), on_step=lambda *each: heard.append(each), step=model.steps)
+    assert heard == list(enumerate(sums(TOGETHER)))
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_a_damaged_file_is_one_sentence_from_inside_the_graph(small_batches, tmp_path, name):
+    schema, path = small_batches("food_delivery")[0], tmp_path / name
+    data.write(data.generate("food_delivery", rows=512, seed=3), schema, path, progress=False)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    bad = b"\nbroken\n" if path.suffix == ".csv" else b"\0" * (middle // 2)
+    path.write_bytes(content[:middle] + bad + content[middle + (0 if path.suffix == ".csv" else len(bad)) :])
+    model = build("deepfm", schema)
+    optimizer = make_optimizer(model)
+    with pytest.raises(BadData, match=name) as caught:
+        train(model, optimizer, data.read(path, schema, batch_size=64), step=SeveralSteps(train_step(model, optimizer)))
+    assert "\n" not in str(caught.value) and "[[" not in str(caught.value)
 
 
 def test_a_loss_that_is_not_finite_is_the_last():

@@ -73,7 +73,12 @@ def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
 
     def work(fields: int) -> int:
         given = tf.constant(rng.standard_normal((8, fields * DIM)), tf.float32)
-        return kernel_swap.blocks_run("factorization_machine", lambda: answer(given, DIM))
+        blocks = kernel_swap.blocks_run("factorization_machine", lambda: answer(given, DIM))
+        if not blocks:
+            raise CheckFailed(
+                "The op runs on your kernel.", expected="calls of it", received="none", next_step="give the op, .fused"
+            )
+        return blocks
 
     ratio = work(4 * MANY) / work(MANY)
     if ratio > MOST_GROWTH:
