@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import lookup
+from ctrlab.ops import merge as merging
 from ctrlab.ops.lookup import Layout
 
 IMPLEMENTATIONS = lookup.OP.ways
@@ -213,11 +214,11 @@ def test_the_fused_gradient_comes_merged_and_in_order():
 def test_merging_any_sparse_gradient():
     rows = np.arange(8.0, dtype=np.float32).reshape(4, 1, 2)
     shape = tf.TensorShape([9, 1, 2])
-    merged = lookup.merge(tf.IndexedSlices(tf.constant(rows), ids(7, 3, 7, 7)), shape)
+    merged = merging.fused(tf.IndexedSlices(tf.constant(rows), ids(7, 3, 7, 7)), shape)
     np.testing.assert_array_equal(merged.indices, [3, 7])
     np.testing.assert_array_equal(merged.values, [[[2, 3]], [[10, 13]]])
     np.testing.assert_array_equal(merged.dense_shape, shape)
-    again = lookup.merge(merged, shape)
+    again = merging.fused(merged, shape)
     np.testing.assert_array_equal(again.values, merged.values)
 
 
@@ -228,7 +229,7 @@ def test_a_gradient_from_fused_is_not_merged_again_in_a_graph():
     def step(x):
         with tf.GradientTape() as tape:
             (out,) = lookup.fused(tables, [x], layout((0, "sum", 0)))
-        return lookup.merge(tape.gradient(out, tables)[0], tables[0].shape)
+        return merging.fused(tape.gradient(out, tables)[0], tables[0].shape)
 
     graph = step.get_concrete_function(tf.TensorSpec([None], tf.int64)).graph
     assert [op.type for op in graph.get_operations()].count("Ctrlab>LookupGradient") == 1
