@@ -41,7 +41,7 @@ from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.attention import cases, reference, work
+from ctrlab.ops.references import attention as definition
 
 Layers = Sequence[tuple[tf.Tensor, tf.Tensor]]
 
@@ -115,13 +115,5 @@ def _fused_gradient(op: tf.Operation, d_weights: tf.Tensor, d_attended: tf.Tenso
 
 
 OP = Op(
-    "attention",
-    rung="attention",
-    part="attention",
-    reference=reference,
-    baseline=baseline,
-    best_stock=best_stock,
-    fused=fused,
-    cases=cases,
-    work=work,
+    "attention", rung="attention", part="attention", definition=definition, baseline=baseline, best_stock=best_stock, fused=fused
 )

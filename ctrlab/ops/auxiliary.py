@@ -29,7 +29,7 @@ from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.auxiliary import cases, reference, work
+from ctrlab.ops.references import auxiliary as definition
 
 Layers = Sequence[tuple[tf.Tensor, tf.Tensor]]
 
@@ -80,6 +80,4 @@ def _fused_gradient(op: tf.Operation, d_loss: tf.Tensor, *_) -> list[tf.Tensor |
     return [d_interests, d_clicked, d_skipped, None, *d_layers]
 
 
-OP = Op(
-    "auxiliary", rung="auxiliary", part="auxiliary", reference=reference, baseline=baseline, fused=fused, cases=cases, work=work
-)
+OP = Op("auxiliary", rung="auxiliary", part="auxiliary", definition=definition, baseline=baseline, fused=fused)

@@ -25,7 +25,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM, cases, reference, reference_gradient, work
+from ctrlab.ops.references import batch_norm as definition
+from ctrlab.ops.references.batch_norm import EPSILON, MOMENTUM
 
 
 def baseline(product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM) -> tuple:
@@ -65,14 +66,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor, *_) -> list[tf.Tensor | 
     return [*gradients, None, None]
 
 
-OP = Op(
-    "batch_norm",
-    rung="subgraphs",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-    differentiable=1,
-)
+OP = Op("batch_norm", rung="subgraphs", definition=definition, baseline=baseline, fused=fused, differentiable=1)

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.dot_interaction import cases, reference, reference_gradient, work
+from ctrlab.ops.references import dot_interaction as definition
 
 
 def baseline(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor:
@@ -76,11 +76,8 @@ OP = Op(
     "dot_interaction",
     rung="interaction",
     part="interaction",
-    reference=reference,
-    reference_gradient=reference_gradient,
+    definition=definition,
     baseline=baseline,
     others={"masked": masked},
     fused=fused,
-    cases=cases,
-    work=work,
 )

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.experts import cases, reference, reference_gradient, work
+from ctrlab.ops.references import experts as definition
 
 
 def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -69,11 +69,8 @@ OP = Op(
     "experts",
     rung="experts",
     part="experts",
-    reference=reference,
-    reference_gradient=reference_gradient,
+    definition=definition,
     baseline=baseline,
     others={"one by one": one_by_one},
     fused=fused,
-    cases=cases,
-    work=work,
 )

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.factorization_machine import cases, reference, reference_gradient, work
+from ctrlab.ops.references import factorization_machine as definition
 
 
 def baseline(fields: tf.Tensor, dim: int) -> tf.Tensor:
@@ -46,14 +46,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> tf.Tensor:
     return ops.ctrlab_factorization_machine_gradient(fields=op.inputs[0], d_out=d_out, dim=op.get_attr("dim"))
 
 
-OP = Op(
-    "factorization_machine",
-    rung="interaction",
-    part="interaction",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("factorization_machine", rung="interaction", part="interaction", definition=definition, baseline=baseline, fused=fused)

@@ -34,7 +34,7 @@ import tensorflow as tf
 from ctrlab import _native
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.gru import cases, reference, reference_gradient, work
+from ctrlab.ops.references import gru as definition
 
 
 def cell(x, h, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention=None) -> tf.Tensor:
@@ -114,15 +114,5 @@ def _fused_gradient(op: tf.Operation, d_outputs: tf.Tensor, d_last: tf.Tensor, _
     return [d_x, None, *d_weights, *d_attention]
 
 
-OP = Op(
-    "gru",
-    rung="gru",
-    part="gru",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("gru", rung="gru", part="gru", definition=definition, baseline=baseline, fused=fused)
 AUGRU = dataclasses.replace(OP, name="augru", rung="augru")

@@ -28,7 +28,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.indicator import agree, cases, offsets, reference, reference_gradient, work
+from ctrlab.ops.references import indicator as definition
+from ctrlab.ops.references.indicator import agree, offsets
 
 Ids = tf.Tensor | tf.RaggedTensor
 
@@ -123,12 +124,9 @@ OP = Op(
     "indicator",
     rung="indicator",
     part="linear",
-    reference=reference,
-    reference_gradient=reference_gradient,
+    definition=definition,
     baseline=baseline,
     best_stock=best_stock,
     others={"scatter_nd": scatter_nd},
     fused=fused,
-    cases=cases,
-    work=work,
 )

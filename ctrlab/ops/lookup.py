@@ -28,7 +28,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.lookup import Layout, agree, cases, reference, reference_gradient, work
+from ctrlab.ops.references import lookup as definition
+from ctrlab.ops.references.lookup import Layout, agree
 
 Ids = tf.Tensor | tf.RaggedTensor
 
@@ -163,15 +164,4 @@ def _ragged(x) -> bool:
     return isinstance(x, tf.RaggedTensor)
 
 
-OP = Op(
-    "lookup",
-    rung="lookup",
-    part="embedding",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    best_stock=best_stock,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("lookup", rung="lookup", part="embedding", definition=definition, baseline=baseline, best_stock=best_stock, fused=fused)

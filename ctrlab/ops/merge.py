@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.merge import cases, reference, work
+from ctrlab.ops.references import merge as definition
 
 
 def baseline(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
@@ -59,4 +59,4 @@ def is_merged(gradient: tf.IndexedSlices) -> bool:
     return tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient"
 
 
-OP = Op("merge", rung="lookup", reference=reference, baseline=baseline, fused=fused, cases=cases, work=work, differentiable=0)
+OP = Op("merge", rung="lookup", definition=definition, baseline=baseline, fused=fused, differentiable=0)

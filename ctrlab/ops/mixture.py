@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.mixture import cases, reference, reference_gradient, work
+from ctrlab.ops.references import mixture as definition
 
 
 def baseline(x: tf.Tensor, experts: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -52,14 +52,4 @@ def _fused_gradient(op: tf.Operation, _, d_out: tf.Tensor):
     )
 
 
-OP = Op(
-    "mixture",
-    rung="experts",
-    part="experts",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("mixture", rung="experts", part="experts", definition=definition, baseline=baseline, fused=fused)

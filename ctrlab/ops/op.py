@@ -1,6 +1,6 @@
 """What an operation is: what it computes, and the ways to compute it, all under one signature.
 
-    reference    NumPy float64, the definition
+    definition   a module of `ctrlab.ops.references`, in NumPy float64: the reference, its gradient, cases, the least work
     baseline     what a competent TensorFlow user writes: the library's own code
     best_stock   the fastest way found with TensorFlow's own ops, where that is another one
     fused        ours, compiled, with its gradient
@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from types import ModuleType
 
 import numpy as np
 
@@ -30,25 +31,18 @@ class Op:
         name: for people.
         rung: the optimization that turns it on.
         part: the part of a model that its ops are marked as, in profiles and charts; None: what calls it is marked.
-        reference, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
-        reference_gradient: of the reference's outputs, in NumPy; None where tests differentiate a way in float64 instead.
-        cases: a NumPy Generator -> {name: arguments}, random, odd and empty, on which every way is held against the reference; in
-            NumPy, with the twins of `ctrlab.ops.references.arrays`.
-        work: sizes -> the `Work` that no way can leave out, forward and backward.
+        definition, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
         others: {name: way} of ways that lessons and benches show beside these.
         differentiable: how many of its outputs, from the first on, have a gradient; None: all.
     """
 
     name: str
     rung: str
-    reference: Callable
+    definition: ModuleType
     baseline: Callable
     fused: Callable
-    cases: Callable[[np.random.Generator], dict[str, tuple]]
-    work: Callable[..., Work]
     part: str | None = None
     best_stock: Callable | None = None
-    reference_gradient: Callable | None = None
     others: dict[str, Callable] = field(default_factory=dict)
     differentiable: int | None = None
 
@@ -57,6 +51,25 @@ class Op:
             raise ValueError(f"An op belongs to a rung of the ladder; {self.name!r} names {self.rung!r}.")
         if self.part:
             declare(self.part)
+
+    @property
+    def reference(self) -> Callable:
+        """What every way computes."""
+        return self.definition.reference
+
+    @property
+    def reference_gradient(self) -> Callable | None:
+        """Of the reference's outputs; None where tests differentiate a way in float64 instead."""
+        return getattr(self.definition, "reference_gradient", None)
+
+    def cases(self, rng: np.random.Generator) -> dict[str, tuple]:
+        """{name: arguments}, random, odd and empty, on which every way is held against the reference; in NumPy, with the twins of
+        `ctrlab.ops.references.arrays`."""
+        return self.definition.cases(rng)
+
+    def work(self, *sizes, **options) -> Work:
+        """What no way can leave out, forward and backward."""
+        return self.definition.work(*sizes, **options)
 
     def pick(self, rungs: Collection[str]) -> Callable:
         """The way that these optimizations want.
@@ -82,6 +95,6 @@ class Op:
 
     @property
     def benches(self) -> dict[str, Callable]:
-        """{name: maker of a `Bench`}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the op's own."""
-        name = self.baseline.__module__.rpartition(".")[2]
+        """{name: maker of a `Bench`}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the definition."""
+        name = self.definition.__name__.rpartition(".")[2]
         return importlib.import_module(f"ctrlab.ops.benches.{name}").BENCHES

@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.pointwise import agree, cases, reference, reference_gradient, work
+from ctrlab.ops.references import pointwise as definition
+from ctrlab.ops.references.pointwise import agree
 
 
 def baseline(kind: str, x, shift, slope=None) -> tf.Tensor:
@@ -57,13 +58,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor]:
     return list(_native.library().ops.ctrlab_pointwise_gradient(kind=kind, d_out=d_out, source=source, shift=shift, slope=slope))
 
 
-OP = Op(
-    "pointwise",
-    rung="subgraphs",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("pointwise", rung="subgraphs", definition=definition, baseline=baseline, fused=fused)

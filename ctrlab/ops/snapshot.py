@@ -19,7 +19,7 @@ import tensorflow as tf
 from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.snapshot import cases, reference, work
+from ctrlab.ops.references import snapshot as definition
 
 
 def baseline(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
@@ -45,13 +45,4 @@ def _agree(sources, targets) -> None:
         raise CtrlabError(f"There must be one target a source; received {len(targets)} for {len(sources)} sources.")
 
 
-OP = Op(
-    "snapshot",
-    rung="async_checkpoint",
-    reference=reference,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-    differentiable=0,
-)
+OP = Op("snapshot", rung="async_checkpoint", definition=definition, baseline=baseline, fused=fused, differentiable=0)

@@ -28,7 +28,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule, cases, reference, work
+from ctrlab.ops.references import sparse_update as definition
+from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule
 
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
@@ -132,6 +133,4 @@ def _adam_sparse(rule: Rule, w, slots, gradient, learning_rate, step) -> None:
     w.scatter_sub(tf.IndexedSlices(rate * m / (tf.sqrt(v) + rule.epsilon), ids))
 
 
-OP = Op(
-    "sparse_update", rung="lookup", reference=reference, baseline=baseline, fused=fused, cases=cases, work=work, differentiable=0
-)
+OP = Op("sparse_update", rung="lookup", definition=definition, baseline=baseline, fused=fused, differentiable=0)

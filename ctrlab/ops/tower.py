@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from ctrlab.ops import experts
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.tower import cases, reference, reference_gradient, work
+from ctrlab.ops.references import tower as definition
 
 
 def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -47,13 +47,4 @@ def fused(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor
     return tf.squeeze(experts.fused(x, one, biases), 0)  # [B, H]
 
 
-OP = Op(
-    "tower",
-    rung="experts",
-    reference=reference,
-    reference_gradient=reference_gradient,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("tower", rung="experts", definition=definition, baseline=baseline, fused=fused)

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -34,6 +35,16 @@ inline void AddScaled(float* y, float a, const float* x, int64_t n) {
   const Vec last = Load(y + n - kLanes) + a * Load(x + n - kLanes);
   for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(y + o, Load(y + o) + a * Load(x + o));
   Store(y + n - kLanes, last);
+}
+
+// to[0:n] = from[0:n]; they do not overlap.
+inline void Copy(const float* from, float* to, int64_t n) {
+  if (n < kLanes) {
+    std::copy_n(from, n, to);
+    return;
+  }
+  for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(to + o, Load(from + o));
+  Store(to + n - kLanes, Load(from + n - kLanes));
 }
 
 // Asks for what lies `bytes` past `p`; the address need not be valid.

@@ -216,15 +216,6 @@ namespace {
 
 constexpr int64_t kBlockRows = 512;  // rows of the output that a column fills before the next: its table's pages stay known
 
-void Copy(const float* from, float* to, int64_t n) {
-  if (n < kLanes) {
-    std::copy_n(from, n, to);
-    return;
-  }
-  for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(to + o, Load(from + o));
-  Store(to + n - kLanes, Load(from + n - kLanes));
-}
-
 // Keys [begin, end) of a column, a row of the output each.
 void CopyRows(const TableReader& table, const LookupColumn& column, int64_t begin, int64_t end, float* out, int64_t width) {
   const int64_t* keys = column.ids + begin;

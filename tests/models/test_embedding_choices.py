@@ -91,7 +91,7 @@ def test_raw_ids_are_the_fingerprints_stock_and_fused():
     stock, fused = parsing.ids.baseline(columns, values), parsing.ids.fused(columns, values)
     np.testing.assert_array_equal(stock[0], fused[0])
     np.testing.assert_array_equal(stock[1].values, fused[1].values)
-    np.testing.assert_array_equal(stock[0], parsing.ids.reference(columns, [words, words])[0])
+    np.testing.assert_array_equal(stock[0], parsing.ids.OP.reference(columns, [words, words])[0])
     assert stock[0].numpy().max() > 1 << 62 and stock[0].numpy().min() >= 0
     assert len(np.unique(stock[0])) == 2_000
 

@@ -47,7 +47,7 @@ def test_auxiliary_net_is_the_reference_on_padded_and_on_flat_interests(fused, l
     flat = interests[np.arange(most) < np.array(lengths)[:, None]]
     layers = [(np.float64(dense.kernel), np.float64(dense.bias)) for dense in net.tower.layers]
     events = [Events(splits, flat=tf.constant(e)) for e in (clicked, skipped)]
-    expected = auxiliary.reference(Events(splits, flat=flat), *events, 1.0, 0.0, layers)
+    expected = auxiliary.OP.reference(Events(splits, flat=flat), *events, 1.0, 0.0, layers)
     for form in ({"flat": tf.constant(flat)}, {"padded": tf.constant(interests)}):
         np.testing.assert_allclose(net.loss(Events(splits, **form), *events), expected, rtol=1e-5)
 

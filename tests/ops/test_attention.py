@@ -31,7 +31,7 @@ def test_reference_by_hand():
     # One linear layer that reads q * k alone: scores are the dot products 3 and 1.
     kernel = np.concatenate([np.zeros((6, 1)), np.ones((2, 1))])
     query, keys = np.array([[1.0, 2.0]]), Events.of([2], np.array([[1.0, 1.0], [-1.0, 1.0]]))
-    weights, attended = attention.reference(query, keys, [(kernel, np.zeros(1))])
+    weights, attended = attention.OP.reference(query, keys, [(kernel, np.zeros(1))])
     e = np.exp([3.0, 1.0])
     np.testing.assert_allclose(weights.flat, e / e.sum())
     np.testing.assert_allclose(attended, [(e[:, None] * keys.flat).sum(0) / e.sum()])

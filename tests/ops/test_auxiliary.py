@@ -50,7 +50,7 @@ def test_reference_by_hand():
     clicked, skipped = np.array([[9.0], [2.0], [9.0]]), np.array([[9.0], [1.0], [9.0]])
     kernel = np.array([[0.0], [1.0]])
     events = (Events.of([2, 1], x) for x in (np.ones((3, 1)), clicked, skipped))
-    found = auxiliary.reference(*events, 1.0, 0.0, [(kernel, np.zeros(1))])
+    found = auxiliary.OP.reference(*events, 1.0, 0.0, [(kernel, np.zeros(1))])
     assert found == pytest.approx(np.log1p(np.exp(-2)) + np.log1p(np.exp(1)))
 
 

@@ -36,7 +36,7 @@ def answers(norm, arrays, d_out):
 
 def check(norm, arrays, d_out):
     product, bias, scale = arrays[:3]
-    expected = *batch_norm.reference(*arrays), *batch_norm.reference_gradient(*arrays, d_out=d_out)
+    expected = *batch_norm.OP.reference(*arrays), *batch_norm.OP.reference_gradient(*arrays, d_out=d_out)
     a = np.maximum(product + bias, 0)
     # What a sum cancels: a column far from zero loses low bits in a - mean, and a gradient loses those of its large terms.
     steep = np.abs(scale) / np.sqrt(a.var(0) + batch_norm.EPSILON) if len(a) else np.abs(scale)
@@ -58,7 +58,9 @@ def test_the_definition_term_by_term():
     #   a = [0, 2], [4, 2]: means 2, 2; variances 4, 0
     product, bias = np.array([[-7.0, 1], [3, 1]]), np.array([1.0, 1])
     scale, shift = np.array([10.0, 5]), np.array([100.0, 7])
-    out, mean, variance = batch_norm.reference(product, bias, scale, shift, np.zeros(2), np.ones(2), epsilon=0.0001, momentum=0.5)
+    out, mean, variance = batch_norm.OP.reference(
+        product, bias, scale, shift, np.zeros(2), np.ones(2), epsilon=0.0001, momentum=0.5
+    )
     np.testing.assert_allclose(out, [[100 - 10, 7], [100 + 10, 7]], rtol=1e-4)
     np.testing.assert_array_equal(mean, [1, 1])
     np.testing.assert_array_equal(variance, [0.5 * 1 + 0.5 * 4, 0.5 * 1 + 0.5 * 0])
@@ -69,10 +71,10 @@ def test_the_reference_gradient_is_that_of_finite_differences(finite_differences
     arrays, d_out = [a.astype(np.float64) for a in arrays], d_out.astype(np.float64)
 
     def loss(*varied):
-        return float((batch_norm.reference(*varied, *arrays[4:])[0] * d_out).sum())
+        return float((batch_norm.OP.reference(*varied, *arrays[4:])[0] * d_out).sum())
 
     expected = finite_differences(loss, arrays[:4])
-    received = batch_norm.reference_gradient(*arrays, d_out=d_out)
+    received = batch_norm.OP.reference_gradient(*arrays, d_out=d_out)
     for name, a, b in zip(("d_product", "d_bias", "d_scale", "d_shift"), received, expected):
         np.testing.assert_allclose(a, b, atol=1e-7, err_msg=name)
 
@@ -146,7 +148,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
     arrays, _ = inputs(5, 3)
     graph = tf.function(lambda p: batch_norm.fused(p, *arrays[1:]), input_signature=[tf.TensorSpec([None, 3])])
     assert [t.shape.as_list() for t in graph.get_concrete_function().outputs] == [[None, 3], [3], [3]]
-    np.testing.assert_allclose(graph(arrays[0])[0], batch_norm.reference(*arrays)[0], atol=1e-5)
+    np.testing.assert_allclose(graph(arrays[0])[0], batch_norm.OP.reference(*arrays)[0], atol=1e-5)
 
 
 REFUSED = {

@@ -38,9 +38,9 @@ def check_experts(op, x, kernels, biases):
         out = op(x, kernels, biases)
     d_out = random(*out.shape, seed=1)
     d_x, d_kernels, d_biases = tape.gradient(out, [x, kernels, biases], output_gradients=d_out)
-    close(out, experts.reference(x, kernels, biases), experts.reference(*absolute(x, kernels, biases)), "out")
-    expected = experts.reference_gradient(x, kernels, biases, d_out)
-    most = experts.reference_gradient(*absolute(x, kernels, biases), tf.abs(d_out))
+    close(out, experts.OP.reference(x, kernels, biases), experts.OP.reference(*absolute(x, kernels, biases)), "out")
+    expected = experts.OP.reference_gradient(x, kernels, biases, d_out)
+    most = experts.OP.reference_gradient(*absolute(x, kernels, biases), tf.abs(d_out))
     close(d_x, expected[0], most[0], "d_x")
     for received, wanted, terms in zip([*d_kernels, *d_biases], [*expected[1], *expected[2]], [*most[1], *most[2]]):
         close(received, wanted, terms, "weights")
@@ -67,9 +67,9 @@ def check_mixture(op, x, said, kernels, biases):
         out = op(x, said, kernels, biases)
     d_out = [random(*mixed.shape, seed=k) for k, mixed in enumerate(out)]
     received = tape.gradient(out, [x, said, kernels, biases], output_gradients=d_out)
-    for mixed, wanted in zip(out, mixture.reference(x, said, kernels, biases)):
+    for mixed, wanted in zip(out, mixture.OP.reference(x, said, kernels, biases)):
         close(mixed, wanted, tf.reduce_sum(tf.abs(said), 0), "out")
-    expected = mixture.reference_gradient(x, said, kernels, biases, d_out)
+    expected = mixture.OP.reference_gradient(x, said, kernels, biases, d_out)
     for got, wanted in zip(tf.nest.flatten(received), tf.nest.flatten(expected)):
         close(got, wanted, np.linalg.norm(wanted) + 1 + np.size(wanted), "gradients")
 
@@ -77,7 +77,7 @@ def check_mixture(op, x, said, kernels, biases):
 def test_the_experts_term_by_term():
     x, kernel, bias = [[1.0, 2.0]], [[[1.0], [10.0]], [[-1.0], [0.0]]], [[[0.5]], [[0.5]]]
     #   relu(1 * 1 + 2 * 10 + .5), relu(1 * -1 + 2 * 0 + .5)
-    np.testing.assert_array_equal(experts.reference(x, [kernel], [bias]), [[[21.5]], [[0.0]]])
+    np.testing.assert_array_equal(experts.OP.reference(x, [kernel], [bias]), [[[21.5]], [[0.0]]])
 
 
 def test_the_reference_gradients_are_those_of_finite_differences(finite_differences):
@@ -85,18 +85,18 @@ def test_the_reference_gradients_are_those_of_finite_differences(finite_differen
     x, kernels = rng.standard_normal((3, 4)), [rng.standard_normal((2, 4, 5)), rng.standard_normal((2, 5, 3))]
     biases, d_out = [rng.standard_normal((2, 1, 5)), rng.standard_normal((2, 1, 3))], rng.standard_normal((2, 3, 3))
     expected = finite_differences(
-        lambda x, k0, k1, b0, b1: (experts.reference(x, [k0, k1], [b0, b1]) * d_out).sum(), [x, *kernels, *biases]
+        lambda x, k0, k1, b0, b1: (experts.OP.reference(x, [k0, k1], [b0, b1]) * d_out).sum(), [x, *kernels, *biases]
     )
-    d_x, d_kernels, d_biases = experts.reference_gradient(x, kernels, biases, d_out)
+    d_x, d_kernels, d_biases = experts.OP.reference_gradient(x, kernels, biases, d_out)
     for received, wanted in zip([d_x, *d_kernels, *d_biases], expected):
         np.testing.assert_allclose(received, wanted, atol=1e-6)
 
     said, gates, own = rng.standard_normal((2, 3, 5)), rng.standard_normal((4, 2)), rng.standard_normal(2)
     d_mixed = rng.standard_normal((3, 5))
     expected = finite_differences(
-        lambda x, said, k, b: (mixture.reference(x, said, [k], [b])[0] * d_mixed).sum(), [x, said, gates, own]
+        lambda x, said, k, b: (mixture.OP.reference(x, said, [k], [b])[0] * d_mixed).sum(), [x, said, gates, own]
     )
-    d_x, d_said, (d_kernel,), (d_bias,) = mixture.reference_gradient(x, said, [gates], [own], [d_mixed])
+    d_x, d_said, (d_kernel,), (d_bias,) = mixture.OP.reference_gradient(x, said, [gates], [own], [d_mixed])
     for received, wanted in zip([d_x, d_said, d_kernel, d_bias], expected):
         np.testing.assert_allclose(received, wanted, atol=1e-6)
 
@@ -175,7 +175,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
         assert mixed.shape.as_list() == [None, 16]
         return mixed
 
-    expected = mixture.reference(x, experts.reference(x, kernels, biases), gates, own)[0]
+    expected = mixture.OP.reference(x, experts.OP.reference(x, kernels, biases), gates, own)[0]
     np.testing.assert_allclose(traced(x), expected, rtol=1e-4, atol=1e-5)
 
 

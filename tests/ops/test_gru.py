@@ -21,13 +21,13 @@ def test_reference_by_hand():
     # All kernels zero: r = u = 1/2 whatever comes, and the candidate is tanh(1).
     zero = np.zeros
     events, weights = Events.of([2], zero((2, 1))), (zero((2, 2)), zero(2), zero((2, 1)), np.ones(1))
-    outputs, last = gru.reference(events, *weights)
+    outputs, last = gru.OP.reference(events, *weights)
     first = 0.5 * np.tanh(1)
     second = 0.5 * first + 0.5 * np.tanh(1)
     np.testing.assert_allclose(outputs.flat[:, 0], [first, second])
     np.testing.assert_allclose(last, [[second]])
     # Attention 1 closes the update gate: the state is the candidate at once. Attention 0 is a plain GRU.
-    ones = gru.reference(events, *weights, Events.of([2], np.ones(2)))
+    ones = gru.OP.reference(events, *weights, Events.of([2], np.ones(2)))
     np.testing.assert_allclose(ones[1], [[np.tanh(1)]])
 
 
@@ -40,7 +40,7 @@ def test_agrees_with_keras_reset_before():
     joined = np.concatenate([gates[:, 2:], gates[:, :2], candidate], axis=1)
     layer.set_weights([joined[:3], joined[3:], np.concatenate([gates_bias[2:], gates_bias[:2], candidate_bias])])
     outputs, last = layer(tf.reshape(x, (4, 5, 3)))
-    want_outputs, want_last = gru.reference(Events.of([5] * 4, x), *map(np.asarray, weights))
+    want_outputs, want_last = gru.OP.reference(Events.of([5] * 4, x), *map(np.asarray, weights))
     np.testing.assert_allclose(tf.reshape(outputs, (20, 2)), want_outputs.flat, atol=1e-5)
     np.testing.assert_allclose(last, want_last, atol=1e-5)
 
@@ -81,8 +81,8 @@ def by_reference(x, splits, weights, attention, d_outputs, d_last):
     x, *weights, splits, d_outputs, d_last = map(np.asarray, (x, *weights, splits, d_outputs, d_last))
     weights = [w.astype(np.float64) for w in weights]
     given = Events(splits, x), *weights, None if attention is None else Events(splits, np.asarray(attention, np.float64))
-    outputs, last = gru.reference(*given)
-    return [outputs.flat, last, *gru.reference_gradient(*given, d_out=(d_outputs, d_last))]
+    outputs, last = gru.OP.reference(*given)
+    return [outputs.flat, last, *gru.OP.reference_gradient(*given, d_out=(d_outputs, d_last))]
 
 
 NAMES = ["outputs", "last", "d_x", "d_gates_kernel", "d_gates_bias", "d_candidate_kernel", "d_candidate_bias", "d_attention"]

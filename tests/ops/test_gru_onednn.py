@@ -28,8 +28,8 @@ def both(attention):
     peer()  # the gradients of the second pass are its own, not the sum of both
     flat, d_out = Events.of([LENGTH] * ROWS, x.reshape(-1, WIDTH)), (d_outputs.reshape(-1, HIDDEN), np.zeros((ROWS, HIDDEN)))
     scales = None if attention is None else Events(flat.splits, attention.ravel())
-    outputs, _ = gru.reference(flat, *weights, scales)
-    d_x, *others = gru.reference_gradient(flat, *weights, scales, d_out=d_out)
+    outputs, _ = gru.OP.reference(flat, *weights, scales)
+    d_x, *others = gru.OP.reference_gradient(flat, *weights, scales, d_out=d_out)
     return peer.close(), [outputs.flat.reshape(d_outputs.shape), d_x.reshape(x.shape), *others]
 
 

@@ -48,13 +48,13 @@ def close(received, expected, magnitude, what):
 
 def check(product, columns, sizes, kernel, weights=None, seed=1):
     """Values and gradients of `product` against the reference."""
-    expected = indicator.reference(columns, sizes, kernel, weights)
+    expected = indicator.OP.reference(columns, sizes, kernel, weights)
     d_out = tf.constant(np.random.default_rng(seed).standard_normal(expected.shape, dtype=np.float32))
     out, d_kernel, d_weights = gradients(product, columns, sizes, kernel, weights, d_out)
     absolute = tf.abs(kernel), weights and [tf.abs(w) for w in weights]
-    close(out, expected, indicator.reference(columns, sizes, *absolute), "out")
-    expected_kernel, expected_weights = indicator.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
-    most_kernel, most_weights = indicator.reference_gradient(columns, sizes, *absolute, d_out=tf.abs(d_out))
+    close(out, expected, indicator.OP.reference(columns, sizes, *absolute), "out")
+    expected_kernel, expected_weights = indicator.OP.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
+    most_kernel, most_weights = indicator.OP.reference_gradient(columns, sizes, *absolute, d_out=tf.abs(d_out))
     close(tf.convert_to_tensor(d_kernel), expected_kernel, most_kernel, "d_kernel")
     for received, wanted, most in zip(d_weights, expected_weights or [], most_weights or []):
         close(received, wanted, most, "d_weights")
@@ -64,9 +64,9 @@ def test_the_definition_term_by_term():
     kernel = np.array([[1.0, 10], [2, 20], [3, 30], [4, 40], [5, 50]])
     columns = [ids(1, -1), bag([2, 0, 2], [])]
     #   row 0: kernel[1] + kernel[2 + 2] + kernel[2 + 0] + kernel[2 + 2]; row 1: nothing
-    np.testing.assert_array_equal(indicator.reference(columns, [2, 3], kernel), [[2 + 5 + 3 + 5, 20 + 50 + 30 + 50], [0, 0]])
+    np.testing.assert_array_equal(indicator.OP.reference(columns, [2, 3], kernel), [[2 + 5 + 3 + 5, 20 + 50 + 30 + 50], [0, 0]])
     weights = [ids(0, 0), bag([1, 2, 3], [])]
-    np.testing.assert_array_equal(indicator.reference(columns, [2, 3], kernel, weights), [[5 + 2 * 3 + 3 * 5, 260], [0, 0]])
+    np.testing.assert_array_equal(indicator.OP.reference(columns, [2, 3], kernel, weights), [[5 + 2 * 3 + 3 * 5, 260], [0, 0]])
 
 
 def test_the_reference_gradient_is_that_of_finite_differences(finite_differences):
@@ -76,11 +76,11 @@ def test_the_reference_gradient_is_that_of_finite_differences(finite_differences
 
     def loss(kernel, values):
         weights = [None, columns[1].with_values(tf.constant(values))]
-        return float((indicator.reference(columns, sizes, kernel, weights) * d_out).sum())
+        return float((indicator.OP.reference(columns, sizes, kernel, weights) * d_out).sum())
 
     expected_kernel, expected_values = finite_differences(loss, [kernel, values])
     weights = [None, columns[1].with_values(tf.constant(values))]
-    d_kernel, d_weights = indicator.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
+    d_kernel, d_weights = indicator.OP.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
     np.testing.assert_allclose(d_kernel, expected_kernel, atol=1e-7)
     np.testing.assert_allclose(d_weights[1], expected_values, atol=1e-7)
 
@@ -187,7 +187,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
         assert out.shape.as_list() == [None, 4]
         return out
 
-    np.testing.assert_allclose(traced(*columns), indicator.reference(columns, sizes, kernel), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(traced(*columns), indicator.OP.reference(columns, sizes, kernel), rtol=1e-5, atol=1e-6)
     graph = tf.function(lambda x: indicator.fused([x], [3], kernel[:3])).get_concrete_function(tf.TensorSpec([7], tf.int64))
     assert graph.output_shapes.as_list() == [7, 4]
 
@@ -202,7 +202,7 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize("case", OUT_OF_RANGE)
-@pytest.mark.parametrize("product", [indicator.reference, indicator.fused])
+@pytest.mark.parametrize("product", [indicator.OP.reference, indicator.fused])
 def test_bad_ids_are_refused_with_row_and_column(product, case):
     columns, size, message = OUT_OF_RANGE[case]
     with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match=message):
@@ -248,7 +248,7 @@ def test_a_gradient_of_another_shape_is_refused():
         )
 
 
-@pytest.mark.parametrize("product", [indicator.reference, *IMPLEMENTATIONS.values()])
+@pytest.mark.parametrize("product", [indicator.OP.reference, *IMPLEMENTATIONS.values()])
 def test_what_can_be_seen_before_running_is_refused_in_one_sentence(product):
     kernel = random_kernel([3], 1)
     with pytest.raises(CtrlabError, match=r"one size a column.*received 2 for 1"):

@@ -36,17 +36,17 @@ def close(received, expected, magnitude, what):
 def check_machine(op, fields, dim):
     out, d_out, (d_fields,) = gradients(lambda x: op(x, dim), [fields])
     sums = np.abs(fields.numpy()).reshape(len(fields), fields.shape[1] // dim, dim).sum(axis=1)  # [B, D]
-    close(out, factorization_machine.reference(fields, dim), sums**2, "out")  # a difference of squares rounds at this size
-    close(d_fields, factorization_machine.reference_gradient(fields, dim, d_out), np.abs(d_out) * sums, "d_fields")
+    close(out, factorization_machine.OP.reference(fields, dim), sums**2, "out")  # a difference of squares rounds at this size
+    close(d_fields, factorization_machine.OP.reference_gradient(fields, dim, d_out), np.abs(d_out) * sums, "d_fields")
 
 
 def check_dots(op, bottom, fields, dim):
     inputs = [fields] if bottom is None else [bottom, fields]
     out, d_out, (*d_bottom, d_fields) = gradients(lambda *x: op(None if bottom is None else x[0], x[-1], dim), inputs)
     absolute = [None if bottom is None else tf.abs(bottom), tf.abs(fields), dim]
-    close(out, dot_interaction.reference(bottom, fields, dim), dot_interaction.reference(*absolute), "out")
-    expected = dot_interaction.reference_gradient(bottom, fields, dim, d_out)
-    magnitude = dot_interaction.reference_gradient(*absolute, tf.abs(d_out))
+    close(out, dot_interaction.OP.reference(bottom, fields, dim), dot_interaction.OP.reference(*absolute), "out")
+    expected = dot_interaction.OP.reference_gradient(bottom, fields, dim, d_out)
+    magnitude = dot_interaction.OP.reference_gradient(*absolute, tf.abs(d_out))
     close(d_fields, expected[1], magnitude[1], "d_fields")
     for received in d_bottom:
         close(received, expected[0], magnitude[0], "d_bottom")
@@ -54,18 +54,18 @@ def check_dots(op, bottom, fields, dim):
 
 def test_the_machine_term_by_term():
     # Fields (1, 10), (2, 20), (3, 30): 1 * 2 + 1 * 3 + 2 * 3 = 11.
-    np.testing.assert_array_equal(factorization_machine.reference([[1, 10, 2, 20, 3, 30]], 2), [[11, 1100]])
+    np.testing.assert_array_equal(factorization_machine.OP.reference([[1, 10, 2, 20, 3, 30]], 2), [[11, 1100]])
     np.testing.assert_array_equal(
-        factorization_machine.reference_gradient([[1, 10, 2, 20, 3, 30]], 2, [[1, 2]]), [[5, 100, 4, 80, 3, 60]]
+        factorization_machine.OP.reference_gradient([[1, 10, 2, 20, 3, 30]], 2, [[1, 2]]), [[5, 100, 4, 80, 3, 60]]
     )
 
 
 def test_the_dots_term_by_term():
     bottom, fields = [[1, 2]], [[3, 4, 5, 6]]
     #   the bottom itself, then (field 0, bottom), (field 1, bottom), (field 1, field 0)
-    np.testing.assert_array_equal(dot_interaction.reference(bottom, fields, 2), [[1, 2, 11, 17, 39]])
-    np.testing.assert_array_equal(dot_interaction.reference(None, fields, 2), [[39]])
-    d_bottom, d_fields = dot_interaction.reference_gradient(bottom, fields, 2, [[7, 8, 1, 10, 100]])
+    np.testing.assert_array_equal(dot_interaction.OP.reference(bottom, fields, 2), [[1, 2, 11, 17, 39]])
+    np.testing.assert_array_equal(dot_interaction.OP.reference(None, fields, 2), [[39]])
+    d_bottom, d_fields = dot_interaction.OP.reference_gradient(bottom, fields, 2, [[7, 8, 1, 10, 100]])
     np.testing.assert_array_equal(d_bottom, [[7 + 3 + 50, 8 + 4 + 60]])
     np.testing.assert_array_equal(d_fields, [[1 + 500, 2 + 600, 10 + 300, 20 + 400]])
 
@@ -73,13 +73,13 @@ def test_the_dots_term_by_term():
 def test_the_reference_gradients_are_those_of_finite_differences(finite_differences):
     rng = np.random.default_rng(0)
     bottom, fields, d_out = rng.standard_normal((2, 3)), rng.standard_normal((2, 12)), rng.standard_normal((2, 3 + 10))
-    (expected,) = finite_differences(lambda x: (factorization_machine.reference(x, 3) * d_out[:, :3]).sum(), [fields])
-    np.testing.assert_allclose(factorization_machine.reference_gradient(fields, 3, d_out[:, :3]), expected, atol=1e-7)
-    expected = finite_differences(lambda *x: (dot_interaction.reference(*x, 3) * d_out).sum(), [bottom, fields])
-    for received, wanted in zip(dot_interaction.reference_gradient(bottom, fields, 3, d_out), expected):
+    (expected,) = finite_differences(lambda x: (factorization_machine.OP.reference(x, 3) * d_out[:, :3]).sum(), [fields])
+    np.testing.assert_allclose(factorization_machine.OP.reference_gradient(fields, 3, d_out[:, :3]), expected, atol=1e-7)
+    expected = finite_differences(lambda *x: (dot_interaction.OP.reference(*x, 3) * d_out).sum(), [bottom, fields])
+    for received, wanted in zip(dot_interaction.OP.reference_gradient(bottom, fields, 3, d_out), expected):
         np.testing.assert_allclose(received, wanted, atol=1e-7)
-    (expected,) = finite_differences(lambda x: (dot_interaction.reference(None, x, 3) * d_out[:, :6]).sum(), [fields])
-    np.testing.assert_allclose(dot_interaction.reference_gradient(None, fields, 3, d_out[:, :6])[1], expected, atol=1e-7)
+    (expected,) = finite_differences(lambda x: (dot_interaction.OP.reference(None, x, 3) * d_out[:, :6]).sum(), [fields])
+    np.testing.assert_allclose(dot_interaction.OP.reference_gradient(None, fields, 3, d_out[:, :6])[1], expected, atol=1e-7)
 
 
 SHAPES = {
@@ -136,8 +136,8 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
 
     bottom, fields = random(5, 16), random(5, 26 * 16)
     machine, dots = traced(bottom, fields)
-    np.testing.assert_allclose(machine, factorization_machine.reference(fields, 16), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(dots, dot_interaction.reference(bottom, fields, 16), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(machine, factorization_machine.OP.reference(fields, 16), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(dots, dot_interaction.OP.reference(bottom, fields, 16), rtol=1e-4, atol=1e-4)
 
 
 OPS = {

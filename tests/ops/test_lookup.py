@@ -66,12 +66,12 @@ def check(look_up, tables, columns, lay):
     """Values and gradients of `look_up` against the reference."""
     outputs, merged, d_out = gradients(look_up, tables, columns, lay)
     absolute = [np.abs(t.numpy()) for t in tables]
-    expected, most = lookup.reference(tables, columns, lay), lookup.reference(absolute, columns, lay)
+    expected, most = lookup.OP.reference(tables, columns, lay), lookup.OP.reference(absolute, columns, lay)
     assert len(outputs) == len(expected) == lay.outputs
     for received, wanted, magnitude in zip(outputs, expected, most):
         close(received, wanted, magnitude, "out")
-    wanted = lookup.reference_gradient(tables, columns, lay, d_out)
-    most = lookup.reference_gradient(tables, columns, lay, [np.abs(d) for d in d_out])
+    wanted = lookup.OP.reference_gradient(tables, columns, lay, d_out)
+    most = lookup.OP.reference_gradient(tables, columns, lay, [np.abs(d) for d in d_out])
     for (touched, rows), (expected_ids, expected_rows), (_, magnitude) in zip(merged, wanted, most):
         np.testing.assert_array_equal(touched, expected_ids)
         close(rows, expected_rows, magnitude, "gradient")
@@ -81,13 +81,13 @@ def test_the_definition_term_by_term():
     one, two = np.array([[1.0, 10], [2, 20], [3, 30]]), np.array([[100.0], [200]])
     columns = [bag([0, 2, 2], []), ids(-1, 1), bag([1, -1, 2], [0])]
     lay = layout((0, "mean", 0), (1, "sum", 0), (0, "rows", 1))
-    pooled, rows = lookup.reference([one, two], columns, lay)
+    pooled, rows = lookup.OP.reference([one, two], columns, lay)
     np.testing.assert_allclose(pooled, [[7 / 3, 70 / 3, 0], [0, 0, 200]])
     np.testing.assert_array_equal(rows, [[2, 20], [0, 0], [3, 30], [1, 10]])
 
 
 def test_a_mean_is_over_the_known_ids():
-    (out,) = lookup.reference([np.array([[2.0], [4.0]])], [bag([0, -1, 1], [-1])], layout((0, "mean", 0)))
+    (out,) = lookup.OP.reference([np.array([[2.0], [4.0]])], [bag([0, -1, 1], [-1])], layout((0, "mean", 0)))
     np.testing.assert_array_equal(out, [[3], [0]])
 
 
@@ -100,9 +100,9 @@ def test_the_reference_gradient_is_that_of_finite_differences(finite_differences
     d_out = [rng.standard_normal((3, 5)), rng.standard_normal((5, 5))]
 
     def loss(*tables):
-        return float(sum((out * d).sum() for out, d in zip(lookup.reference(tables, columns, lay), d_out)))
+        return float(sum((out * d).sum() for out, d in zip(lookup.OP.reference(tables, columns, lay), d_out)))
 
-    found = lookup.reference_gradient(tables, columns, lay, d_out)
+    found = lookup.OP.reference_gradient(tables, columns, lay, d_out)
     for (touched, rows), expected in zip(found, finite_differences(loss, tables)):
         dense = np.zeros_like(expected)
         dense[touched] = rows
@@ -245,7 +245,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
         assert [out.shape.as_list() for out in outputs] == [[None, 4], [None, 2]]
         return outputs
 
-    for received, expected in zip(traced(*columns), lookup.reference(tables, columns, lay)):
+    for received, expected in zip(traced(*columns), lookup.OP.reference(tables, columns, lay)):
         np.testing.assert_allclose(received, expected, rtol=1e-6)
     graph = tf.function(lambda x: lookup.fused(tables[:1], [x], layout((0, "sum", 0)))).get_concrete_function(
         tf.TensorSpec([7], tf.int64)
@@ -277,14 +277,14 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize("case", OUT_OF_RANGE)
-@pytest.mark.parametrize("look_up", [lookup.reference, lookup.fused])
+@pytest.mark.parametrize("look_up", [lookup.OP.reference, lookup.fused])
 def test_bad_ids_are_refused_with_row_and_column(look_up, case):
     columns, message = OUT_OF_RANGE[case]
     with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match=message):
         look_up([table(5, 2)], columns, layout((0, "sum", 0), (0, "sum", 0)))
 
 
-@pytest.mark.parametrize("look_up", [lookup.reference, lookup.baseline, lookup.best_stock, lookup.fused])
+@pytest.mark.parametrize("look_up", [lookup.OP.reference, lookup.baseline, lookup.best_stock, lookup.fused])
 def test_lists_side_by_side_must_be_of_equal_length(look_up):
     columns = [bag([0], [1, 1]), bag([0, 1], [1])]
     with pytest.raises(
@@ -351,7 +351,7 @@ def test_a_variable_of_another_type_is_refused():
         _native.library().ops.ctrlab_lookup(**raw)
 
 
-@pytest.mark.parametrize("look_up", [lookup.reference, *IMPLEMENTATIONS.values()])
+@pytest.mark.parametrize("look_up", [lookup.OP.reference, *IMPLEMENTATIONS.values()])
 def test_what_can_be_seen_before_running_is_refused_in_one_sentence(look_up):
     with pytest.raises(CtrlabError, match="received 2 for 1"):
         look_up([table(3, 1)], [ids(0), ids(0)], layout((0, "sum", 0)))

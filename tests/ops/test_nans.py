@@ -61,8 +61,8 @@ def stock(of):
 def gru_truth(a, d_outs):
     scales = [Events(SPLITS, a["scales"])] if "scales" in a else []
     of = (Events(SPLITS, a["x"]), a["gates"], a["gates_bias"], a["candidate"], a["candidate_bias"], *scales)
-    outputs, last = gru.reference(*of)
-    return [outputs.flat, last], dict(zip(a, gru.reference_gradient(*of, d_out=d_outs)))
+    outputs, last = gru.OP.reference(*of)
+    return [outputs.flat, last], dict(zip(a, gru.OP.reference_gradient(*of, d_out=d_outs)))
 
 
 def gru_fused(a):
@@ -77,8 +77,8 @@ def of_pointwise(kind):
     sloped = {"slope": (19,)} if kind in SLOPED else {}
 
     def truth(a, d_outs):
-        gradients = pointwise.reference_gradient(kind, a["x"], a["shift"], a.get("slope"), d_out=d_outs[0])
-        return [pointwise.reference(kind, a["x"], a["shift"], a.get("slope"))], dict(zip(a, gradients))
+        gradients = pointwise.OP.reference_gradient(kind, a["x"], a["shift"], a.get("slope"), d_out=d_outs[0])
+        return [pointwise.OP.reference(kind, a["x"], a["shift"], a.get("slope"))], dict(zip(a, gradients))
 
     shapes = {"x": (6, 19), "shift": (19,), **sloped}
     return Op(shapes, lambda a: [pointwise.fused(kind, a["x"], a["shift"], a.get("slope"))], truth)
@@ -86,20 +86,20 @@ def of_pointwise(kind):
 
 def batch_norm_truth(a, d_outs):
     moving = np.zeros(19), np.ones(19)
-    out = batch_norm.reference(*a.values(), *moving)[0]
-    return [out], dict(zip(a, batch_norm.reference_gradient(*a.values(), *moving, d_out=d_outs[0])))
+    out = batch_norm.OP.reference(*a.values(), *moving)[0]
+    return [out], dict(zip(a, batch_norm.OP.reference_gradient(*a.values(), *moving, d_out=d_outs[0])))
 
 
 def experts_truth(a, d_outs):
     of = a["x"], [a["k0"], a["k1"]], [a["b0"], a["b1"]]
-    d_x, d_kernels, d_biases = experts.reference_gradient(*of, *d_outs)
-    return [experts.reference(*of)], dict(zip(a, [d_x, *d_kernels, *d_biases]))
+    d_x, d_kernels, d_biases = experts.OP.reference_gradient(*of, *d_outs)
+    return [experts.OP.reference(*of)], dict(zip(a, [d_x, *d_kernels, *d_biases]))
 
 
 def mixture_truth(a, d_outs):
     of = a["x"], a["experts"], [a["k0"], a["k1"]], [a["b0"], a["b1"]]
-    d_x, d_experts, d_kernels, d_biases = mixture.reference_gradient(*of, d_outs)
-    return mixture.reference(*of), dict(zip(a, [d_x, d_experts, *d_kernels, *d_biases]))
+    d_x, d_experts, d_kernels, d_biases = mixture.OP.reference_gradient(*of, d_outs)
+    return mixture.OP.reference(*of), dict(zip(a, [d_x, d_experts, *d_kernels, *d_biases]))
 
 
 OPS = {
@@ -135,24 +135,24 @@ OPS = {
         {"bottom": (5, 6), "fields": (5, 18)},
         lambda a: [dot_interaction.fused(a["bottom"], a["fields"], 6)],
         lambda a, d: (
-            [dot_interaction.reference(*a.values(), 6)],
-            dict(zip(a, dot_interaction.reference_gradient(*a.values(), 6, *d))),
+            [dot_interaction.OP.reference(*a.values(), 6)],
+            dict(zip(a, dot_interaction.OP.reference_gradient(*a.values(), 6, *d))),
         ),
     ),
     "factorization_machine": Op(
         {"fields": (5, 18)},
         lambda a: [factorization_machine.fused(a["fields"], 6)],
         lambda a, d: (
-            [factorization_machine.reference(a["fields"], 6)],
-            {"fields": factorization_machine.reference_gradient(a["fields"], 6, *d)},
+            [factorization_machine.OP.reference(a["fields"], 6)],
+            {"fields": factorization_machine.OP.reference_gradient(a["fields"], 6, *d)},
         ),
     ),
     "indicator": Op(
         {"kernel": (6, 18)},
         lambda a: [indicator.fused([tf.constant(i) for i in IDS], [4, 2], a["kernel"])],
         lambda a, d: (
-            [indicator.reference(IDS, [4, 2], a["kernel"])],
-            {"kernel": indicator.reference_gradient(IDS, [4, 2], a["kernel"], d_out=d[0])[0]},
+            [indicator.OP.reference(IDS, [4, 2], a["kernel"])],
+            {"kernel": indicator.OP.reference_gradient(IDS, [4, 2], a["kernel"], d_out=d[0])[0]},
         ),
     ),
 }

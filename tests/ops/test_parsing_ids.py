@@ -35,7 +35,7 @@ def plain(column):
 
 def check(parse, columns, values):
     received = parse(columns, values)
-    assert [plain(column) for column in received] == ids.reference(columns, values)
+    assert [plain(column) for column in received] == ids.OP.reference(columns, values)
     assert {column.dtype for column in received} == {tf.int64}
 
 
@@ -47,9 +47,9 @@ def test_the_definition_term_by_term():
         Categorical("d", encoding="identity", buckets=9),
     ]
     values = [texts("night", ""), texts("tea;;lunch;soup;", ";"), texts("1;2;;3", "8"), tf.constant([0, 8])]
-    assert ids.reference(columns, values) == [[1, -1], [[0, 2, -1], []], [[2, 3], [8]], [0, 8]]
+    assert ids.OP.reference(columns, values) == [[1, -1], [[0, 2, -1], []], [[2, 3], [8]], [0, 8]]
     hashed = tf.strings.to_hash_bucket_fast(["x", "yz"], 7).numpy().tolist()
-    assert ids.reference([MultiHot("e", buckets=7)], [texts("x;yz", "")]) == [[hashed, []]]
+    assert ids.OP.reference([MultiHot("e", buckets=7)], [texts("x;yz", "")]) == [[hashed, []]]
 
 
 ADVERSARIAL = {
@@ -187,7 +187,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
 
     values = [texts("a", "b"), texts("a;b;c", ""), lists([b"a"], [])]
     out = traced(*values)
-    assert [plain(c) for c in out] == ids.reference(columns, values)
+    assert [plain(c) for c in out] == ids.OP.reference(columns, values)
     assert out[1].row_splits.dtype == out[2].row_splits.dtype == tf.int64
     sized = tf.function(lambda a, b: ids.fused(columns[:2], [a, b]))
     out = sized.get_concrete_function(tf.TensorSpec([7], tf.string), tf.TensorSpec([None], tf.string)).structured_outputs
@@ -207,7 +207,7 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize("case", OUT_OF_RANGE)
-@pytest.mark.parametrize("parse", [ids.reference, ids.fused])
+@pytest.mark.parametrize("parse", [ids.OP.reference, ids.fused])
 def test_bad_identities_are_refused_with_column_and_row(parse, case):
     column, values, message = OUT_OF_RANGE[case]
     with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match=rf"column a must be .*in \[0, 5\); {message}"):
@@ -274,7 +274,7 @@ def test_bad_inputs_are_refused(case):
         _native.library().ops.ctrlab_parse_ids(**given)
 
 
-@pytest.mark.parametrize("parse", [ids.reference, *IMPLEMENTATIONS.values()])
+@pytest.mark.parametrize("parse", [ids.OP.reference, *IMPLEMENTATIONS.values()])
 def test_what_can_be_seen_before_running_is_refused_in_one_sentence(parse):
     with pytest.raises(CtrlabError, match=r"one entry of values a column.*received 2 for 1"):
         parse([Categorical("a")], [texts("a"), texts("b")])

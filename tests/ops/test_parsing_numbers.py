@@ -49,13 +49,13 @@ def means(columns, values):
     cells = [[parts(column, cell) for cell in value] for column, value in zip(columns, values)]
     sizes = np.array([[len(x) for x in cell] for cell in cells], np.float64).T
     magnitudes = np.array([[np.abs(x).sum() / max(1, len(x)) for x in cell] for cell in cells], np.float64).T
-    return numbers.reference([replace(column, transform="none") for column in columns], values), sizes, magnitudes
+    return numbers.OP.reference([replace(column, transform="none") for column in columns], values), sizes, magnitudes
 
 
 def transformed(columns, x):
     """What the definition makes of numbers [B, C]; never less of more."""
     numeric = [Numeric(c.name, transform=c.transform, low=c.low, high=c.high) for c in columns]
-    return numbers.reference(numeric, list(x.T))
+    return numbers.OP.reference(numeric, list(x.T))
 
 
 def check(parse, columns, values):
@@ -64,7 +64,7 @@ def check(parse, columns, values):
     received = parse(columns, values)
     assert received.dtype == tf.float32
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = numbers.reference(columns, values)
+        expected = numbers.OP.reference(columns, values)
         mean, sizes, magnitudes = means(columns, values)
         apart = (sizes + 1) * UNIT / (1 - (sizes + 1) * UNIT) * magnitudes + np.finfo("f4").tiny
         lows = np.array([column.low for column in columns])
@@ -88,7 +88,7 @@ def test_the_definition_term_by_term():
     values = [["1;2;6", ";;", "-0"], [0.5, 1.0, 3.0], ["2", "1;;5", ""]]
     #   a list's mean; log1p(max(x - 1, 0)); (x - 1) / 2
     expected = [[3, 0, 0.5], [0, 0, 1], [0, np.log(3), -0.5]]
-    np.testing.assert_allclose(numbers.reference(columns, values), expected)
+    np.testing.assert_allclose(numbers.OP.reference(columns, values), expected)
 
 
 ADVERSARIAL = {
@@ -139,7 +139,7 @@ def test_the_check_sees_a_mean_that_is_off_by_little_of_what_was_added_up(transf
 @pytest.mark.parametrize("text", ["inf", "nan", "-inf;1", "1;2"])
 def test_the_check_sees_what_is_finite_and_what_is_not(wrong, text):
     column, value = [NumericList("a")], [texts(text)]
-    if not np.array_equal(numbers.reference(column, value), [[wrong]], equal_nan=True):
+    if not np.array_equal(numbers.OP.reference(column, value), [[wrong]], equal_nan=True):
         with pytest.raises(AssertionError):
             check(lambda *_: tf.constant([[wrong]], tf.float32), column, value)
 
@@ -202,7 +202,7 @@ def test_fused_has_the_bits_of_stock_before_any_logarithm(batch):
 
 def test_the_contests_way_gives_the_same_means():
     columns, values = [NumericList("a"), NumericList("b", separator="|")], [texts("1;2.5", "-3"), texts("7", "1|2|3")]
-    np.testing.assert_allclose(numbers.padded(columns, values), numbers.reference(columns, values), rtol=1e-6)
+    np.testing.assert_allclose(numbers.padded(columns, values), numbers.OP.reference(columns, values), rtol=1e-6)
 
 
 def test_gradients_are_those_of_stock():
@@ -244,7 +244,7 @@ BAD = {"1;x": "x", "1;2 3": "2 3", "--1": "--1", "1e": "1e", "0x": "0x", " ": " 
 
 
 @pytest.mark.parametrize("text", BAD)
-@pytest.mark.parametrize("parse", [numbers.reference, numbers.fused])
+@pytest.mark.parametrize("parse", [numbers.OP.reference, numbers.fused])
 def test_what_is_no_number_is_refused_with_column_and_row(parse, text):
     shown = re.escape("".join(f"\\{b:03o}" if b > 127 else chr(b) for b in BAD[text].encode()))
     shown = f"({shown}|{re.escape(repr(BAD[text].encode())[2:-1])})"

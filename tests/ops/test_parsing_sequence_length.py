@@ -38,7 +38,7 @@ ADVERSARIAL = {
 @pytest.mark.parametrize("case", ADVERSARIAL)
 def test_adversarial_matrices(lengths, case):
     matrix, expected = ADVERSARIAL[case]
-    np.testing.assert_array_equal(sequence_length.reference(matrix), expected)
+    np.testing.assert_array_equal(sequence_length.OP.reference(matrix), expected)
     received = lengths(matrix)
     assert received.dtype == tf.int64
     np.testing.assert_array_equal(received, expected)
@@ -49,7 +49,7 @@ def test_adversarial_matrices(lengths, case):
 def test_any_matrix(rows, columns, data):
     place = st.tuples(st.integers(0, rows - 1), st.integers(0, columns - 1))
     matrix = sparse(data.draw(st.lists(place, max_size=20)), [rows, columns])
-    expected = sequence_length.reference(matrix)
+    expected = sequence_length.OP.reference(matrix)
     for lengths in IMPLEMENTATIONS.values():
         np.testing.assert_array_equal(lengths(matrix), expected)
 
@@ -65,7 +65,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size():
 
 
 @pytest.mark.parametrize("at", [[2, 0], [0, 5], [-1, 0], [0, -1], [2**62, 0]])
-@pytest.mark.parametrize("lengths", [sequence_length.reference, sequence_length.fused])
+@pytest.mark.parametrize("lengths", [sequence_length.OP.reference, sequence_length.fused])
 def test_indices_outside_are_refused(lengths, at):
     with pytest.raises(
         (CtrlabError, tf.errors.InvalidArgumentError), match=rf"lie in \[2, 5\]; received \[{at[0]}, {at[1]}\] at 1"

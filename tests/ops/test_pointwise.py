@@ -30,7 +30,10 @@ def answers(op, kind, x, shift, slope, d_out):
 
 
 def check(op, kind, x, shift, slope, d_out):
-    expected = [pointwise.reference(kind, x, shift, slope), *pointwise.reference_gradient(kind, x, shift, slope, d_out=d_out)]
+    expected = [
+        pointwise.OP.reference(kind, x, shift, slope),
+        *pointwise.OP.reference_gradient(kind, x, shift, slope, d_out=d_out),
+    ]
     terms = np.linalg.norm(d_out) * (1 + np.abs(x).max(initial=0) + (0 if slope is None else np.abs(slope).max(initial=0)))
     for name, received, wanted in zip(("out", "d_x", "d_shift", "d_slope"), answers(op, kind, x, shift, slope, d_out), expected):
         assert received.shape == wanted.shape, name
@@ -44,19 +47,19 @@ def test_the_reference_gradient_is_that_of_finite_differences(kind, finite_diffe
     given_arrays = [a for a in arrays[:3] if a is not None]
 
     def loss(*varied):
-        return float((pointwise.reference(kind, *varied) * arrays[3]).sum())
+        return float((pointwise.OP.reference(kind, *varied) * arrays[3]).sum())
 
     expected = finite_differences(loss, given_arrays)
-    received = pointwise.reference_gradient(kind, *arrays[:3], d_out=arrays[3])
+    received = pointwise.OP.reference_gradient(kind, *arrays[:3], d_out=arrays[3])
     for a, b in zip(received, expected):
         np.testing.assert_allclose(a, b, atol=1e-7)
 
 
 def test_the_definition_term_by_term():
     x, shift, slope = np.array([[-3.0, 1.0]]), np.array([1.0, 1.0]), np.array([0.5, 10.0])
-    assert pointwise.reference("relu", x, shift).tolist() == [[0, 2]]
-    assert pointwise.reference("prelu", x, shift, slope).tolist() == [[-1, 2]]
-    assert pointwise.reference("affine", x, shift, slope).tolist() == [[-0.5, 11]]
+    assert pointwise.OP.reference("relu", x, shift).tolist() == [[0, 2]]
+    assert pointwise.OP.reference("prelu", x, shift, slope).tolist() == [[-1, 2]]
+    assert pointwise.OP.reference("affine", x, shift, slope).tolist() == [[-0.5, 11]]
 
 
 @pytest.mark.parametrize("op", [pointwise.baseline, pointwise.fused])
@@ -95,7 +98,7 @@ def test_fused_works_in_a_traced_function_of_unknown_batch_size(kind):
     x, shift, slope, _ = inputs(kind, 5, 3)
     graph = tf.function(lambda x: pointwise.fused(kind, x, shift, slope), input_signature=[tf.TensorSpec([None, 3])])
     assert graph.get_concrete_function().output_shapes.as_list() == [None, 3]
-    np.testing.assert_allclose(graph(x), pointwise.reference(kind, x, shift, slope), atol=1e-5)
+    np.testing.assert_allclose(graph(x), pointwise.OP.reference(kind, x, shift, slope), atol=1e-5)
 
 
 @pytest.mark.parametrize("op", [pointwise.baseline, pointwise.fused])

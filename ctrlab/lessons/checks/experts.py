@@ -77,7 +77,7 @@ def judge_mixture(
     said = tf.constant(rng.standard_normal((experts, x.shape[0], width)), tf.float32)
     biases = [tf.constant(rng.standard_normal(experts), tf.float32) for _ in kernels]
     received = call(answer, x, said, kernels, biases, case=case, next_step="does it crash with our kernel too?")
-    for mixed, expected in zip(received, mixture.reference(x, said, kernels, biases), strict=True):
+    for mixed, expected in zip(received, mixture.OP.reference(x, said, kernels, biases), strict=True):
         step = "subtract the largest logit, exponentiate, divide by the sum; then weigh what each expert says"
         require_close(mixed, expected.astype(np.float32), case=case, next_step=step, rtol=1e-4)
 

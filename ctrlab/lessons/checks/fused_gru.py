@@ -81,7 +81,7 @@ def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
     """outputs [N, H] and last [B, H] by the reference."""
     *weights, attention = [None if a is None else np.asarray(a, np.float64) for a in rest]
     attention = None if attention is None else Events(splits, flat=attention)
-    outputs, last = gru.reference(Events(splits, flat=x), *weights, attention)
+    outputs, last = gru.OP.reference(Events(splits, flat=x), *weights, attention)
     return outputs.flat.astype(np.float32), last.astype(np.float32)
 
 

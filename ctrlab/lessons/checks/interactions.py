@@ -36,7 +36,7 @@ def gradient(u: tf.Tensor, g: tf.Tensor) -> np.ndarray:
     """The definition, float32 [B, U, D]."""
     rows, count, dim = u.shape
     flat = np.reshape(u.numpy(), (rows, count * dim))
-    return dot_interaction.reference_gradient(None, flat, dim, g)[1].reshape(rows, count, dim).astype(np.float32)
+    return dot_interaction.OP.reference_gradient(None, flat, dim, g)[1].reshape(rows, count, dim).astype(np.float32)
 
 
 BUDGET = Budget(
@@ -63,7 +63,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     for case, rows, count, dim in shapes(rng):
         fields = tf.constant(rng.standard_normal((rows, count * dim)), tf.float32)
         received = call(answer, fields, dim, case=case, next_step="does it crash with our kernel too?")
-        expected = factorization_machine.reference(fields, dim).astype(np.float32)
+        expected = factorization_machine.OP.reference(fields, dim).astype(np.float32)
         require_close(received, expected, case=case, next_step="each field meets the sum of the fields before it")
     require_one_pass(answer, rng)
 

@@ -71,7 +71,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
         given = tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
         answered = call(answer, *given, case=case, next_step="does it crash with our kernel too?")
         weighed, summed = parts(answered, "weights, attended", case=case)
-        weights, attended = attention.reference(query.astype(np.float64), Events(splits, flat=keys), layers)
+        weights, attended = attention.OP.reference(query.astype(np.float64), Events(splits, flat=keys), layers)
         step = "a row's weights sum to 1; a row without events has the zero vector"
         for part, expected in zip((weighed.flat, summed), (weights.flat, attended)):
             require_close(part, expected.astype(np.float32), case=case, next_step=step)

@@ -67,7 +67,7 @@ def check_hash_together(answer: Callable, rng: np.random.Generator) -> None:
                 next_step="put the columns below each other first; then there is one result",
             )
         column = MultiHot("all", separator=separator, buckets=buckets)
-        rows = ids.reference([column], [[text for column in columns for text in column]])[0]
+        rows = ids.OP.reference([column], [[text for column in columns for text in column]])[0]
         lengths = np.array([len(row) for row in rows], np.int64)
         flat = np.array([id_ for row in rows for id_ in row], np.int64)
         require_close(
@@ -106,7 +106,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     require_swapped("parse_numbers")
     for case, columns, values in lists_of_numbers(rng):
         received = call(answer, columns, values, case=case, next_step="does it crash with our kernel too?")
-        expected = numbers.reference(columns, values).astype(np.float32)
+        expected = numbers.OP.reference(columns, values).astype(np.float32)
         require_close(received, expected, case=case, next_step="the mean is over parts that are not empty, 0 of none")
     bad = tf.constant(["1", "2;x", "3", "y"])
     try:

@@ -82,7 +82,7 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     require_swapped("batch_norm")
     for case, values, _ in batches(rng):
         received = call(answer, *(tf.constant(x) for x in values.values()), case=case)
-        expected = float32(*batch_norm.reference(*values.values()))
+        expected = float32(*batch_norm.OP.reference(*values.values()))
         for part, wanted, what in zip(received, expected, ("out", "the moved mean", "the moved variance")):
             require_close(part, wanted, case=f"{what}, {case}", next_step="is each sum divided by B once?", rtol=1e-4)
 

@@ -23,7 +23,7 @@ from ctrlab import _native
 from ctrlab.features import Categorical, IdColumn, Sequence
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
-from ctrlab.ops.references.ids import cases, reference, work
+from ctrlab.ops.references import ids as definition
 from ctrlab.ops.references.raw import agree
 from ctrlab.strings import split
 
@@ -127,11 +127,9 @@ tf.no_gradient("Ctrlab>ParseIds")
 OP = Op(
     "parse_ids",
     rung="parsing",
-    reference=reference,
+    definition=definition,
     baseline=baseline,
     others={"stacked": stacked},
     fused=fused,
-    cases=cases,
-    work=work,
     differentiable=0,
 )

@@ -23,7 +23,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
-from ctrlab.ops.references.numbers import cases, reference, work
+from ctrlab.ops.references import numbers as definition
 from ctrlab.ops.references.raw import agree
 from ctrlab.strings import split
 
@@ -110,13 +110,4 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
     return gradients + [None] * (len(op.inputs) - len(values))
 
 
-OP = Op(
-    "parse_numbers",
-    rung="parsing",
-    reference=reference,
-    baseline=baseline,
-    others={"padded": padded},
-    fused=fused,
-    cases=cases,
-    work=work,
-)
+OP = Op("parse_numbers", rung="parsing", definition=definition, baseline=baseline, others={"padded": padded}, fused=fused)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.ops.op import Op
-from ctrlab.ops.references.sequence_length import cases, reference, work
+from ctrlab.ops.references import sequence_length as definition
 
 
 def baseline(sparse: tf.SparseTensor) -> tf.Tensor:
@@ -32,13 +32,4 @@ def fused(sparse: tf.SparseTensor) -> tf.Tensor:
 tf.no_gradient("Ctrlab>SequenceLength")
 
 
-OP = Op(
-    "sequence_length",
-    rung="parsing",
-    reference=reference,
-    baseline=baseline,
-    fused=fused,
-    cases=cases,
-    work=work,
-    differentiable=0,
-)
+OP = Op("sequence_length", rung="parsing", definition=definition, baseline=baseline, fused=fused, differentiable=0)

@@ -51,15 +51,6 @@ struct Source {
   }
 };
 
-void Copy(const float* from, float* to, int64_t n) {
-  if (n < kLanes) {
-    std::copy_n(from, n, to);
-    return;
-  }
-  for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(to + o, Load(from + o));
-  Store(to + n - kLanes, Load(from + n - kLanes));
-}
-
 // Ids [begin, end), a row of the output each.
 void CopyRows(const Source& source, int64_t begin, int64_t end, float* out, int64_t width) {
   for (int64_t i = begin; i < end; ++i) {
