@@ -72,6 +72,22 @@ def test_the_seeds_aucs_are_kept_for_the_next_race(fake, plan, run):
     assert doings() == (first, trained), "a file that can't be read is made anew"
 
 
+@pytest.mark.parametrize(
+    "sets, misbehaves, trainer",
+    [(("none", "all"), {}, "none"), (("none", "stock", "all"), {}, "stock"),
+     (("none", "stock", "all"), {"die": ["deepfm", True, "train"]}, "none")],
+)  # fmt: skip
+def test_the_best_of_stock_trains_the_seeds_where_it_races_and_lives(fake, plan, run, sets, misbehaves, trainer):
+    fake(**misbehaves)
+    heard = []
+    found = run(
+        dataclasses.replace(plan, models=("deepfm",), sets=sets),
+        watch=lambda model, name, doing, *_: heard.append((name, doing)),
+    )
+    assert {name for name, doing in heard if doing.startswith("seed")} == {trainer}
+    assert [len(aucs) for aucs in found.models[0].seed_auc.values()] == [plan.profile.seeds]
+
+
 def test_other_rows_steps_seeds_or_code_have_other_aucs(monkeypatch):
     places = {seeds.place_of("wdl", "rows", 20, [1]), seeds.place_of("wdl", "other", 20, [1])}
     places |= {
