@@ -9,17 +9,18 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
+from ctrlab.profiling.timing import now
 
 BLOCK_BYTES = 1 << 14
 
 
 def slow_blocks(path: str | os.PathLike, bytes_per_second: float) -> Iterator[bytes]:
     """A file's bytes in order, none before it would have come."""
-    start, sent = time.monotonic(), 0
+    start, sent = now(), 0
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):
             sent += len(block)
-            time.sleep(max(0.0, start + sent / bytes_per_second - time.monotonic()))
+            time.sleep(max(0.0, start + sent / bytes_per_second - now()))
             yield block
 
 

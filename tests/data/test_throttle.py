@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from ctrlab.data import throttle
 from ctrlab.data.throttle import BLOCK_BYTES, slow_blocks, slow_lines
 from ctrlab.errors import CtrlabError
 
@@ -15,12 +16,16 @@ def test_slow_lines_are_the_files_lines(tmp_path, text):
     assert [line.numpy() for line in slow_lines(str(path), 1e9)] == text.splitlines()
 
 
-def test_no_byte_comes_before_its_time(tmp_path):
-    path = tmp_path / "rows.csv"
+def test_no_byte_comes_before_its_time(tmp_path, monkeypatch):
+    path, clock = tmp_path / "rows.csv", [7.0]
     path.write_bytes(b"x" * 4 * BLOCK_BYTES)
-    start = time.monotonic()
-    for i, _ in enumerate(slow_blocks(path, 20 * BLOCK_BYTES), 1):
-        assert time.monotonic() - start >= i / 20
+    monkeypatch.setattr(throttle, "now", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    came = []
+    for block in slow_blocks(path, 4 * BLOCK_BYTES):
+        came.append((clock[0], len(block)))
+        clock[0] += 0.4 if len(came) == 2 else 0.1  # a reader that lingers has its next bytes at once
+    assert [at for at, _ in came] == pytest.approx([7.25, 7.5, 7.9, 8.0]) and sum(n for _, n in came) == 4 * BLOCK_BYTES
 
 
 def test_a_rate_must_be_above_zero():

@@ -1,4 +1,4 @@
-"""What waits is seen, however few calls met it, and figures are put together rightly. No speed is asserted."""
+"""What waits is seen, however few calls met it, and figures are put together rightly. The tests move the clock themselves."""
 
 import json
 import threading
@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from ctrlab.profiling import waiting
 from ctrlab.profiling.timing import WARM_UPS
 from ctrlab.profiling.waiting import AT_LEAST, PERIOD, Pair, Waits, Watch, behind, watch
 
@@ -38,8 +39,23 @@ def test_ratios_are_taken_round_by_round_and_the_worst_round_is_what_lies_beyond
     assert told["rounds"][0]["evicts"]["busy"]["microseconds"]["calls"][1] == [1_000_000, 250]
 
 
-def test_a_call_that_waits_for_the_work_is_seen_beside_a_control_that_does_not():
-    lock, begun, through, held = threading.Lock(), [], [], []
+class Clock:
+    """A time that goes on only when somebody says so."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(waiting, "now", found := Clock())
+    return found
+
+
+def test_a_call_that_waits_for_the_work_is_seen(clock):
+    lock, begun, through = threading.Lock(), [], []
 
     def call():
         begun.append(None)
@@ -50,32 +66,39 @@ def test_a_call_that_waits_for_the_work_is_seen_beside_a_control_that_does_not()
         with lock:
             while len(begun) == len(through):  # until a call has begun that finds the lock taken
                 time.sleep(PERIOD)
-            held.append(time.perf_counter())
-            time.sleep(0.2)
-            held.append(time.perf_counter())
+            clock.seconds += 5
 
-    found = watch(call, work)
-    assert found.longest >= held[1] - held[0] and found.work >= 0.2
-    assert len(found.control) and (found.calls[:, 1] >= 0).all() and (found.control[:, 1] > -PERIOD).all()
+    found = watch(call, work, clock)
+    assert sorted(found.calls[:, 1])[-2:] in ([0, 5], [5]) and found.longest == found.work == 5
 
 
-def test_what_is_watched_ends_with_the_last_trace_of_the_work():
+def test_what_is_watched_ends_with_the_last_trace_of_the_work(clock):
     made = []
 
     def until_more_are_made():
-        last, before = time.perf_counter(), len(made)
+        before = len(made)
         while len(made) < before + 3:
             time.sleep(PERIOD)
-        return last
 
-    found = watch(lambda: made.append(None), lambda: (time.sleep(AT_LEAST), until_more_are_made()), until_more_are_made)
-    assert found.work >= AT_LEAST and 0 < len(found.calls) < len(made) - WARM_UPS
+    def work():
+        clock.seconds = AT_LEAST
+        until_more_are_made()
+
+    def ended():
+        clock.seconds += 1
+        until_more_are_made()
+        return AT_LEAST
+
+    found = watch(lambda: made.append(clock()), work, ended)
+    watched = [at for at in made[WARM_UPS:] if at <= AT_LEAST]
+    assert found.work == AT_LEAST and made[-1] > AT_LEAST and 3 <= len(found.calls) <= len(watched)
 
 
-def test_short_work_is_watched_long_enough_to_meet_calls():
-    start = time.perf_counter()
-    found = watch(lambda: None, lambda: None)
-    assert time.perf_counter() - start > AT_LEAST and len(found.calls)
+def test_short_work_is_watched_long_enough_to_meet_calls(clock, monkeypatch):
+    slept, sleep = [], time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
+    found = watch(lambda: None, lambda: None, clock)
+    assert AT_LEAST in slept and len(found.calls)
 
 
 def test_what_a_call_raises_is_raised():
