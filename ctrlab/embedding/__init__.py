@@ -1,11 +1,11 @@
-"""Embedding variables: tables without a fixed vocabulary, whose rows come, stay, sink to a disk and go.
+"""Embedding variables: tables without a fixed vocabulary. Rows are admitted, evicted, and moved to a disk when memory is full.
 
     table/      the native table as TensorFlow's ops see it
-    store/      the store on a disk that rows sink to; it knows no table
+    store/      the on-disk store for rows that do not fit in memory; it knows nothing about tables
     formats/    the files that tables are saved in; training's checkpoints write them
-    benches/    what all that costs
+    benches/    measurements of all of these
 
-Beside these lies what a user calls (variable, layer, options, choices, serving), and `reference`, which defines it.
+What a user calls lies beside these folders: variable, layer, options, choices, serving. `reference` defines the semantics.
 """
 
 from ctrlab.lazy import loader

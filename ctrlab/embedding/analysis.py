@@ -1,20 +1,20 @@
-"""After a run: a row for every key of every table, and what other settings of admission and eviction would have kept.
+"""A report with one row per key after a run, and what other admission and eviction settings would have kept.
 
-A report is an Arrow table, one row a key:
+A report is an Arrow table with one row per key:
 
     feature     the embedding variable's name
     id          the key, int64
-    norm        L2 norm of its vector; null where it has no row
-    frequency   how often it came in training
-    last_step   the optimizer's step at which it last came
-    tier        "memory" or "disk"; null where it has no row, and where that is not known, as in a checkpoint
+    norm        L2 norm of its vector; null if it has no row
+    frequency   how often the key came in training
+    last_step   the last optimizer step at which the key came
+    tier        "memory" or "disk"; null if it has no row, or if the tier is not known, as in a checkpoint
     admitted    whether it has a row
-    row_bytes   what its row takes, or would take: value, slots, and what the table keeps of it
+    row_bytes   bytes that its row takes or would take: value, slots and the table's metadata
 
-A Bloom filter keeps counters, not keys: ids that it holds back are not in a report. Nor are ids that were evicted. So take the
-report that settings are chosen from of a run without them, or remember that it only knows what they left.
+A report does not contain evicted ids, nor ids that a Bloom filter held back: the filter keeps counters, not keys.
+So choose settings from the report of a run without admission and eviction. A run with them only shows the keys they left.
 
-Source: the analysis that published.md's row 16 tells of (feature, id, vector, frequency and step, written after each run).
+Source: the analysis described in row 16 of published.md (feature, id, vector, frequency and step, written after each run).
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ SCHEMA = pa.schema(
     ]
 )
 ENTRY_BYTES = 16
-"""What the index keeps of a key: the key, its place or its count, and its last step. A key without a row takes no more."""
+"""Index bytes per key: the key, its place or its count, and its last step. A key without a row takes nothing else."""
 FREQUENCY_BYTES = 4
 NO_KEYS = np.zeros(0, np.int64)
 
 
 def report(states: Mapping[str, TableState], on_disk: Mapping[str, np.ndarray | None] | None = None) -> pa.Table:
-    """The report of whole tables (not of deltas), by their names.
+    """The report of several whole tables (not deltas), given by name.
 
     Args:
-        on_disk: of tables with a lower tier, the keys that lie there, int64; None for a table where that is not known.
+        on_disk: for each table with a lower tier, its keys on disk, int64; None if they are not known.
 
     >>> one = TableState(np.array([7]), np.array([[3.0, 4.0]], np.float32), {}, np.array([5]), np.array([2]))
     >>> report({"item": one}).to_pylist()[0]["norm"]
@@ -71,7 +71,7 @@ def _of_table(name: str, state: TableState, on_disk: np.ndarray | None) -> pa.Ta
     tiers = np.concatenate([lower.astype(np.int32), np.zeros(m, np.int32)])
     tier_known = has_row & (on_disk is not None)
     width = ENTRY_BYTES + FREQUENCY_BYTES + 4 * state.dim * (1 + len(state.slots))
-    # The norm of each row in float64: large values must not overflow in their squares.
+    # The norm is computed in float64 because the squares of large values overflow float32.
     norms = np.sqrt(np.einsum("nd,nd->n", state.values, state.values, dtype=np.float64, optimize=False))
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(np.zeros(n + m, np.int32)), pa.array([name])),
@@ -87,7 +87,7 @@ def _of_table(name: str, state: TableState, on_disk: np.ndarray | None) -> pa.Ta
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """The report as a Parquet file, whole or not at all.
+    """Writes the report as a Parquet file. A failure leaves no partial file.
 
     Raises:
         CtrlabError: the file can't be written.
@@ -98,10 +98,10 @@ def write(table: pa.Table, path: Path) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """A report that `write` wrote.
+    """Reads a report that `write` wrote.
 
     Raises:
-        BadData: the file is no Parquet, or no report.
+        BadData: the file is not a Parquet file, or not a report.
     """
     try:
         table = pq.read_table(path)
@@ -119,11 +119,11 @@ def of_feature(table: pa.Table, feature: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Keys in bins.
+    """Keys counted in bins.
 
     Attributes:
-        edges: float64 [n + 1]: bin i holds edges[i] <= x < edges[i + 1], the last its end too.
-        ids: int64 [n]: how many keys. traffic: int64 [n]: how often they came, together.
+        edges: float64 [n + 1]: bin i holds edges[i] <= x < edges[i + 1]; the last bin includes its upper edge.
+        ids: int64 [n]: number of keys. traffic: int64 [n]: total number of times that these keys came.
     """
 
     edges: np.ndarray
@@ -137,12 +137,12 @@ def frequencies(table: pa.Table) -> Histogram:
 
 
 def ages(table: pa.Table, now: int | None = None) -> Histogram:
-    """All keys by how many steps ago they last came, in bins of 0, 1, 2 to 3, ... See `eviction` for `now`."""
+    """All keys by the number of steps since they last came, in bins of 0, 1, 2 to 3, ... See `eviction` for `now`."""
     return _by_powers(_ages(table, now), _numbers(table, "frequency"))
 
 
 def norms(table: pa.Table, bins: int = 40) -> Histogram:
-    """Keys with a row by the norm of their vector, in `bins` bins of one width. A vector with a nan is in none."""
+    """Keys with a row by the norm of their vector, in `bins` bins of equal width. A vector with a NaN is in no bin."""
     rows = table.filter(table["admitted"])
     values, traffic = _numbers(rows, "norm"), _numbers(rows, "frequency")
     finite = np.isfinite(values)
@@ -162,12 +162,12 @@ def _by_powers(values: np.ndarray, traffic: np.ndarray) -> Histogram:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What each of n settings would leave.
+    """What each of n settings would have kept.
 
     Attributes:
-        settings: [n], as they were asked for.
-        rows: int64 [n]: keys that have a row. bytes: int64 [n]: of these, and of the keys that are only counted.
-        traffic: float64 [n]: of all that came in training, the share whose key has a row.
+        settings: [n], in the order in which they were given.
+        rows: int64 [n]: keys with a row. bytes: int64 [n]: bytes of these rows and of the keys that are only counted.
+        traffic: float64 [n]: the fraction of key occurrences in training whose key has a row.
     """
 
     settings: np.ndarray
@@ -177,43 +177,43 @@ class WhatIf:
 
 
 def admission(table: pa.Table, thresholds: Sequence[int]) -> WhatIf:
-    """If a key had got its row when it came for the `threshold`-th time, counted exactly: rows, bytes, traffic by threshold."""
+    """Rows, bytes and traffic per threshold, if a key got its row at its `threshold`-th occurrence, counted exactly."""
     count = _numbers(table, "frequency")
     return _what_if(table, thresholds, count, thresholds, has_row=np.ones(len(count), bool), left_bytes=ENTRY_BYTES)
 
 
 def eviction(table: pa.Table, steps_to_live: Sequence[int], now: int | None = None) -> WhatIf:
-    """If keys had gone that last came more than `steps_to_live` steps before `now` (the report's last step, if not given)."""
+    """What is left if keys are evicted that last came over `steps_to_live` steps before `now` (default: the last step)."""
     youth = -_ages(table, now)
     return _what_if(table, steps_to_live, youth, -np.asarray(steps_to_live), has_row=_numbers(table, "admitted"))
 
 
 def eviction_by_norm(table: pa.Table, thresholds: Sequence[float]) -> WhatIf:
-    """If rows had gone whose vector is shorter than a threshold. Keys without a row stay, and so does a vector with a nan."""
+    """What is left if rows with a norm below a threshold are evicted. Keys without a row and vectors with a NaN stay."""
     has_row, norm = _numbers(table, "admitted"), _numbers(table, "norm")
     return _what_if(table, thresholds, np.where(np.isnan(norm), np.inf, norm), thresholds, has_row=has_row)
 
 
 def _what_if(table, settings, quantity, least, *, has_row: np.ndarray, left_bytes: int = 0) -> WhatIf:
-    """Keys whose quantity is at least `least` [n] stay, those with a row; of each other key `left_bytes` bytes are left."""
+    """Keys with a row stay if their quantity is at least `least` [n]; every other key still takes `left_bytes` bytes."""
     order = np.argsort(quantity, kind="stable")
     first = np.searchsorted(quantity[order], least, "left")
 
-    def of_those_that_stay(values: np.ndarray) -> np.ndarray:
+    def of_remaining(values: np.ndarray) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(values[order][::-1])])[len(order) - first]
 
     frequency = _numbers(table, "frequency")
     row_bytes = np.where(has_row, _numbers(table, "row_bytes"), ENTRY_BYTES).astype(np.int64)
     return WhatIf(
         np.asarray(settings),
-        of_those_that_stay(has_row.astype(np.int64)),
-        of_those_that_stay(row_bytes) + left_bytes * first,
-        of_those_that_stay(frequency * has_row) / max(frequency.sum(), 1),
+        of_remaining(has_row.astype(np.int64)),
+        of_remaining(row_bytes) + left_bytes * first,
+        of_remaining(frequency * has_row) / max(frequency.sum(), 1),
     )
 
 
 def _numbers(table: pa.Table, column: str) -> np.ndarray:
-    """A column as an array; null is nan."""
+    """A column as an array, with NaN for null."""
     return table[column].to_numpy()
 
 
@@ -231,10 +231,10 @@ def _ages(table: pa.Table, now: int | None) -> np.ndarray:
 
 
 def suggest_threshold(table: pa.Table, coverage: float) -> int:
-    """The greatest admission threshold whose rows still cover the share `coverage` of the traffic.
+    """The greatest admission threshold whose rows still cover the fraction `coverage` of the traffic.
 
     Raises:
-        CtrlabError: `coverage` is no share, or nothing has come.
+        CtrlabError: `coverage` is not in (0, 1], or the report has no traffic.
     """
     _require_share(coverage, table)
     choices = np.unique(_numbers(table, "frequency"))
@@ -243,10 +243,10 @@ def suggest_threshold(table: pa.Table, coverage: float) -> int:
 
 
 def suggest_steps_to_live(table: pa.Table, coverage: float, now: int | None = None) -> int:
-    """The least steps_to_live that keep the share `coverage` of the traffic that the rows cover now.
+    """The least steps_to_live that keeps the fraction `coverage` of the traffic that the rows cover now.
 
     Raises:
-        CtrlabError: `coverage` is no share, or nothing has come.
+        CtrlabError: `coverage` is not in (0, 1], or the report has no traffic.
     """
     _require_share(coverage, table)
     choices = np.maximum(np.unique(_ages(table, now)), 1)

@@ -1,6 +1,6 @@
-"""How a table keeps the embeddings of its ids: what `ctrlab.build(..., embedding=...)` takes, table by table.
+"""The choice of embedding per table: what `ctrlab.build(..., embedding=...)` takes.
 
-Nothing here imports TensorFlow. A choice is a frozen dataclass; what it computes stands in the module that its docstring names.
+Nothing here imports TensorFlow. A choice is a frozen dataclass; its docstring names the module that implements it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import RAW_IDS, Schema
 
 LEAST_BUCKETS = 1_000
-"""A choice that is made for all tables at once is for tables at least this large; nothing is to be won at smaller ones."""
+"""A choice for all tables applies only to tables with at least this many buckets; smaller ones gain nothing."""
 OPERATIONS = ("add", "multiply", "concat")
 ORDERS = ("succession", "skip")
 
@@ -28,10 +28,10 @@ def _positive(what: str, number: int | None) -> None:
 
 @dataclass(frozen=True)
 class Hashed:
-    """A row for each id modulo `rows`: ids that fall together share it. See `ctrlab.ops.lookup`.
+    """A row for each id modulo `rows`; ids with the same remainder collide and share a row. See `ctrlab.ops.lookup`.
 
     Args:
-        rows: None for the schema's own number of buckets.
+        rows: None for the schema's number of buckets.
     """
 
     rows: int | None = None
@@ -41,20 +41,20 @@ class Hashed:
 
     @property
     def raw(self) -> bool:
-        """Whether it takes ids as the hash makes them, up to 2^63 - 1, in place of the schema's buckets."""
+        """Whether it takes raw hash values up to 2^63 - 1 in place of the schema's buckets."""
         return self.rows is not None
 
 
 @dataclass(frozen=True)
 class MultiHash:
-    """An id is cut into a few small keys, each with a table of its own, and the rows they find make its embedding together.
+    """Splits an id into a few small keys, one per small table, and combines their rows into the id's embedding.
 
     Args:
-        compression: so many times smaller than the table of the schema's buckets, which collides besides.
-        rows: or the rows of D numbers that the parts may have together.
-        operation: what is done with the parts' rows: "add", "multiply" (all D wide) or "concat" (D between them).
+        compression: how many times smaller the tables are than one table with the schema's buckets.
+        rows: alternatively, the total number of rows of D numbers for all parts.
+        operation: how the parts' rows are combined: "add", "multiply" (each D wide) or "concat" (D numbers together).
     Raises:
-        UnknownName: no such operation. CtrlabError: a size that can't be.
+        UnknownName: no such operation. CtrlabError: an invalid size.
     """
 
     compression: float = 20.0
@@ -69,13 +69,13 @@ class MultiHash:
             raise CtrlabError(f"A compression must be positive and finite; received {self.compression}.")
 
     def budget(self, buckets: int) -> int:
-        """The rows of D numbers that all parts may have together."""
+        """The total number of rows of D numbers for all parts."""
         return self.rows or math.ceil(buckets / self.compression)
 
 
 @dataclass(frozen=True)
 class QuotientRemainder(MultiHash):
-    """Two keys, id mod m and (id div m) mod q: of m q ids no two have the same pair. See `ctrlab.embedding.multihash`.
+    """Two keys, id mod m and (id div m) mod q: among m q consecutive ids, no two share both. See `ctrlab.embedding.multihash`.
 
     Source: Shi et al., "Compositional Embeddings Using Complementary Partitions for Memory-Efficient Recommendation Systems",
     KDD 2020. DeepRec: get_multihash_variable(complementary_strategy="Q-R").
@@ -84,13 +84,13 @@ class QuotientRemainder(MultiHash):
 
 @dataclass(frozen=True)
 class BinaryCode(MultiHash):
-    """The id's lowest bits, cut into `blocks` of equal length, each the key of a table. See `ctrlab.embedding.multihash`.
+    """Splits the id's lowest bits into `blocks` of equal length; each is the key of one table. See `ctrlab.embedding.multihash`.
 
     Source: Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.
 
     Args:
-        order: "succession": a block is bits that follow each other; "skip": every `blocks`-th bit. It makes a difference where
-            ids are no hashes, but numbers whose neighbours are alike.
+        order: "succession": a block holds consecutive bits; "skip": a block holds every `blocks`-th bit. The order matters
+            only if ids are numbers whose neighbours are similar, not hashes.
     """
 
     blocks: int = 2
@@ -105,10 +105,9 @@ class BinaryCode(MultiHash):
 
 @dataclass(frozen=True)
 class Variable:
-    """A row for each id itself, made when training first needs it or a filter admits it. See `ctrlab.embedding.variable`.
+    """One row per id, made when training first updates the id or when a filter admits it. See `ctrlab.embedding.variable`.
 
-    What is drawn depends on the model's seed, too, and each table that is stored on a disk has a folder of its own in the
-    options' path.
+    The initial values also depend on the model's seed. Each table with storage uses its own folder below the options' path.
     """
 
     options: Options = field(default_factory=lambda: Options(initializer=Initializer("normal", 0.0, 0.05)))
@@ -121,11 +120,11 @@ KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hashed, QuotientRemai
 
 
 def resolve(embedding: str | Choice | Mapping[str, str | Choice], schema: Schema) -> dict[str, Choice]:
-    """{table: choice} of all tables of `schema`.
+    """The choice for every table of `schema`: {table: choice}.
 
     Args:
-        embedding: one choice, or its name in NAMES, for all tables of hashed ids with LEAST_BUCKETS or more; or a mapping from
-            columns or tables to choices, where what is not named is hashed.
+        embedding: one choice, or its name in NAMES, for all tables of hashed ids with LEAST_BUCKETS or more buckets; or a mapping
+            from columns or tables to choices, where unnamed tables are hashed.
     Raises:
         UnknownName: no such choice, or no such column or table. CtrlabError: a table with a vocabulary was named, or a table
             twice with different choices.
@@ -161,10 +160,10 @@ def _choice(given: str | Choice) -> Choice:
 
 
 def input_schema(schema: Schema, choices: Mapping[str, Choice]) -> Schema:
-    """The schema with raw ids for the tables whose choice wants them: what a model's encoder and encoded files follow.
+    """The schema with raw ids for the tables whose choice needs them. A model's encoder and encoded files follow it.
 
     Raises:
-        CtrlabError: a table of raw ids is to be hashed, with no number of rows stated.
+        CtrlabError: a table of raw ids is to be hashed, but no number of rows is given.
     """
     for column in schema.id_columns:
         if column.buckets == RAW_IDS and choices[column.table] == Hashed():
@@ -176,7 +175,7 @@ def input_schema(schema: Schema, choices: Mapping[str, Choice]) -> Schema:
 
 
 def to_config(choice: Choice) -> dict:
-    """A JSON-able description of a choice; `from_config` makes it again."""
+    """A JSON-compatible description of a choice, which `from_config` reads."""
     found = {f.name: getattr(choice, f.name) for f in dataclasses.fields(choice)}
     return {"kind": type(choice).__name__} | {k: v.to_config() if isinstance(v, Options) else v for k, v in found.items()}
 

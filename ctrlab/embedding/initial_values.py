@@ -1,11 +1,11 @@
-"""The hash of a key and the value of a key that was never trained, in NumPy: native/store/hash.h, native/table/initial_values.h.
+"""The key hash and the initial values of untrained keys, in NumPy. Twins of native/store/hash.h, native/table/initial_values.h.
 
 stream   s = mix(key + mix(seed + G)) ;  bits(place) = mix(s + (place + 1) G)  (SplitMix64: Steele, Lea & Flood, 2014)
-uniform  u = (bits >> 40) / 2^24 ;  float32(a + float32(b - a) u)  the same bits as the engine's
+uniform  u = (bits >> 40) / 2^24 ;  float32(a + float32(b - a) u)  bit for bit as in the engine
 normal   u = ((bits >> 32) + 1) / 2^32, v = (bits mod 2^32) / 2^32 ;  a + b sqrt(-2 ln u) cos(2 pi v)  (Box & Muller, 1958)
 truncated normal
-         q = ((bits >> 11) + 1/2) / 2^53 - 1/2, times the share of a normal within two deviations ;  a + b q R(4 q^2),
-         R a quotient of polynomials within 1.2e-8 of the normal distribution's inverse there
+         q = ((bits >> 11) + 1/2) / 2^53 - 1/2, times the probability of the interval [-2, 2] ;  a + b q R(4 q^2),
+         R is a quotient of polynomials within 1.2e-8 of the inverse normal distribution there
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def hash_keys(keys: np.ndarray) -> np.ndarray:
 
 
 def initial_values(initializer: Initializer, keys: np.ndarray, dim: int) -> np.ndarray:
-    """What keys without a row read in training: int64 [n] -> float32 [n, D].
+    """The values that keys without a row read in training: int64 [n] -> float32 [n, D].
 
     >>> initial_values(Initializer("constant", 0.5), np.array([-1, 7]), 2).tolist()
     [[0.5, 0.5], [0.5, 0.5]]

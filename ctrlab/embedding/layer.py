@@ -1,4 +1,4 @@
-"""A Keras layer over embedding variables: one table or several, shared by columns, all looked up in one op."""
+"""A Keras layer over embedding variables: columns may share tables, and one op looks up all columns."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops.references.lookup import COMBINERS, Layout
 
 ONE = "keys"
-"""The column of a layer that has only one."""
+"""The column name of a layer with one column."""
 _PARTS = [name for name in FIELDS if name != "removed"]
-"""What a whole table has, besides its slots."""
+"""The arrays of a whole table, besides its slots."""
 
 
 class Tables(keras.layers.Layer):
     """Embedding variables as the weights of a layer: they are trained, saved and loaded with its model.
 
     Args:
-        tables: {name: EmbeddingVariable}; a subclass may give them later, by `hold`.
+        tables: {name: EmbeddingVariable}; a subclass may pass them later to `hold`.
     """
 
     def __init__(self, tables: Mapping[str, EmbeddingVariable] | None = None, name: str | None = None, **kwargs):
@@ -34,11 +34,11 @@ class Tables(keras.layers.Layer):
             self.hold(tables)
 
     def hold(self, tables: Mapping[str, EmbeddingVariable]) -> None:
-        """Takes {name: table} as its weights; to be called once."""
+        """Takes {name: table} as its weights; call it once."""
         self.tables = dict(tables)
-        self.proxies = [table.proxy for table in self.tables.values()]  # Keras finds its weights in a layer's attributes
+        self.proxies = [table.proxy for table in self.tables.values()]  # Keras searches a layer's attributes for its weights
         for name, table in self.tables.items():
-            self._track_trackable(table, f"table_{name}")  # and TensorFlow does not look into Keras's dictionaries
+            self._track_trackable(table, f"table_{name}")  # TensorFlow does not search Keras's dictionaries
         self.built = True
 
     def save_own_variables(self, store):
@@ -50,7 +50,7 @@ class Tables(keras.layers.Layer):
                 store[f"{t}.{part}"] = array
 
     def load_own_variables(self, store):
-        names = store.keys()  # a store is no mapping: it has keys, and no iterator
+        names = store.keys()  # a store has keys() but is not iterable
         arrays = {key: np.asarray(store[key]) for key in names}
         for t, (name, table) in enumerate(self.tables.items()):
             found = {key.removeprefix(f"{t}."): array for key, array in arrays.items() if key.startswith(f"{t}.")}
@@ -62,32 +62,32 @@ class Tables(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("ctrlab")
 class Embedding(Tables):
-    """Embeddings of int64 keys: no vocabulary, no hashing to a range, no collisions.
+    """Embeddings of int64 keys, without a vocabulary, hashing or collisions.
 
-    Of one column of keys, or of several: then it takes {column: keys} and returns {column: embeddings}. Keys are
+    With one column it takes keys. With several it takes {column: keys} and returns {column: embeddings}. Keys are
 
         [B] or [B, L], or ragged [B, (L)]    combiner "sum" or "mean"   ->  float32 [B, D]
         [...], or ragged [B, (L)]            combiner "rows"            ->  float32 [..., D], or ragged [B, (L), D]
 
-    Any int64 is a key, so there is no key to pad with: lists of different lengths are ragged. In training a key without a row
-    reads its initial value, otherwise 0. The model must be compiled with a `ctrlab.training.TouchedRows`, which under the policy
-    mixed_float16 scales the loss.
+    Any int64 is a valid key, so no key can serve as padding: pass lists of different lengths as ragged tensors. In training a key
+    without a row reads its initial value, otherwise 0. Compile the model with a `ctrlab.training.TouchedRows`; it also scales the
+    loss under the policy mixed_float16.
 
-    `model.save("m.keras")` and `save_weights` write all that the tables hold, with the optimizer's slots, as arrays among the
-    weights (an HDF5 file inside the .keras archive): 24 + 4 D (1 + slots) bytes a key, so ten million keys of D = 8 make 560 MB,
-    and pass through one copy in memory each way. `tf.saved_model.save`, `model.export` and `tf.train.Checkpoint` write them as
-    tensors. None of these takes a table of more than 4 GB, for none is written in parts; `ctrlab.training.Checkpoints` are.
+    `model.save("m.keras")` and `save_weights` write the tables and the optimizer's slots as arrays among the weights (an HDF5
+    file inside the .keras archive). That takes 24 + 4 D (1 + slots) bytes per key: ten million keys of D = 8 take 560 MB. One
+    copy is held in memory, both ways. `tf.saved_model.save`, `model.export` and `tf.train.Checkpoint` write them as tensors.
+    All of these are limited to tables of 4 GB, because they do not write in parts; `ctrlab.training.Checkpoints` do.
 
-    `get_weights` and `set_weights`, and so `EarlyStopping(restore_best_weights=True)`, copy rows, counts and slots, too, in as
-    many bytes of memory. What they give is for this process; arrays without rows are refused.
+    `get_weights` and `set_weights`, and so `EarlyStopping(restore_best_weights=True)`, also copy rows, counts and slots, which
+    takes the same memory. The copies are only valid in this process; plain arrays without rows are refused.
 
     Args:
         dim: D.
-        columns: {column: table}; columns that name the same table share it. None: one column, whose table has the layer's name.
+        columns: {column: table}; columns that name the same table share it. None: one column; its table has the layer's name.
         combiner: "sum", "mean" or "rows"; or {column: one of them}.
-        options: of every table; or {table: options}.
+        options: for every table; or {table: options}.
     Raises:
-        CtrlabError, UnknownName: a combiner or options for a column or table that there is not; what `EmbeddingVariable` refuses.
+        CtrlabError, UnknownName: a combiner or options for an unknown column or table; whatever `EmbeddingVariable` refuses.
 
     >>> layer = Embedding(16, columns={"item": "items", "history": "items"}, combiner={"item": "rows", "history": "mean"})
     """
@@ -159,7 +159,7 @@ class Embedding(Tables):
 
 
 def _each(names, what: str, values) -> dict:
-    """One value for each name: all the same, or what a mapping says of each."""
+    """One value per name: the same for all, or taken from a mapping."""
     if not isinstance(values, Mapping):
         return {name: values for name in names}
     if odd := sorted(set(values) ^ set(names)):
@@ -168,10 +168,10 @@ def _each(names, what: str, values) -> dict:
 
 
 def _column(name: str, keys, combiner: str):
-    """Keys as the op takes them: [n], or ragged [B, (L)]."""
+    """Keys in the form that the op takes: [n], or ragged [B, (L)]."""
     if not isinstance(keys, tf.RaggedTensor):
         keys = tf.convert_to_tensor(keys)
-    if keys.dtype != tf.int64:  # what a model without an Input begins with is float32, whatever it is fed
+    if keys.dtype != tf.int64:  # without a keras.Input, Keras casts a model's first input to float32
         raise CtrlabError(
             f"Keys must be int64; received {keys.dtype.name} in column {name!r}: cast them, and begin the model with "
             "keras.Input(..., dtype='int64')."

@@ -1,20 +1,20 @@
-"""Multi-hash embeddings: an id's embedding is made of a row from each of a few small tables.
+"""Multi-hash embeddings: an id's embedding combines one row from each of a few small tables.
 
     quotient-remainder   keys  i mod m,  (i div m) mod q
-    binary code          keys  n blocks of b bits each of the n b lowest bits of i:
+    binary code          keys  the n b lowest bits of i, in n blocks of b bits:
                                succession: block k is bits k b, k b + 1, ...     skip: bits k, k + n, k + 2 n, ...
     add, multiply        e(i) = the sum (product) over the parts k of  table_k[key_k(i)],  all D wide
     concat               e(i) = their rows side by side, D numbers together
 
-A hashed table is the case of one part, i mod rows. Codes, the tuples of keys, number the product of the parts' rows, so two
-tables of 2,500 rows tell 6 million ids apart: more than a hashed table twenty times their size. But ids that share a
-key share that row, in one part or the other: every id has neighbours, none has a twin.
+A hashed table is the case of one part, i mod rows. A code is an id's tuple of keys. The number of codes is the product of the
+parts' rows, so two tables of 2,500 rows tell 6 million ids apart: more than a hashed table of twenty times their size. But ids
+that share one key share that key's row: ids share parts of their embedding, and rarely all of it.
 
-Ids are whole numbers in [0, 2^63): fingerprints (see `ctrlab.features.RAW_IDS`), which fall into codes as if drawn, or numbers
-with a meaning, of which no two collide as long as there are codes for all.
+Ids are whole numbers in [0, 2^63). Fingerprints (see `ctrlab.features.RAW_IDS`) map to codes as if at random. Ids that are
+numbers with a meaning do not collide at all as long as there are enough codes.
 
 Source: Shi et al., KDD 2020 (quotient-remainder); Yan et al., CIKM 2021 (binary code; here each block has a table of its own, and
-its rows are added, multiplied or set side by side with no weights between them).
+combined by add, multiply or concat, with no weights between them).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Ids = tf.Tensor | tf.RaggedTensor
 
 @dataclass(frozen=True)
 class Parts:
-    """How one table is made up.
+    """The parts of one table.
 
     Attributes:
         rows, dims: of each part's table.
         operation: "add", "multiply" or "concat".
-        choice: what its keys are made by; a plain hashed table's keys are the ids.
+        choice: how the keys are made; the keys of a plain hashed table are the ids.
     """
 
     rows: tuple[int, ...]
@@ -50,29 +50,29 @@ class Parts:
 
     @property
     def codes(self) -> int:
-        """How many ids it can tell apart at the most."""
+        """The largest number of ids that it can tell apart."""
         return math.prod(self.rows)
 
     @property
     def size(self) -> int:
-        """Numbers in its tables."""
+        """Number of weights in its tables."""
         return sum(rows * dim for rows, dim in zip(self.rows, self.dims))
 
     def names(self, table: str) -> list[str]:
-        """Of its tables."""
+        """The names of the parts' tables."""
         return [table] if len(self.rows) == 1 else [f"{table}_part_{k}" for k in range(len(self.rows))]
 
     def deviation(self, of_embedding: float) -> float:
-        """The standard deviation of first weights that gives the embeddings theirs."""
+        """The standard deviation of initial weights in the parts that gives the embeddings the wanted one."""
         n = len(self.rows)
         return {"add": of_embedding / math.sqrt(n), "multiply": of_embedding ** (1 / n), "concat": of_embedding}[self.operation]
 
 
 def parts(choice: Choice, buckets: int, dim: int) -> Parts:
-    """The parts of a table of `buckets` ids, D = `dim`.
+    """The parts of a table for `buckets` ids, D = `dim`.
 
     Raises:
-        CtrlabError: it is too small to be cut up: each part needs two rows, and one number a row.
+        CtrlabError: the table is too small to be split: each part needs two rows, and one number per row.
 
     >>> parts(QuotientRemainder(compression=20), 100_000, 16).rows
     (2500, 2500)
@@ -87,14 +87,14 @@ def parts(choice: Choice, buckets: int, dim: int) -> Parts:
     rows = budget * n if concat else budget  # a row of a concatenated part has only dim / n numbers
     if rows < 2 * n or (concat and dim < n):
         raise CtrlabError(f"{n} parts need two rows each, and a number a row; received {budget} rows of D = {dim} for {choice}.")
-    # A block has whole bits, so its table may take less than its share.
+    # A block has a whole number of bits, so its table may be smaller than its share of the budget.
     sizes = (2 ** int(math.log2(rows // n)),) * n if isinstance(choice, BinaryCode) else (rows - rows // 2, rows // 2)
     dims = tuple(dim // n + (k < dim % n) for k in range(n)) if concat else (dim,) * n
     return Parts(sizes, dims, choice.operation, choice)
 
 
 def reference_keys(parts: Parts, ids) -> list[np.ndarray]:
-    """The definition in NumPy: of each part the keys int64 [n] of ids int64 [n].
+    """The definition in NumPy: for each part, the keys int64 [n] of ids int64 [n].
 
     >>> reference_keys(parts(QuotientRemainder(rows=20), 100, 4), [7, 12, 112])
     [array([7, 2, 2]), array([0, 1, 1])]
@@ -120,7 +120,7 @@ def reference(parts: Parts, tables, ids) -> np.ndarray:
 
 
 def keys(parts: Parts, ids: Ids) -> list[Ids]:
-    """Of each part the keys of int64 ids, [B] or ragged [B, (L)], as `reference_keys` has them."""
+    """For each part, the keys of int64 ids, [B] or ragged [B, (L)], as in `reference_keys`."""
     if isinstance(ids, tf.RaggedTensor):
         return [ids.with_flat_values(part) for part in keys(parts, ids.flat_values)]
     if isinstance(parts.choice, QuotientRemainder):
@@ -141,29 +141,29 @@ def _blocks(ids: tf.Tensor, n: int, length: int, order: str) -> list[tf.Tensor]:
 
 
 def join(parts: Parts, rows: list[tf.Tensor]) -> tf.Tensor:
-    """The embeddings [n, D] from each part's rows [n, D]; those that stand side by side come as one already."""
+    """The embeddings [n, D] from each part's rows [n, D]; concatenated parts arrive as one tensor already."""
     return functools.reduce(tf.add if parts.operation == "add" else tf.multiply, rows)
 
 
 def collision_rate(keys) -> float:
-    """The share of distinct ids that share all their keys with another id.
+    """The fraction of distinct ids that share all their keys with another id.
 
     Args:
-        keys: of each part the keys, int64 [n], of n distinct ids.
+        keys: for each part, the keys int64 [n] of n distinct ids.
     """
     if not len(keys[0]):
         return 0.0
     code = np.zeros(len(keys[0]), np.int64)
-    for part in keys:  # numbered anew each time, so that no product overflows
+    for part in keys:  # codes are renumbered at each part, so that no product overflows
         _, part = np.unique(part, return_inverse=True)
         _, code = np.unique(code * (part.max() + 1) + part, return_inverse=True)
     return float(np.mean(np.bincount(code)[code] > 1))
 
 
 def expected_collision_rate(ids: int, codes: int) -> float:
-    """What `collision_rate` is to be expected where `ids` ids fall evenly into `codes` codes: 1 - (1 - 1 / codes)^(ids - 1).
+    """The expected `collision_rate` of `ids` ids spread evenly over `codes` codes: 1 - (1 - 1 / codes)^(ids - 1).
 
-    An id is alone where none of the others has its code.
+    An id does not collide if none of the others has its code.
 
     >>> round(expected_collision_rate(10_000_000, 50_000_000), 2)
     0.18

@@ -1,6 +1,6 @@
-"""What an embedding variable is made with: initial values, admission, eviction, storage.
+"""The options of an embedding variable: initial values, admission, eviction, storage.
 
-Nothing here imports TensorFlow. DeepRec's names and defaults, where they differ, stand in the docstrings.
+Nothing here imports TensorFlow. The docstrings give DeepRec's names, and its defaults if they differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CACHES = ("lru", "lfu")
 
 
 def require_whole(what: str, number: int, least: int, bits: int) -> None:
-    """Raises CtrlabError where it is no whole number in [least, 2^bits)."""
+    """Raises CtrlabError if it is not a whole number in [least, 2^bits)."""
     try:
         fits = least <= operator.index(number) < 1 << bits
     except TypeError:
@@ -29,15 +29,15 @@ def require_whole(what: str, number: int, least: int, bits: int) -> None:
 
 @dataclass(frozen=True)
 class Initializer:
-    """The value of a key that was never trained: a function of seed, key and place in the row, and of nothing else.
+    """The initial value of a key: a function of seed, key and position in the row, and of nothing else.
 
     Args:
         kind: "constant" (a), "uniform" in [a, b), "normal" (mean a, standard deviation b) or "truncated_normal" (the same,
-            no further than two deviations from the mean).
+            at most two deviations from the mean).
         seed: in [0, 2^63).
     Raises:
-        CtrlabError: a number that its kind can't have. UnknownName: no such kind: initializers that look at a whole matrix
-            (orthogonal, identity) have no meaning for rows that come one by one.
+        CtrlabError: a number that is invalid for its kind. UnknownName: no such kind. Initializers of a whole matrix (orthogonal,
+            identity) are not supported, because rows are made one by one.
 
     >>> Initializer.glorot_uniform(fan_in=1, fan_out=16).b
     0.5940885257860046
@@ -60,13 +60,13 @@ class Initializer:
 
     @classmethod
     def glorot_uniform(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
-        """Glorot & Bengio, 2010: uniform within sqrt(6 / (fan_in + fan_out)). A table has no shape of its own: state the fans."""
+        """Glorot & Bengio, 2010: uniform within sqrt(6 / (fan_in + fan_out)). A table has no fixed shape, so state the fans."""
         limit = math.sqrt(6 / _fans(fan_in + fan_out))
         return cls("uniform", -limit, limit, seed)
 
     @classmethod
     def glorot_normal(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
-        """Truncated normal whose standard deviation, after the cut, is sqrt(2 / (fan_in + fan_out))."""
+        """Truncated normal whose standard deviation, after truncation, is sqrt(2 / (fan_in + fan_out))."""
         return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in + fan_out)) / CUT, seed)
 
     @classmethod
@@ -77,12 +77,12 @@ class Initializer:
 
     @classmethod
     def he_normal(cls, fan_in: int, seed: int = 2021) -> Initializer:
-        """Truncated normal whose standard deviation, after the cut, is sqrt(2 / fan_in)."""
+        """Truncated normal whose standard deviation, after truncation, is sqrt(2 / fan_in)."""
         return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in)) / CUT, seed)
 
 
 CUT = 0.87962566103423978
-"""Standard deviation of a standard normal cut off at two deviations."""
+"""Standard deviation of a standard normal truncated at two deviations."""
 
 
 def _fans(fans: int) -> int:
@@ -93,7 +93,7 @@ def _fans(fans: int) -> int:
 
 @dataclass(frozen=True)
 class CounterFilter:
-    """A key gets a row when it has come `threshold` times in training; every key that came is counted exactly.
+    """A key gets a row at its `threshold`-th occurrence in training. Every key is counted exactly.
 
     DeepRec: CounterFilter(filter_freq).
     """
@@ -106,16 +106,16 @@ class CounterFilter:
 
 @dataclass(frozen=True)
 class BloomFilter(CounterFilter):
-    """The same, counted in a counting Bloom filter: a few bytes for every key expected, however many come; never a row too late.
+    """The same with a counting Bloom filter: a few bytes per expected key, however many come. No key is admitted too late.
 
-    Its counts are never too low, but that they stop at 255, 65,535 or 2^32 - 1, the least of these that holds the threshold. The
-    frequency that a row begins with is that count or how often its key came in the batch, whichever is more.
+    Counts are never too low, except that they saturate at 255, 65,535 or 2^32 - 1: the least of these that holds the threshold.
+    A new row's frequency is its filter count or the number of its key's occurrences in the batch, whichever is greater.
 
-    DeepRec: CBFFilter(filter_freq, max_element_size, false_positive_probability), not usable with tiers there.
+    DeepRec: CBFFilter(filter_freq, max_element_size, false_positive_probability); DeepRec can't combine it with tiers.
 
     Args:
-        expected_keys: different keys that it is made for.
-        false_positive_rate: of keys that never came, the share whose count is not 0 when that many have come.
+        expected_keys: number of distinct keys that it is sized for.
+        false_positive_rate: after that many keys, the fraction of keys that never came whose count is not 0.
     """
 
     expected_keys: int = 0
@@ -130,7 +130,7 @@ class BloomFilter(CounterFilter):
 
 @dataclass(frozen=True)
 class GlobalStepEviction:
-    """Rows (and counts of keys without one) that no step has touched for more than `steps_to_live` steps go."""
+    """Evicts rows, and counts of keys without a row, that no step has touched for more than `steps_to_live` steps."""
 
     steps_to_live: int
 
@@ -140,7 +140,7 @@ class GlobalStepEviction:
 
 @dataclass(frozen=True)
 class L2Eviction:
-    """Rows whose value (without slots) has an L2 norm below `threshold` go."""
+    """Evicts rows whose value (without slots) has an L2 norm below `threshold`."""
 
     threshold: float
 
@@ -151,18 +151,18 @@ class L2Eviction:
 
 @dataclass(frozen=True)
 class Storage:
-    """A tier below the memory: rows beyond `memory_rows` sink to an append-only hash store on a disk.
+    """A tier below the memory: rows beyond `memory_rows` move to an append-only hash store on disk.
 
-    A thread of each variable's own sinks them when little room is left, an eighth of the memory at a time, so that steps find
-    some. Should the disk refuse, nothing is lost: training goes on while there is room, and a step that finds none raises what
-    the disk says.
+    Each variable has a thread that moves rows down when memory is nearly full, an eighth of the memory at a time, so that
+    training steps find room. If the disk refuses, no row is lost: training goes on while there is room, and a step that
+    finds no room raises the disk's error.
 
     Args:
-        path: scratch. Each variable makes a new store in a numbered folder below <path>/<its name>, e.g. rows/item_id/1, and
-            removes it when it goes. No later run reads it: what a killed one left is deleted unread. A folder with any other
-            file in it is refused.
-        memory_rows: of each variable.
-        cache: whose rows sink first: "lru", the longest unused, or "lfu", the least often used.
+        path: a scratch folder. Each variable makes a new store in a numbered folder below <path>/<its name>, e.g. rows/item_id/1,
+            and removes it when the variable is deleted. Later runs do not read it: what a killed process left is deleted
+            unread. A folder that contains any other file is refused.
+        memory_rows: maximum number of rows in memory, per variable.
+        cache: which rows move down first: "lru", the least recently used, or "lfu", the least frequently used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
     """
 
@@ -179,10 +179,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class Options:
-    """Everything about one embedding variable but its name and dimension. A plain `Options()` keeps every key, in memory.
+    """All settings of one embedding variable except its name and dimension. The default keeps every key, in memory.
 
     Raises:
-        CtrlabError: an option of another kind; of initializers, too: one that looks at a whole matrix has no meaning for a row.
+        CtrlabError: an option of another type, or an initializer of a whole matrix, which is meaningless for single rows.
     """
 
     initializer: Initializer = field(default_factory=Initializer)
@@ -203,16 +203,16 @@ class Options:
                 raise CtrlabError(f"The option `{name}` of an embedding variable must be {words}; received {given!r}.")
 
     def to_config(self) -> dict:
-        """As plain values that JSON holds: what `from_config` takes."""
+        """As plain values that JSON can hold; `from_config` takes them."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value and {"class": type(value).__name__, **asdict(value)} for name, value in found.items()}
 
     @classmethod
     def from_config(cls, config: dict) -> Options:
-        """The same options again.
+        """Makes the options that `to_config` described.
 
         Raises:
-            UnknownName: a class that is not of this module.
+            UnknownName: a class that is not in this module.
         """
         known = {c.__name__: c for c in (Initializer, CounterFilter, BloomFilter, GlobalStepEviction, L2Eviction, Storage)}
         made = {}

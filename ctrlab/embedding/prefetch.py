@@ -1,4 +1,4 @@
-"""The rows of the next batch come up from the storage while the current one is trained on."""
+"""Loads the rows of the next batch from the storage while the model trains on the current batch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Batch = TypeVar("Batch")
 def prefetched(
     batches: Iterable[Batch], keys: Callable[[Batch], Iterable[tuple[EmbeddingVariable, tf.Tensor]]]
 ) -> Iterator[Batch]:
-    """The batches, each once its rows are in memory; for variables whose storage lets the memory hold the rows of two batches.
+    """Yields the batches, each when its rows are in memory. The variables' memory must hold the rows of two batches.
 
-    A batch is read, and its rows are brought up, in the thread "ctrlab-prefetch", which ends with this generator. Close the
-    generator where you may leave it early.
+    The thread "ctrlab-prefetch" reads each batch and loads its rows. It ends with this generator, so close the generator if you
+    may leave the loop early.
 
     Args:
-        keys: of a batch, the embedding variables that its step looks up, and the int64 keys it looks up in each.
+        keys: a function from a batch to the embedding variables that its step looks up, each with its int64 keys.
     Raises:
-        CtrlabError: what the storage refuses; and whatever `batches` or `keys` raise: when the batch is asked for.
+        CtrlabError: the storage's errors. Errors of `batches` or `keys` are also raised when the batch is asked for.
 
     >>> with contextlib.closing(prefetched(batches, lambda batch: [(items, batch["item"])])) as ahead:  # doctest: +SKIP
     ...     for batch in ahead:

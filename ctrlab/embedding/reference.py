@@ -1,13 +1,13 @@
-"""What an embedding variable means, in NumPy float64: one dictionary of rows, one of candidates, and the rules for both.
+"""The definition of an embedding variable in NumPy float64: a dictionary of rows, one of candidates, and the rules for both.
 
-    lookup      a key's row; without one its initial value in training and 0 in serving. A lookup changes nothing.
-    update      counts are added first, keys are admitted by their counts, then the optimizer steps every key that has a row.
-    evict       rows and candidates that are too old go, or rows whose value is too small.
-    changed     of each key that updates touched or that was evicted since the last cut, what the table holds now, or that it
-                went; at the first cut, everything.
+    lookup      reads a key's row. Without a row it reads the initial value in training and 0 in serving. It changes nothing.
+    update      first adds the counts, then admits keys by their counts, then steps the optimizer on every key with a row.
+    evict       removes rows and candidates that are too old, or rows whose value is too small.
+    changed     gives the current content, or the removal, of every key that was updated or evicted since the last cut; the
+                first cut gives everything.
 
-Keys are any int64. Nothing here depends on the order in which keys come, because an update takes them merged and ascending. A
-Bloom filter is taken as one that never errs: the engine's may admit a key earlier, and never later.
+Keys are any int64. The order of keys does not matter, because an update merges and sorts them. A Bloom filter is modelled
+without false positives: the engine's filter may admit a key earlier, but never later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ctrlab.ops.references.arrays import Slices
 
 @dataclass
 class Row:
-    """One admitted key: value float64 [D], the optimizer's slots beside it, how often it came, when it last changed."""
+    """One admitted key: value float64 [D], the optimizer's slots, its frequency, and the step of its last change."""
 
     value: np.ndarray
     slots: dict[str, np.ndarray]
@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass
 class ReferenceTable:
-    """An embedding variable's content and what every call does to it.
+    """The content of an embedding variable, and the effect of every call on it.
 
     Args:
         initial: int64 keys [n] -> their initial values [n, D].
@@ -73,13 +73,13 @@ class ReferenceTable:
         return out
 
     def update(self, keys, gradients, learning_rate: float, step: int, clip_norm: float | None = None) -> None:
-        """One optimizer step. Keys int64 [n] as they occurred, each occurrence with a gradient row [n, D] of its own.
+        """One optimizer step. Keys int64 [n] with duplicates; every occurrence has its own row in the gradients [n, D].
 
         Args:
             step: 1 for the first.
-            clip_norm: the most that the norm of the merged gradient of the keys with a row may be.
+            clip_norm: the maximum norm of the merged gradient over the keys with a row.
         Raises:
-            CtrlabError: FTRL's learning rate is 0 or below.
+            CtrlabError: FTRL's learning rate is not above 0.
         """
         sparse_update.check_rate(self.rule, learning_rate, step)
         unique, counts = np.unique(keys, return_counts=True)
@@ -91,7 +91,7 @@ class ReferenceTable:
             sparse_update.reference(self.rule, [(row.value, row.slots, g)], learning_rate, step)
 
     def _count(self, key: int, count: int, step: int) -> bool:
-        """Adds to the key's count and gives it a row if it has come often enough; whether it has a row."""
+        """Adds to the key's count and gives it a row once the count is high enough; returns whether it has a row."""
         self.touched.add(key)
         if key in self.rows:
             self.rows[key].frequency += count
@@ -107,7 +107,7 @@ class ReferenceTable:
         return True
 
     def evict(self, step: int) -> int:
-        """Removes what the eviction's rule says at `step`; the number of rows that went."""
+        """Removes what the eviction rule selects at `step`; returns the number of removed rows."""
         rule, before = self.options.eviction, len(self.rows)
         gone: list[int] = []
         if isinstance(rule, GlobalStepEviction):
@@ -122,11 +122,11 @@ class ReferenceTable:
         return before - len(self.rows)
 
     def state(self) -> TableState:
-        """All that it holds, keys ascending."""
+        """The whole content, with ascending keys."""
         return self._state(set(self.rows) | set(self.candidates), set())
 
     def changed(self) -> TableState:
-        """What changed since the last cut, which this is: the next one starts here."""
+        """The changes since the last cut. This call is a cut itself."""
         here = set(self.rows) | set(self.candidates)
         delta = self._state(self.touched, self.touched - here) if self.was_cut else self.state()
         self.touched, self.was_cut = set(), True

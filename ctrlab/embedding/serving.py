@@ -1,8 +1,8 @@
-"""What a SavedModel for serving holds of embedding variables: their keys and values, as they are when it is written.
+"""The serving copy of embedding variables in a SavedModel: keys and values at the moment of the export.
 
-A model in training goes on meanwhile, is saved, and knows nothing of it: what is exported is an object of its own. A process in
-which several sessions, or several calls of `tf.saved_model.load`, load one such SavedModel has its rows in memory once. A later
-load still reads the rows from the file, and drops them.
+The exported object is separate from the model, which can go on training and be saved as usual. If several sessions, or several
+calls of `tf.saved_model.load`, load the same SavedModel in one process, its rows are in memory once. A later load still reads
+the rows from the file and discards them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ctrlab.errors import CtrlabError
 
 
 class Served(tf.saved_model.experimental.TrackableResource):
-    """An embedding variable as a SavedModel has it: keys and values, no slots, no counts, no filter, no storage.
+    """An embedding variable in a SavedModel: keys and values, without slots, counts, filter and storage.
 
-    Functions that look up in the variable look up in this where they are exported with it, and without the variable itself.
+    Functions that look up in the variable use this copy if they are exported with it and without the variable itself.
 
     Args:
-        container, served_name: under which all sessions of a process find one table.
+        container, served_name: all sessions of a process find one table under these names.
     """
 
     def __init__(self, table: EmbeddingVariable, container: str, served_name: str):
@@ -33,7 +33,7 @@ class Served(tf.saved_model.experimental.TrackableResource):
 
     @property
     def resource_handle(self) -> tf.Tensor:
-        """The variable's, for which an export puts in what `_create_resource` makes there."""
+        """The variable's own handle. The export replaces it by what `_create_resource` makes there."""
         return self.table.resource_handle if self._resource_handle is None else self._resource_handle
 
     def _create_resource(self) -> tf.Tensor:
@@ -63,9 +63,9 @@ class ServedTables(tf.Module):
     """The embedding variables of a model, each as `Served`: see `served`.
 
     Attributes:
-        container: in which a process that loads the SavedModel serves them; another one for each export.
-        tables: in the order of the model's weights. Their `served_name` is the variable's name, with a number behind it where
-            several of the model have that name.
+        container: names the tables of this SavedModel in the process that loads it; each export gets a new one.
+        tables: in the order of the model's weights. Their `served_name` is the variable's name, with a number added if several
+            variables of the model have that name.
     """
 
     def __init__(self, tables: list[EmbeddingVariable]):
@@ -73,16 +73,16 @@ class ServedTables(tf.Module):
         self.container = secrets.token_hex(16)
         names = [table.name for table in tables]
         earlier = [names[:t].count(name) for t, name in enumerate(names)]
-        shared = [f"{name}/{n}" if n else name for name, n in zip(names, earlier)]  # a variable's name has no slash
+        shared = [f"{name}/{n}" if n else name for name, n in zip(names, earlier)]  # no variable's name has a slash
         self.tables = [Served(table, self.container, name) for table, name in zip(tables, shared)]
 
 
 def served(model) -> ServedTables:
-    """The embedding variables of a Keras model or layer, to be tracked by one export in the model's place.
+    """The serving copies of a Keras model's or layer's embedding variables. An export tracks them in place of the model.
 
-    The SavedModel has their keys and values as they are when it is written; other weights are those that its endpoints use. The
-    six models export so by themselves. What tracks the model (`model.export`, `tf.saved_model.save(model)`) has all that its
-    variables hold.
+    The SavedModel has keys and values at the moment it is written; of the other weights it has those that its endpoints use. The
+    six models export this way by themselves. An export that tracks the model itself (`model.export`,
+    `tf.saved_model.save(model)`) contains everything that the variables hold.
 
     >>> archive = keras.export.ExportArchive()  # doctest: +SKIP
     >>> archive.track(served(model))

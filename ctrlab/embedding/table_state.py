@@ -1,6 +1,6 @@
-"""What one embedding variable holds, as plain arrays: what checkpoints write, analysis reads, and shards are cut from.
+"""The content of one embedding variable as plain arrays. Checkpoints write it, analysis reads it, resharding splits it.
 
-n rows, S slots of the optimizer beside each, m keys that are counted and have no row yet, r keys that went since the cut before.
+n rows with S optimizer slots each, m counted keys without a row yet, r keys removed since the previous cut.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ROWS = {"keys": np.int64, "values": np.float32, "frequencies": np.int64, "steps"
 CANDIDATES = {"candidate_keys": np.int64, "candidate_counts": np.int64, "candidate_steps": np.int64}
 OTHERS = {"filter": np.uint8, "removed": np.int64}
 FIELDS = ROWS | CANDIDATES | OTHERS
-"""{array of a state: its dtype}, all but the slots, which are float32."""
+"""{array of a state: its dtype} for all arrays but the slots, which are float32."""
 
 
 @dataclass
 class TableState:
-    """All of a table, or what changed of it since the cut before.
+    """The whole content of a table, or its changes since the previous cut.
 
     Attributes:
         keys: int64 [n], each once, in any order.
@@ -29,8 +29,8 @@ class TableState:
         frequencies: int64 [n]: how often the key came in training.
         steps: int64 [n]: the optimizer's step (1 for the first) that last changed the row.
         candidate_keys, candidate_counts, candidate_steps: int64 [m]: counted, not admitted yet.
-        filter: uint8 [..]: the counters of a Bloom filter as they lie in memory; empty without one.
-        removed: int64 [r]: gone since the cut before; only in what says changes.
+        filter: uint8 [..]: the counters of a Bloom filter in their memory layout; empty without a filter.
+        removed: int64 [r]: keys removed since the previous cut; only in a state of changes.
     """
 
     keys: np.ndarray

@@ -1,7 +1,7 @@
-"""The embedding variable: a native table that TensorFlow tracks, and a proxy that stands for it where a variable is expected.
+"""The embedding variable: a native table that TensorFlow tracks, and a proxy for code that expects a variable.
 
-The table (native/table) is a resource, not a variable: it has no shape, and a checkpoint writes what it holds at that moment.
-The proxy (`ctrlab.embedding.table.proxy`) is what gradients flow to and what Keras copies.
+The table (native/table) is a resource, not a variable: it has no shape, and a checkpoint writes its content at that moment.
+Gradients flow to the proxy (`ctrlab.embedding.table.proxy`), and Keras copies it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from ctrlab.ops.refusals import one_sentence
 ADMISSIONS = {"NoneType": 0, "CounterFilter": 1, "BloomFilter": 2}
 SAVED = (*(name for name in FIELDS if name != "removed"), "slots", "slot_names")
 MOST_AT_ONCE = 4_000_000_000
-"""Bytes of a table that is written in one piece."""
+"""Largest number of bytes of a table that is written in one piece."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Figures of a table at one moment.
+    """Statistics of a table at one moment.
 
     Attributes:
-        rows, candidates: keys with a row; keys that are counted and have none.
-        rows_below: of the rows, those that sank below the memory.
-        bytes, peak_bytes: memory that it holds, index and filter included, and the most that it ever held.
-        hits, hits_below, misses: of the keys looked up so far, each as often as it came, those whose row was in memory, those
-            whose row was read from below it, and those that had none: they add up. `prefetch` and updates don't count.
-        logged: keys in the log of changes that cuts are taken from.
-        filter_bytes: of the bytes, those of a Bloom filter.
-        problem: why rows could not sink to the storage the last time, in a sentence; empty where they could. Training goes on
-            while the memory has room, and the update that finds none is refused with the same sentence.
+        rows, candidates: keys with a row; counted keys without one.
+        rows_below: rows that moved below the memory.
+        bytes, peak_bytes: memory of the table now and at its peak, with index and filter.
+        hits, hits_below, misses: lookups so far, counted per occurrence of a key: the row was in memory, was read from below, or
+            did not exist. Their sum is the number of keys looked up. `prefetch` and updates don't count.
+        logged: keys in the change log that cuts are taken from.
+        filter_bytes: the part of `bytes` that a Bloom filter takes.
+        problem: why rows could not move to the storage the last time, in a sentence; empty if they could. Training goes on
+            while the memory has room. An update that finds no room is refused with the same sentence.
     """
 
     rows: int
@@ -67,29 +67,29 @@ class Stats:
 
     @property
     def hit_rate(self) -> float:
-        """Of the keys looked up, the share that had a row in memory; 0 before the first."""
+        """The fraction of looked-up keys that had a row in memory; 0 before the first lookup."""
         return self.hits / max(1, self.hits + self.hits_below + self.misses)
 
 
 class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
-    """Rows of D numbers under any int64 keys; a key's row is made when training first updates it, or once a filter admits it.
+    """Rows of D numbers under any int64 keys. A key's row is made at its first update in training, or when a filter admits it.
 
-    It is no `tf.Variable`: look rows up with `lookup`, or many columns at once with
-    `ctrlab.embedding.table.ops.grouped`, and train it through `proxy` by a `TouchedRows`. It lives in this process's memory, on
-    its CPU. Lookups and steps may come from several threads at once. It goes with its last user, and its storage with it. A Keras
-    layer is in a circle of references: a table in one goes when Python's garbage collector next runs.
+    It is not a `tf.Variable`. Look rows up with `lookup`, or many columns at once with `ctrlab.embedding.table.ops.grouped`.
+    Train it through `proxy` with a `TouchedRows`. It lives in this process's memory, on the CPU. Several threads may run lookups
+    and steps at once. When its last user is deleted, the table and its storage are deleted too. A Keras layer is part of a
+    reference cycle, so the table of a layer is deleted when Python's garbage collector next runs.
 
-    `tf.train.Checkpoint` and `tf.saved_model.save` write all it holds, slots included, at one moment, and restore it; what
-    `ctrlab.embedding.served` gives in its place, keys and values alone. In a loaded SavedModel all rows are in memory and a key
-    without a row reads 0; the process that loads one calls `ctrlab.ops.register()` first.
+    `tf.train.Checkpoint` and `tf.saved_model.save` write the content with slots at one moment, and restore it. The copy that
+    `ctrlab.embedding.served` gives writes keys and values only. In a loaded SavedModel all rows are in memory, and a key without
+    a row reads 0; the process that loads it must first call `ctrlab.ops.register()`.
 
     Args:
-        name: in messages and checkpoints.
+        name: used in messages and checkpoints.
         dim: D, in [1, 65536).
         options: initial values, admission, eviction, storage; None: `Options()`.
     Raises:
-        CtrlabError: inside a distribution strategy, which would need a table a replica; a dimension or name that can't be.
-        NativeLibraryError: there is no compiled library for this TensorFlow.
+        CtrlabError: inside a distribution strategy, which would need a table per replica; an invalid dimension or name.
+        NativeLibraryError: no compiled library for this TensorFlow.
 
     >>> users = EmbeddingVariable("users", dim=16)
     >>> users.lookup(tf.constant([7, -1], tf.int64)).shape  # doctest: +SKIP
@@ -114,7 +114,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         super().__init__(device="CPU:0")
         self.name, self.dim, self.options = name, dim, options
         with tf.init_scope(), one_sentence():
-            _ = self.resource_handle  # made now: a wrong option is refused here, not at the first lookup
+            _ = self.resource_handle  # made here, so that a wrong option is refused now and not at the first lookup
         self.proxy = Proxy(self)
         self._track_trackable(self.proxy, "proxy")
 
@@ -128,10 +128,10 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         container: str = "",
         served_name: str = "",
     ) -> tf.Tensor:
-        """The handle of a new table for such rows. In a graph, as a SavedModel has it, it outlives a session's call.
+        """Makes a new table with these settings; returns its handle. In a SavedModel's graph the table outlives a session's call.
 
         Args:
-            container, served_name: where it is served, to all of the process that have these; none: it is not.
+            container, served_name: the whole process finds the served table under these names; empty: it is not served.
         """
         initializer = self.options.initializer
         bloom = admission if isinstance(admission, BloomFilter) else None
@@ -144,7 +144,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             admission=ADMISSIONS[type(admission).__name__],
             threshold=admission.threshold if admission else 1,
             expected_keys=bloom.expected_keys if bloom else 0,
-            storage_path=os.path.join(storage.path, self.name) if storage else "",  # tables that share options don't share it
+            storage_path=os.path.join(storage.path, self.name) if storage else "",  # tables may share options, but not a folder
             memory_rows=storage.memory_rows if storage else 0,
             cache=storage.cache if storage else "lfu",
             compaction=storage.compaction if storage else "async",
@@ -166,7 +166,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))
 
     def rows(self) -> int:
-        """How many keys have a row."""
+        """The number of keys with a row."""
         return self.stats().rows
 
     def stats(self) -> Stats:
@@ -174,29 +174,29 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return Stats(*found.stats.numpy().tolist(), found.problem.numpy().decode())
 
     def prefetch(self, keys: tf.Tensor) -> None:
-        """Brings the rows of int64 keys up into the memory, for the lookup that comes; for tables with storage below it."""
+        """Loads the rows of int64 keys into memory for the next lookup; for tables with storage."""
         with one_sentence():
             _native.library().ops.ctrlab_embedding_prefetch(handle=self.resource_handle, keys=keys)
 
     def keys_below(self) -> np.ndarray:
-        """int64: the keys whose rows are below the memory."""
+        """The keys whose rows are below the memory, int64."""
         with one_sentence():
             return _native.library().ops.ctrlab_embedding_keys_below(handle=self.resource_handle).numpy()
 
     def set_slots(self, slots: dict[str, float]) -> None:
-        """Gives each row an optimizer's slots: {name: initial value}. Slots of these names that are there already are kept."""
+        """Gives each row an optimizer's slots: {name: initial value}. Existing slots of these names are kept."""
         with tf.init_scope(), one_sentence():
             _native.library().ops.ctrlab_embedding_set_slots(
                 handle=self.resource_handle, slot_names=list(slots), initial=list(slots.values())
             )
 
     def evict(self, step: int | None = None) -> int:
-        """Removes what the option `eviction` says; how many rows went. Candidates that are too old go, too.
+        """Removes what the option `eviction` selects, including candidates that are too old; returns the number of removed rows.
 
         Args:
-            step: the step it is now; None: that of the last update.
+            step: the current step; None: the step of the last update.
         Raises:
-            CtrlabError: the variable has no such option.
+            CtrlabError: the variable has no option `eviction`.
         """
         rule = self.options.eviction
         if rule is None:
@@ -213,15 +213,15 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             )
 
     def state(self, *, shard: tuple[int, int] = WHOLE) -> TableState:
-        """All that it holds, at one moment, in memory; in parts: `cut`.
+        """The whole content at one moment, in memory. `cut` gives it in parts.
 
         Args:
-            shard: (j, N): of the keys with hash(key) mod N == j only.
+            shard: (j, N) selects the keys with hash(key) mod N == j.
         """
         return exported(self.resource_handle, shard)
 
     def cut(self, consumer: str) -> Cut:
-        """What changed since the version that a consumer confirmed, everything for one that is not known: a `Cut`.
+        """A `Cut` with the changes since the version that a consumer confirmed; with everything for an unknown consumer.
 
         >>> cut = users.cut("server")  # doctest: +SKIP
         >>> for part in cut.parts():  # doctest: +SKIP
@@ -232,38 +232,39 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             return Cut(_native.library().ops.ctrlab_embedding_cut(handle=self.resource_handle, consumer=consumer), self.dim)
 
     def confirm(self, consumer: str, version: int) -> None:
-        """The consumer has what its cut of this version gave: of those after the one that it confirmed last, or, where it has
-        confirmed none, its last cut. One that is not known, as after `forget`, stays so.
+        """Says that the consumer has everything up to this version: that of its last cut, or of an earlier cut after the version
+        it confirmed last. A consumer that has confirmed nothing can only confirm its last cut. An unknown one, as after `forget`,
+        stays unknown.
 
         Raises:
-            CtrlabError: a version above that of its last cut or below the one that it confirmed last; where it has confirmed
-                none, any but its last cut's. Another consumer's version between these is not noticed.
+            CtrlabError: a version above the consumer's last cut or below its last confirmed version; before the first
+                confirmation, any version but the last cut's. A version of another consumer in that range is not noticed.
         """
         with one_sentence():
             _native.library().ops.ctrlab_embedding_confirm(handle=self.resource_handle, consumer=consumer, version=version)
 
     def caught_up(self, consumer: str) -> int:
-        """The consumer has what the table holds now; the version of that."""
+        """Says that the consumer has what the table holds now; returns the version of that content."""
         with one_sentence():
             return int(_native.library().ops.ctrlab_embedding_caught_up(handle=self.resource_handle, consumer=consumer))
 
     def forget(self, consumer: str) -> None:
-        """Nothing is noted for this consumer any more; its next cut is everything."""
+        """Stops logging for this consumer; its next cut gives everything."""
         _native.library().ops.ctrlab_embedding_forget(handle=self.resource_handle, consumer=consumer)
 
     def load_state(self, state: TableState, *, shard: tuple[int, int] = WHOLE, how: str = "all") -> None:
-        """Takes a state, or a shard's part of it. A state without slots begins with the optimizer's initial ones.
+        """Takes a state, or one shard of it. If the state has no slots, they get the optimizer's initial values.
 
         Args:
-            how: "all": in place of everything; "more": besides it; "changes": as changes of what it is.
+            how: "all" replaces the content; "more" adds to it; "changes" applies a delta to it.
         Raises:
-            CtrlabError: another dimension, other slots, a key twice, a count below 1, numbers that are not whole; nothing has
-                changed then. UnknownName: no such `how`.
+            CtrlabError: another dimension or other slots, a repeated key, a count below 1, or numbers that are not whole; the
+                table is unchanged then. UnknownName: no such `how`.
         """
         take_state(self.resource_handle, self.name, self.dim, state, shard, how)
 
     def stage(self) -> Stage:
-        """An empty table like this one, for a state that comes in parts.
+        """An empty table with the settings of this one, which takes a state in parts.
 
         >>> stage = users.stage()  # doctest: +SKIP
         >>> for part in parts:  # doctest: +SKIP
@@ -274,29 +275,29 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             return Stage(self, _native.library().ops.ctrlab_embedding_stage(handle=self.resource_handle))
 
     def adopt(self, stage: Stage) -> None:
-        """Puts what a stage has taken in place of all that the table holds, at once; all consumers are given everything then.
+        """Replaces the content by that of a stage, at once. Every consumer's next cut then gives everything.
 
         Raises:
-            CtrlabError: it is no stage of this variable, or was made before the optimizer was built.
+            CtrlabError: it is not a stage of this variable, or it was made before the optimizer was built.
         """
         with one_sentence():
             _native.library().ops.ctrlab_embedding_adopt(handle=self.resource_handle, stage=stage.handle)
 
     @property
     def slot_names(self) -> tuple[str, ...]:
-        """The slots beside each row, in the optimizer's order; none before one was built."""
+        """The slots of each row, in the optimizer's order; empty before an optimizer was built."""
         stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return tuple(name.decode() for name in stats.slot_names.numpy())
 
     def require_one_piece(self, served: bool = False) -> None:
-        """For what can't be written in parts: a SavedModel, a `tf.train.Checkpoint`, the weights in a .keras file.
+        """Refuses a large table for files that can't be written in parts: SavedModel, `tf.train.Checkpoint`, .keras.
 
         Args:
-            served: of keys and values alone.
+            served: whether only keys and values are written.
         Raises:
-            CtrlabError: the table is larger than 4 GB, which such a file would hold in memory two or three times.
+            CtrlabError: the table is larger than 4 GB. Writing it would take two or three times that memory.
         """
-        with tf.__internal__.eager_context.eager_mode():  # where a SavedModel's graph is made, too
+        with tf.__internal__.eager_context.eager_mode():  # a SavedModel's graph also calls this
             stats, slots = self.stats(), len(self.slot_names)
         size = stats.rows * (8 + 4 * self.dim)
         if not served:
@@ -319,7 +320,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         return super()._export_to_saved_model_graph(*arguments, **options)
 
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
-        if tf.executing_eagerly():  # else this is what a SavedModel is made of, and was asked before
+        if tf.executing_eagerly():  # in graph mode a SavedModel is being written, and the check was made before
             self.require_one_piece()
         parts = export_all(self.resource_handle)
         return {name: getattr(parts, name) for name in SAVED}
@@ -329,5 +330,5 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
 
 
 def embedding_variables(model) -> list[EmbeddingVariable]:
-    """Those of a Keras model or layer, in the order of its weights."""
+    """The embedding variables of a Keras model or layer, in the order of its weights."""
     return [weight.table for weight in model.weights if isinstance(weight, Proxy)]

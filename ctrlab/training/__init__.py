@@ -1,4 +1,4 @@
-"""The step, the loop, the optimizers, checkpoints."""
+"""The training step, the loop, optimizers and checkpoints."""
 
 from ctrlab.lazy import loader
 
@@ -14,4 +14,4 @@ _PLACES = {
     **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),
 }
 __all__ = sorted(_PLACES)
-__getattr__ = loader(__name__, _PLACES)  # files of checkpoints are read, merged and cut without TensorFlow
+__getattr__ = loader(__name__, _PLACES)  # checkpoint files are read, merged and resharded without TensorFlow

@@ -1,4 +1,4 @@
-"""Checkpoints for those who train with Keras's `fit`."""
+"""Checkpoints for training with Keras's `fit`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import keras
 
 
 class CheckpointCallback(keras.callbacks.Callback):
-    """Saves during `fit` what `Checkpoints` saves in our own loop; `Checkpoints` still has to be closed."""
+    """Saves during `fit` as `Checkpoints` does in our own loop. The `Checkpoints` object still has to be closed."""
 
     def __init__(self, checkpoints):
         super().__init__()
@@ -16,7 +16,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._done = 0
 
     def on_train_batch_end(self, batch, logs=None):
-        self.checkpoints.advance(batch + 1 - self._done)  # with steps_per_execution, not every batch is told
+        self.checkpoints.advance(batch + 1 - self._done)  # with steps_per_execution, Keras does not report every batch
         self._done = batch + 1
 
     def on_train_end(self, logs=None):

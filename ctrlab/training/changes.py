@@ -1,9 +1,10 @@
-"""What training changes of a model's dense embedding tables, for copies that are kept up to date: servers, other processes.
+"""Tracks which rows of a model's dense embedding tables training changes, for copies in servers and other processes.
 
-A step touches few rows of a table [V, D]. Once tracked, a table logs which, for any number of consumers, each under a name. A
-consumer's first cut is everything, each one after it the rows that changed since the version that it confirmed, as they are now;
-not confirmed, they are given again. It is given everything, too, where it falls behind the log, of at most max(65,536, V) rows,
-and after the table was assigned as a whole, as a restore does. Versions are the table's own, count its cuts, and never fall.
+A step touches few rows of a table [V, D]. A tracked table logs these rows for any number of named consumers. A consumer's first
+cut gives everything. Each later cut gives the current content of the rows that changed since the version that the consumer
+confirmed, so unconfirmed changes are given again. The log holds at most max(65,536, V) rows. A consumer that falls behind it is
+given everything, as is every consumer after the whole table was assigned (a restore does this). A table's version counts its
+cuts and never decreases.
 
     changes = track(model, optimizer)  # before the first step
     cut = changes.cut("server")
@@ -11,7 +12,7 @@ and after the table was assigned as a whole, as a restore does. Versions are the
         send(table, changed.ids, changed.rows)
     changes.confirm("server", cut)
 
-Embedding variables track their own: `ctrlab.embedding.table.cut`.
+Embedding variables do this themselves: `ctrlab.embedding.table.cut`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from ctrlab.training.optimizers import TouchedRows
 
 @dataclass(frozen=True)
 class Changed:
-    """Of one table, what its rows are now.
+    """The changed rows of one table, with their current content.
 
     Attributes:
-        ids: int64 [u], ascending. rows: float32 [u, D], of these.
-        since: the consumer's version until now; None: this is everything.
-        version: what the consumer has once it has this.
+        ids: int64 [u], ascending. rows: float32 [u, D], the rows of these ids.
+        since: the consumer's version before this cut; None: the cut gives everything.
+        version: the consumer's version once it has these rows.
     """
 
     ids: np.ndarray
@@ -47,7 +48,7 @@ class Changed:
 
 
 class Changes:
-    """The logs of a model's tables. Cuts are taken between steps; the other calls at any time, from any thread."""
+    """The change logs of a model's tables. Take cuts between steps; all other methods are thread-safe at any time."""
 
     def __init__(self, tables: Mapping[str, keras.Variable]):
         self._tables = dict(tables)
@@ -55,25 +56,26 @@ class Changes:
         self._logs = {id(v): make(table_name=name, rows=v.shape[0]) for name, v in self._tables.items()}
         for variable in self._tables.values():
             variable.assign = self._noting(variable, variable.assign)
-            variable._restore_from_tensors = self._noting(variable, variable._restore_from_tensors)  # by tf.train.Checkpoint
+            variable._restore_from_tensors = self._noting(variable, variable._restore_from_tensors)  # for tf.train.Checkpoint
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Paths of their variables."""
+        """The paths of the tables' variables."""
         return tuple(self._tables)
 
     def cut(self, consumer: str) -> dict[str, Changed]:
-        """Of each table, the rows that changed since the version that the consumer confirmed; all rows, for one not known."""
+        """For each table, the rows that changed since the version that the consumer confirmed; all rows for a new consumer."""
         return {name: self._cut(variable, consumer) for name, variable in self._tables.items()}
 
     def confirm(self, consumer: str, cut: Mapping[str, Changed]) -> None:
-        """The consumer has all of a cut: of those after the one that it confirmed last, or, where it has confirmed none, its last
-        cut. One that is not known, as after `forget`, stays so.
+        """Says that the consumer has everything up to this cut: its last one, or an earlier one after the cut it confirmed last.
+        A consumer that has confirmed nothing can only confirm its last cut. An unknown one, as after `forget`, stays unknown.
 
         Raises:
-            UnknownName: the cut names a table that is not tracked; nothing is confirmed then. CtrlabError: of a table, a version
-                above that of its last cut or below the one that it confirmed last; where it has confirmed none, any but its last
-                cut's. Tables before that one are confirmed. Another consumer's version between these is not noticed.
+            UnknownName: the cut names a table that is not tracked; nothing is confirmed. CtrlabError: for some table, a version
+                above the consumer's last cut or below its last confirmed version; before the first confirmation, any version but
+                the last cut's. Earlier tables in the cut are confirmed. A version of another consumer in that range is not
+                noticed.
         """
         logs = {name: self._log(name) for name in cut}
         with one_sentence():
@@ -81,22 +83,22 @@ class Changes:
                 _native.library().ops.ctrlab_changes_confirm(log=logs[name], consumer=consumer, version=changed.version)
 
     def caught_up(self, consumer: str) -> dict[str, int]:
-        """The consumer has what the tables hold now: the version of each."""
+        """Says that the consumer has what the tables hold now; returns the version of each table."""
         caught_up = _native.library().ops.ctrlab_changes_caught_up
         return {name: int(caught_up(log=self._log(name), consumer=consumer)) for name in self._tables}
 
     def forget(self, consumer: str) -> None:
-        """Nothing is noted for this consumer any more; its next cut is everything."""
+        """Stops logging for this consumer; its next cut gives everything."""
         for name in self._tables:
             _native.library().ops.ctrlab_changes_forget(log=self._log(name), consumer=consumer)
 
     def forget_all(self) -> None:
-        """Every consumer's next cut is everything: for one who changed a table by its `tf.Variable`, past `assign` and steps."""
+        """Makes every consumer's next cut give everything. Call it after changing a table through its raw `tf.Variable`."""
         for variable in self._tables.values():
             self._start_anew(variable)
 
     def note(self, updates: Iterable[tuple[keras.Variable, tf.Tensor | tf.IndexedSlices]]) -> None:
-        """Notes what a step has changed: the rows of a merged sparse gradient, all where it is dense. For the optimizer."""
+        """Logs what a step changed: the rows of a merged sparse gradient, or all of a dense one. The optimizer calls this."""
         updates = [(variable, gradient) for variable, gradient in updates if id(variable) in self._logs]
         for variable, gradient in updates:
             if not isinstance(gradient, tf.IndexedSlices):
@@ -127,7 +129,7 @@ class Changes:
             _native.library().ops.ctrlab_changes_start_anew(log=self._logs[id(variable)], variable=variable.value.handle)
 
     def _noting(self, variable, assign):
-        """A method that assigns the variable, noted: what restores, loads or sets weights calls such a one."""
+        """Wraps a method that assigns the variable, so that the assignment is logged. Restoring and loading weights call it."""
 
         def noted(value):
             assigned = assign(value)
@@ -138,12 +140,12 @@ class Changes:
 
 
 def track(model: keras.Model, optimizer: TouchedRows) -> Changes:
-    """Logs, from here on, what the optimizer changes of the model's dense embedding tables: ours, and `keras.layers.Embedding`s.
+    """Starts to log the optimizer's changes to the model's dense embedding tables: ours and `keras.layers.Embedding`s.
 
-    A step of the optimizer has one op more then, where the tables are. Without tracking nothing is added to it.
+    It adds one op to each step of the optimizer, on the device of the tables. Untracked optimizers are not affected.
 
     Raises:
-        CtrlabError: a step was traced already, which would note nothing; the model has no such table; another optimizer.
+        CtrlabError: a step was already traced without logging, the model has no such table, or the optimizer is another one.
 
     >>> changes = track(model, optimizer)  # doctest: +SKIP
     """

@@ -1,14 +1,14 @@
-"""Checkpoints that don't stop training: a snapshot between two steps, written to the disk by a thread of its own.
+"""Checkpoints that don't stop training: a snapshot between two steps, written to disk by a background thread.
 
-A synchronous save holds training up until the disk has everything. An asynchronous one holds it up for one copy in memory
-(`ctrlab.ops.snapshot`; of embedding tables, the rows in memory that are to be written), and once more if the next save is due
-before the last one is on the disk. It needs memory for one more copy of what is in memory; rows below it are read from their
-store while they are written. A file appears whole, then the pointer `latest.json` moves on, then what nobody needs any more is
-deleted: a process that is killed at any moment loses the checkpoint it was writing, and nothing else. What the disk refuses is
-raised by the next step or by `close`. The files: `ctrlab.embedding.formats.saves`.
+A synchronous save blocks training until the disk has everything. An asynchronous save blocks it for one copy in memory
+(`ctrlab.ops.snapshot`; for embedding tables, a copy of the rows in memory that will be written). It blocks longer if the
+previous save is not on disk yet. The copy takes as much memory again as its source; rows on disk are read from their store
+while the file is written. A new file appears complete, then the pointer `latest.json` is updated, then unneeded files are
+deleted. So a process killed at any moment only loses the checkpoint it was writing. The next step, or `close`, raises what
+the disk refused. `ctrlab.embedding.formats.saves` describes the files.
 
-Of embedding tables, each folder is a consumer of the tables' changes. A save that failed is not confirmed to the table, and so
-the next one has what changed since the last that is on the disk.
+Each folder is a consumer of the embedding tables' changes. A failed save is not confirmed, so the next save contains all changes
+since the last one on disk.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class CheckpointError(CtrlabError):
 
 
 class Checkpoints:
-    """Saves a training run every so many steps, and takes it up again. A hook of `train` and a context manager.
+    """Saves a training run at regular intervals, and resumes it. Use it as a hook of `train` and as a context manager.
 
-    The state is the model's variables, its seeds, the optimizer's slots and step count, the process's random generators and
-    the position: the number of batches that were trained on. With the same seed a reader yields the rest of them after
-    `read(..., start=position)`.
+    The state consists of the model's variables and seeds, the optimizer's slots and step count, the process's random generators
+    and the position: the number of batches that were trained on. With the same seed, `read(..., start=position)` yields the
+    remaining batches.
 
     Args:
-        folder: made if it is not there. It belongs to one run.
-        every: save whenever so many batches have been trained on; None: only when `save` is called.
-        full_every: every so many saves embedding tables are written whole; the saves between have the rows that changed since the
-            save before. All files of such a chain are open at once when it is restored: see `ulimit -n`. Without an embedding
-            table each save is full.
-        keep: how many checkpoints stay, the newest, and with each the saves that it builds on.
-        asynchronous: write in the thread "ctrlab-checkpoint"; else in the training loop.
-        resume: start from the last whole checkpoint, if there is one: see `restored`.
-        run: what must be the same when the run is taken up again, e.g. {"seed": "2021"}.
+        folder: made if missing. It belongs to one run.
+        every: save each time this many batches have been trained on; None: only when `save` is called.
+        full_every: one in this many saves writes embedding tables whole. The saves between write only the rows that changed since
+            the previous save. A restore opens all files of such a chain at once: see `ulimit -n`. Without an embedding table each
+            save is full.
+        keep: number of newest checkpoints to keep; the saves that they build on are kept too.
+        asynchronous: write in the thread "ctrlab-checkpoint"; otherwise in the training loop.
+        resume: start from the last complete checkpoint, if there is one: see `restored`.
+        run: settings that must not change when the run is resumed, e.g. {"seed": "2021"}.
     Raises:
-        CtrlabError: the folder holds another run's checkpoints and `resume` was not asked for; they are of another model; the
-            folder can't be made, or others have it open; a variable is of a dtype that files of tensors lack, as bfloat16.
+        CtrlabError: the folder holds another run's checkpoints and `resume` is not set; they are of another model; the folder
+            can't be made, or is in use; a variable has a dtype that tensor files lack, such as bfloat16.
 
     >>> with Checkpoints("run", model, optimizer, every=1_000) as checkpoints:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=checkpoints)
@@ -86,7 +86,7 @@ class Checkpoints:
         self.restored: Restored | None = None
         self._last: Save | None = None  # what the tables' consumer has; None: the next save must be full
         self._tables = tables_of(model)
-        self._consumer = f"checkpoints in {str(self.folder.resolve())!r}"  # TensorFlow takes text only; a path may be none
+        self._consumer = f"checkpoints in {str(self.folder.resolve())!r}"  # repr: a path may not be valid text
         variables = state_variables(model, optimizer)
         if odd := [name for name, v in variables.items() if np.dtype(tf.as_dtype(v.dtype).as_numpy_dtype) not in CODES]:
             takes, received = ", ".join(map(str, CODES)), variables[odd[0]].dtype
@@ -94,7 +94,7 @@ class Checkpoints:
         self._open(resume)
         self._sources = {name: v.value for name, v in variables.items()}
         if asynchronous:
-            with tf.device("CPU:0"):  # made here, so that their memory is there before the first save
+            with tf.device("CPU:0"):  # allocated now, before the first save
                 self._buffers = {name: tf.Variable(tf.zeros_like(v), trainable=False) for name, v in self._sources.items()}
         on_gpu = any("GPU" in v.device for v in self._sources.values())
         self._copy = snapshot.baseline if on_gpu else snapshot.fused
@@ -103,15 +103,15 @@ class Checkpoints:
         self._saved = self.position if self.restored else None
 
     def __call__(self, number: int, loss: float) -> None:
-        """After a step: counts its batch, raises what the thread could not write, saves if it is time."""
+        """Call it after a step. It counts the batch, raises what the thread could not write, and saves if a save is due."""
         self.advance(1)
 
     def due(self) -> int | None:
-        """Batches until the next save; None: nobody waits for one."""
+        """Number of batches until the next save; None: no save is planned."""
         return self.every - self.position % self.every if self.every else None
 
     def advance(self, batches: int) -> None:
-        """`batches` more have been trained on."""
+        """Counts `batches` more batches."""
         before, self.position = self.position, self.position + batches
         if self._writing and self._writing.done():
             self.wait()
@@ -119,15 +119,15 @@ class Checkpoints:
             self.save()
 
     def save(self) -> None:
-        """Saves the present state. Asynchronous: it returns when the copy is taken, after the last save is on the disk.
+        """Saves the current state. If asynchronous, it waits for the previous save and returns when the copy is made.
 
-        Call it between two steps. Embedding tables evict before they are saved, by the rule that they were made with.
+        Call it between two steps. Embedding tables first evict by their own options.
 
         Raises:
-            CheckpointError: the disk refused this one (synchronous) or the last one (asynchronous).
+            CheckpointError: the disk refused this save (synchronous) or the previous one (asynchronous).
         """
         self.wait()
-        self._saved = None  # until it is on the disk: whatever ends this, `save_last` has to write it
+        self._saved = None  # stays None until the file is on disk: after any failure `save_last` has to write it
         save, cuts = self._cut()
         others = {f"generators/{name}": value for name, value in get_generators().items()}
         if self._thread is None:
@@ -137,7 +137,7 @@ class Checkpoints:
         self._writing = self._thread.submit(lambda: self._write(save, cuts, _views(self._buffers) | others))
 
     def save_last(self) -> None:
-        """Saves the present state, unless the last save has it; waits until it is on the disk.
+        """Saves the current state unless the last save already has it, and waits until it is on disk.
 
         Raises:
             CheckpointError: the disk refused it.
@@ -148,7 +148,7 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Until the last save is on the disk.
+        """Waits until the last save is on disk.
 
         Raises:
             CheckpointError: the disk refused it.
@@ -158,7 +158,7 @@ class Checkpoints:
             writing.result()
 
     def close(self) -> None:
-        """Waits for the last save, ends the thread and lets the folder go.
+        """Waits for the last save, ends the thread and releases the folder.
 
         Raises:
             CheckpointError: the disk refused the last save.
@@ -172,7 +172,7 @@ class Checkpoints:
             self._lock.release()
 
     def callback(self) -> tf.keras.callbacks.Callback:
-        """The same for `model.fit(batches, callbacks=[checkpoints.callback()])`."""
+        """A Keras callback that saves: `model.fit(batches, callbacks=[checkpoints.callback()])`."""
         from ctrlab.training.callback import CheckpointCallback
 
         return CheckpointCallback(self)
@@ -186,7 +186,7 @@ class Checkpoints:
         except CheckpointError as problem:
             if exception is None:
                 raise
-            exception.add_note(str(problem))  # what ended the training comes first
+            exception.add_note(str(problem))  # the error that ended the training comes first
 
     def _open(self, resume: bool) -> None:
         try:
@@ -218,17 +218,17 @@ class Checkpoints:
                 table.caught_up(self._consumer)
 
     def _cut(self) -> tuple[Save, dict[str, Cut]]:
-        """What the next file says of itself, and the tables at this moment: all of each, or of each what changed."""
+        """The metadata of the next file, and a cut of each table: the whole table or its changes."""
         step, last = int(self.optimizer.iterations), self._last
         for table in self._tables.values():
             if table.options.eviction:
                 table.evict(step)
-        # A delta of the same step as the save it follows would have its name.
+        # A delta at the same step as the save before it would get the same file name.
         if self._tables and last and last.number + 1 < self.full_every and last.step < step:
             cuts = self._cuts()
             if all(cut.since is not None for cut in cuts.values()):
                 return last.delta(step, self.position), cuts
-            del cuts  # else the rows in memory would be copied twice
+            del cuts  # free this copy of the rows before the next one is made
         self._forget()
         return Save.full(step, self.position, self.run), self._cuts()
 
@@ -258,7 +258,7 @@ class Checkpoints:
             if isinstance(error, OSError):
                 why, cure = error.strerror, f"{cure_of(error, 'free some space or name another folder')}, and resume"
             else:
-                self._last = None  # what a table says of its changes may be wrong: the next save takes all that it holds
+                self._last = None  # a table's change log may be wrong now, so the next save writes the whole table
             raise CheckpointError(
                 f"The checkpoint of step {save.step} could not be written to {self.folder}: {why}. "
                 f"Earlier ones are as they were; {cure}."
@@ -269,7 +269,7 @@ class Checkpoints:
         try:
             for old in spare(self.folder, path, self.keep):
                 old.unlink(missing_ok=True)
-        except CtrlabError as error:  # of a save that can't be opened nobody knows which it follows
+        except CtrlabError as error:  # a save that can't be opened does not tell which files it needs
             raise CheckpointError(
                 f"Checkpoints that nobody needs must go; which these are can't be said now: {error} That of step {save.step} is "
                 "written, and a later save deletes them."
@@ -282,5 +282,5 @@ class Checkpoints:
 
 
 def _views(variables: Mapping[str, tf.Variable]) -> dict[str, np.ndarray]:
-    """The variables' values, without a copy of ours."""
+    """The variables' values, without copying them."""
     return {name: np.asarray(memoryview(v.read_value())) for name, v in variables.items()}

@@ -1,7 +1,7 @@
-"""Same weights, same answers: does a set of optimizations compute what the baseline computes?
+"""Checks "same weights, same answers": that a set of optimizations computes what the baseline computes.
 
-From one saved state, both take the same batch; loss, logits and every gradient tensor must agree, and so must every variable
-and slot after the step. Tensors are compared norm-wise: |a - b| / |a|, since a single small entry says nothing.
+Both start from one saved state and take the same batch. Loss, logits and every gradient tensor must agree, and so must every
+variable and slot after the step. Tensors are compared by norm, |a - b| / |a|, because a single small entry may be all rounding.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import tensorflow as tf
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import gradients_of
 
-TOLERANCE = 1e-5  # float32 rounds at 6e-8; sums over a batch in another order reach some 1e-6
-# A move is the difference of two float32 weights: with weights of .25 and moves of .001 that rounds at 1.5e-5.
+TOLERANCE = 1e-5  # float32 rounds at 6e-8; summing a batch in another order changes results by about 1e-6
+# A step is the difference of two float32 weights: weights of .25 that move by .001 round it at 1.5e-5.
 STEP_TOLERANCE = 1e-4
-ROUNDINGS = 4  # one rounding of the weights is a sample of what rounding does; another order of sums is as many more
-# A bias before a softmax moves all scores of a row alike, which changes nothing: its gradient, and with it all that the optimizer
-# makes of it, is 0. What comes out instead is rounding, without a digit to compare, so it is held to be nothing beside what its
-# layer's kernel gets.
+ROUNDINGS = 4  # random roundings sample the rounding error; another order of sums may differ by a few times as much
+# A bias before a softmax shifts all scores of an example equally, which changes nothing. Its gradient is 0, and so is its update.
+# The computed values are pure rounding noise, so no digits can be compared. They only have to be negligible beside the gradient
+# of the same layer's weight matrix.
 ZERO = {"attention/dense_2/bias": "attention/dense_2/kernel", "attention_dense_2_bias": "attention_dense_2_kernel"}
 NOTHING = 1e-3
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor that two models disagree on: `relative` is the norm-wise distance, or inf where only one has the tensor."""
+    """A tensor that two models disagree on. `relative` is the distance by norm, or inf if only one model has the tensor."""
 
     tensor: str
     relative: float
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """|a - b| / |a|; 0 where both are zero, inf where shapes differ or a number is not finite."""
+    """|a - b| / |a|; 0 if both are zero, inf if shapes differ or a number is not finite."""
     if a.shape != b.shape or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         return float("inf")
     gap, size = np.linalg.norm((a.astype(np.float64) - b).ravel()), np.linalg.norm(a.astype(np.float64).ravel())
@@ -45,7 +45,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 def compare(
     expected: dict[str, np.ndarray], received: dict[str, np.ndarray], tolerance: float | dict[str, float] = TOLERANCE
 ) -> list[Difference]:
-    """The tensors that differ by more than `tolerance` (one for all, or one a tensor), worst first."""
+    """The tensors that differ by more than `tolerance` (one number, or one per tensor), worst first."""
     inf = float("inf")
     gaps = {k: distance(expected[k], received[k]) if k in expected and k in received else inf for k in {*expected, *received}}
     allowed = tolerance if isinstance(tolerance, dict) else dict.fromkeys(gaps, tolerance)
@@ -53,7 +53,7 @@ def compare(
 
 
 def answers(model) -> Callable:
-    """`(features, labels) -> {"loss", "logits", "gradient/<variable>"}` from the present state, which it leaves as it is."""
+    """Returns `(features, labels) -> {"loss", "logits", "gradient/<variable>"}`. It uses the current state and restores it."""
 
     @tf.function
     def compute(features, labels):
@@ -61,7 +61,7 @@ def answers(model) -> Callable:
         return loss, logits, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
 
     def answer(features, labels) -> dict[str, np.ndarray]:
-        before = get_state(model)  # batch norm's moving statistics change in a training-mode pass
+        before = get_state(model)  # a training-mode pass changes batch norm's moving statistics
         loss, logits, gradients = compute(features, labels)
         set_state(before, model)
         named = zip(model.trainable_variables, gradients)
@@ -72,10 +72,11 @@ def answers(model) -> Callable:
 
 
 def rounded_anew(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """`state` with each weight moved by one rounding of float32, up or down at random.
+    """`state` with each weight changed by one float32 rounding, up or down at random.
 
-    Some tensors are what is left when large terms cancel: the gradient of a bias before a softmax is 0 but for rounding. How
-    far a model's own answers move from this state says how well a tensor is determined; no other order of sums agrees better.
+    Some tensors are the small difference of large terms: the gradient of a bias before a softmax is 0 except for rounding. How
+    far the model's own answers move from this state shows how well such a tensor is determined. Another order of sums can't agree
+    better.
     """
     rng = np.random.default_rng(seed)
     moved = {}
@@ -86,7 +87,7 @@ def rounded_anew(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarra
 
 
 def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray]:
-    """Every variable and slot after one step from the present state; the state is put back."""
+    """Every variable and slot after one step from the current state; the state is restored."""
     before = get_state(model, optimizer)
     step(features, labels)
     after = get_state(model, optimizer)
@@ -95,17 +96,17 @@ def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray
 
 
 def moves(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a step did, {"step of <variable or slot>": after - before}; a weight's move under Adam times sqrt(v).
+    """The changes of one step, {"step of <variable or slot>": after - before}. Adam's weight changes are multiplied by sqrt(v).
 
-    Adam moves an entry by m / sqrt(v), so one whose gradient is rounding noise moves by noise of full size; m itself, the
-    move times sqrt(v), is as well conditioned as the gradient.
+    Adam moves an entry by m / sqrt(v), so an entry whose gradient is rounding noise moves by noise of full size. Multiplied by
+    sqrt(v) the move becomes m, which is as well conditioned as the gradient.
     """
     return {f"step of {key}": _metric(key, after) * (after[key] - before[key]) for key in after}
 
 
 def move_tolerance(key: str, state: dict[str, np.ndarray], moved: dict[str, np.ndarray]) -> float:
-    """A move is the difference of two float32 numbers, and no better determined than their last digits: Adam's v moves by a
-    thousandth of itself, a weight whose gradient keeps changing its sign by less."""
+    """The tolerance of one change. It is a difference of two float32 numbers, so it is only as accurate as their last digits:
+    Adam's v moves by a thousandth of itself, and a weight whose gradient keeps changing its sign moves by less."""
     name, metric = key.removeprefix("step of "), 1.0
     if not np.any(moved[key]):
         return STEP_TOLERANCE
@@ -121,12 +122,12 @@ def _metric(key: str, state: dict[str, np.ndarray]) -> np.ndarray | float:
 
 
 def zeros_of(answers: dict[str, np.ndarray]) -> dict[str, str]:
-    """{what is 0 but for rounding: what it has to be nothing beside}."""
+    """{tensor that is 0 except for rounding: tensor beside which it must be negligible}."""
     return {key: key.replace(bias, kernel) for key in answers for bias, kernel in ZERO.items() if bias in key}
 
 
 def differences(expected: dict[str, np.ndarray], received: dict[str, np.ndarray], tolerances) -> list[Difference]:
-    """As `compare`; and those tensors that should be 0 and are not."""
+    """Like `compare`, and also the tensors that should be 0 but are not."""
     zeros = zeros_of(expected)
     found = compare(*({k: v for k, v in a.items() if k not in zeros} for a in (expected, received)), tolerances)
     for key, kernel in zeros.items():

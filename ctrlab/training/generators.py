@@ -1,7 +1,7 @@
-"""The state of the process's random generators as plain arrays: Python's, NumPy's and TensorFlow's global ones.
+"""The state of the process's global random generators (Python, NumPy, TensorFlow) as plain arrays.
 
-Keras's own seeds are variables of the model. Outside is what `tf.random.set_seed` counts for the stateful ops of eager mode,
-which TensorFlow does not show.
+Keras's own seeds are variables of the model. Not included is the counter of `tf.random.set_seed` for stateful ops in eager mode,
+which TensorFlow does not expose.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ctrlab.errors import BadData
 
 
 def get_generators() -> dict[str, np.ndarray]:
-    """{name: array}; what `set_generators` takes."""
+    """{name: array}, in the form that `set_generators` takes."""
     _, words, gauss = random.getstate()
     _, keys, place, has_gauss, cached = np.random.get_state()
     return {
@@ -28,10 +28,10 @@ def get_generators() -> dict[str, np.ndarray]:
 
 
 def set_generators(state: dict[str, np.ndarray]) -> None:
-    """Puts a state of `get_generators` back.
+    """Restores a state from `get_generators`.
 
     Raises:
-        BadData: what `require_generators` raises. Nothing has changed then.
+        BadData: as in `require_generators`. Nothing has changed then.
     """
     python, numpy, tensorflow = require_generators(state)
     random.setstate(python)
@@ -40,10 +40,10 @@ def set_generators(state: dict[str, np.ndarray]) -> None:
 
 
 def require_generators(state: dict[str, np.ndarray]) -> tuple:
-    """The states as each library takes its own.
+    """The states in the form that each library takes.
 
     Raises:
-        BadData: it is not such a state, or one of another version of these libraries, or of another algorithm of TensorFlow's.
+        BadData: the state is invalid, or it is of another version of these libraries or another TensorFlow algorithm.
     """
     try:
         gauss = state["python_gauss"]

@@ -1,4 +1,4 @@
-"""What a step refuses of a gradient, found before the first variable changes."""
+"""Checks on gradients that run before the step changes the first variable."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ctrlab.errors import CtrlabError
 
 
 def fitting(variable, gradient):
-    """The gradient, dense or `tf.IndexedSlices`; in a graph, once its shape is known to be the variable's.
+    """The gradient, dense or `tf.IndexedSlices`. In a graph, it waits for a check that its shape is the variable's.
 
     Raises:
-        CtrlabError: another shape or type than the variable's. InvalidArgumentError, when it runs: a shape that only the step
-            knows.
+        CtrlabError: the shape or dtype differs from the variable's. InvalidArgumentError: the same, if the shape is only known
+            when the step runs.
     """
     sparse = isinstance(gradient, tf.IndexedSlices)
     values = gradient.values if sparse else gradient
@@ -28,17 +28,17 @@ def fitting(variable, gradient):
 
 
 def checked(gradient) -> tf.Tensor:
-    """What a step must wait for: once it has run, the variable's kernel has nothing left to refuse.
+    """A tensor that the step must wait for. After it, the variable's kernel has nothing left to refuse.
 
     Args:
-        gradient: dense, or merged `tf.IndexedSlices` whose ids are rows, that is `fitting`.
+        gradient: already checked by `fitting`: dense, or merged `tf.IndexedSlices` whose ids are rows.
     """
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:
-    """The op that refuses a sparse gradient's ids by an InvalidArgumentError where one is no row; None where it ran at once."""
+    """The op that raises InvalidArgumentError if an id of a sparse gradient is not a row; None if the check ran eagerly."""
     rows, ids = variable.shape[0], gradient.indices
-    first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # of no ids the type's largest and smallest number, which fit
+    first, last = tf.reduce_min(ids), tf.reduce_max(ids)  # without ids the check passes
     sentence = f"The ids of variable {variable.name} must be in [0, {rows}); nothing was changed; received ids from"
     return tf.raw_ops.Assert(condition=(first >= 0) & (last < rows), data=[sentence, first, "to", last])

@@ -1,11 +1,11 @@
-"""How fast each format is read: `ctrlab bench input`.
+"""Measures the read speed of each file format: `ctrlab bench input`.
 
-    words   csv, tfrecord, tfrecord.gz, parquet     read, cut into columns, words hashed to ids in the graph
-    ids     parquet of ids, LZ4 and zstd            read; the ids are there ("encoded")
-    pyarrow the same two files, decoded to Arrow's columns and no further, by the same threads
+    words   csv, tfrecord, tfrecord.gz, parquet     read, split into columns, hash words to ids in the graph
+    ids     parquet of ids, LZ4 and zstd            read; the file already holds the ids ("encoded")
+    pyarrow the same two files                      decode to Arrow's columns only, with the same number of threads
 
-Timed are whole passes, from opening a file to its last batch, over so many rows that the opening does not matter: so nothing is
-decoded before or after. A batch counts when Python has it.
+Whole passes are timed, from opening a file to its last batch, so that no row is decoded outside the measured time. Files are
+large enough that opening them does not matter. A batch counts when Python has it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CODECS = ("lz4", "zstd")
 
 
 def bench_input(name: str, profile: str | None = None) -> dict[int, Comparison]:
-    """Reads a data set in every format: {rows of a batch: seconds of a row}.
+    """Reads a data set in every format: {examples per batch: seconds per example}.
 
     Raises:
         UnknownName: no such data set or profile. CtrlabError: the cache can't be written.
     """
     size = profiles.current(profile)
-    ids = 4_096 if size.name == "tiny" else 8 * GROUP_ROWS  # rows of a pass over them; over words the whole set
+    ids = 4_096 if size.name == "tiny" else 8 * GROUP_ROWS  # rows per pass over ids; a pass over words reads the whole set
     schema = data.schema(name)
     with tempfile.TemporaryDirectory() as folder:
         files = _recompressed(data.prepare(name, profile=size, encoded_for=schema).train, ids, Path(folder))
@@ -56,7 +56,7 @@ def bench_input(name: str, profile: str | None = None) -> dict[int, Comparison]:
 
 
 def share_of_pyarrow(comparison: Comparison, variant: str) -> Interval | None:
-    """Rows a second as a share of what pyarrow alone reads of the same file; None for other variants."""
+    """Rows per second as a fraction of pyarrow's on the same file; None for other variants."""
     if not variant.startswith("parquet of ids"):
         return None
     alone = comparison[variant.replace("parquet of ids", "pyarrow alone")]
@@ -64,7 +64,7 @@ def share_of_pyarrow(comparison: Comparison, variant: str) -> Interval | None:
 
 
 def _recompressed(files: tuple[Path, ...], rows: int, folder: Path) -> dict[str, Path]:
-    """{codec: a file of `rows` rows}."""
+    """{codec: a file with `rows` rows}."""
     table = pa.concat_tables(map(pq.read_table, files))
     table = pa.concat_tables([table] * -(-rows // len(table))).slice(0, rows)
     paths = {codec: folder / f"{codec}.parquet" for codec in CODECS}
@@ -74,7 +74,7 @@ def _recompressed(files: tuple[Path, ...], rows: int, folder: Path) -> dict[str,
 
 
 def _hashed(files: data.DataFiles, batch: int) -> tf.data.Dataset:
-    """One pass over the rows, whose words are hashed in the graph."""
+    """One pass over the rows, with the words hashed in the graph."""
     encoder = Encoder(files.schema)
 
     @tf.autograph.experimental.do_not_convert

@@ -1,4 +1,4 @@
-"""Training and evaluation with one explicit step, and the same model made ready for Keras's `fit`."""
+"""Training and evaluation with one explicit step, and the same model prepared for Keras's `fit`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ctrlab.training.several import TOGETHER, SeveralSteps
 from ctrlab.training.step import predict_step, train_step
 
 SHUFFLE_ROWS = 20_000
-"""Rows of the buffer that training rows are drawn from, as the original models have it."""
+"""Size of the shuffle buffer in examples, as in the original models."""
 
 
 LARGE_BATCH = 2_048
-"""Rows a step under the rung "large_batch"."""
+"""Examples per step under the rung "large_batch"."""
 
 
 def batch_size(model, rungs: Iterable[str]) -> int:
-    """Rows a step: the model's own number, unless `rungs` have "large_batch"."""
+    """Examples per step: the model's own number, unless `rungs` contain "large_batch"."""
     return LARGE_BATCH if "large_batch" in rungs else model.hyper.batch_size
 
 
@@ -41,13 +41,13 @@ class History:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good predictions are, by label name.
+    """The quality of predictions, by label name.
 
     Attributes:
-        auc: nan where only one class came.
+        auc: NaN if only one class came.
         log_loss: the mean of -log p(what happened).
         gauc, calibration: see `metrics`; no GAUC where the schema names no user.
-        rows: that they were computed on.
+        rows: number of examples that they were computed on.
     """
 
     auc: dict[str, float]
@@ -58,10 +58,10 @@ class Evaluation:
 
 
 OnStep = Callable[[int, float], None]
-"""Called after each step with its number, from 0, and its loss.
+"""Called after each step with the step's number, from 0, and its loss.
 
-One that looks at the model or saves it may have a method `due() -> int | None`: at most so many steps, and then it must be called
-before the next is taken. Others are called for each step, but perhaps only when some more have been taken.
+A hook that reads or saves the model may have a method `due() -> int | None`: the number of steps after which it must be called
+before the next step begins. Other hooks are called for every step, but possibly after several more steps were taken.
 """
 
 
@@ -73,15 +73,15 @@ def train(
     on_step: OnStep | Sequence[OnStep] = (),
     step: Callable | None = None,
 ) -> History:
-    """Trains on `batches` of (features, labels) until they or `steps` run out.
+    """Trains on `batches` of (features, labels) until they end or `steps` steps are done.
 
     Args:
-        on_step: called after each step, one or several.
-        step: a step made before by `train_step`, so that a second call needs no new trace; or `SeveralSteps` of one, which takes
-            several in one call where `batches` are a tf.data.Dataset or its iterator.
+        on_step: called after each step; one function or several.
+        step: a step from an earlier `train_step`, so that a second call needs no new trace; or `SeveralSteps` of such a step,
+            which takes several in one call if `batches` is a tf.data.Dataset or its iterator.
     Raises:
-        BadData: there was no batch at all, a row could not be read, or a loss was not a finite number. CtrlabError: an embedding
-            variable refused a step, for a gradient that is not finite or for its storage.
+        BadData: there was no batch, an example could not be read, or a loss was not finite. CtrlabError: an embedding variable
+            refused a step, because of a gradient that is not finite or because of its storage.
     """
     step = step or train_step(model, optimizer)
     hooks = (on_step,) if callable(on_step) else tuple(on_step)
@@ -105,7 +105,7 @@ def train(
 
 
 def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep], stops: BaseException | None) -> None:
-    """Tells every hook of every step that was taken, also when one raises: none may count fewer steps than there were."""
+    """Calls every hook for every step that was taken, even if one raises, so that all hooks count the same steps."""
     for loss in losses:
         number = len(history.losses)
         if not np.isfinite(loss):
@@ -124,11 +124,11 @@ def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnSt
 
 
 def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
-    """AUC, log loss, GAUC and calibration of each task over all rows of `batches`.
+    """AUC, log loss, GAUC and calibration of each task over all examples in `batches`.
 
     Raises:
-        BadData: there was no batch at all, a row could not be read, or a probability was not a finite number. CtrlabError: an
-            embedding variable refused a lookup, for its storage.
+        BadData: there was no batch, an example could not be read, or a probability was not finite. CtrlabError: an embedding
+            variable refused a lookup because of its storage.
     """
     predict = predict or predict_step(model)
     pairs, users = [], []
@@ -138,7 +138,7 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
             users.append(model.users(features))
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
-    p, y = (np.concatenate(part) for part in zip(*pairs))  # [rows, K] each
+    p, y = (np.concatenate(part) for part in zip(*pairs))  # [examples, K] each
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
     both = {task: len(np.unique(y[:, k])) == 2 for k, task in enumerate(model.tasks)}
@@ -151,10 +151,10 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
 
 
 def compile_model(model, optimizer=None, loop: bool = False):
-    """The model, compiled for `fit` and `evaluate` with the same optimizer and loss as `train_step`; AUC as its metric.
+    """The model, compiled for `fit` and `evaluate` with the optimizer and loss of `train_step`, and AUC as its metric.
 
     Args:
-        loop: take several steps in one call of the graph, as the rung of that name does; callbacks hear of every so many.
+        loop: take several steps per call of the graph, as the rung "loop" does; callbacks are then called once per several steps.
 
     >>> compile_model(build("deepfm")).fit(files.read_train(batch_size=512))     # doctest: +SKIP
     """

@@ -1,8 +1,8 @@
-"""What the field judges click models by, beside AUC and log loss. NumPy only.
+"""Common metrics of click models besides AUC and log loss. NumPy only.
 
-GAUC          sum over users of (rows of u) AUC_u / sum of (rows of u), over users with clicks and with none as well
+GAUC          sum over users of (examples of u) AUC_u / sum of (examples of u), over users with both clicks and non-clicks
               Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018, equation 7
-calibration   sum of predicted probabilities / clicks observed; 1 is best, above it the model promises too much
+calibration   sum of predicted probabilities / observed clicks; 1 is best; above 1 the model predicts too many clicks
               He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014, section 3
 """
 
@@ -12,12 +12,12 @@ import numpy as np
 
 
 def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
-    """The AUC inside of each user's rows, weighted by their number; nan where no user has both classes.
+    """The mean of each user's AUC, weighted by the user's number of examples; NaN if no user has both classes.
 
-    A model ranks one user's items for that user: what AUC gains by telling eager users from others, GAUC does not see.
+    Unlike AUC, GAUC does not reward telling active users from others: a production model only ranks items for one user.
 
     Args:
-        p: predictions, float [n]. y: labels, 0 or 1, [n]. users: who saw each row, [n] of any dtype.
+        p: predictions, float [n]. y: labels, 0 or 1, [n]. users: the user of each example, [n] of any dtype.
 
     >>> gauc(np.array([0.9, 0.1, 0.8, 0.7]), np.array([1, 0, 0, 1]), np.array(["a", "a", "b", "b"]))
     0.5
@@ -27,12 +27,12 @@ def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
     p, y, user = p[order], y[order].astype(np.float64), user[order]
     count = np.bincount(user)
     clicks = np.bincount(user, y)
-    first = np.cumsum(count) - count  # of each user's rows
-    new = np.ones(len(p), bool)  # does a row differ from the one before it, in user or prediction?
+    first = np.cumsum(count) - count  # each user's first position
+    new = np.ones(len(p), bool)  # whether an example differs from the one before it, in user or prediction
     new[1:] = (user[1:] != user[:-1]) | (p[1:] != p[:-1])
     start = np.flatnonzero(new)
     ends = np.append(start[1:], len(p))
-    middle = np.repeat((start + 1 + ends) / 2, ends - start) - first[user]  # rank inside the user's rows; ties share the middle
+    middle = np.repeat((start + 1 + ends) / 2, ends - start) - first[user]  # rank within the user; ties share the middle rank
     ranks = np.bincount(user, middle * y)
     both = (clicks > 0) & (clicks < count)
     if not both.any():
@@ -43,7 +43,7 @@ def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
 
 
 def calibration(p: np.ndarray, y: np.ndarray) -> float:
-    """Clicks predicted over clicks observed; nan where none was observed.
+    """Predicted clicks over observed clicks; NaN if no click was observed.
 
     >>> calibration(np.array([0.25, 0.75]), np.array([0, 1]))
     1.0

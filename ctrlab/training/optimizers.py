@@ -1,8 +1,8 @@
-"""The optimizers as Keras optimizers: one definition for `fit`, for our own step, and for every rung of the ladder.
+"""The optimizers as Keras optimizers: the same ones for `fit`, for our own step and for every rung of the ladder.
 
-What a step computes stands in `ctrlab.ops.sparse_update`. Keras's own optimizers do not merge the gradients of equal ids
-and move rows that are not in the batch; these don't. The rows of embedding variables, and the slots beside them, are stepped in
-their tables, always in one op.
+`ctrlab.ops.sparse_update` defines what a step computes. Keras's own optimizers do not merge the gradients of equal ids, and they
+move rows that are not in the batch. These optimizers merge them and move only touched rows. The tables of embedding variables step their own rows and
+slots, all in one op.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ LOSS_SCALE = 2.0**15
 
 @keras.saving.register_keras_serializable("ctrlab")
 class TouchedRows(keras.optimizers.LossScaleOptimizer):
-    """SGD, Adagrad, FTRL or AdamAsync; sparse gradients are merged and change only the touched rows and their slots.
+    """SGD, Adagrad, FTRL or AdamAsync. Sparse gradients are merged and change only the touched rows and their slots.
 
-    Under the policy mixed_float16 it scales the loss, as `keras.optimizers.LossScaleOptimizer` does around other optimizers:
-    gradients too small for float16 arrive, and a step with a gradient that is not finite is skipped as a whole, tables and
-    counts included. Keras's own can't stand around this one, because it fills a dense array from each sparse gradient, and keys
-    have none. Being one itself, this optimizer gets none from `compile`.
+    Under the policy mixed_float16 it scales the loss, as `keras.optimizers.LossScaleOptimizer` does for other optimizers.
+    Gradients too small for float16 then survive. A step with a gradient that is not finite is skipped completely, including
+    tables and counts. Keras's LossScaleOptimizer can't wrap this one: it makes each sparse gradient dense, which is impossible
+    for keys. This class is derived from it so that `compile` does not wrap it.
 
-    A step that is refused changes nothing, neither a table, a variable or a slot nor a count: the batch can come again. What the
-    forward pass assigned before stays assigned: moving statistics of batch normalisation, seeds of dropout, metrics.
+    A refused step changes no table, variable, slot or count, so the batch can be repeated. What the forward pass assigned before
+    that stays assigned: moving statistics of batch normalisation, dropout seeds, metrics.
 
     Args:
         kind: one of "sgd", "adagrad", "ftrl", "adam_async".
         learning_rate: a float or a Keras schedule.
-        clip_norm: the most that the L2 norm of one variable's merged gradient may be; None for no clipping.
+        clip_norm: the maximum L2 norm of one variable's merged gradient; None for no clipping.
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
-        rungs: with "lookup" all variables are stepped in one op of ours; else by TensorFlow's kernels, several ops a variable.
-        loss_scale: what the loss is multiplied by at first; later twice as much after each 2,000 steps in a row, and half as much
-            after a step that was skipped. 0: nothing is scaled. None: 2^15 where Keras's global policy is mixed_float16 at this
-            moment, else 0, and then it steps no `Embedding` that computes in float16.
+        rungs: with "lookup" one op of ours steps all variables; otherwise TensorFlow's kernels do, with several ops per variable.
+        loss_scale: the initial factor on the loss. It doubles after 2,000 good steps in a row and halves after a skipped step. 0:
+            no scaling. None: 2^15 if Keras's global policy is mixed_float16 at this moment, otherwise 0. With 0 the optimizer
+            refuses to step an `Embedding` that computes in float16.
     Raises:
-        UnknownName: no such kind. CtrlabError: a scale below 0, or not finite; a LossScaleOptimizer is put around it.
-        InvalidArgumentError, in a step: FTRL's learning rate is 0 or below, as in a warm-up from 0.
+        UnknownName: no such kind. CtrlabError: a scale below 0 or not finite; another LossScaleOptimizer is put around it.
+        InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """
@@ -70,7 +70,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
 
     @property
     def inner_optimizer(self):
-        """What the scale of the loss is put around: this optimizer, as Keras's other optimizers are."""
+        """Keras's name for the optimizer inside the loss scale: here this object itself."""
         return super(keras.optimizers.LossScaleOptimizer, self)
 
     variables = keras.optimizers.Optimizer.variables
@@ -86,7 +86,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
 
     @property
     def _scaled(self):
-        """Itself with the scale of the loss around it, where it has one."""
+        """This optimizer with its loss scale, if it has one."""
         return super() if self.initial_scale else self.inner_optimizer
 
     def build(self, variables):
@@ -120,7 +120,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         return super().check_finite([g.values if isinstance(g, tf.IndexedSlices) else g for g in grads])
 
     def _overwrite_variable_with_gradient(self, variable):
-        return False  # a proxy says so to other optimizers: here its gradient is one as others are
+        return False  # a proxy is marked for other optimizers; this one steps its gradient as usual
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         if not tf.distribute.has_strategy():
@@ -135,15 +135,15 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
             raise CtrlabError(
                 "Changes can't be tracked under a distribution strategy: train in one process, outside of its scope."
             )
-        # Each variable is stepped by itself; the results are the same.
+        # Each replica steps its variables separately; the results are the same.
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     @part("optimizer")
     def _step(self, grads, variables, learning_rate):
-        """Steps all variables. What is refused is refused before the first of them changes, and is not counted.
+        """Steps all variables. Every refusal happens before the first of them changes, and a refused step is not counted.
 
-        The tables go first, in one op that changes all of them or none, because only they can find that there is no room; what
-        the dense variables would refuse is checked before.
+        The tables go first, in one op that changes all of them or none, because only the tables can find that there is no room.
+        What the dense variables would refuse is checked before that.
         """
         self.was_traced |= not tf.executing_eagerly()
         numbers = self._numbers(learning_rate)
@@ -157,7 +157,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         with tf.control_dependencies(done):
             if dense:
                 done = [*done, self._update_all(dense, numbers)]
-        # In a graph an assignment waits for the reads before it: so no count moves before the step is known to be done.
+        # In a graph an assignment waits for earlier reads, so no count changes before the step is known to succeed.
         with tf.control_dependencies(_given(done)):
             if self.changes:
                 self.changes.note(dense)
@@ -175,7 +175,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def _merged(self, variable, gradient):
         if not isinstance(gradient, tf.IndexedSlices) or merge.is_merged(gradient):
             return gradient
-        # Before they are merged: our op takes -1 for "unknown", which is for batches and not for gradients, and drops its row.
+        # Checked before merging: our op takes -1 as "unknown", which is valid in batches but not in gradients, and drops its row.
         with tf.control_dependencies(_given([gradients.ids_are_rows(variable, gradient)])):
             return self._merge(gradient, variable.shape)
 
@@ -187,23 +187,23 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         return {name: slot.value for name, slot in self._slots[self._get_variable_index(variable)].items()}
 
     def _numbers(self, learning_rate) -> tuple[tf.Tensor, tf.Tensor]:
-        """Learning rate and number of this step, 1 for the first, float32."""
+        """The learning rate and the number of this step (1 for the first), float32."""
         rate = sparse_update.usable_rate(self.rule, tf.cast(learning_rate, tf.float32))
-        with tf.control_dependencies([rate]):  # Keras counts a step after this read: a refused one is not counted
+        with tf.control_dependencies([rate]):  # Keras increments its step count after this read, so a refused step is not counted
             return rate, tf.cast(self.iterations + 1, tf.float32)
 
     def get_config(self):
         config = self.inner_optimizer.get_config()
         keep = {k: config[k] for k in ("name", "learning_rate")}
         keep |= {"kind": self.kind, "clip_norm": self.clip_norm, "rule": self._rule_options, "rungs": sorted(self.rungs)}
-        # Not None for no scale: where it is loaded the policy may be another, and a scale has variables of its own.
+        # 0, not None, for no scale: when it is loaded the policy may differ, and a scale adds variables.
         return keep | {"loss_scale": self.initial_scale, "may_underflow": self._may_underflow}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        may_underflow = config.pop("may_underflow", config.get("loss_scale") == 0)  # older versions wrote none
-        if config.pop("fused", False):  # they wrote this where it is rungs now
+        may_underflow = config.pop("may_underflow", config.get("loss_scale") == 0)  # older versions did not write it
+        if config.pop("fused", False):  # older versions wrote "fused" where there are rungs now
             config["rungs"] = [sparse_update.OP.rung]
         made = super(keras.optimizers.LossScaleOptimizer, cls).from_config(config, custom_objects)
         made._may_underflow = may_underflow
@@ -215,11 +215,11 @@ def _native(variable) -> tf.Variable:
 
 
 def _given(done: list) -> list:
-    """Without the Nones that ops give where they have run already."""
+    """The list without the Nones of ops that have already run eagerly."""
     return [op for op in done if op is not None]
 
 
 def make_optimizer(model, hyper=None) -> TouchedRows:
-    """The optimizer that a model's `hyper` names, or another `hyper` (`ctrlab.models.base.Hyper`)."""
+    """The optimizer that a model's `hyper` describes, or the one that another `hyper` (`ctrlab.models.base.Hyper`) describes."""
     hyper = hyper or model.hyper
     return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rungs=model.rungs)

@@ -1,4 +1,4 @@
-"""The last whole checkpoint of a folder, put back into a model, its optimizer, its embedding tables and the random generators."""
+"""Restores the last complete checkpoint of a folder into a model, its optimizer, its tables and the random generators."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ctrlab.training.state import variables_of
 
 @dataclass(frozen=True)
 class Restored:
-    """What was restored.
+    """The result of a restore.
 
     Attributes:
-        path, save: the file, and what it says of itself.
+        path, save: the file and its metadata.
         passed_over: one sentence for each newer file that could not be used.
-        lost: what was trained after the save that was restored and before the newest of those, in a sentence; empty where
-            nothing was passed over.
+        lost: a sentence on the training that was done between the restored save and the newest save; empty if no file was passed
+            over.
     """
 
     path: Path
@@ -44,20 +44,20 @@ class Restored:
 
     @property
     def position(self) -> int:
-        """The batches read until then."""
+        """The batches that were read before the save."""
         return self.save.position
 
 
 def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, str] | None = None) -> Restored:
-    """Puts the last whole checkpoint of `folder` into the model, the optimizer and the random generators.
+    """Restores the last complete checkpoint of `folder` into the model, the optimizer and the random generators.
 
-    A save that is damaged in any way is passed over for the one before it, and so is a delta whose chain is not whole. Tables are
-    taken in parts of some megabytes each, beside those of the model, which change when all has been read. Without an optimizer
-    only the model's part is taken.
+    If a save is damaged, or a delta's chain is incomplete, the save before it is tried. Tables are read in parts of some
+    megabytes into new tables, which replace the model's when everything has been read. Without an optimizer only the model's part
+    is restored.
 
     Raises:
-        BadData: there is no whole checkpoint. CtrlabError: it is of another model, or of a run with other facts than `run`, or
-            its tables find no room. Nothing has changed then.
+        BadData: there is no complete checkpoint. CtrlabError: it is of another model, its settings differ from `run`, or its
+            tables do not fit in memory. Nothing has changed then.
     """
 
     def read(links: list[Link]) -> _Ready:
@@ -79,9 +79,9 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
-    """{path: Keras variable}: weights, slots and step count, and the states of the model's seed generators.
+    """{path: Keras variable}: weights, slots, step count, and the states of the model's seed generators.
 
-    Without the proxies of embedding variables, which hold nothing: see `tables_of`.
+    The proxies of embedding variables are left out, because they hold nothing: see `tables_of`.
     """
     metrics = {id(v) for v in getattr(model, "metrics_variables", ())}
     weights = {id(v) for v in model.weights}
@@ -101,7 +101,7 @@ def tables_of(model) -> dict[str, EmbeddingVariable]:
 
 @dataclass(frozen=True)
 class _Ready:
-    """All that is to be put into a model, so that no disk can fail any more."""
+    """Everything that will be put into a model, already read, so that a disk error can't leave the model half restored."""
 
     dense: list[tuple[object, np.ndarray]]
     tables: list[tuple[EmbeddingVariable, Stage]]

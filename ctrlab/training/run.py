@@ -1,7 +1,7 @@
-"""A training from its first weights to its AUC, out of plain values: what commands, races and tuning are shells over.
+"""One training run, from initial weights to AUC, described by plain values. Commands, races and tuning are built on it.
 
-Spec   model, data, optimizations, embedding, seed, ...      what is trained
-Run    threads set, model built, files ready, steps traced   trains, evaluates, saves
+Spec   model, data, optimizations, embedding, seed, ...      describes the run
+Run    sets threads, builds the model, prepares files        trains, evaluates, saves
 
 rungs of level   model -> build    input -> files and batch size    run -> threads, stage, loop, how checkpoints are written
 """
@@ -36,7 +36,7 @@ from ctrlab.training.threads import Choice, Setting, apply_threads, choose_setti
 
 @dataclass(frozen=True)
 class Saving:
-    """Where checkpoints go, and when: see `Checkpoints`. `every` None: only after the last step."""
+    """Where and when checkpoints are saved: see `Checkpoints`. If `every` is None: only after the last step."""
 
     folder: Path
     every: int | None = None
@@ -46,21 +46,21 @@ class Saving:
 
 @dataclass(frozen=True)
 class Spec:
-    """What is trained.
+    """Describes a training run.
 
     Attributes:
         model: a name, as `build` takes it.
         optimizations: rungs of all levels.
-        data_set: a name; None: the model's own data set, at the contest's table sizes.
-        source: rows that are generated, or the real ones.
-        format: of the files, where no rung says otherwise.
-        profile: how many rows are generated; None: `CTRLAB_PROFILE`'s.
-        embedding: how the large tables keep their embeddings, as `build` takes it.
+        data_set: a name; None: the model's own data set, with the table sizes of the contest.
+        source: generated rows or the real ones.
+        format: file format, unless a rung chooses another.
+        profile: sets the number of generated rows; None: `CTRLAB_PROFILE`'s.
+        embedding: the kind of embedding for the large tables, as `build` takes it.
         hyper: optimizer, learning rate and clipping; None: the model's own.
-        seed: of the first weights and of the order of the rows.
+        seed: of the initial weights and of the order of the rows.
         epochs: passes over the training rows; -1: no end.
-        setting: threads and buffers; None: those that the rungs choose.
-        saving: None: no checkpoints.
+        setting: threads and buffers; None: as the rungs choose.
+        saving: None for no checkpoints.
 
     >>> spec = Spec("deepfm", "all", epochs=3)
     """
@@ -80,8 +80,8 @@ class Spec:
 
     @property
     def in_words(self) -> dict[str, str]:
-        """What must be the same when a run is taken up from its checkpoints, besides model, files and batch size: not where rows
-        are stored."""
+        """The settings that must not change when a run is resumed from its checkpoints, besides model, files and batch size. The
+        place where rows are stored may change."""
         named = self.embedding if isinstance(self.embedding, Mapping) else {"": self.embedding}
         choices = [f"{name} {_of_choice(choice)}".strip() for name, choice in sorted(named.items())]
         return {"seed": str(self.seed), "embedding": "; ".join(choices)}
@@ -94,22 +94,22 @@ def _of_choice(choice: str | Embedding) -> str:
 
 
 class Run:
-    """A model in training. A context manager: leaving it ends its reader and its checkpoints.
+    """A model in training. As a context manager it closes its reader and its checkpoints.
 
-    Make it before TensorFlow has run anything in the process, where its setting of threads is another than TensorFlow's own.
+    Make it before TensorFlow runs anything in the process, if its thread setting differs from TensorFlow's default.
 
     Attributes:
-        spec: what it was made from.
+        spec: the description it was made from.
         rungs: {level: rungs of `spec.optimizations`}.
-        choice: the setting of threads and buffers, and where it comes from.
-        model, optimizer: what is trained, and by what.
-        files: the rows on the disk, `data.DataFiles`.
-        batch_size: rows a step.
-        step: (features, labels) -> loss, or several in a call: see `train`.
+        choice: the setting of threads and buffers, and its origin.
+        model, optimizer: the model that is trained and its optimizer.
+        files: the files on disk, `data.DataFiles`.
+        batch_size: examples per step.
+        step: (features, labels) -> loss, or a `SeveralSteps`: see `train`.
         checkpoints: the saver, or None.
     Raises:
-        UnknownName, CtrlabError: a bad spec; the data can't be made; another setting of threads is in force already; the folder
-            of checkpoints can't be used.
+        UnknownName, CtrlabError: an invalid spec; the data can't be made; another thread setting is already in force; the
+            checkpoint folder can't be used.
 
     >>> with Run(Spec("deepfm", "all", profile="tiny")) as run:     # doctest: +SKIP
     ...     run.train()
@@ -143,36 +143,36 @@ class Run:
 
     @property
     def batch_count(self) -> int | None:
-        """Batches in all epochs; None: no end."""
+        """Number of batches in all epochs; None: no end."""
         return None if self.spec.epochs == -1 else self.spec.epochs * self.files.rows // self.batch_size
 
     @property
     def position(self) -> int:
-        """Batches that earlier runs have trained on, and this one where it saves checkpoints."""
+        """Batches trained on so far: by earlier runs, and by this one if it saves checkpoints."""
         return self.checkpoints.position if self.checkpoints else 0
 
     def read(self, setting: Setting | None = None, seed: int | None = None) -> tf.data.Dataset:
-        """The batches of the training rows that are left, each with the features that the model takes.
+        """The remaining training batches, each with the features that the model takes.
 
         Args:
-            setting: of the buffers; the run's own if not given.
-            seed: of the order; the run's own if not given.
+            setting: of the buffers; default: the run's own.
+            seed: of the order; default: the run's own.
         """
         setting = setting or self.choice.setting
         options = {"shuffle": SHUFFLE_ROWS, "seed": self.spec.seed if seed is None else seed, "epochs": self.spec.epochs}
         options |= {"drop_remainder": True, "start": self.position, "prefetch": setting.prefetch, "lists": self._lists}
-        # Where rows may lie on a disk, the stage is needed in any case: with it the keys are known before the step.
+        # With storage the stage is always needed: it provides the keys before the step, so that their rows can be prefetched.
         depth = max(1, setting.stage) if self._stored else setting.stage
         return stage(self.files.read_train(self.batch_size, **options), self.model, depth)
 
     def train(
         self, steps: int | None = None, on_step: OnStep | Sequence[OnStep] = (), batches: Iterable | None = None
     ) -> History:
-        """Takes `steps` steps on the next batches; None: all that are left, and saves the last state.
+        """Takes `steps` steps on the next batches. If `steps` is None, it takes all that are left and saves the final state.
 
         Args:
-            on_step: as of `training.train`.
-            batches: other ones than the run's own; checkpoints do not count them.
+            on_step: as in `training.train`.
+            batches: use these in place of the run's own; checkpoints do not count them.
         Raises:
             As `training.train`; CheckpointError: a checkpoint could not be written.
         """
@@ -188,7 +188,7 @@ class Run:
 
     @property
     def batches(self) -> Iterator:
-        """The iterator that the run trains on."""
+        """The iterator of the training batches."""
         if self._batches is None:
             batches = self.read()
             if self._stored:
@@ -198,13 +198,13 @@ class Run:
         return self._batches
 
     def begin_anew(self, seed: int) -> None:
-        """New weights, no slots, and the rows in another order, all from `seed`; checkpoints are not for this."""
+        """Starts again from `seed`: new weights, no slots, another order of rows. It can't be combined with checkpoints."""
         set_state(get_state(*self._new_model(seed)), self.model, self.optimizer)
         self._batches = iter(self.read(seed=seed))
 
     def evaluate(self, most_rows: int | None = None) -> Evaluation:
-        """AUC and log loss on the held-out rows, or about the first `most_rows` of them, in batches as large as in training:
-        WDL scales its deep input by the norm of the batch, and what it was trained on is what it must be judged on."""
+        """AUC and log loss on the held-out rows, or on about the first `most_rows` of them. The batch size is that of training:
+        WDL scales its deep input by the norm of the batch, so its answers depend on the batch size."""
         batches = self.files.read_test(self.batch_size, lists=self._lists)
         if most_rows is not None:
             batches = batches.take(-(-most_rows // self.batch_size))
@@ -231,7 +231,7 @@ class Run:
 
     @property
     def _lists(self) -> Literal["text", "ragged"]:
-        """A line of CSV has its lists as text, which the model splits; in columns they are split already."""
+        """CSV lines hold lists as text, which the model splits; column formats hold them already split."""
         return "text" if self.files.format == "csv" else "ragged"
 
     @property

@@ -3,8 +3,8 @@
     for features, labels in batches:            while i < count and a batch is left:       inside one tf.function
         loss = step(features, labels)               loss = step(iterator.get_next())
 
-A step from Python is a call: the batch's tensors are wrapped and handed over, the loss is waited for, and meanwhile the cores
-have nothing to do. Inside the graph the next step begins at once. Keras's name for this is `steps_per_execution`.
+Each step from Python costs a call: it wraps and passes the batch's tensors and waits for the loss, and the cores are idle
+meanwhile. Inside the graph the next step begins at once. Keras calls this `steps_per_execution`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 import tensorflow as tf
 
 TOGETHER = 16
-"""The most steps of one call: what a call costs is shared by so many, and so long a Ctrl-C may have to wait."""
+"""Maximum number of steps per call. They share the cost of the call, but a Ctrl-C waits until the call ends."""
 
 
 class SeveralSteps:
-    """The step of `train_step`, and the same step several times in one call.
+    """A step from `train_step`, which can also be taken several times in one call.
 
     Args:
         step: (features, labels) -> loss, a tf.function.
@@ -29,7 +29,7 @@ class SeveralSteps:
 
     def __init__(self, step: Callable):
         self.step = step
-        with tf.device("CPU:0"):  # variables, because what a graph returns is lost when one of its steps fails
+        with tf.device("CPU:0"):  # variables, because a graph that fails returns nothing
             self._losses = tf.Variable(tf.zeros([TOGETHER]), trainable=False)
             self._done = tf.Variable(0, trainable=False)
         self._several = tf.function(self._take, autograph=False, reduce_retracing=True)
@@ -38,17 +38,17 @@ class SeveralSteps:
         return self.step(features, labels)
 
     def take(self, iterator: tf.data.Iterator, count: int) -> tuple[list[float], BaseException | None]:
-        """At most `count` steps, and at most `TOGETHER`, on the next batches; a loss that is not finite is the last.
+        """Takes up to `count` steps, at most `TOGETHER`, on the next batches. It stops after a loss that is not finite.
 
         Returns:
-            The losses of the steps that were taken, fewer where the batches or the losses end; and what stopped the step after
-            them, if something did.
+            The losses of the steps that were taken, fewer if the batches end or a step fails; and the exception that ended them,
+            if there was one.
         """
         problem = None
         self._done.assign(0)  # here, because a call may fail before its graph begins
         try:
             self._several(iterator, tf.constant(min(count, TOGETHER)))
-        except (tf.errors.OpError, KeyboardInterrupt) as error:  # Python hears of a Ctrl-C when the call is over
+        except (tf.errors.OpError, KeyboardInterrupt) as error:  # Python handles Ctrl-C only after the call
             problem = error
         return self._losses[: self._done].numpy().tolist(), problem
 

@@ -1,11 +1,11 @@
-"""The stage: the model's input part, done to the next batches in other threads while this one is trained on.
+"""The stage: other threads compute the model's input part for the next batches while the model trains on the current one.
 
-    files -> read -> prefetch -> | stage: parse, hash, average | -> depth batches ready -> step: embeddings and on
+    files -> read -> prefetch -> | stage: parse, hash, average | -> depth batches ready -> step: embeddings and the rest
 
-It is the same code on the same batches in the same order, so nothing that is computed changes. What it gains is at most the
-smaller of the two halves, and only where cores are idle during the step: on two busy ones there is little to overlap.
+It runs the same code on the same batches in the same order, so the results do not change. It saves at most the time of the
+shorter of the two parts, and only if cores are idle during the step: with two busy cores there is little to overlap.
 
-Source: DeepRec's `tf.staged` and SmartStage; TensorFlow's own form of it is a map of the data set.
+Source: DeepRec's `tf.staged` and SmartStage; in TensorFlow it is a map of the data set.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tensorflow as tf
 
 
 def stage(batches: tf.data.Dataset, model, depth: int) -> tf.data.Dataset:
-    """(features, labels) with the features that `model` computes from raw ones in their place.
+    """(features, labels), where `model`'s input part has already transformed the raw features.
 
     Args:
-        model: one with an `encoder`, as all six have.
-        depth: batches that are kept ready; 0: no stage.
+        model: any model with an `encoder`; all six have one.
+        depth: number of batches kept ready; 0: no stage.
     """
     if depth == 0:
         return batches

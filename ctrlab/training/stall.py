@@ -1,10 +1,10 @@
-"""How long training stands still for a checkpoint: `ctrlab bench checkpoints`.
+"""Measures how long a checkpoint stops training: `ctrlab bench checkpoints`.
 
-Two things are timed, in pairs. `call`: what `save()` takes before the next step may begin. `stall`: what a stretch of steps takes
-longer with a save in it than without; in it is also what the writing thread takes from the steps beside it, so on a machine with
-few cores it is the larger one. Variants:
+Two times are measured in pairs. `call` is the duration of `save()`: the next step can't begin before it returns. `stall` is the
+extra duration of a series of steps when a save runs in it. It includes the time that the writing thread takes from the steps,
+so on a machine with few cores it is larger than `call`. Variants:
 
-    synchronous         `Checkpoints(asynchronous=False)`: the same file, written in the loop
+    synchronous         `Checkpoints(asynchronous=False)`: writes the same file in the loop
     asynchronous        `Checkpoints()`
     tensorflow          tf.train.CheckpointManager
     tensorflow async    the same with experimental_enable_async_checkpoint
@@ -29,13 +29,13 @@ NO_SAVE = "no save"
 
 @dataclass(frozen=True)
 class Stall:
-    """What saves cost.
+    """The cost of saves.
 
     Attributes:
-        megabytes: of one checkpoint.
-        steps: of the stretch that `stretch` was timed on.
-        calls: seconds of save(), by variant.
-        stretch: seconds of `steps` steps, by variant and without a save.
+        megabytes: size of one checkpoint.
+        steps: number of steps in a series.
+        calls: seconds per save(), by variant.
+        stretch: seconds for `steps` steps, by variant and without a save.
     """
 
     megabytes: float
@@ -44,15 +44,15 @@ class Stall:
     stretch: Comparison
 
     def call_share(self, variant: str) -> Interval:
-        """Seconds of save() as a share of a synchronous one's."""
+        """Duration of save() as a fraction of a synchronous one's."""
         return _shares(self.calls[variant].samples, self.calls[BASELINE].samples)
 
     def stall(self, variant: str) -> Interval:
-        """Seconds that a stretch of steps takes longer with a save in it."""
+        """Extra seconds of a series of steps with a save in it."""
         return Interval.of(self._stalls(variant))
 
     def stall_share(self, variant: str) -> Interval:
-        """The same as a share of a synchronous save's."""
+        """The same as a fraction of a synchronous save's."""
         return _shares(self._stalls(variant), self._stalls(BASELINE))
 
     def _stalls(self, variant: str) -> list[float]:
@@ -60,11 +60,11 @@ class Stall:
 
 
 def measure_stall(model, optimizer, step: Callable[[], object], folder: Path, repetitions: int | None = None) -> Stall:
-    """Measures on a model in training.
+    """Measures a model in training.
 
     Args:
         step: one training step.
-        folder: on the disk that checkpoints go to; left as it was.
+        folder: on the disk that checkpoints go to; restored at the end.
     """
     with tempfile.TemporaryDirectory(prefix="stall-", dir=folder) as place:
         savers = {name: make(model, optimizer, Path(place, name)) for name, make in _SAVERS.items()}
@@ -78,7 +78,7 @@ def measure_stall(model, optimizer, step: Callable[[], object], folder: Path, re
             repetitions=repetitions,
             min_seconds=0.0,
         )
-        # Twice as long as a file takes to be written, so that all that the writing costs falls into the stretch.
+        # Twice the time of writing a file, so that the whole cost of writing falls into the series.
         steps = max(2, math.ceil(2 * calls[BASELINE].median / _seconds(step)))
 
         def stretch(save: Callable[[], object]) -> Callable[[], None]:
@@ -135,7 +135,7 @@ _SAVERS = {
 
 
 def _settle(savers, step: Callable[[], object] = lambda: None) -> tuple:
-    """Nothing is being written, and all has changed since the last save: what has not, TensorFlow need not copy."""
+    """Waits for writes to end and takes a step, so that all variables have changed: TensorFlow does not copy unchanged ones."""
     for _, wait in savers.values():
         wait()
     step()

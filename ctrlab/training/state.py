@@ -1,6 +1,6 @@
-"""A model's and its optimizer's state as plain arrays by name: what "same weights, same answers" is checked on.
+"""The state of a model and its optimizer as plain arrays by name. "Same weights, same answers" is checked on it.
 
-The names and shapes don't depend on the optimizations that are on, so the state of one set loads into any other.
+The names and shapes don't depend on the optimizations, so a state saved with one set loads with any other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ctrlab.errors import CtrlabError
 
 
 def variables_of(model, optimizer=None) -> dict[str, object]:
-    """{path: Keras variable} of every weight, and with an optimizer of every slot and its step count."""
+    """{path: Keras variable} of every weight, plus every slot and the step count if an optimizer is given."""
     found = {f"model/{v.path}": v for v in model.weights}
     if optimizer is not None:
         if not optimizer.built:
@@ -24,15 +24,15 @@ def variables_of(model, optimizer=None) -> dict[str, object]:
 
 
 def get_state(model, optimizer=None) -> dict[str, np.ndarray]:
-    """A copy of every variable: {path: array}; of an embedding variable, its rows beside an array without any."""
+    """A copy of every variable, {path: array}. For an embedding variable it is an empty array that carries the table's rows."""
     return {path: v.numpy() for path, v in variables_of(model, optimizer).items()}
 
 
 def set_state(state: dict[str, np.ndarray], model, optimizer=None) -> None:
-    """Puts a state of `get_state` back.
+    """Restores a state from `get_state`.
 
     Raises:
-        CtrlabError: the names or a shape differ; nothing is changed then.
+        CtrlabError: the names or a shape differ; nothing has changed then.
     """
     variables = variables_of(model, optimizer)
     odd = sorted(set(state) ^ set(variables))

@@ -1,4 +1,4 @@
-"""One training step as one graph: forward, loss, gradients, update."""
+"""One training step as one graph: forward pass, loss, gradients, update."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tensorflow as tf
 
 
 def loss_of(model, features, labels, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """The loss that every model is trained on, and its logits.
+    """The training loss of every model, and its logits.
 
-    The mean over rows and tasks of the sigmoid cross-entropy, plus the losses the model added itself (DIEN's auxiliary loss).
+    The mean over examples and tasks of the sigmoid cross-entropy, plus losses that the model added (DIEN's auxiliary loss).
 
     Args:
         labels: float32 [B, K].
@@ -26,7 +26,7 @@ def gradients_of(model, features, labels, scale: Callable = tf.identity) -> tupl
     """Loss, logits, and the gradient of each trainable weight in the order of `model.trainable_variables`.
 
     Args:
-        scale: the gradients are those of scale(loss): an optimizer's `scale_loss`.
+        scale: differentiates scale(loss) in place of the loss; pass an optimizer's `scale_loss`.
     """
     with tf.GradientTape() as tape:
         loss, logits = loss_of(model, features, labels, training=True)
@@ -37,7 +37,7 @@ def gradients_of(model, features, labels, scale: Callable = tf.identity) -> tupl
 def train_step(model, optimizer) -> Callable:
     """The step `(features, labels) -> loss` as a tf.function.
 
-    What `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping around it.
+    It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping.
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)

@@ -1,6 +1,6 @@
-"""How many threads a training may use and how many batches wait ready: the rungs "threads" and "stage".
+"""The number of threads and of prefetched batches in training: the rungs "threads" and "stage".
 
-A machine's answer is found by `ctrlab tune` (`ctrlab.training.tune`) and kept in the cache, a file for each machine.
+`ctrlab tune` (`ctrlab.training.tune`) finds the best setting of a machine. The cache keeps it in one file per machine.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ctrlab.profiling.machine import cores, cpu_model, versions
 
 @dataclass(frozen=True)
 class Setting:
-    """What is tuned.
+    """A setting that can be tuned.
 
     Attributes:
-        intra: threads that one op may use; 0: as many as there are cores.
-        inter: ops that may run at the same time; 0: as many as there are cores.
+        intra: threads that one op may use; 0: one per core.
+        inter: ops that may run at the same time; 0: one per core.
         prefetch: batches that the reader keeps ready.
         stage: batches that the stage keeps ready; 0: no stage.
     """
@@ -42,17 +42,17 @@ STAGED = Setting(stage=2)
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting, and where it comes from, in words."""
+    """A setting and its origin, in words."""
 
     setting: Setting
     source: str
 
 
 def choose_setting(model: str, rungs: Collection[str]) -> Choice:
-    """The setting that a run of `model` with `rungs` takes.
+    """The setting for a run of `model` with `rungs`.
 
-    Without "threads" TensorFlow's own, and with "stage" two staged batches. With it, what `ctrlab tune` has found on this
-    machine; where it has not run, TensorFlow's own again.
+    Without the rung "threads" it is TensorFlow's own, with two staged batches if "stage" is on. With "threads" it is what
+    `ctrlab tune` found on this machine, or TensorFlow's own if it has not run.
     """
     own = STAGED if "stage" in rungs else STOCK
     if "threads" not in rungs:
@@ -67,10 +67,10 @@ def choose_setting(model: str, rungs: Collection[str]) -> Choice:
 
 
 def apply_threads(setting: Setting) -> None:
-    """Sets the process's threads, before TensorFlow has run anything.
+    """Sets the process's threads. Call it before TensorFlow runs anything.
 
     Raises:
-        CtrlabError: it has, with other numbers; then they are fixed.
+        CtrlabError: TensorFlow has already run with other numbers, which are fixed then.
     """
     threading = tf.config.threading
     wanted = setting.intra, setting.inter
@@ -87,13 +87,13 @@ def apply_threads(setting: Setting) -> None:
 
 
 def fingerprint() -> str:
-    """What the answer holds for: the processor, its cores, the version of TensorFlow."""
+    """What a tuned setting is valid for: the processor, its cores, the version of TensorFlow."""
     known = f"{cpu_model()}, {cores()} cores, TensorFlow {versions().get('tensorflow', 'none')}"
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
 def stored() -> dict[str, dict]:
-    """What was found on this machine, by model; empty where nothing was, or where the file can't be understood."""
+    """The tuned settings of this machine, by model; empty if there are none or the file can't be parsed."""
     try:
         found = json.loads(_file().read_text())
         return {model: entry for model, entry in found.items() if Setting(**entry["setting"]) and "when" in entry}
@@ -102,7 +102,7 @@ def stored() -> dict[str, dict]:
 
 
 def store(model: str, entry: dict) -> Path:
-    """Keeps what was found for `model` on this machine: {"setting": ..., "when": date, ...}."""
+    """Stores what tuning found for `model` on this machine: {"setting": ..., "when": date, ...}."""
     path = _file()
     write_atomically(path, json.dumps(stored() | {model: entry}, indent=1) + "\n")
     return path

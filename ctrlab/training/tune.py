@@ -1,12 +1,12 @@
-"""Finds the threads and the depths of the input's buffers that train a model fastest on this machine.
+"""Finds the thread counts and buffer depths that train a model fastest on this machine.
 
-    threads    intra-op x inter-op, powers of two up to twice the cores; each a process of its own, since a process can't change
-               them. Each races TensorFlow's own setting in paired blocks of steps.
-    buffers    prefetch x stage, in the process with the best threads, against that process's own two and none.
+    threads    intra-op x inter-op, powers of two up to twice the cores. Each setting needs its own process, because a process
+               can't change its threads. Each races TensorFlow's default setting in paired blocks of steps.
+    buffers    prefetch x stage, in the process with the best threads, against prefetch 2 without a stage.
 
-Every point is a ratio of pairs with its interval, and TensorFlow's own setting stays unless the near end of the best one's
-interval is above 1, and above 1 again in a second race: of many settings some look faster by luck, but not twice. On a noisy
-machine an answer of "no better" is an answer. What the budget leaves no time for is not measured.
+Every point is a ratio with its interval. TensorFlow's default stays unless the lower end of the best setting's interval is above
+1, and above 1 again in a second race: of many settings some look faster by luck, but rarely twice. On a noisy machine "no
+better" is a valid result. What does not fit in the budget is not measured.
 
 >>> tune("dlrm", "all", budget=120).best            # doctest: +SKIP
 """
@@ -29,18 +29,18 @@ from ctrlab.training.threads import STOCK, Setting, store
 
 COMMAND = (sys.executable, "-m", "ctrlab.training.tune_worker")
 BLOCK_SECONDS = 0.3
-PAIRS = 6  # the fewest that have a 95 % interval
+PAIRS = 6  # the smallest number of pairs that gives a 95 % interval
 DEPTHS = (1, 2, 4, 8)
-THREADS_SHARE = 0.65  # of the budget
+THREADS_SHARE = 0.65  # fraction of the budget
 
 AXES = {"threads": ("intra", "inter"), "buffers": ("prefetch", "stage")}
 
-Watcher = Callable[[str, float], None]  # what is measured now, and the share of the budget that is gone
+Watcher = Callable[[str, float], None]  # receives what is measured now, and the fraction of the budget that is spent
 
 
 @dataclass(frozen=True)
 class Point:
-    """A setting that was measured: how many times as fast as TensorFlow's own it trains."""
+    """A measured setting, and its training speed relative to TensorFlow's default."""
 
     setting: Setting
     speedup: Interval
@@ -48,11 +48,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found.
+    """The result of tuning.
 
     Attributes:
-        threads: points of the first search, TensorFlow's own among them with a ratio of 1.
-        buffers: points of the second, relative to (prefetch 2, no stage) under the best threads.
+        threads: points of the first search, including TensorFlow's default with a ratio of 1.
+        buffers: points of the second search, relative to (prefetch 2, no stage) with the best threads.
     """
 
     model: str
@@ -69,13 +69,13 @@ class Tuning:
         return {(getattr(p.setting, across), getattr(p.setting, down)): p.speedup for p in getattr(self, part)}
 
     def chosen(self, part: str) -> tuple[int, int]:
-        """The cell of the surface that the answer lies in."""
+        """The grid cell of the chosen setting."""
         across, down = AXES[part]
         return getattr(self.best, across), getattr(self.best, down)
 
     @property
     def is_own(self) -> bool:
-        """Nothing was surely faster than TensorFlow's own setting."""
+        """Whether no setting was certainly faster than TensorFlow's default."""
         return self.best == dataclasses.replace(self.threads[0].setting, prefetch=STOCK.prefetch, stage=STOCK.stage)
 
     def to_json(self) -> dict:
@@ -95,15 +95,16 @@ def tune(
     keep: bool = True,
     command: Sequence[str] = COMMAND,
 ) -> Tuning:
-    """Searches until the budget is spent, and keeps the answer for this machine.
+    """Searches until the budget is spent, and stores the result for this machine.
 
     Args:
-        optimizations: the set that the model will be trained with; an answer for one set may be wrong for another.
-        budget: seconds; the start of TensorFlow in each process counts.
-        keep: store the answer for the rung "threads".
-        command: what starts a worker.
+        optimizations: the set to train with; the best setting for one set may be wrong for another.
+        budget: seconds, including the start of TensorFlow in each process.
+        keep: store the result for the rung "threads".
+        command: starts a worker.
     Raises:
-        UnknownName: no such model, rung or profile. CtrlabError: the model can't be trained, or not even one pair fits.
+        UnknownName: no such model, rung or profile. CtrlabError: the model can't be trained, or the budget is too small for a
+            pair.
     """
     rungs = tuple(r for r in ladder.resolve(optimizations) if model in ladder.RUNGS[r].models)
     job = {"model": model, "rungs": rungs, "profile": profiles.current(profile).name}
@@ -117,7 +118,7 @@ def tune(
 
 
 def thread_settings(count: int) -> list[Setting]:
-    """The grid for a machine of `count` cores, TensorFlow's own (a thread a core, twice) first, then what is nearest to it.
+    """The grid for a machine of `count` cores: TensorFlow's default (one thread per core, twice) first, then by distance from it.
 
     >>> [(s.intra, s.inter) for s in thread_settings(1)]
     [(1, 1), (1, 2), (2, 1), (2, 2)]
@@ -142,7 +143,7 @@ class _Search:
         return now() - self.started
 
     def threads(self) -> tuple[list[Point], Setting]:
-        """The points, and the setting that they speak for."""
+        """The measured points and the best setting."""
         own, *others = thread_settings(cores())
         with self._worker(own) as mine:
             steps = self._steps(mine, own)
@@ -150,14 +151,14 @@ class _Search:
             def race(setting: Setting) -> Interval:
                 self._tell(f"{setting.intra} x {setting.inter} threads")
                 with self._worker(setting) as other:
-                    self._steps(other, setting)  # its first steps trace the graph
+                    self._steps(other, setting)  # the first steps trace the graph
                     return _race(mine, own, other, setting, steps)
 
             points = [_itself(own), *self._raced(others, race, until=THREADS_SHARE * self.budget, least=1)]
             return points, _best(points, race)
 
     def buffers(self, threads: Setting) -> tuple[list[Point], Setting]:
-        """The points, and the setting that they speak for."""
+        """The measured points and the best setting."""
         own = dataclasses.replace(threads, prefetch=STOCK.prefetch, stage=STOCK.stage)
         stages = (0, *DEPTHS) if "stage" in self.job["rungs"] else (0,)
         grid = [dataclasses.replace(threads, prefetch=p, stage=s) for s in stages for p in DEPTHS]
@@ -175,7 +176,7 @@ class _Search:
     def _raced(
         self, settings: Sequence[Setting], race: Callable[[Setting], Interval], until: float, least: int = 0
     ) -> list[Point]:
-        """As many of the settings as there is time for, if each takes as long as the slowest so far, and `least` at least."""
+        """Measures as many settings as time allows, assuming each takes as long as the slowest so far and at least `least`."""
         points, slowest = [], 0.0
         for setting in settings:
             begun = self.elapsed
@@ -195,7 +196,7 @@ class _Search:
         return worker
 
     def _steps(self, worker: Worker, setting: Setting) -> int:
-        """How many steps fill a block."""
+        """The number of steps per block."""
         seconds = min(_seconds(worker, setting, 2) / 2 for _ in range(2))
         return max(2, round(BLOCK_SECONDS / seconds))
 
@@ -208,7 +209,7 @@ def _itself(own: Setting) -> Point:
 
 
 def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> Interval:
-    """Blocks of both by turns, A B, B A, ...: how many times as fast as `own` `setting` is."""
+    """Runs blocks of both alternately, A B, B A, ...; returns the speed of `setting` relative to `own`."""
     sides = {own: lambda: _seconds(mine, own, steps), setting: lambda: _seconds(other, setting, steps)}
     taken = paired(sides, range(PAIRS))
     return Interval.of([a / b for a, b in zip(taken[own], taken[setting])])
@@ -219,6 +220,6 @@ def _seconds(worker: Worker, setting: Setting, steps: int) -> float:
 
 
 def _best(points: Sequence[Point], race: Callable[[Setting], Interval]) -> Setting:
-    """The fastest of those that are surely faster than TensorFlow's own, which comes first, and that a second race confirms."""
+    """The fastest setting that is certainly faster than the first one (TensorFlow's default), confirmed by a second race."""
     sure = sorted((p for p in points[1:] if p.speedup.low > 1.0), key=lambda p: -p.speedup.median)
     return next((p.setting for p in sure if race(p.setting).low > 1.0), points[0].setting)

@@ -1,4 +1,4 @@
-"""One setting of threads, in a process of its own: `python -m ctrlab.training.tune_worker`, spoken to in `processes`' lines.
+"""Trains with one thread setting in its own process: `python -m ctrlab.training.tune_worker`. Line protocol of `processes`:
 
 {"do": "open", ...job}                                       -> {}
 {"do": "train", "steps": n, "prefetch": p, "stage": s}       -> {"seconds": s}
@@ -17,7 +17,7 @@ WARM_UP_STEPS = 3
 
 
 class Session:
-    """A model in training; each depth of the buffers has a reader of its own, which goes on where it stopped."""
+    """A model in training. Each buffer depth has its own reader, which continues where it stopped."""
 
     def __init__(self, model: str, rungs: list[str], profile: str, intra: int, inter: int):
         self.run = Run(Spec(model, rungs, profile=profile, epochs=-1, setting=Setting(intra, inter)))

@@ -1,1 +1,1 @@
-"""Benches of the embedding variable, of its store, and of what a lookup waits for meanwhile."""
+"""Benches of the embedding variable, of its store, and of lookup latency while the storage is busy."""

@@ -1,6 +1,6 @@
-"""The store beside LevelDB and RocksDB, native against native: native/bench/store_bench.cc, compiled, run and judged.
+"""Compares our store with LevelDB and RocksDB in native code: compiles, runs and evaluates native/bench/store_bench.cc.
 
-What was done so that all are past the page cache, and that each has the same memory, stands at the top of that file.
+The top of that file says how all stores bypass the page cache and get the same memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ctrlab.profiling.timing import Interval
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
 BATCH = 1024
-_SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, seconds a phase
+_SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, s per phase
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class StoreBench:
     """What one run of the program measured.
 
     Attributes:
-        row_bytes, keys: what was stored. memory: bytes that ours held when it was filled, and of a peer's block cache.
-        rounds: for each round, by store: by phase {"rows_per_second", "reads": [[at, seconds of a batch], ..], "updates"}, and
-            its facts; "disk": random reads of 4096 bytes a second, "iops" with 128 in flight and "iops_alone".
-        missing: peers whose libraries are not there.
+        row_bytes, keys: what was stored. memory: bytes that our full store held, and that a peer's block cache gets.
+        rounds: for each round, results by store: by phase {"rows_per_second", "reads": [[at, seconds per batch], ..], "updates"},
+            and the store's facts. "disk" has the rate of random 4096-byte reads per second: "iops" with 128 in flight,
+            "iops_alone" one at a time.
+        missing: peers whose libraries are not installed.
     """
 
     row_bytes: int
@@ -54,16 +55,16 @@ class StoreBench:
         return Interval.of([each[store][phase]["rows_per_second"] for each in self.rounds])
 
     def ratio(self, peer: str, phase: str) -> Interval:
-        """How many times the peer's rows a second ours is, by rounds."""
+        """Our rows per second over the peer's, by rounds."""
         of = [(each["ctrlab"][phase], each[peer][phase]) for each in self.rounds]
         return Interval.of([ours["rows_per_second"] / its["rows_per_second"] for ours, its in of])
 
     def reads(self, store: str, phase: str) -> np.ndarray:
-        """Seconds of every batch of reads, in all rounds."""
+        """Seconds per batch of reads, in all rounds."""
         return np.array([seconds for each in self.rounds for _, seconds in each[store][phase]["reads"]])
 
     def stall(self, store: str) -> Interval:
-        """The 99th percentile of a batch of reads while the store compacts, over that while nothing goes on, by rounds."""
+        """The p99 time of a batch of reads during compaction over the p99 when the store is idle, by rounds."""
 
         def p99(one: dict, phase: str) -> float:
             return float(np.percentile([seconds for _, seconds in one[store][phase]["reads"]], 99))
@@ -71,7 +72,7 @@ class StoreBench:
         return Interval.of([p99(each, "compacting") / p99(each, "read") for each in self.rounds])
 
     def percent_of_bound(self, store: str) -> Interval:
-        """Rows read a second over the disk's random reads a second, 128 in flight, in the same round; a read may bring two."""
+        """Rows read per second over the disk's random reads per second (128 in flight), by rounds; a read may return two rows."""
         return Interval.of([100 * each[store]["read"]["rows_per_second"] / each["disk"]["iops"] for each in self.rounds])
 
     def write_amplification(self) -> float:
@@ -89,7 +90,7 @@ class StoreBench:
 
 @functools.cache
 def program() -> tuple[Path, tuple[str, ...]]:
-    """The compiled native/bench/store_bench.cc, made once for each version of its sources, and the peers in it.
+    """Compiles native/bench/store_bench.cc once per version of its sources; the program and the peers that it contains.
 
     Raises:
         CtrlabError: there is no checkout or compiler, or it does not compile.
@@ -98,14 +99,14 @@ def program() -> tuple[Path, tuple[str, ...]]:
     if root is None:
         raise CtrlabError("The bench of the store is compiled from a checkout; ctrlab is installed without one.")
     native = root / "native"
-    units = sorted((native / "store").glob("*.cc"))  # it needs nothing else of ours but a header
+    units = sorted((native / "store").glob("*.cc"))  # the store needs nothing else of ours but one header
     source = native / "bench" / "store_bench.cc"
     read = [source, *(native / "bench").glob("*.h"), *units, *(native / "store").glob("*.h")]
     peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
     made = cache_folder() / f"store_bench_{version}"
     if not made.exists():
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:  # another process may be compiling it too
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:  # another process may be compiling it at the same time
             part = Path(folder) / made.name
             libraries = [f"-l{name}" for name in peers]
             flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-I", native, "-pthread"]
@@ -129,13 +130,13 @@ def _has(header: str) -> bool:
 def bench_store(
     row_bytes: int = 64, profile: str | None = None, stores: Sequence[str] | None = None, folder: Path | None = None
 ) -> StoreBench:
-    """Fills each store and measures it, round by round, in `folder` (the cache folder): its disk is what is measured.
+    """Fills and measures each store, round by round, in `folder` (default: the cache folder). The disk of `folder` is measured.
 
     Args:
-        row_bytes: of a row, a multiple of 8.
-        stores: "ctrlab" and peers; all that are there if none is named.
+        row_bytes: bytes per row, a multiple of 8.
+        stores: "ctrlab" and peers; default: all that are installed.
     Raises:
-        CtrlabError: the program can't be made, or fails.
+        CtrlabError: the program can't be compiled, or it fails.
     """
     made, peers = program()
     keys, rounds, seconds = _SIZES[profiles.current(profile).name]

@@ -1,10 +1,10 @@
-"""An embedding variable's lookup and step beside a dense table's, which knows its places, and TensorFlow's own hash tables.
+"""Lookup and training step of an embedding variable, compared with a dense table and with TensorFlow's hash tables.
 
-    gather   rows of a dense variable of the same size: one random row an id, where ours reads a bucket of its index first
-    step     lookup, merged gradient and Adagrad, beside our fused ones of a dense variable of the same size
-    tables   ours beside tf.lookup.experimental's MutableHashTable and DenseHashTable, of fewer keys: they take minutes to fill
+    gather   rows of a dense variable of the same size: one random access per id; ours reads a bucket of its index first
+    step     lookup, merged gradient and Adagrad, compared with our fused ops on a dense variable of the same size
+    tables   compared with tf.lookup.experimental's MutableHashTable and DenseHashTable, with fewer keys: they fill slowly
 
-Ids are Zipf-like: rank r comes with a probability of about 1 / r, and ranks lie anywhere in the tables.
+Ids are Zipf-like: rank r has a probability of about 1 / r, and a permutation scatters the ranks over the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIM = 16
 BATCH = 65_536
 KEYS = {"tiny": (20_000, 5_000), "lesson": (2_000_000, 500_000), "full": (10_000_000, 2_000_000)}
 AT_A_TIME = 1_000_000  # keys that are put into a table in one call
-METADATA = 8  # bytes a key that are asked for: frequency and last step
+METADATA = 8  # bytes per key: frequency and last step
 OURS, FUSED = "embedding variable", "dense table, fused ops"
 RULE, RATE = Rule("adagrad"), 0.01
 
@@ -41,9 +41,9 @@ class EmbeddingBench:
     """One run of the bench.
 
     Attributes:
-        keys, table_keys: of `gather` and `step`, and of `tables`.
-        gather, step, tables: seconds a batch.
-        bytes_per_key, peak_per_key: bytes the variable of `keys` keys holds a key, at the end and at most while it grew.
+        keys: number of keys in `gather` and `step`. table_keys: the same in `tables`.
+        gather, step, tables: seconds per batch.
+        bytes_per_key, peak_per_key: bytes per key of the variable with `keys` keys, at the end and at the peak of its growth.
     """
 
     keys: int
@@ -56,7 +56,7 @@ class EmbeddingBench:
 
     @property
     def floor_per_key(self) -> int:
-        """Bytes of key, value and metadata."""
+        """Bytes per key for key, value and metadata: the least that a table can take."""
         return 8 + 4 * DIM + METADATA
 
     def to_json(self) -> dict:
@@ -67,7 +67,7 @@ class EmbeddingBench:
 
 
 def bench_embedding(profile: str | None = None) -> EmbeddingBench:
-    """Fills tables and times lookups of a batch in them, and steps.
+    """Fills tables and times lookups and training steps of a batch.
 
     Raises:
         UnknownName: no such profile. NativeLibraryError: the compiled library is missing.
@@ -83,7 +83,7 @@ def bench_embedding(profile: str | None = None) -> EmbeddingBench:
 
 
 def filled(keys: int) -> EmbeddingVariable:
-    """A variable in which key k's row is k, D times."""
+    """A variable in which all D numbers of key k's row are k."""
     variable = EmbeddingVariable("bench", DIM)
     for first, values in _rows(keys):
         n = len(values)
@@ -99,7 +99,7 @@ def zipf_ids(keys: int, seed: int) -> tf.Tensor:
 
 
 def _time(variants: dict, keys: int, baseline: str, profile: str | None, rows_of_key: int = 1) -> Comparison:
-    """`rows_of_key`: values, or values and slots."""
+    """`rows_of_key`: 1 for the value alone, more if the step also reads and writes slots."""
     fetched = np.mean([len(np.unique(zipf_ids(keys, seed))) for seed in range(3)])
     work = Work(bytes=rows_of_key * BATCH * (8 + 4 * DIM), random_rows=rows_of_key * fetched, row_bytes=4 * DIM)
     traced = {name: tf.function(fn, autograph=False) for name, fn in variants.items()}
@@ -114,7 +114,7 @@ def _time(variants: dict, keys: int, baseline: str, profile: str | None, rows_of
 
 
 def _rows(keys: int):
-    """(first key, its and the next keys' rows), a piece after the other."""
+    """Yields chunks: (first key, rows of the keys from there on)."""
     for first in range(0, keys, AT_A_TIME):
         n = min(AT_A_TIME, keys - first)
         yield first, np.repeat(np.arange(first, first + n, dtype=np.float32), DIM).reshape(n, DIM)
@@ -135,7 +135,7 @@ def _d_out() -> tf.Tensor:
 
 
 def _step_of(variable: EmbeddingVariable):
-    """ids [n] -> what they read, [n, D], before the step that follows."""
+    """A function: ids [n] -> the rows [n, D] that they read before the step that it then takes."""
     variable.set_slots(RULE.slots)
     number, d_out = tf.Variable(0, dtype=tf.int64), _d_out()
 
@@ -150,7 +150,7 @@ def _step_of(variable: EmbeddingVariable):
 
 
 def _step_of_dense(keys: int):
-    """The same of a dense variable, by the fused ops."""
+    """The same for a dense variable, by the fused ops."""
     table, d_out, layout = _dense_table(keys), _d_out(), Layout((0,), ("rows",), (0,))
     with tf.device("CPU:0"):
         slots = {name: tf.Variable(tf.fill(table.shape, value)) for name, value in RULE.slots.items()}

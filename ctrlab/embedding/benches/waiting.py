@@ -1,13 +1,13 @@
-"""What a lookup of keys in memory waits for while its table's storage is at work, and what a read of the store waits meanwhile.
+"""Latency of lookups in memory while the table's storage is busy, and of reads from the store while it compacts.
 
-    opens      a process that was killed left its rows in the storage, and the first update of another table opens it
-    updates    steps on keys whose rows are below the memory: these come up, and others sink
-    evicts     nine of ten rows go, most of them from below the memory
-    compacts   so many rows went from below the memory that the store's files are written anew
-    compacting (the store alone, past the page cache) three of five rows are erased, and all garbage goes
+    opens      a killed process left rows in the storage, and the first update of another table opens that storage
+    updates    steps on keys whose rows are on disk: these rows move up to memory, and others move down
+    evicts     nine of ten rows are evicted, most of them on disk
+    compacts   many rows were evicted from the disk, so the store compacts its files
+    compacting (the store alone, without the page cache) three of five rows are erased, then all garbage is collected
 
-Each is paired with a quiet time right before it, or after it where the table is new. The keys looked up have a row in memory, but
-for those of a new table before its first update. What is asked of the engine stands in ASKED.
+Each phase is paired with an idle phase right before it, or right after it if the table is new. The keys looked up have a row
+in memory, except for keys of a new table before its first update. ASKED holds the limits that the engine must meet.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from ctrlab.profiling.timing import now
 from ctrlab.profiling.waiting import Pair, Waits, Watch, watch
 
 ASKED = {phase: (2.0, 0.050) for phase in ("opens", "evicts", "compacts")} | {"compacting": (3.0, 0.100)}
-"""{phase: the most that p99 / quiet p99 and the seconds beyond the control should be}."""
+"""{phase: upper limits for p99 / idle p99, and for the seconds beyond the control}."""
 HOT, DIM, STORE_DIM, READ = 256, 64, 16, 32
-"""Keys of a lookup, numbers of a table's row and of a store's, keys of a read of the store."""
+"""Keys per lookup, numbers per table row, numbers per row of the store, keys per read of the store."""
 RULE, RATE = Rule("adagrad"), 0.01
 LIVE = 1_000_000
-NOW, FREQUENT = 1_000, 1 << 20  # a hot row's last step and how often it came: it neither sinks nor goes
+NOW, FREQUENT = 1_000, 1 << 20  # a hot row's last step and frequency: it is neither moved to disk nor evicted
 AT_A_TIME = 100_000
-SETTLED, AT_MOST = 0.5, 120  # seconds without a change in the storage's folder; the most that is waited for that
+SETTLED, AT_MOST = 0.5, 120  # seconds without a change in the storage's folder that count as idle; the longest wait for them
 
 
 @dataclass(frozen=True)
 class Size:
-    """rows of a table and of the store, bytes of a file of the store's, seconds that are quiet, rounds."""
+    """Rows of the table and of the store, bytes per file of the store, seconds per idle phase, rounds."""
 
     rows: int
     store_rows: int
@@ -71,19 +71,19 @@ SIZES = {
 
 
 def bench_waiting(profile: str | None = None, folder: Path | None = None) -> list[Waits]:
-    """Watches lookups of a table and reads of a store, in `folder` (the cache folder): its disk is what is waited for.
+    """Watches lookups in a table and reads from a store in `folder` (default: the cache folder), whose disk is measured.
 
     Raises:
         UnknownName: no such profile. CtrlabError: the disk refuses. NativeLibraryError: the compiled library is missing.
     """
     size = SIZES[profiles.current(profile).name]
     with _scratch(folder) as work:
-        reads = bench_reads(size, work)  # the first: a disk is busy for a while after the files of the other are deleted
+        reads = bench_reads(size, work)  # first, because the disk stays busy for a while after the other bench deletes its files
         return [bench_lookups(size, work), reads]
 
 
 def bench_lookups(size: Size, folder: Path) -> Waits:
-    """Of HOT keys of a table with size.rows rows, of which size.memory_rows are in memory."""
+    """Lookups of HOT keys in a table with size.rows rows, of which size.memory_rows are in memory."""
     rounds, removed, below, left, own = [], 0, 0, 0, []
     for number in range(size.rounds):
         with _scratch(folder) as storage:
@@ -93,7 +93,7 @@ def bench_lookups(size: Size, folder: Path) -> Waits:
             pairs = {}
             for phase, step in {"updates": table.update, "compacts": table.shrink, "evicts": table.evict}.items():
                 if phase == "compacts":
-                    table.evict_percent(30)  # fewer than start a compaction of their own
+                    table.evict_percent(30)  # too few to start a compaction
                 elif phase == "evicts":
                     table.fill("Filling it again")
                 table.settle()
@@ -115,7 +115,7 @@ def bench_lookups(size: Size, folder: Path) -> Waits:
 
 
 def bench_reads(size: Size, folder: Path) -> Waits:
-    """Of READ random keys of a store of size.store_rows rows."""
+    """Reads of READ random keys from a store with size.store_rows rows."""
     rounds, facts, own = [], dict.fromkeys(("files_compacted", "records_live", "records_left"), 0), []
     kept = np.arange(3, size.store_rows, 5)
     draws = itertools.cycle(np.random.default_rng(0).choice(kept, (1_000, READ)))
@@ -145,7 +145,7 @@ def bench_reads(size: Size, folder: Path) -> Waits:
 
 
 class _Table:
-    """A table with storage; key k's last step is 1 + k mod 100, so an eviction takes as many percent of rows as it is told."""
+    """A table with storage. Key k's last step is 1 + k mod 100, so an eviction by step can remove an exact percentage of rows."""
 
     def __init__(self, storage: Path, size: Size):
         self.storage, self.size = storage, size
@@ -155,7 +155,7 @@ class _Table:
         self.hot, self.nothing = tf.range(HOT, dtype=tf.int64), tf.zeros([0], tf.int64)
 
     def left_to_another(self) -> _Table:
-        """Another table above the files of this one, as a process that is killed leaves them: a table that goes takes its own."""
+        """Another table over this one's files. A table that is deleted removes its files, so this stands for a killed process."""
         self.settle()
         place, left = self.storage / "waiting", self.storage / "left"
         shutil.copytree(place, left, copy_function=os.link)
@@ -165,7 +165,7 @@ class _Table:
         return _Table(self.storage, self.size)
 
     def fill(self, what: str) -> None:
-        """Gives each key below size.rows a row; those that have one keep it."""
+        """Gives each key below size.rows a row; existing rows are kept."""
         missing = np.setdiff1d(np.arange(HOT, self.size.rows), self._keys())
         for first in track(range(0, len(missing), AT_A_TIME), what):
             keys = missing[first : first + AT_A_TIME]
@@ -187,7 +187,7 @@ class _Table:
         table_ops.grouped([self.variable], [self.nothing], Layout((0,), ("rows",), (0,)), False)
 
     def read_below(self) -> int:
-        """Hot keys that were not in memory when they were looked up: were there any, it was not the memory that was watched."""
+        """Hot keys that a lookup found on disk; if there are any, the bench did not measure memory."""
         return self.variable.stats().hits_below - self.read_before
 
     def quiet(self) -> Watch:
@@ -223,7 +223,7 @@ class _Table:
         return sum(size for _, size, _ in self._traces())
 
     def settle(self) -> float:
-        """Waits until nothing is done any more; when it last was, by `timing.now`."""
+        """Waits until the storage's files stop changing; returns the time of the last change, by `timing.now`."""
         began = changed = now()
         seen = None
         while (at := now()) - changed < SETTLED and at - began < AT_MOST:
@@ -237,7 +237,7 @@ class _Table:
         for path in self.storage.rglob("*.seg"):
             try:
                 about = path.stat()
-            except FileNotFoundError:  # compacted away since it was listed
+            except FileNotFoundError:  # compaction removed it after it was listed
                 continue
             found.append((path.name, about.st_size, about.st_mtime_ns))
         return sorted(found)

@@ -1,11 +1,11 @@
 """The files that tables are saved in.
 
-    table_arrays   a table as named arrays of a file, whole or what changed of it
-    partition      a table cut into shards by its keys, and put together again
-    saves          what each file of a run says of itself, the chain that it belongs to, and which files may go
-    merging        the saves of a chain overlaid into one
-    resharding     files cut into the shards of many workers, and chains merged into one file
-    folder_lock    one writer at a time in a folder
+    table_arrays   a table as named arrays in a file: the whole table or a delta
+    partition      splits a table into shards by key hash, and joins shards
+    saves          the metadata of each file of a run, the chain it belongs to, and which files may be deleted
+    merging        merges the saves of a chain into one
+    resharding     splits files into shards for many workers, and merges chains into one file
+    folder_lock    allows one writer at a time in a folder
 
-Training writes them and restores from them: `ctrlab.training.checkpoint`.
+`ctrlab.training.checkpoint` writes them and restores from them.
 """

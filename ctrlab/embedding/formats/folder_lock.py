@@ -1,8 +1,7 @@
-"""One run, merge or cut into shards at a time writes into a folder of checkpoints: another, in this process or the next, is
-refused as long as the first has it open.
+"""Allows one run, merge or reshard at a time to write into a folder of checkpoints, within a process and between processes.
 
-The lock lies on the folder itself and adds no file to it. Of a process that is killed, the system lets it go. The library
-`filelock` locks a file of its own instead, which a killed process leaves in the folder, and it would save no line here.
+The lock is taken on the folder itself and adds no file. The system releases the lock of a killed process. The library
+`filelock` instead locks a file of its own, which a killed process leaves in the folder, and it would not shorten this code.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from ctrlab.tensors import make_folder
 
 
 class FolderLock:
-    """Holds a folder until `release`, the end of a `with` block, or until nobody has this object any more.
+    """Holds a folder until `release`, until the end of a `with` block, or until this object is deleted.
 
     Raises:
-        CtrlabError: it is held already. OSError: there is no such folder.
+        CtrlabError: the folder is in use. OSError: there is no such folder.
     """
 
     def __init__(self, folder: Path):
@@ -31,7 +30,7 @@ class FolderLock:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if problem.errno != errno.EWOULDBLOCK:
-                return  # some file systems of a network have no locks
+                return  # some network file systems have no locks
             self.release()
             raise CtrlabError(
                 f"One run or merge at a time writes into a folder; {folder} is in use: close the other's Checkpoints, wait until "
@@ -46,15 +45,15 @@ class FolderLock:
 
 
 def take(folder: Path, name: str = "") -> FolderLock:
-    """Makes a folder that is to be written into, holds it, and deletes what writers that were killed have left in it.
+    """Makes and locks a folder for writing, and deletes what killed writers left in it.
 
     Args:
-        name: of files whose names begin with it.
+        name: leftovers are deleted only if their file name begins with it.
     Raises:
-        CtrlabError: it is held already. OSError: the disk refuses.
+        CtrlabError: the folder is in use. OSError: the disk refuses.
     """
     make_folder(folder)
-    lock = FolderLock(folder)  # before what another is just writing would be taken for a leftover
+    lock = FolderLock(folder)  # locked first: otherwise a file that another process is writing would look like a leftover
     for left in folder.glob(f".{name}*.part"):
         left.unlink()
     return lock

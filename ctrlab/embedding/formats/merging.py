@@ -1,9 +1,9 @@
-"""The saves of a chain overlaid into one, by the embedding engine, so that only its index of keys is in memory.
+"""Merges the saves of a chain into one with the embedding engine, so that only the index of keys is in memory.
 
-A table with storage in a folder beside the result, `.merging`, takes the files one after the other. Then all that it holds is
-written, and the folder goes, with all that is in it. Of deltas, a second table without rows counts the tombstones: a key is one
-as long as no later delta has a row or a count for it.
-That is what `merge_deltas` and `apply_delta` of `ctrlab.embedding.formats.table_arrays` define.
+A table with storage in the folder `.merging`, beside the result, takes the files one after the other. Its content is then
+written out and the folder is deleted. For deltas, a second table without rows counts the tombstones: a key stays a tombstone
+as long as no later delta has a row or a count for it. `merge_deltas` and `apply_delta` of
+`ctrlab.embedding.formats.table_arrays` define the result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ctrlab.tensors import writing
 CONSUMER = "merge"
 SCRATCH = ".merging"
 MEMORY = 16 << 20
-"""Bytes of rows that a table holds in memory while it merges; the others sink to the disk."""
+"""Bytes of rows that a table holds in memory during a merge; all other rows are on disk."""
 
 
 def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
-    """Saves that follow each other as one, which says of itself what `save` is, in the folder `out`.
+    """Merges consecutive saves into one save in the folder `out`; `save` is the metadata of the result.
 
     Raises:
-        BadData: a table in them contradicts itself. CtrlabError: something else writes into `out`. OSError, CtrlabError: the disk
-            refuses.
+        BadData: a table in them contradicts itself. CtrlabError: another process writes into `out`, or the disk refuses.
+        OSError: the disk refuses.
     """
     with take(out, save.name):
         try:
@@ -47,10 +47,10 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
 
 
 def fill(stage: Stage, state: TableState, where: str, save: Save) -> None:
-    """Adds what a save has of a table, part by part: all of it, or changes of what the `stage` holds.
+    """Adds a save's content for one table to `stage`, part by part: a full state, or changes to what `stage` holds.
 
     Raises:
-        BadData: it can't be a table's.
+        BadData: the content is not valid for a table.
     """
     slots = stage.variable.slot_names if state.slots else ()
     for part in checked(state, where):

@@ -1,6 +1,6 @@
-"""A table cut into shards by its keys, and put together again: another number of workers on restore.
+"""Splits a table into shards by key hash and joins shards, to restore with another number of workers.
 
-shard j of N: the keys k with hash_keys(k) mod N == j
+shard j of N holds the keys k with hash_keys(k) mod N == j
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctrlab.errors import BadData, CtrlabError
 
 
 def shard(state: TableState, j: int, n: int) -> TableState:
-    """Shard j of n of a table or of a delta. A Bloom filter goes into each whole: its counters belong to no one key.
+    """Shard j of n of a table or of a delta. Each shard gets the whole Bloom filter, because a counter belongs to many keys.
 
     Raises:
         CtrlabError: there is no shard j of n.
@@ -32,10 +32,10 @@ def shard(state: TableState, j: int, n: int) -> TableState:
 
 
 def join(shards: Sequence[TableState]) -> TableState:
-    """The table that was cut. Of Bloom filters the larger byte stays, so no counter is too low for any shard's keys.
+    """The table that was split. Of the Bloom filters' counters the larger is kept, so no counter is too low for any key.
 
     Raises:
-        BadData: the shards are not of one table: they differ in dimension, slots or filter, or a key is in two of them.
+        BadData: the shards are not of one table: dimension, slots or filter differ, or a key is in two of them.
     """
     first = shards[0]
     for i, other in enumerate(shards[1:], 1):
@@ -48,7 +48,7 @@ def join(shards: Sequence[TableState]) -> TableState:
 
 
 def take(state: TableState, rows: np.ndarray, candidates: np.ndarray, removed: np.ndarray) -> TableState:
-    """Those rows and candidates of a state, chosen by masks or places, and these tombstones."""
+    """The chosen rows and candidates of a state, by masks or indices, with the given tombstones."""
     return replace(
         state,
         keys=state.keys[rows],
@@ -64,14 +64,14 @@ def take(state: TableState, rows: np.ndarray, candidates: np.ndarray, removed: n
 
 
 def concatenate(states: Sequence[TableState]) -> TableState:
-    """All rows, candidates and tombstones, one state after the other; the filter of the last."""
+    """Rows, candidates and tombstones of all states, in order; the filter is the last state's."""
     joined = {name: np.concatenate([getattr(s, name) for s in states]) for name in FIELDS if name != "filter"}
     slots = {name: np.concatenate([s.slots[name] for s in states]) for name in states[0].slots}
     return TableState(**joined, slots=slots, filter=states[-1].filter)
 
 
 def require_alike(a: TableState, b: TableState, a_is: str, b_is: str) -> None:
-    """Raises a BadData where two states can't be of one table."""
+    """Raises BadData if two states can't belong to one table."""
     facts = {"rows of dimension": lambda s: s.dim, "slots": lambda s: sorted(s.slots), "filter bytes": lambda s: len(s.filter)}
     for what, of in facts.items():
         if of(a) != of(b):

@@ -1,12 +1,12 @@
-"""Checkpoints cut into the shards of many workers and put together for another number of them; chains merged into one file.
+"""Splits checkpoints into shards for many workers, joins shards for another number of workers, and merges chains into one file.
 
-    folder/step-000000300.shard-00000-of-00004.safetensors    keys with hash_keys(key) mod 4 == 0, and everything else whole
+    folder/step-000000300.shard-00000-of-00004.safetensors    keys with hash_keys(key) mod 4 == 0, and all other weights
 
-All of it works on files: there is no model, and nothing is trained. A save's shards carry its id, so shards of two saves are not
-mixed. Of one shard the file is an ordinary full save, which `restore` takes.
+Everything here works on files, without a model and without training. The shards of a save carry its id, so shards of two
+saves can't be mixed. A single shard (1 of 1) is an ordinary full save, which `restore` takes.
 
-Files go through in parts of some megabytes. A merge lets the embedding engine overlay them: a table with storage beside the
-result takes one file after the other, so that only its index is in memory (`ctrlab.embedding.formats.merging`).
+Files are processed in parts of some megabytes. The embedding engine merges chains: a table with storage beside the result
+takes one file after the other, so only its index is in memory (`ctrlab.embedding.formats.merging`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ from ctrlab.tensors import read_metadata, writing
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 MOST_SHARDS = 99_999
-"""What the names have places for."""
+"""The largest number of shards that fits the digits in a file name."""
 
 
 def merge_chain(folder: Path, out: Path) -> Path:
-    """The last whole save of a folder, put together from its chain and written as one full save into the folder `out`.
+    """Merges the last complete save of a folder, with its chain, into one full save in the folder `out`.
 
     Raises:
-        BadData: there is no whole save. CtrlabError: `out` is the folder itself, where the save would have a new id, and what
-            follows the old one would be lost; a run has `out` open, or something else is written into it. OSError: the disk
-            refuses.
+        BadData: there is no complete save. CtrlabError: `out` is the folder itself (the merged save has a new id, so later deltas
+            of the folder would lose their base), or another run or merge writes into `out`. OSError: the disk refuses.
     """
-    from ctrlab.embedding.formats.merging import merge  # the engine, and so TensorFlow, which cutting and analysis do without
+    from ctrlab.embedding.formats.merging import merge  # imports TensorFlow, which resharding does not need
 
     if out.resolve() == folder.resolve():
         raise CtrlabError(f"A chain is merged into another folder, for what follows it needs it as it is; received {out} twice.")
@@ -64,11 +63,11 @@ def merge_chain(folder: Path, out: Path) -> Path:
 
 
 def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
-    """Deltas that follow each other as one, in the folder `out`: what a full save needs to get from the first to the last.
+    """Merges consecutive deltas into one delta in the folder `out`. It takes a full save from before the first to the last.
 
     Raises:
-        BadData: they are no deltas, or do not follow each other. CtrlabError: a run has `out` open, or something else is written
-            into it. OSError: the disk refuses.
+        BadData: they are not deltas, or not consecutive. CtrlabError: another run or merge writes into `out`.
+            OSError: the disk refuses.
     """
     from ctrlab.embedding.formats.merging import merge
 
@@ -84,11 +83,11 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
 
 
 def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
-    """A full save, whole or in any number of shards, as `count` shards in the folder `out`. All of these are open at once.
+    """Splits a full save, whole or sharded, into `count` shards in the folder `out`. All shards are open at the same time.
 
     Raises:
-        BadData: the files are not all shards of one save. CtrlabError: a count that is not in [1, 99,999]; a run has `out` open,
-            or something else is written into it. OSError: the disk refuses, or the system so many open files.
+        BadData: the files are not all shards of one save. CtrlabError: a count outside [1, 99,999]; another run or merge writes
+            into `out`. OSError: the disk refuses, or the system refuses that many open files.
     """
     if not 1 <= count <= MOST_SHARDS:
         raise CtrlabError(f"A save is cut into 1 to {MOST_SHARDS:,} shards; received {count:,}.")
@@ -116,10 +115,10 @@ def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:
 
 
 def open_shards(paths: Sequence[Path]) -> list[Link]:
-    """A save's shards, in their order.
+    """Opens all shards of a save, in order.
 
     Raises:
-        BadData: a shard is missing, damaged, comes twice or is of another save.
+        BadData: a shard is missing, damaged, given twice, or from another save.
     """
     if not paths:
         raise BadData("A save has at least one shard; received none.")
@@ -140,11 +139,11 @@ def open_shards(paths: Sequence[Path]) -> list[Link]:
 
 
 def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
-    """The embedding tables of a folder's last whole save, of one save (a delta's chain lies beside it), or of all shards of one:
-    all of them in memory.
+    """The embedding tables of one save, in memory. `paths` is a folder (its last complete save), one save (a delta's chain is
+    beside it), or all shards of a save.
 
     Raises:
-        BadData: there is none, it is damaged or not whole, or has no embedding tables.
+        BadData: there is no such save, it is damaged or incomplete, or it has no embedding tables.
     """
     if len(paths) == 1 and paths[0].is_dir():
         links, tables, _ = last_whole(paths[0], tables_in)
@@ -162,7 +161,7 @@ def read_any(paths: Sequence[Path]) -> tuple[Save, dict[str, TableState]]:
 
 
 def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
-    """Of each of so many shards, what it will hold of a table."""
+    """For each of `count` shards, how much of a table it will hold."""
 
     def of_shards(arrays) -> list[int]:
         found = np.zeros(count, np.int64)
@@ -175,7 +174,7 @@ def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
 
 
 def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:
-    """A table that was cut, in parts. Of Bloom filters the larger byte stays, as in `partition.join`."""
+    """The parts of a sharded table. Of the Bloom filters' counters the larger is kept, as in `partition.join`."""
     filter, count = np.maximum.reduce([link.tables[name].filter[:] for link in links]), np.uint64(len(links))
     for j, link in enumerate(links):
         for part in checked(link.tables[name], f"{link.path}: table {name}"):

@@ -1,16 +1,16 @@
-"""The files of a run's checkpoints: what each says of itself, which one it follows, and which may go.
+"""The files of a run's checkpoints: the metadata in each, the save that each follows, and which may be deleted.
 
     folder/latest.json                         {"file": "step-000000300.delta.safetensors", "step": 300, "position": 300}
     folder/step-000000100.safetensors          a full save
-    folder/step-000000200.delta.safetensors    everything again, but of embedding tables only what changed since step 100
-    folder/step-000000300.delta.safetensors    .. since step 200
+    folder/step-000000200.delta.safetensors    all other weights, but of embedding tables only what changed since step 100
+    folder/step-000000300.delta.safetensors    the same, since step 200
 
-Each save has an id drawn by chance. A delta names that of the full save it is based on and that of the save it follows, so one
-that is missing, out of order or of another chain is noticed, whatever the files are called. The metadata:
+Each save has a random id. A delta records the id of its full save and of the save before it. So a delta that is missing, out
+of order or from another chain is noticed, whatever the file names are. The metadata:
 
-    format, step, position, run    the format's version, the optimizer's step, the batches read, what must stay the same (JSON)
-    id, base, previous, number     this save; its full one (itself, if it is full); the save before; how many after the full one.
-                                   Deltas merged into one have the id and number of the last
+    format, step, position, run    the format's version, the optimizer's step, batches read, settings that must not change (JSON)
+    id, base, previous, number     ids of this save, of its full save (itself if full) and of the save before; number of deltas
+                                   since the full save. Merged deltas have the id and number of the last one
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ VERSION = 2
 POINTER = "latest.json"
 PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
 ATTEMPTS = 10
-"""Times that a folder is read where a run deletes what was listed before it is opened."""
+"""How often a folder is read again, if a run deletes listed files before they are opened."""
 Use = TypeVar("Use")
 
 
 @dataclass(frozen=True)
 class Save:
-    """What a file of a checkpoint says of itself."""
+    """The metadata of a checkpoint file."""
 
     step: int
     position: int
@@ -71,7 +71,7 @@ class Save:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], path: Path) -> Save:
-        """Raises a BadData where the file is no checkpoint of this version."""
+        """Raises BadData if the file is not a checkpoint of this version."""
         written = re.fullmatch(FORMAT.format(r"(\d{1,9})"), metadata.get("format", ""))
         if written and int(written[1]) > VERSION:
             raise BadData(f"{path} is of format {written[1]}, and this ctrlab knows none after {VERSION}: update it.")
@@ -93,7 +93,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Link:
-    """A file of a chain. It was read through and is whole; its arrays are still on the disk."""
+    """One file of a chain. It has been read once and is intact; its arrays are still on disk."""
 
     path: Path
     save: Save
@@ -102,7 +102,7 @@ class Link:
 
     @classmethod
     def open(cls, path: Path) -> Link:
-        """Raises a BadData where the file is missing, damaged, or no checkpoint of this version."""
+        """Raises BadData if the file is missing, damaged, or not a checkpoint of this version."""
         file = TensorFile(path)
         others = {name: array for name, array in file.items() if not name.startswith(PREFIX)}
         return cls(path, Save.from_metadata(file.metadata, path), from_arrays(file, str(path)), others)
@@ -110,7 +110,7 @@ class Link:
 
 @dataclass(frozen=True)
 class PassedOver:
-    """A save that can't be used: why, its step, and the batches read until then, where that is known."""
+    """A save that can't be used: the reason, its step, and the batches read until then, if known."""
 
     problem: str
     step: int
@@ -118,10 +118,10 @@ class PassedOver:
 
 
 def paths_in(folder: Path) -> list[tuple[int, Path]]:
-    """(step, file) of the saves that lie in a folder, oldest first; of one step, the full one last.
+    """(step, file) of the saves in a folder, oldest first. For equal steps the full save comes last.
 
     Raises:
-        BadData: there is no such folder. CtrlabError: it can't be opened now.
+        BadData: there is no such folder. CtrlabError: the folder can't be opened now.
     """
     try:
         names = os.listdir(folder)
@@ -132,7 +132,7 @@ def paths_in(folder: Path) -> list[tuple[int, Path]]:
 
 
 def files_in(folder: Path) -> dict[int, Path]:
-    """{step: file} of the same, oldest first."""
+    """{step: file} of `paths_in`, oldest first."""
     return dict(paths_in(folder))
 
 
@@ -142,9 +142,9 @@ def newest_first(folder: Path, named: Path | None = None) -> list[Path]:
 
 
 def _pointer(folder: Path) -> tuple[Path | None, int | None]:
-    """The file that it names, and the batches read until then; None: it does not say."""
+    """The file that latest.json names and the batches read until then; None for what it does not say."""
     try:
-        said = json.loads((folder / POINTER).read_text() if (folder / POINTER).is_file() else "")  # a pipe would be waited for
+        said = json.loads((folder / POINTER).read_text() if (folder / POINTER).is_file() else "")  # a pipe would block
         named, position = said["file"], said.get("position")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None, None
@@ -153,7 +153,7 @@ def _pointer(folder: Path) -> tuple[Path | None, int | None]:
 
 
 def places_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """{id: file} of those that say one."""
+    """{id: file} of the files whose metadata have an id."""
     places = {}
     for path in paths:
         try:
@@ -164,12 +164,12 @@ def places_of(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def open_save(path: Path, places: Mapping[str, Path], open_link: Callable[[Path], Link] = Link.open) -> list[Link]:
-    """The chain of a save: the full one, and the deltas that follow it up to this one.
+    """The chain of a save: its full save and all deltas up to this one.
 
     Args:
-        places: {id: file} of the saves that it may follow.
+        places: {id: file} of the saves that may belong to the chain.
     Raises:
-        BadData: it, or a save that it builds on, is missing or damaged, or of another chain or model.
+        BadData: this save, or one that it builds on, is missing, damaged, or from another chain or model.
     """
     links = [open_link(path)]
     while (save := links[0].save).number:
@@ -188,7 +188,7 @@ def open_save(path: Path, places: Mapping[str, Path], open_link: Callable[[Path]
 
 
 def require_same_tables(links: Sequence[Link]) -> None:
-    """Raises a BadData where files are not of one model's tables."""
+    """Raises BadData if the files are not of one model's tables."""
     first = links[0]
     for link in links[1:]:
         if link.tables.keys() != first.tables.keys():
@@ -198,7 +198,7 @@ def require_same_tables(links: Sequence[Link]) -> None:
 
 
 def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
-    """The embedding tables of a chain, put together in memory."""
+    """The embedding tables of a chain, merged in memory."""
     tables = {}
     for name in links[0].tables:
         full, *deltas = (whole(link.tables[name]) for link in links)
@@ -207,15 +207,15 @@ def tables_in(links: Sequence[Link]) -> dict[str, TableState]:
 
 
 def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
-    """The chain of a folder's last save that `use` can use, what that gave, and the saves that were passed over for it.
+    """Finds the last save in a folder that `use` accepts: its chain, what `use` returned, and the later saves it passed over.
 
-    Files that were opened stay open until `use` has returned, as many at once as the chain has. A run may go on saving into the
-    folder meanwhile: where it deleted a file before that was opened, all begins anew.
+    All files of a chain stay open until `use` returns. A run may save into the folder meanwhile. If it deletes a file before this
+    function opens it, the search starts again.
 
     Args:
-        use: is called with the chain of a save that is whole; raises a BadData where it can't be used all the same.
+        use: called with the chain of a complete save; raises BadData if it can't use it.
     Raises:
-        BadData: there is none, or the run deletes them too fast. CtrlabError: a file can't be opened now.
+        BadData: no save is usable, or the run deletes saves too fast. CtrlabError: a file can't be opened now.
     """
     found = ""
     for _ in range(ATTEMPTS):
@@ -231,7 +231,7 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
 
 
 class _WentAway(Exception):
-    """A file that was listed is not there any more. Of what was opened before, the problems."""
+    """A listed file no longer exists. It carries the problems of the files that were opened before."""
 
 
 def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Link], Use, tuple[PassedOver, ...]]:
@@ -283,10 +283,10 @@ def _position(path: Path) -> int | None:
 
 
 def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> None:
-    """Whether named saves, in this order, are a full one and the deltas that follow it.
+    """Checks that named saves, in this order, are a full save and its deltas.
 
     Raises:
-        BadData: one is missing, out of order or of another chain: which.
+        BadData: names the save that is missing, out of order or from another chain.
     """
     name, first = saves[0]
     if begins_full and first.number:
@@ -301,9 +301,9 @@ def check_chain(saves: Sequence[tuple[str, Save]], begins_full: bool = True) -> 
 
 
 def spare(folder: Path, newest: Path, keep: int) -> list[Path]:
-    """The files that neither the `keep` newest saves up to `newest` nor the chains below them need, latest first.
+    """The files that neither the `keep` newest saves up to `newest` nor their chains need, latest first.
 
-    Those of the same or later steps were left by a run that was taken up again from before them.
+    These include files of the same or later steps: an earlier run wrote them and was resumed from an older save.
     """
     found = paths_in(folder)
     step = next(step for step, path in found if path == newest)

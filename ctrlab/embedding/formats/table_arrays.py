@@ -1,6 +1,6 @@
-"""How a table is written: named arrays that any reader of safetensors can take, all of them or what changed.
+"""The file format of a table: named arrays that any safetensors reader can load, for a whole table or a delta.
 
-A table "item" is, in a checkpoint,
+A checkpoint holds a table named "item" as
 
     embedding/item/keys                int64 [n]       each key that has a row, once, in any order
     embedding/item/values              float32 [n, D]
@@ -11,14 +11,14 @@ A table "item" is, in a checkpoint,
     embedding/item/candidate_counts    int64 [m]
     embedding/item/candidate_steps     int64 [m]
     embedding/item/filter              uint8 [..]      the counters of a Bloom filter
-    embedding/item/removed             int64 [r]       only in a delta: keys that went since the save before
+    embedding/item/removed             int64 [r]       only in a delta: tombstones, keys evicted since the save before
 
-A delta has the rows and candidates that changed since the save before it, whole and as they are now, and the filter whole. So
-its word on a key is the last: whatever was known of a key that it names, as row, candidate or tombstone, is forgotten, and what
-it says holds. That is all there is to `apply_delta` and to `merge_deltas`, and why merging comes in any grouping. Both are the
-definition, on whole states in memory; tables are written, restored and merged in parts of some megabytes each.
+A delta has every row and candidate that changed since the save before it, with its new content, and the whole filter. The last
+word on a key wins: a key that a delta names, as row, candidate or tombstone, replaces whatever was known of it. `apply_delta`
+and `merge_deltas` do only this, so merging is associative. Both define the result on whole states in memory; the real writers,
+restorers and mergers work in parts of some megabytes.
 
-Source: DeepRec's incremental checkpoints, where each delta holds everything since the full one and no tombstones.
+Source: DeepRec's incremental checkpoints, where each delta holds everything since the full save and has no tombstones.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from ctrlab.errors import BadData, CtrlabError
 PREFIX = "embedding/"
 SLOT = "slot_"
 RANGES = (("frequencies", 0, 1 << 32), ("steps", 0, 1 << 31), ("candidate_counts", 1, 1 << 31), ("candidate_steps", 0, 1 << 31))
-"""(array, least, one past the most) that a table takes."""
+"""(array, lower bound, upper bound (exclusive)) of the values that a table accepts."""
 PART_BYTES = 4 << 20
-"""What a part of a table takes in memory, about: rows, candidates, tombstones."""
+"""Approximate bytes per part of a table: rows, candidates, tombstones."""
 MOST_SEEN = 1 << 20
-"""So many keys of a table's are held against each other at most."""
+"""At most this many keys of a table are compared with each other to find duplicates."""
 
 
 def apply_delta(state: TableState, delta: TableState) -> TableState:
-    """The table after the changes.
+    """The table after the delta's changes.
 
     Raises:
         BadData: the two are not of one table.
@@ -55,10 +55,10 @@ def apply_delta(state: TableState, delta: TableState) -> TableState:
 
 
 def merge_deltas(deltas: Sequence[TableState]) -> TableState:
-    """One delta that does what all of them do, in their order. A key that went and came back needs no tombstone.
+    """One delta with the effect of all, in order. A key that was removed and came back needs no tombstone.
 
     Raises:
-        CtrlabError: there is none. BadData: they are not of one table.
+        CtrlabError: the list is empty. BadData: they are not of one table.
     """
     if not deltas:
         raise CtrlabError("There must be at least one delta to merge; received none.")
@@ -69,7 +69,7 @@ def merge_deltas(deltas: Sequence[TableState]) -> TableState:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of a table before its arrays are there. A `ctrlab.embedding.table.cut.Cut` says the same."""
+    """The sizes of a table, known before its arrays are. `ctrlab.embedding.table.cut.Cut` has the same attributes."""
 
     dim: int
     rows: int
@@ -80,17 +80,17 @@ class Sizes:
 
 
 def rows_a_part(dim: int, slots: int) -> int:
-    """How many rows, candidates and tombstones a part of a table has."""
+    """How many rows, candidates and tombstones a part of a table holds."""
     return max(1, PART_BYTES // (24 + 4 * dim * (1 + slots) + 24 + 8))
 
 
 def parts_of(state: TableState) -> Iterator[TableState]:
-    """A state in parts that together are it; the filter is in the first. Its arrays may be `Stored` in a file.
+    """Splits a state into parts; the first has the filter. The state's arrays may be `Stored` in a file.
 
-    No row comes before a tombstone, but in the same part: files of older versions have tombstones of keys that came back.
+    A part's rows never precede another part's tombstones: files of older versions have tombstones of keys that came back.
     """
     size = rows_a_part(state.dim, len(state.slots))
-    before = max(0, len(state.removed) - 1) // size  # parts of tombstones alone
+    before = max(0, len(state.removed) - 1) // size  # parts that hold only tombstones
     for i in range(before + max(1, -(-max(len(state.keys), len(state.candidate_keys)) // size))):
         gone, here = slice(i * size, (i + 1) * size), slice(max(0, i - before) * size, max(0, i + 1 - before) * size)
         arrays = {name: getattr(state, name)[here] for name in ROWS | CANDIDATES}
@@ -99,13 +99,13 @@ def parts_of(state: TableState) -> Iterator[TableState]:
 
 
 def whole(state: TableState) -> TableState:
-    """The same in memory."""
+    """The same state, loaded into memory."""
     arrays = {name: getattr(state, name)[:] for name in FIELDS}
     return TableState(**arrays, slots={name: slot[:] for name, slot in state.slots.items()})
 
 
 def shapes_of(name: str, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """{array's name in the file: (dtype, shape)} of a table, before any part of it is there."""
+    """{array's name in the file: (dtype, shape)} of a table, before any of its parts exists."""
     sizes = dict.fromkeys(ROWS, cut.rows) | dict.fromkeys(CANDIDATES, cut.candidates) | {"filter": cut.filter_bytes}
     sizes |= {"removed": cut.removed} if delta else {}
     matrices = ["values", *(SLOT + slot for slot in cut.slot_names)]
@@ -116,10 +116,10 @@ def shapes_of(name: str, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.
 def write_table(
     put: Callable[[str, np.ndarray], None], name: str, cut: Sizes, parts: Iterable[TableState], delta: bool = False
 ) -> None:
-    """Writes a table part by part, as `ctrlab.tensors.writing` takes it.
+    """Writes a table part by part, in the form that `ctrlab.tensors.writing` takes.
 
     Raises:
-        BadData: the table contradicts itself: see `checked`; here no tombstone may be of a key that the table has.
+        BadData: the table contradicts itself: see `checked`. In addition, no tombstone may name a key that the table has.
     """
     for part in _checked(parts, cut.rows + cut.candidates + cut.removed, f"Table {name}", tombstones=True):
         for path, array in to_arrays(name, part, delta).items():
@@ -127,14 +127,14 @@ def write_table(
 
 
 def checked(state: TableState, where: str) -> Iterator[TableState]:
-    """The parts of a state, each once it was found to be what a table can hold, in a memory that does not grow with them.
+    """Yields the parts of a state, each after it was validated, in constant memory.
 
-    Counts and steps: each. A key that comes twice, with a row or counted: within a part always; in two parts where the state has
-    no more than a million keys; of a larger one as many keys are held against each other, chosen by their hash. So one key that
-    comes twice in a large state may pass here, and an array that was never filled does not.
+    All counts and steps are checked. Duplicate keys (rows or candidates) are always found within a part. Between parts they are
+    found if the state has at most a million keys. In a larger state only a sample of a million keys, chosen by hash, is compared:
+    a single duplicate may pass, but an array that was never filled does not.
 
     Raises:
-        BadData: it can't be a table's.
+        BadData: the state is not valid for a table.
     """
     return _checked(parts_of(state), len(state.keys) + len(state.candidate_keys), where, tombstones=False)
 
@@ -161,19 +161,19 @@ def _require_once(keys: np.ndarray, where: str) -> None:
 
 
 def to_arrays(name: str, state: TableState, delta: bool = False) -> dict[str, np.ndarray]:
-    """{array's name in the file: array}, without a copy where the dtype is right."""
+    """{array's name in the file: array}, without a copy if the dtype already fits."""
     arrays = {field: getattr(state, field) for field in FIELDS if delta or field != "removed"}
     arrays |= {SLOT + slot: array for slot, array in state.slots.items()}
     return {f"{PREFIX}{name}/{field}": np.asarray(a, FIELDS.get(field, np.float32)) for field, a in arrays.items()}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, TableState]:
-    """{table's name: state} of a file's arrays, in memory or `Stored`; those of other things are passed over.
+    """{table's name: state} of a file's arrays, in memory or `Stored`; arrays that are not of a table are ignored.
 
     Args:
-        where: the file, for what is said of a bad one.
+        where: the file, for error messages.
     Raises:
-        BadData: an array is missing, or is not what the format says.
+        BadData: an array is missing, or does not match the format.
     """
     tables: dict[str, dict[str, np.ndarray]] = {}
     for path, array in arrays.items():
@@ -184,10 +184,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Table
 
 
 def require_fits(state: TableState, table: TableState, where: str) -> None:
-    """Whether a state can be loaded into a table, of which any state is given; one without slots can.
+    """Checks that a state can be loaded into a table, given any state of that table. A state without slots fits.
 
     Raises:
-        CtrlabError: it can't, for what reason.
+        CtrlabError: it does not fit; the message says why.
     """
     if state.dim != table.dim:
         raise CtrlabError(f"{where} has rows of dimension {state.dim} in the checkpoint and of {table.dim} in the model.")

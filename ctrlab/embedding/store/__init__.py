@@ -1,9 +1,9 @@
-"""The store of rows on a disk, which knows no table: `Store`, and `segments`, which reads its files by NumPy alone."""
+"""The on-disk store of rows, independent of tables: `Store`, and `segments`, which reads its files with NumPy alone."""
 
 from ctrlab.lazy import loader
 
 COMPACTIONS = ("async", "sync")
-"""Who compacts a store: its own thread, or the thread that writes."""
+"""Where compaction runs: in the store's own thread, or in the thread that writes."""
 
 _PLACES = dict.fromkeys(("Store", "StoreStats"), "native")
 __all__ = ["COMPACTIONS", *sorted(_PLACES)]

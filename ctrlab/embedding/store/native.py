@@ -1,6 +1,6 @@
-"""The store of rows on a disk (native/store/segment_store.h), from Python: put, get, erase, flush, compact, iterate.
+"""The on-disk store of rows (native/store/segment_store.h) from Python: put, get, erase, flush, compact, iterate.
 
-It is what an embedding variable keeps its lower tier in. Its files need neither this nor TensorFlow: see
+An embedding variable keeps its lower tier in it. Its files can be read without this module and without TensorFlow: see
 `ctrlab.embedding.store.segments`.
 """
 
@@ -27,16 +27,16 @@ class _Problem(ctypes.Structure):
 
 @dataclass(frozen=True)
 class StoreStats:
-    """What a store holds and has done since it was opened.
+    """Statistics of a store since it was opened.
 
     Attributes:
-        live: keys with a row. total: records on the disk; those that are not live are garbage.
-        memory_bytes: all that the store and its snapshots hold.
-        user_bytes, compaction_bytes: records written for put and erase, and copied by compaction.
-        compactions: segments that compaction removed. reads: requests to the system for rows.
-        dropped_records: cut off a torn tail when the store was opened.
-        pending_bytes: put and not flushed yet. compacting: 1 while a compaction runs, else 0.
-    Its order is that of StoreNumbers in native/store/segment_store_c.h.
+        live: keys with a row. total: records on the disk; records that are not live are garbage.
+        memory_bytes: held by the store and its snapshots.
+        user_bytes, compaction_bytes: written for put and erase; copied by compaction.
+        compactions: segments that compaction removed. reads: read requests to the system.
+        dropped_records: removed from a torn tail when the store was opened.
+        pending_bytes: put but not flushed yet. compacting: 1 while a compaction runs, else 0.
+    The order of the fields is that of StoreNumbers in native/store/segment_store_c.h.
     """
 
     live: int
@@ -54,20 +54,20 @@ class StoreStats:
 
     @property
     def write_amplification(self) -> float:
-        """Bytes of records written to the disk for each byte that the user wrote; 1 is none."""
+        """Bytes of records written to disk per byte that the user wrote; 1 if compaction copied nothing."""
         return (self.user_bytes + self.compaction_bytes) / self.user_bytes if self.user_bytes else 1.0
 
 
 class Store:
-    """Rows of `dim` numbers by int64 key, in the folder `path`; any int64 is a key. Close it, or use it as a context.
+    """Rows of `dim` numbers by int64 key, in the folder `path`. Any int64 is a key. Close it, or use it in a `with` statement.
 
     Args:
-        path: a folder; made where there is none. dim: numbers a row. dtype: theirs.
+        path: a folder; made if missing. dim: numbers per row. dtype: of the numbers.
         segment_bytes: size of a file. write_buffer: bytes kept in memory before they are written.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
-        direct: read and write past the page cache, many reads at a time.
+        direct: bypass the page cache, with many reads in flight.
     Raises:
-        CtrlabError: the folder can't be made, another process has it open, or its files are damaged, of other rows, or not ours.
+        CtrlabError: the folder can't be made, is open in another process, or holds files that are damaged or of another kind.
 
     >>> import tempfile
     >>> with Store(tempfile.mkdtemp(), dim=2) as store:
@@ -98,7 +98,7 @@ class Store:
         _checked(self._c.ctrlab_store_open, os.fsencode(path), *sizes, ctypes.byref(self._handle))
 
     def put(self, keys, rows) -> None:
-        """Rows [n, dim] of keys [n]; of a key that comes twice the last one stays."""
+        """Stores rows [n, dim] under keys [n]; the last row of a repeated key wins."""
         keys = _keys(keys)
         rows = np.ascontiguousarray(rows, self._dtype)
         if rows.shape != (len(keys), self._dim):
@@ -106,10 +106,10 @@ class Store:
         self._call("put", _pointer(keys), _pointer(rows), _INT(len(keys)))
 
     def get(self, keys) -> tuple[np.ndarray, np.ndarray]:
-        """Rows [n, dim], zeros where there is none, and whether there is one, bool [n].
+        """Rows [n, dim], zeros for keys without a row, and bool [n]: whether each key has a row.
 
         Raises:
-            CtrlabError: a row is damaged; the message names file and byte.
+            CtrlabError: a row is damaged; the message names the file and the byte.
         """
         keys = _keys(keys)
         rows, found = np.zeros((len(keys), self._dim), self._dtype), np.zeros(len(keys), np.bool_)
@@ -117,16 +117,16 @@ class Store:
         return rows, found
 
     def erase(self, keys) -> None:
-        """Takes their rows from keys [n]; a key without one may be among them."""
+        """Removes the rows of keys [n]. Keys without a row are allowed."""
         keys = _keys(keys)
         self._call("erase", _pointer(keys), _INT(len(keys)))
 
     def flush(self) -> None:
-        """What was put and erased before outlives the process and the machine's power when this returns."""
+        """When this returns, earlier puts and erases survive the end of the process and a loss of power."""
         self._call("flush")
 
     def compact(self) -> None:
-        """All garbage goes now; without this it goes when there are 1.5 records for each live row."""
+        """Removes all garbage now. Otherwise compaction starts at 1.5 records per live row."""
         self._call("compact")
 
     def stats(self) -> StoreStats:
@@ -135,7 +135,7 @@ class Store:
         return StoreStats(**{name: getattr(numbers, name) for name, _ in _Numbers._fields_})
 
     def warnings(self) -> list[str]:
-        """What was dropped or found damaged since the store was opened, a sentence each."""
+        """What was dropped or found damaged since the store was opened, one sentence each."""
         sentence, found = _Problem(), []
         while True:
             self._call("warning", _INT(len(found)), ctypes.byref(sentence))
@@ -144,7 +144,7 @@ class Store:
             found.append(sentence.sentence.decode(errors="replace"))
 
     def items(self, batch: int = 4096) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Keys [n] and rows [n, dim] as they were when the first batch was asked for, whatever is written or closed meanwhile."""
+        """Yields keys [n] and rows [n, dim] as of the first batch, even if the store changes or is closed meanwhile."""
         snapshot, size, count = _INT(), _INT(), _INT()
         self._call("snapshot", ctypes.byref(snapshot), ctypes.byref(size))
         try:
@@ -159,9 +159,9 @@ class Store:
             self._c.ctrlab_store_release(snapshot)
 
     def close(self) -> None:
-        """Flushes what it can, ends the compaction, lets the folder go. Nothing happens the second time.
+        """Flushes if possible, ends the compaction and releases the folder. A second call does nothing.
 
-        Calls of other threads that are inside finish first; later ones raise CtrlabError.
+        Calls of other threads that have begun finish first; later calls raise CtrlabError.
         """
         self._c.ctrlab_store_close(self._handle)
 

@@ -1,8 +1,8 @@
-"""A store's files in NumPy alone: the format that native/store/segment_format.h describes, read without TensorFlow or us.
+"""Reads a store's files with NumPy alone, in the format of native/store/segment_format.h, without TensorFlow or the engine.
 
-segment   header 64 | records 24 + row bytes each | once it is full: index 16 each | footer 32
+segment   header 64 | records of 24 + row bytes | in a full segment also: an index entry of 16 per record | footer 32
 record    u32 crc, u32 kind (0 row, 1 tombstone, 2 commit), u64 sequence number, i64 key, the row
-manifest  header 40 | u64 the number of each segment
+manifest  header 40 | u64 per segment: its number
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ MANIFEST = np.dtype(
 )
 ROW, TOMBSTONE, COMMIT = range(3)
 INDEX_BYTES = 16
-"""Of each record, in the index of a segment that is full."""
+"""The index entry of one record in a full segment."""
 MOST_ROW_BYTES = 1 << 20
 NAME = re.compile(r"([0-9]{10}|[1-9][0-9]{10,19})\.seg")
 
 
 def record(row_bytes: int) -> np.dtype:
-    """A record of a store whose rows have so many bytes."""
+    """A record of a store whose rows have `row_bytes` bytes."""
     return np.dtype([("crc", "<u4"), ("kind", "<u4"), ("sequence", "<u8"), ("key", "<i8"), ("row", f"V{row_bytes}")])
 
 
 def crc32c(data: np.ndarray) -> np.ndarray:
-    """CRC-32C of each line of bytes, uint8 [n, m] -> uint32 [n]: a table look-up a byte, all lines at once."""
+    """CRC-32C of each line of bytes, uint8 [n, m] -> uint32 [n]: one table lookup per byte, for all lines at once."""
     crc = np.full(len(data), 0xFFFFFFFF, np.uint32)
     for column in data.T:
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ column) & np.uint32(255)]
@@ -51,12 +51,12 @@ def crc32c(data: np.ndarray) -> np.ndarray:
 
 
 def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """All rows of a store that nobody has open: keys int64 [n], ascending, and rows uint8 [n, row bytes]; `rows.view("<f4")`.
+    """All rows of a closed store: keys int64 [n], ascending, and rows uint8 [n, row bytes]; use `rows.view("<f4")`.
 
-    Of several records of a key the one with the highest sequence number counts; if it is a tombstone, the key has no row.
+    The record with the highest sequence number of its key counts. If it is a tombstone, the key has no row.
 
     Raises:
-        BadData: a file that is missing or not as the format says; the message names file and byte.
+        BadData: a file is missing or violates the format; the message names the file and the byte.
     """
     paths, durable = _listed(Path(folder))
     found = [(path, *part) for path in paths if (part := _records(path)) is not None]
@@ -64,14 +64,14 @@ def read(folder: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def salvage(folder: str | Path, on_file: Callable[[int, int], None] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """What is whole in a damaged store without a copy: keys and rows as `read` gives them, and a sentence for each damaged file.
+    """What is intact in a damaged store: keys and rows as `read` gives them, and one sentence per damaged file.
 
-    A row may be older than the one that was lost, and one that was erased may be back. The command: `ctrlab embedding salvage`.
+    A row may be older than a lost one, and an erased row may be back. The command is `ctrlab embedding salvage`.
 
     Args:
-        on_file: called after each file, with its number, from 1, and how many there are.
+        on_file: called after each file with its number, from 1, and the number of files.
     Raises:
-        BadData: there is no segment, or they have rows of different sizes.
+        BadData: there are no segments, or their rows differ in size.
     """
     paths, parts, problems = sorted(Path(folder).glob("*.seg")), [], []
     if not paths:
@@ -106,7 +106,7 @@ def _latest(parts: list[np.ndarray], folder: str | Path) -> tuple[np.ndarray, np
 
 
 def _listed(folder: Path) -> tuple[list[Path], int | None]:
-    """The segments that count, and up to what sequence number all was on the disk; None where there is no manifest."""
+    """The segments that count, and the sequence number up to which all was durable; None if there is no manifest."""
     paths = {int(path.stem): path for path in sorted(folder.glob("*.seg")) if NAME.fullmatch(path.name)}
     manifest = folder / "MANIFEST"
     if not manifest.exists():
@@ -126,7 +126,7 @@ def _listed(folder: Path) -> tuple[list[Path], int | None]:
 
 
 def _before_gap(parts: list[tuple], durable: int) -> list[tuple]:
-    """Of (path, records, flushed) what was not written after something that a loss of power took."""
+    """From (path, records, flushed), removes what was written after something that a loss of power destroyed."""
     numbers = [records["sequence"][records["kind"] != COMMIT] for _, records, _ in parts]
     kept = []
     for number, part in sorted(((n, p) for n, p in zip(numbers, parts) if len(n)), key=lambda each: int(each[0].min())):
@@ -141,9 +141,9 @@ def _before_gap(parts: list[tuple], durable: int) -> list[tuple]:
 
 
 def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray, bool] | None:
-    """Its records, and whether it says that all before was flushed; None where it was being made when its process ended.
+    """The file's records, and whether it says that all earlier ones were flushed. None if a process ended while making the file.
 
-    Where `problems` are asked for, damaged records go there and whole ones after them count.
+    With a list `problems`, damaged records are described there and intact ones after them count.
     """
     content = _content(path)
     if not any(content[: HEADER.itemsize]) or len(content) < HEADER.itemsize:
@@ -171,16 +171,16 @@ def _records(path: Path, problems: list[str] | None = None) -> tuple[np.ndarray,
         problem = f"A record must be as it was written; that in {path} at byte {HEADER.itemsize + good * of.itemsize} is not."
         if problems is None:
             raise BadData(problem)
-        end = count if sealed else good + int(np.flatnonzero(rest)[-1]) + 1  # what follows the last whole one was being written
+        end = count if sealed else good + int(np.flatnonzero(rest)[-1]) + 1  # after the last intact record is an unfinished write
         problems.append(f"{problem} What {end - whole[:end].sum():,} of its {end:,} records held is lost.")
         records = records[whole]
     else:
-        records = records[:good]  # what follows is the end of a file that was being written
+        records = records[:good]  # the rest is an unfinished write
     return records, bool(sealed or (records["kind"] == COMMIT).any())
 
 
 def _content(path: Path) -> bytes:
-    """Raises a BadData where it can't be read, or is a folder, a link to nothing, or a pipe, whose writer would be waited for."""
+    """Raises BadData if the path can't be read, or is a folder, a dangling link, or a pipe, which would block."""
     try:
         if path.is_file():
             return path.read_bytes()

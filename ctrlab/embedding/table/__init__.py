@@ -1,9 +1,9 @@
-"""The table behind an embedding variable, as TensorFlow's ops see it.
+"""The native table behind an embedding variable, and TensorFlow's view of it.
 
-    resource   a native table by its handle: states in and out
+    resource   a native table by its handle; exports and imports states
     ops        lookup of many columns in one op, its gradient, and the optimizer's step
-    cut        what changed since a consumer's version, and a state that comes in parts
+    cut        changes since a consumer's version; staging of a state that arrives in parts
     proxy      the Keras variable that stands for it
 
-`ctrlab.embedding.variable` puts them together.
+`ctrlab.embedding.variable` combines them.
 """

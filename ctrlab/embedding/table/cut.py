@@ -1,9 +1,9 @@
-"""What changed of an embedding variable since the version that a consumer confirmed, and a state that comes in parts.
+"""Cuts: what changed in an embedding variable since the version that a consumer confirmed. Stages: a state taken in parts.
 
-A consumer (a saver of deltas, a server that is kept up to date) has a name. Its first cut is everything; each one after it is
-what changed since the version that the consumer confirmed. Not confirmed, it is given again. The table keeps a log of changed
-keys for its consumers, of at most max(65,536, rows) keys: one that falls behind that is given everything, and so is each one
-after the table took another state.
+A consumer (a saver of deltas, a server that is kept up to date) has a name. Its first cut gives everything. Each later cut gives
+what changed since the version that the consumer confirmed, so unconfirmed changes are given again. The table logs changed keys
+for its consumers, at most max(65,536, rows) keys. A consumer that falls behind this log is given everything, and so is every
+consumer after the table took another state.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ PART_ROWS = 65_536
 
 
 class Cut:
-    """What a table held at one moment, or what had changed of it, to be read once, in parts; training goes on meanwhile.
+    """The content or the changes of a table at one moment, to be read once, in parts, while training goes on.
 
-    Rows that were in memory are copied, those below are held on the disk until the cut goes.
+    Rows in memory are copied. Rows below are kept on disk until the cut is deleted.
 
     Attributes:
-        since: the consumer's version until now; None: this is everything.
-        version: what the consumer confirms once it has it all.
-        rows, candidates, filter_bytes, removed: how many of each all parts have together.
-        slot_names: of the optimizer, in its order.
+        since: the consumer's version before this cut; None: the cut gives everything.
+        version: the consumer confirms this version when it has all parts.
+        rows, candidates, filter_bytes, removed: totals over all parts.
+        slot_names: in the optimizer's order.
         dim: D.
     """
 
@@ -41,10 +41,10 @@ class Cut:
         self._read = False
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[TableState]:
-        """All of it, once: at most `rows` rows and as many candidates a part; filter and removed keys are in the first.
+        """Yields everything once: at most `rows` rows and as many candidates per part. Filter and removed keys come first.
 
         Raises:
-            CtrlabError: it was read before; the storage refuses a read.
+            CtrlabError: it was read before, or the storage refuses a read.
         """
         if self._read:
             raise CtrlabError("The parts of a cut are read once; these were. Take another cut.")
@@ -58,23 +58,23 @@ class Cut:
 
 
 class Stage:
-    """An empty table like a variable's, for a state that comes in parts, which `EmbeddingVariable.adopt` puts in place at once.
+    """An empty table with a variable's settings. It takes a state in parts; `EmbeddingVariable.adopt` then swaps it in at once.
 
-    It has a storage of its own in the variable's folder, so the state may be larger than the memory.
+    It has its own storage in the variable's folder, so the state may be larger than memory.
     """
 
     def __init__(self, variable, handle):
         self.variable, self.handle = variable, handle
 
     def load_state(self, part: TableState, *, shard: tuple[int, int] = WHOLE, how: str = "more") -> None:
-        """Takes a part of a state ("more"), or of changes of what it has taken ("changes"), as `EmbeddingVariable.load_state`."""
+        """Takes a part of a state ("more"), or of changes to its content ("changes"), like `EmbeddingVariable.load_state`."""
         take_state(self.handle, self.variable.name, self.variable.dim, part, shard, how)
 
     def state(self) -> TableState:
-        """All that it has taken."""
+        """Its whole content."""
         return exported(self.handle, WHOLE)
 
     def keys(self) -> int:
-        """How many keys it has taken that have a row or are counted."""
+        """How many of its keys have a row or a count."""
         rows, candidates, *_ = _native.library().ops.ctrlab_embedding_stats(handle=self.handle).stats.numpy().tolist()
         return rows + candidates

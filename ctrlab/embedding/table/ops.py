@@ -1,11 +1,11 @@
-"""Lookup in embedding variables: many columns from many tables in one op, its gradient, and the step that takes it.
+"""Lookup of many columns from many embedding variables in one op, its gradient, and the optimizer step on that gradient.
 
-A gradient has to carry how often each key came, because admission and eviction count occurrences. `tf.IndexedSlices` has no place
-for it but the indices themselves: so they name each key as often as it came, the sum of its gradients in the first place and
-zeros in the others. Nothing then has to be remembered between the gradient and the step: a gradient that is thrown away is not
-counted, gradients that are added up (concatenated) add their counts, one that a user made counts each index once, and its norm
-is that of the merged gradient, so clipping by norm is right from outside as well. In a graph where nothing lies between the
-gradient and the optimizer, the step takes the merged rows and counts as they are and the zeros are never written.
+Admission and eviction count occurrences, so a gradient has to carry how often each key came. `tf.IndexedSlices` can only say this
+by its indices: they repeat a key once per occurrence. The first repetition carries the sum of the key's gradients, the others
+carry zeros. So no state is kept between gradient and step. A gradient that is thrown away is not counted. Gradients that are
+added (concatenated) add their counts, and a user's own gradient counts each index once. The norm equals that of the merged
+gradient, so clipping by norm outside this module is correct. In a graph without other ops between gradient and optimizer, the
+step takes merged rows and counts directly, and the zeros are never written.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout: Layout, training: bool) -> list[tf.Tensor]:
-    """All columns in one op, as `ctrlab.ops.lookup` defines it for dense tables; but any id is a key, and none is unknown.
+    """Looks up all columns in one op, like `ctrlab.ops.lookup` for dense tables, except that every id is a valid key.
 
     Args:
         tables: T embedding variables.
-        columns: C int64 columns of keys, each a Tensor [B] (one key a row) or a RaggedTensor [B, (L)].
-        layout: which table each column reads, how its rows are combined, and in which output they stand.
-        training: a key without a row reads its initial value; else 0.
+        columns: C int64 columns of keys, each a Tensor [B] (one key per example) or a RaggedTensor [B, (L)].
+        layout: for each column: its table, its combiner, and its place in the outputs.
+        training: a key without a row reads its initial value if true, else 0.
     Returns:
-        float32 outputs, [B, width] of pooled columns and [N, width] where each key keeps a row.
+        float32 outputs: [B, width] for pooled columns, [N, width] for columns whose keys keep their rows.
     Raises:
-        CtrlabError: the columns don't fit the layout, or keys are not int64. InvalidArgumentError: splits or shapes don't agree.
+        CtrlabError: the columns don't fit the layout, or keys are not int64. InvalidArgumentError: splits or shapes disagree.
     """
     agree(tables, columns, layout)
     with tf.device("CPU:0"):
@@ -73,12 +73,12 @@ def _gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
 
 
 def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A gradient of `table.proxy` with each key once.
+    """Merges a gradient of `table.proxy` so that each key comes once.
 
     Returns:
-        keys int64 [u], ascending; how often each came, int64 [u]; the sums of its rows, float32 [u, D].
+        keys int64 [u], ascending; their occurrences, int64 [u]; the sums of their rows, float32 [u, D].
     Raises:
-        CtrlabError: it is not made of rows of D numbers under int64 keys.
+        CtrlabError: the gradient does not consist of rows of D numbers with int64 keys.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         raise CtrlabError(
@@ -91,7 +91,7 @@ def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tup
             f"The gradient of embedding variable {table.name} must be float32 rows of {table.dim} under int64 keys; received "
             f"{rows.dtype.name} {rows.shape} under {keys.dtype.name}."
         )
-    # Only in a graph can one see where a gradient comes from; merging twice changes nothing.
+    # Only a graph shows where a gradient comes from. Merging a merged gradient again changes nothing.
     if tf.is_symbolic_tensor(keys) and keys.op.type == "Ctrlab>EmbeddingSpread" and rows.op is keys.op:
         return tuple(keys.op.inputs)
     merged = _native.library().ops.ctrlab_embedding_lookup_gradient(
@@ -108,12 +108,12 @@ def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tup
 
 
 def step(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> tf.Operation | None:
-    """One optimizer step on many tables in one op; nothing changes if a gradient is not finite.
+    """One optimizer step on many tables in one op. If a gradient is not finite, nothing changes.
 
     Args:
-        updates: (table, gradient) of each.
+        updates: (table, gradient) pairs.
         learning_rate: float32 scalar. step: int64 scalar, 1 for the first.
-        clip_norm: the most that the norm of a table's merged gradient, of the keys that have a row, may be; None for no clipping.
+        clip_norm: the maximum norm of a table's merged gradient over the keys with a row; None for no clipping.
     """
     merged = [merged_gradient(table, gradient) for table, gradient in updates]
     with tf.device("CPU:0"):

@@ -1,7 +1,7 @@
-"""What stands for an embedding variable where Keras and tapes expect a variable: one of shape [0, D] that holds nothing.
+"""The proxy of an embedding variable, for code that expects a variable (Keras, tapes). Its shape is [0, D]; it holds no data.
 
-Lookups take its handle, so their gradient flows to it, as `tf.IndexedSlices` whose indices are keys, through tapes, `fit` and
-`tf.function` alike; `ctrlab.training.TouchedRows` steps the table instead of it, and any other Keras optimizer is refused.
+Lookups take the proxy's handle, so gradients flow to it as `tf.IndexedSlices` whose indices are keys, in tapes, `fit` and
+`tf.function` alike. `ctrlab.training.TouchedRows` steps the table itself; any other Keras optimizer is refused.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
 
 
 class Rows(np.ndarray):
-    """What `get_weights` gives of an embedding variable: an array of shape [0, D], with all that the table holds beside it.
+    """What `get_weights` gives for an embedding variable: an array of shape [0, D] that carries the table's whole state.
 
     Attributes:
-        state: a copy in memory, of 24 + 4 D (1 + slots) bytes a row; None where NumPy has made another array of this one.
+        state: a copy in memory, 24 + 4 D (1 + slots) bytes per row; None if NumPy made another array from this one.
     """
 
     state: TableState | None = None
 
 
 class Proxy(keras.Variable):
-    """What Keras and tapes take for the embedding variable: shape [0, D], always empty.
+    """The variable that Keras and tapes see in place of the embedding variable: shape [0, D], always empty.
 
-    What Keras copies and puts back by `numpy` and `assign` (`get_weights`, `set_weights`, `EarlyStopping`) is the table's state.
-    Keras hands the gradient of a variable that says `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a
-    gradient that arrives there comes from one that would not have stepped the table.
+    `numpy` and `assign` copy the table's state, for `get_weights`, `set_weights` and `EarlyStopping`. Keras passes the gradient
+    of a variable with `overwrite_with_gradient` to its `assign`, whatever the optimizer. So a gradient that arrives in
+    `assign` comes from an optimizer that can't step the table.
 
     Attributes:
-        read_as: the type that its rows are cast to by the layer that reads them.
+        read_as: the dtype to which the reading layer casts the rows.
     """
 
     read_as = "float32"
 
     def __init__(self, table: EmbeddingVariable):
-        # Under mixed precision Keras gives a copy in fewer bits, and lookups take a handle, which a copy has not.
+        # Under mixed precision Keras would pass a cast copy, but lookups need a handle, and a copy has none.
         super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name, autocast=False)
         self.overwrite_with_gradient = True
-        self._table = weakref.ref(table)  # which holds this: so a table, and the files below it, go with their last user
+        self._table = weakref.ref(table)  # the table holds this proxy: no cycle, so it goes with its last user
 
     @property
     def table(self) -> EmbeddingVariable:
-        """The embedding variable that this stands for.
+        """The embedding variable of this proxy.
 
         Raises:
-            CtrlabError: nobody holds it any more.
+            CtrlabError: the variable was deleted.
         """
         table = self._table()
         if table is None:
@@ -66,16 +66,16 @@ class Proxy(keras.Variable):
         return table
 
     def numpy(self):
-        """The table as it is now, as `Rows`."""
+        """The table's current state, as `Rows`."""
         rows = super().numpy().view(Rows)
         rows.state = self.table.state()
         return rows
 
     def assign(self, value):
-        """Takes `Rows`: all of them in place of what the table holds, with their slots if the optimizer has the same.
+        """Replaces the table's content by `Rows`. Their slots are taken if the optimizer has the same ones.
 
         Raises:
-            CtrlabError: a gradient, or an array that has no rows with it.
+            CtrlabError: a gradient, or an array that carries no rows.
         """
         if isinstance(value, tf.IndexedSlices):
             raise CtrlabError(

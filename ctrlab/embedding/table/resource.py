@@ -1,4 +1,4 @@
-"""A native table by its handle: a state goes in, and a state comes out, whole or of one shard."""
+"""Imports and exports the state of a native table by its handle, whole or for one shard."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops.refusals import one_sentence
 
 WHOLE = (0, 1)
-"""Shard 0 of 1."""
+"""The shard that is the whole table: 0 of 1."""
 
 
 def exported(handle: tf.Tensor, shard: tuple[int, int]) -> TableState:
-    """All that the table behind a handle holds of a shard, at one moment."""
+    """The content of the table behind a handle, or of one shard of it, at one moment."""
     with one_sentence():
         parts = export_all(handle, shard)
     return state_of(parts, tuple(name.decode() for name in parts.slot_names.numpy()))
 
 
 def export_all(handle: tf.Tensor, shard: tuple[int, int] = WHOLE):
-    """The same as tensors, in a graph or out of it."""
+    """The same as tensors, eagerly or in a graph."""
     return _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(shard, tf.int64))
 
 
 def state_of(parts, slot_names: tuple[str, ...]) -> TableState:
-    """The outputs of an op as a state: views of its tensors, which would otherwise be copied once more."""
+    """An op's outputs as a state. The arrays are views of the tensors, to avoid another copy."""
     arrays = {name: np.asarray(memoryview(getattr(parts, name))) for name in FIELDS}
     return TableState(**arrays, slots=dict(zip(slot_names, np.asarray(memoryview(parts.slots)))))
 
@@ -36,10 +36,10 @@ def take_state(handle: tf.Tensor, name: str, dim: int, state: TableState, shard:
     """Puts a state into the table behind a handle.
 
     Args:
-        how: "all": in place of everything; "more": besides it; "changes": as changes of what it is.
+        how: "all" replaces the content; "more" adds to it; "changes" applies a delta to it.
     Raises:
-        CtrlabError: another dimension, other slots, a key twice, a count below 1, numbers that are not whole; nothing has changed
-            then. UnknownName: no such `how`.
+        CtrlabError: another dimension or other slots, a repeated key, a count below 1, or numbers that are not whole; the table
+            is unchanged then. UnknownName: no such `how`.
     """
     choose("way to take a state", how, ("all", "more", "changes"))
     slots = [np.asarray(array, np.float32) for array in state.slots.values()]
