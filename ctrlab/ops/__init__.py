@@ -1,4 +1,4 @@
-"""The lab's ops, a module each: an `Op` with its `reference`, `baseline` and `fused` ways, under one signature."""
+"""The lab's ops, one module each: an `Op` with its `reference`, `baseline` and `fused` ways, under one signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def ops() -> dict[str, Op]:
-    """{name: Op} of every op, from the modules of this package: there is no list.
+    """{name: Op} of every op, collected from the modules of this package, so that no list has to be kept.
 
     >>> "lookup" in ops()
     True
@@ -31,7 +31,7 @@ def ops() -> dict[str, Op]:
 
 
 def register() -> None:
-    """Makes the compiled ops known to TensorFlow: call it in a process that loads a SavedModel with some of them.
+    """Registers the compiled ops with TensorFlow. Call it in a process that loads a SavedModel which uses them.
 
     Raises:
         NativeLibraryError: there is no compiled library for this TensorFlow.

@@ -1,11 +1,11 @@
-"""DIEN's auxiliary loss: from the interest after an event, tell what was clicked next from what was not.
+"""DIEN's auxiliary loss: the interest after an event must tell the next clicked item from an item that was not clicked.
 
     loss = 1/M sum over events t that have a next one of  softplus(-x(h_t, clicked_{t+1})) + softplus(x(h_t, skipped_{t+1}))
 
-where x(h, e) = MLP(scale * [h, e] + shift) is the logit that e follows h, and M is the number of such events; without any
-the loss is 0.
+where x(h, e) = MLP(scale * [h, e] + shift) is the logit that e follows h, and M is the number of events that have a next one;
+with M = 0 the loss is 0.
 
-Zhou et al., "Deep Interest Evolution Network", AAAI 2019; its two-way softmax is one logit here, which is the same function.
+Zhou et al., "Deep Interest Evolution Network", AAAI 2019. Its two-way softmax is written as one logit here: the same function.
 
 Every way takes
 
@@ -13,10 +13,10 @@ Every way takes
     scale, shift: float32 [H + C].
     layers: the MLP's (kernel [in, out], bias [out]) pairs, H + C wide at the bottom and 1 at the top; sigmoid between.
 
-and returns float32 []. The baseline takes the interests as it has them, padded; the fused op takes what is there. Scale and
-shift are folded into the first layer; its sum on [h, e] is made as h Wh + e We, so that the interest's part is made once for both
-e's; and the gradient is made in the same pass, while a tile of positions is in cache: that of a loss is known up to a factor as
-soon as the logits are.
+and returns float32 []. The baseline takes padded interests; the fused op takes the existing events only. The fused op folds
+scale and shift into the first layer. It computes that layer on [h, e] as h Wh + e We, so h Wh is computed once for both e's. It
+also computes the gradient in the same pass, while a tile of positions is in the cache: once the logits are known, the gradient
+of a loss is known up to a factor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Layers = Sequence[tuple[tf.Tensor, tf.Tensor]]
 
 
 def baseline(interests: Events, clicked: Events, skipped: Events, scale, shift, layers: Layers) -> tf.Tensor:
-    """Masks of the padded interests, a concat and an MLP for each e."""
+    """Masks the padded interests, then concatenates and runs the MLP for clicked and for skipped events."""
     lengths, most = clicked.lengths, tf.shape(interests.padded)[1]
     before = tf.boolean_mask(interests.padded, tf.sequence_mask(lengths - 1, most))  # [M, H]
     losses = 0.0

@@ -4,17 +4,17 @@
     mean[c]   = the mean over b of a[b, c];   variance[c] = the mean over b of (a[b, c] - mean[c])^2
     out[b, c] = scale[c] (a[b, c] - mean[c]) / sqrt(variance[c] + epsilon) + shift[c]
 
-The baseline does this in a dozen passes over [B, n] forward and two dozen backward, each an op of its own. The fused op
-makes one each way: a core takes some columns and walks down all rows, while they stay in its cache.
+The baseline makes a dozen passes over [B, n] forward and two dozen backward, each by its own op. The fused op makes one pass each
+way: a core takes a block of columns and goes through all rows while the block stays in its cache.
 
 Every implementation takes
 
     product: float32 [B, n], the layer's input times its kernel.
     bias, scale, shift: float32 [n].
-    epsilon: keeps a column without spread from dividing by 0.
+    epsilon: keeps a constant column from dividing by 0.
 
-and the moving statistics that evaluation uses, [n] each, with their momentum; it returns out [B, n] and the moved statistics
-momentum * moving + (1 - momentum) * the batch's. A batch of no rows has no statistics: it moves nothing.
+and the moving statistics for evaluation, [n] each, with their momentum. It returns out [B, n] and the updated statistics
+momentum * moving + (1 - momentum) * the batch's. An empty batch leaves them unchanged.
 
 Source: Ioffe & Szegedy, "Batch Normalization", 2015; as in Keras (the variance is the batch's own, divided by B).
 """

@@ -1,15 +1,15 @@
-"""DLRM's interaction: the dot products of all pairs of vectors, beside the vector that came from the numbers.
+"""DLRM's interaction: the dot products of all pairs of vectors, next to the bottom vector made from the numeric features.
 
     out[b] = (u[b, 0], then u[b, i] . u[b, j] for i = 1, 2, ... and j = 0, ..., i - 1)
 
-where u is the bottom vector followed by the F embeddings: U = F + 1 vectors, U (U - 1) / 2 pairs. The baseline joins the
-vectors, multiplies all by all (each pair twice and each vector with itself), picks the lower triangle, and joins the result
-with the bottom vector; the fused op computes the triangle alone and writes it where the top's first layer reads it.
+where u is the bottom vector followed by the F embeddings: U = F + 1 vectors, U (U - 1) / 2 pairs. The baseline concatenates the
+vectors, computes all U x U products (each pair twice, and each vector with itself), gathers the lower triangle, and concatenates
+it with the bottom vector. The fused op computes the triangle alone and writes it where the top's first layer reads it.
 
 Every implementation takes
 
-    bottom: float32 [B, D], or None where there are no numbers: then there are F vectors and nothing before the pairs.
-    fields: float32 [B, F * D], the F vectors of a row side by side, as a lookup of all columns gives them.
+    bottom: float32 [B, D], or None without numeric features: then there are F vectors and nothing before the pairs.
+    fields: float32 [B, F * D], the F vectors of an example side by side, as a lookup of all columns gives them.
     dim: D.
 
 and returns float32 [B, D + P], or [B, P] without a bottom vector.
@@ -28,7 +28,7 @@ from ctrlab.ops.references import dot_interaction as definition
 
 
 def baseline(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor:
-    """All by all, the lower triangle gathered."""
+    """All products, then a gather of the lower triangle."""
     dots, row, column = _all_dots(bottom, fields, dim)
     vectors = dots.shape[1]
     pairs = tf.gather(tf.reshape(dots, (-1, vectors * vectors)), row * vectors + column, axis=1)  # [B, P]
@@ -36,7 +36,7 @@ def baseline(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor
 
 
 def masked(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor:
-    """All by all, the lower triangle picked with a mask, as DeepRec's DLRM and TensorFlow Recommenders do it."""
+    """All products, then a boolean mask for the lower triangle, as in DeepRec's DLRM and TensorFlow Recommenders."""
     dots, row, column = _all_dots(bottom, fields, dim)
     mask = np.zeros(dots.shape[1:], bool)  # [U, U]
     mask[row, column] = True
@@ -48,8 +48,8 @@ def fused(bottom: tf.Tensor | None, fields: tf.Tensor, dim: int) -> tf.Tensor:
     """The compiled op; differentiable once.
 
     Raises:
-        InvalidArgumentError: the fields are no multiple of dim, or the bottom vector has another shape than [B, dim].
-            NativeLibraryError: there is no compiled library for this TensorFlow.
+        InvalidArgumentError: the width of the fields is not a multiple of dim, or the bottom vector is not [B, dim].
+        NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     bottoms = [] if bottom is None else [bottom]
     return _native.library().ops.ctrlab_dot_interaction(bottom=bottoms, fields=fields, dim=dim)

@@ -1,4 +1,4 @@
-"""A ragged argument: what ops over histories take, so that padding happens inside those that need it."""
+"""The type of ragged arguments: ops over histories take it, so that padding happens only inside ops that need it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import tensorflow as tf
 
 
 class Events:
-    """A vector, or a number, for each event of each history, in two forms; what it was not made from is made when asked for.
+    """A vector or a number for each event of each history, flat or padded. The missing form is computed on demand.
 
     Attributes:
-        flat: float32 [N, C], all rows' events one after another.
-        padded: float32 [B, T, C], zeros past a row's end.
-        splits: int64 [B + 1], row b's events are flat[splits[b] : splits[b + 1]].
+        flat: float32 [N, C], the events of all examples one after another.
+        padded: float32 [B, T, C], zeros past a history's end.
+        splits: int64 [B + 1], the events of example b are flat[splits[b] : splits[b + 1]].
         lengths: int64 [B].
-        total: float32 [B, C], the sum of each row's events; made from the form that is there, where it was not given.
+        total: float32 [B, C], the sum of each example's events; computed from the existing form if not given.
     """
 
     def __init__(self, splits: tf.Tensor, *, flat=None, padded=None, total=None):

@@ -2,9 +2,9 @@
 
     hidden[l][e] = relu(hidden[l - 1][e] kernels[l][e] + biases[l][e]),  hidden[-1][e] = x for every e
 
-The baseline makes a product, a sum and a ReLU of each layer, each a pass over [E, B, H]; backward it writes E gradients of x
-and adds them up. The fused op takes a block of rows through all layers of an expert while they stay in a core's own cache, puts
-bias and ReLU on what a product just wrote, and adds each expert's share to d_x in place. Kernels are read as they lie.
+The baseline runs a product, a sum and a ReLU per layer, each a pass over [E, B, H]. Backward it writes E gradients of x and adds
+them. The fused op takes a block of rows through all layers of an expert while the block stays in a core's own cache. It applies
+bias and ReLU to a product's output at once, and adds each expert's part to d_x in place. It reads the kernels without packing.
 
 Every implementation takes
 
@@ -29,7 +29,7 @@ from ctrlab.ops.references import experts as definition
 
 
 def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A batched product a layer; the first broadcasts x to every expert."""
+    """A batched product per layer; the first one broadcasts x to every expert."""
     y = x[None, :, :]  # [1, B, I]
     for kernel, bias in zip(kernels, biases):
         y = tf.nn.relu(tf.matmul(y, kernel) + bias)  # [E, B, out]
@@ -37,7 +37,7 @@ def baseline(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Ten
 
 
 def one_by_one(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Each expert's layers by themselves: products that TensorFlow's remapper fuses with bias and ReLU."""
+    """Each expert separately: TensorFlow's remapper fuses each product with bias and ReLU."""
     hidden = [x] * kernels[0].shape[0]
     for kernel, bias in zip(kernels, biases):
         parts = zip(hidden, tf.unstack(kernel), tf.unstack(bias))
@@ -49,8 +49,8 @@ def fused(x: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor
     """The compiled op; differentiable once.
 
     Raises:
-        InvalidArgumentError: shapes do not agree, or a layer's outputs are no multiple of 16. NativeLibraryError: there is
-            no compiled library for this TensorFlow.
+        InvalidArgumentError: shapes do not agree, or a layer's outputs are not a multiple of 16. NativeLibraryError: there is
+        no compiled library for this TensorFlow.
     """
     return _native.library().ops.ctrlab_experts(x=x, kernels=list(kernels), biases=list(biases))[-1]
 

@@ -1,13 +1,13 @@
-"""The factorization machine's second order: every pair of fields meets, dimension by dimension.
+"""The factorization machine's second order: products of all pairs of fields, dimension by dimension.
 
     out[b, d] = sum over pairs of fields i > j of  v[b, i, d] v[b, j, d]  =  1/2 ((sum of v)^2 - sum of v^2)
 
-DeepFM's middle part. The baseline writes and reads six tensors for it, and as many in its gradient; the fused op goes over
-each row once, forward, and twice, while it is in the first level of cache, backward.
+This is DeepFM's middle part. The baseline writes and reads six tensors, and as many in its gradient. The fused op reads each
+example's fields once forward. Backward it reads them twice, the second time from the first-level cache.
 
 Every implementation takes
 
-    fields: float32 [B, F * D], the F vectors of a row side by side, as a lookup of all columns gives them.
+    fields: float32 [B, F * D], the F vectors of an example side by side, as a lookup of all columns gives them.
     dim: D.
 
 and returns float32 [B, D].
@@ -25,7 +25,7 @@ from ctrlab.ops.references import factorization_machine as definition
 
 
 def baseline(fields: tf.Tensor, dim: int) -> tf.Tensor:
-    """The square of the sum less the sum of the squares, halved."""
+    """Half of the square of the sum minus the sum of the squares."""
     v = tf.reshape(fields, (-1, fields.shape[1] // dim, dim))  # [B, F, D]
     return 0.5 * (tf.square(tf.reduce_sum(v, 1)) - tf.reduce_sum(tf.square(v), 1))
 
@@ -34,7 +34,8 @@ def fused(fields: tf.Tensor, dim: int) -> tf.Tensor:
     """The compiled op; differentiable once.
 
     Raises:
-        InvalidArgumentError: the fields are no multiple of dim. NativeLibraryError: there is no compiled library for this
+        InvalidArgumentError: the width of the fields is not a multiple of dim. NativeLibraryError: there is no compiled library
+            for this
             TensorFlow.
     """
     return _native.library().ops.ctrlab_factorization_machine(fields=fields, dim=dim)

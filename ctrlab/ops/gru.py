@@ -1,28 +1,28 @@
 """GRU and AUGRU over histories: every output and the last state.
 
     g_t = sigmoid([x_t, h_{t-1}] W_g + b_g) = [r_t, u_t]            reset and update gate
-    c_t = tanh([x_t, r_t * h_{t-1}] W_c + b_c)                      candidate: the reset comes before the product
+    c_t = tanh([x_t, r_t * h_{t-1}] W_c + b_c)                      candidate; the reset is applied before the product
     u_t = (1 - a_t) u_t                                             AUGRU only: attention scales the update gate
     h_t = u_t * h_{t-1} + (1 - u_t) * c_t
 
     Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014; the attention update gate: Zhou et
-    al., "Deep Interest Evolution Network", AAAI 2019 (there 1 - u is written u, so that "a u" is this "(1 - a) u" mirrored;
-    the formula here is that of its published code). Keras's `reset_after=False` and oneDNN's vanilla GRU are this form;
-    torch's GRU, and Keras's default, reset after the product.
+    al., "Deep Interest Evolution Network", AAAI 2019. The paper writes u for our 1 - u, so its "a u" corresponds to the
+        "(1 - a) u" here; the formula here is that of its published code. Keras's `reset_after=False` and oneDNN's vanilla GRU are
+        this form; torch's GRU, and Keras's default, apply the reset after the product.
 
-Past a row's end the state is copied through and the outputs are zeros; a row of length 0 keeps the zero state.
+Past a history's end the state is copied and the outputs are zeros. A history of length 0 keeps the zero state.
 
 Every way takes
 
     x: `Events`, C wide.
     gates_kernel, gates_bias: float32 [C + H, 2H], [2H]; columns are the reset gate's, then the update gate's.
     candidate_kernel, candidate_bias: float32 [C + H, H], [H].
-    attention: `Events`, a number each, or None for a plain GRU.
+    attention: `Events`, one number each, or None for a plain GRU.
 
-and returns outputs, `Events`, H wide, and the last state, float32 [B, H], zeros for a row without events. The baseline's loop
-carries every row through every position up to the longest row's end, one small product after another. The fused op takes the
-histories end to end, [N, C]; rows of similar length go through time together on one thread, and their weights, state and gates
-stay in its first caches.
+and returns outputs, `Events`, H wide, and the last state, float32 [B, H], zeros for an example without events. The baseline
+loops over all positions up to the longest history, with every example in each small product. The fused op takes flat histories,
+[N, C]. One thread processes sequences of similar length as one block, so that their weights, state and gates stay in its
+fastest caches.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def baseline(x: Events, gates_kernel, gates_bias, candidate_kernel, candidate_bi
     weights = (gates_kernel, gates_bias, candidate_kernel, candidate_bias)
     zeros = tf.zeros((rows, hidden))
     outputs = tf.TensorArray(tf.float32, size=most, element_shape=(None, hidden))
-    # Arrays of slices, not slices of one tensor: the gradient of `x[t]` in a loop would be T tensors of x's full size.
+    # TensorArrays, not slices of one tensor: the gradient of `x[t]` in a loop would be T tensors of x's full size.
     inputs = tf.TensorArray(tf.float32, size=most, element_shape=(None, padded.shape[2])).unstack(tf.transpose(padded, (1, 0, 2)))
     scales = None
     if attention is not None:
@@ -71,7 +71,7 @@ def baseline(x: Events, gates_kernel, gates_bias, candidate_kernel, candidate_bi
         _, last, all_outputs = tf.while_loop(lambda t, *_: t < most, step, (tf.constant(0), zeros, outputs))
         return tf.transpose(all_outputs.stack(), (1, 0, 2)), last  # [B, T, H], [B, H]
 
-    # A TensorArray that nothing was written to has no shape to stack.
+    # A TensorArray without any write has no shape to stack.
     states, last = tf.cond(most > 0, loop, lambda: (tf.zeros((rows, 0, hidden)), zeros))
     return Events(x.splits, padded=states), last
 
@@ -80,7 +80,7 @@ def fused(x: Events, gates_kernel, gates_bias, candidate_kernel, candidate_bias,
     """The compiled op; differentiable in x, the attention and all weights.
 
     Raises:
-        InvalidArgumentError: shapes do not agree, or splits are none. NativeLibraryError: there is no compiled library.
+        InvalidArgumentError: shapes do not agree, or splits are invalid. NativeLibraryError: there is no compiled library.
     """
     outputs, last, _ = _native.library().ops.ctrlab_gru(
         x=x.flat,

@@ -1,21 +1,21 @@
-"""The indicator column: a multi-hot row of ids times a kernel.
+"""The indicator column: a multi-hot vector of ids times a kernel.
 
     out[b, o] = sum over columns c, over the ids i of row b in c:  weight_i * kernel[offset_c + i, o]
 
-where offset_c is the sum of the sizes of the columns before c. DeepFM's linear term and WDL's wide part are this with O = 1.
-The baseline makes a one-hot tensor [B, L, V] of each column, adds it up to [B, V], and multiplies; all but a few of its
-numbers are zero. The fused op reads the rows that are there, and nothing else.
+where offset_c is the sum of the sizes of the columns before c. With O = 1 this is DeepFM's linear term and WDL's wide part. The
+baseline makes a one-hot tensor [B, L, V] per column, sums it to [B, V], and multiplies; nearly all of its numbers are zero. The
+fused op gathers only the kernel rows that ids name.
 
 Every implementation takes
 
-    columns: C int64 id columns, each a Tensor [B] (one id a row) or a RaggedTensor [B, (L)]. The id -1 means "unknown" and
-        contributes nothing; ids of column c are else in [0, sizes[c]).
+    columns: C int64 id columns, each a Tensor [B] (one id per example) or a RaggedTensor [B, (L)]. The id -1 means "unknown" and
+        contributes nothing; all other ids of column c are in [0, sizes[c]).
     sizes: C ints, the number of ids of each column.
     kernel: float32 [V, O] with V = sum(sizes).
-    weights: None, or C float32 entries, each shaped like its ids, or None for weights of 1.
+    weights: None for weights of 1, or C entries, each None or float32 and shaped like its ids.
 
-and returns float32 [B, O]. An id out of range is an error that names row and column in `reference` and `fused`;
-the baseline takes it for a zero row, as TensorFlow's one_hot does, and `scatter_nd` does not look.
+and returns float32 [B, O]. For an id out of range, `reference` and `fused` raise an error with its row and column; the baseline
+treats it as a zero row, like TensorFlow's one_hot, and `scatter_nd` does not check.
 
 Source: TensorFlow's feature_column.IndicatorColumn; the scatter form is NicePerf's IndicatorColumnV2 (DeepRec CTR contest).
 """
@@ -35,7 +35,7 @@ Ids = tf.Tensor | tf.RaggedTensor
 
 
 def baseline(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
-    """What tf.feature_column.indicator_column computes, op by op, then one matmul."""
+    """What tf.feature_column.indicator_column computes, op by op, then one matrix multiplication."""
     agree(columns, sizes, weights)
     multi_hot = tf.concat(
         [_indicator_column(ids, size, w) for ids, size, w in zip(columns, sizes, weights or [None] * len(sizes))], axis=1
@@ -44,22 +44,22 @@ def baseline(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, we
 
 
 def scatter_nd(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
-    """One scatter of the weights into the multi-hot matrix [B, V], then the matmul."""
+    """One scatter of the weights into the multi-hot matrix [B, V], then the matrix multiplication."""
     places, row_of, values = _joined(columns, sizes, kernel.dtype, weights)
     shape = tf.stack([_rows(columns[0]), tf.constant(sum(sizes), tf.int64)])
     return tf.matmul(tf.scatter_nd(tf.stack([row_of, places], axis=1), values, shape), kernel)
 
 
 def best_stock(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weights=None) -> tf.Tensor:
-    """No multi-hot: the kernel's rows of the ids, looked up and added up row by row."""
+    """Without a multi-hot matrix: a gather of kernel rows, then a segment sum."""
     places, row_of, values = _joined(columns, sizes, kernel.dtype, weights)
-    # The gradient of a gather names rows, and an optimizer would leave the others as they are; behind a reshape it is dense.
+    # The gradient of a gather is sparse, and an optimizer would skip the other rows. Behind a reshape the gradient is dense.
     dense = tf.reshape(kernel, kernel.shape)  # [V, O]
     return tf.math.unsorted_segment_sum(tf.gather(dense, places) * values[:, None], row_of, _rows(columns[0]))  # [B, O]
 
 
 def _joined(columns, sizes, dtype, weights) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """All columns' ids one after another: their rows of the kernel, of the batch, and their weights; 0 where unknown."""
+    """The ids of all columns one after another: their kernel rows, their examples and their weights; weight 0 if unknown."""
     agree(columns, sizes, weights)
     places, rows_of, values = [], [], []
     for ids, offset, w in zip(columns, offsets(sizes), weights or [None] * len(sizes)):
@@ -76,12 +76,12 @@ def fused(columns: Sequence[Ids], sizes: Sequence[int], kernel: tf.Tensor, weigh
     """The compiled op; differentiable in `kernel` (a dense gradient) and in `weights`.
 
     Raises:
-        CtrlabError: the columns do not agree in number, or are not int64. InvalidArgumentError: an id is out of range, or
-            shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
+        CtrlabError: the numbers of columns, sizes and weights differ, or ids are not int64. InvalidArgumentError: an id is out
+            of range, or shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     agree(columns, sizes, weights)
     ids = [c.values if _ragged(c) else tf.convert_to_tensor(c) for c in columns]
-    # No splits at all: one id a row. So a plain column costs nothing to describe.
+    # A column with one id per example is passed without splits, so that it costs nothing to describe.
     splits = [tf.cast(c.row_splits, tf.int64) if _ragged(c) else tf.zeros([0], tf.int64) for c in columns]
     values = []
     if weights is not None:
@@ -102,7 +102,7 @@ def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor | None
 
 
 def _indicator_column(ids: Ids, size: int, weights) -> tf.Tensor:
-    """IndicatorColumn._transform_id_weight_pair of TensorFlow 2.21 for ids that are there already: [B, size]."""
+    """TensorFlow 2.21's IndicatorColumn._transform_id_weight_pair, for columns that are ids already: [B, size]."""
     if weights is None:
         dense = ids.to_tensor(default_value=-1) if _ragged(ids) else ids[:, None]  # [B, L]
         return tf.reduce_sum(tf.one_hot(dense, depth=size, on_value=1.0, off_value=0.0), axis=-2)

@@ -1,21 +1,21 @@
-"""Embedding lookup: the rows of many id columns, out of one or more tables, side by side where the model wants them.
+"""Embedding lookup: gathers the rows of many id columns from one or more tables, and places them side by side in the outputs.
 
     sum, mean   out[b, offset : offset + D] = sum (mean) over the known ids i of row b:  table[i]
-    rows        out[n, offset : offset + D] = table[ids[n]], a row for each id
+    rows        out[n, offset : offset + D] = table[ids[n]], one row per id
 
-A column's numbers begin where those of the columns before it in the same output end. The baseline looks up one column
-after another and concatenates; its gradient is the rows of each id, which the optimizer then has to merge. The fused op reads
-each row once, writes it where it belongs, and its gradient comes merged: each id of a table once, with the sum of its rows.
+A column's offset is the total width of the columns before it in the same output. The baseline looks up the columns one by one and
+concatenates them; its gradient has one row per id occurrence, which the optimizer must merge. The fused op reads each row once
+and writes it to its final place. Its gradient is merged: each id of a table once, with the sum of its rows.
 
 Every implementation takes
 
     tables: T float32 variables [V, D].
-    columns: C int64 id columns, each a Tensor [B] (one id a row) or a RaggedTensor [B, (L)]. The id -1 means "unknown": it
-        contributes nothing, and gives zeros where each id has a row of its own. Ids are else in [0, V) of their table.
-    layout: which table each column reads, how its ids are combined, and in which output it stands.
+    columns: C int64 id columns, each a Tensor [B] (one id per example) or a RaggedTensor [B, (L)]. The id -1 means "unknown": it
+            contributes nothing, and gives a zero row under "rows". All other ids are in [0, V) of their table.
+        layout: for each column: its table, its combiner and its output.
 
-and returns float32 outputs: [B, width] of pooled columns, [N, width] where each id keeps a row, with N the number of ids.
-Columns that run side by side, a row for each id, must be cut into rows alike. An id out of range is an error.
+and returns float32 outputs: [B, width] for pooled columns, [N, width] for "rows", with N the number of ids. Columns under "rows"
+in one output must have the same lengths in every example. An id out of range is an error.
 
 Source: TensorFlow's embedding_lookup; FBGEMM's table-batched embeddings; DeepRec's fused embedding lookup.
 """
@@ -35,7 +35,7 @@ Ids = tf.Tensor | tf.RaggedTensor
 
 
 def baseline(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """What the library offers: a gather a column, a segment sum or mean a bag, and a concat an output."""
+    """Stock TensorFlow: a gather per column, a segment sum or mean per bag, and a concat per output."""
     agree(tables, columns, layout)
     pieces = [
         _column(tables[t], ids, how, c in layout.unknown)
@@ -45,7 +45,7 @@ def baseline(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layo
 
 
 def best_stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """The pooled columns of one table share a gather and a segment sum, since ops cost more than rows here."""
+    """The pooled columns of one table share a gather and a segment sum, because the number of ops costs more than the rows."""
     agree(tables, columns, layout)
     pieces: list = [None] * len(columns)
     groups: dict[tuple[int, str], list[int]] = {}
@@ -65,7 +65,7 @@ def best_stock(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: La
 
 
 def _pooled_together(table: tf.Variable, columns: Sequence[Ids], how: str) -> tf.Tensor:
-    """[columns, B, D]: the bags of all columns as those of one long batch."""
+    """[columns, B, D]: the bags of all columns, pooled as one long batch."""
     ids, bags, batch = [], [], tf.size(_splits_of(columns[0]), tf.int64) - 1
     for k, column in enumerate(columns):
         ids.append(column.values if _ragged(column) else column)
@@ -77,7 +77,7 @@ def _pooled_together(table: tf.Variable, columns: Sequence[Ids], how: str) -> tf
 
 
 def _side_by_side(pieces: Sequence[tf.Tensor], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """Each output from the pieces of its columns."""
+    """Builds each output from the parts of its columns."""
     outputs = []
     for m in range(layout.outputs):
         first, *others = layout.columns_of(m)
@@ -89,7 +89,7 @@ def _side_by_side(pieces: Sequence[tf.Tensor], columns: Sequence[Ids], layout: L
 
 
 def fused(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """The compiled op. Its gradient is one tf.IndexedSlices a table, merged: ids ascending, each once.
+    """The compiled op. Its gradient is one merged tf.IndexedSlices per table: ids ascending, each once.
 
     Raises:
         CtrlabError: columns and layout do not fit together, or ids are not int64. InvalidArgumentError: an id is out of range,
@@ -129,12 +129,12 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
 
 
 def handle_of(table: tf.Variable) -> tf.Tensor:
-    """The variable's handle; gradient tapes and functions are told that it is read."""
+    """The variable's handle. It also tells gradient tapes and functions that the variable is read."""
     return tf.type_spec_from_value(table).to_tensors(table)[0]
 
 
 def ids_and_splits(columns: Sequence[Ids]) -> dict[str, list[tf.Tensor]]:
-    """Columns as the compiled ops take them. No splits: one id a row, so that a plain column costs nothing to describe."""
+    """Columns in the form of the compiled ops. A column with one id per example has no splits: it costs nothing to describe."""
     return {
         "ids": [c.values if _ragged(c) else tf.convert_to_tensor(c) for c in columns],
         "splits": [tf.cast(c.row_splits, tf.int64) if _ragged(c) else tf.zeros([0], tf.int64) for c in columns],
@@ -146,11 +146,11 @@ def _column(table: tf.Variable, ids: Ids, combiner: str, unknown: bool) -> tf.Te
         ids = ids.values if _ragged(ids) else ids
         if not unknown:
             return tf.gather(table, ids)
-        known = tf.where(ids >= 0)  # [n, 1]: looked up alone, so that an unknown id touches no row of the table
+        known = tf.where(ids >= 0)  # [n, 1]: only known ids are looked up, so that an unknown id touches no row
         return tf.scatter_nd(known, tf.gather(table, tf.gather_nd(ids, known)), (tf.size(ids), table.shape[1]))
     if unknown:
         ids = tf.ragged.boolean_mask(ids, ids >= 0)
-    # Not safe_embedding_lookup_sparse: it looks up row 0 for an empty bag, so the optimizer would move that row.
+    # Not safe_embedding_lookup_sparse: it looks up row 0 for an empty bag, and the optimizer would then change that row.
     rows = tf.gather(table, ids.values)  # [N, D]
     segment = tf.math.unsorted_segment_mean if combiner == "mean" else tf.math.unsorted_segment_sum
     return segment(rows, ids.value_rowids(), ids.nrows())  # [B, D]

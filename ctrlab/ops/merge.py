@@ -1,13 +1,13 @@
-"""The merge of a sparse gradient: the rows of equal ids are summed, so that each id comes once.
+"""Merges a sparse gradient: sums the rows of equal ids, so that each id comes once.
 
     values[j] = the sum of the rows n with ids[n] = indices[j]
 
-An optimizer that is not linear needs it: Adagrad on two rows of one id is another step than Adagrad on their sum.
+A nonlinear optimizer needs the merge: an Adagrad step on two rows of one id differs from the step on their sum.
 
 Every way takes
 
     gradient: tf.IndexedSlices of rows float32 [n, ...] and ids [n] in [0, V), in any order. No `dense_shape` is needed.
-    shape: [V, ...] of its variable, all of it known.
+    shape: [V, ...] of its variable, fully known.
 
 and returns tf.IndexedSlices with each id once: in order of first appearance by the baseline, ascending by the fused op.
 """
@@ -30,7 +30,8 @@ def baseline(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSli
 
 
 def fused(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices:
-    """The compiled op of the lookup's gradient; what that op made is left as it is. Rows of the id -1 are dropped.
+    """The compiled op of the lookup's gradient. A gradient which that op made is returned as it is. Rows of the id -1 are
+    dropped.
 
     Raises:
         InvalidArgumentError: an id is out of range. NativeLibraryError: there is no compiled library for this TensorFlow.
@@ -55,7 +56,8 @@ def fused(gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tf.IndexedSlices
 
 
 def is_merged(gradient: tf.IndexedSlices) -> bool:
-    """Whether the compiled op made a sparse gradient; only a graph shows that, and merging twice changes nothing."""
+    """Whether the compiled op made this sparse gradient. Only a graph shows it; merging a merged gradient again changes
+    nothing."""
     return tf.is_symbolic_tensor(gradient.indices) and gradient.indices.op.type == "Ctrlab>LookupGradient"
 
 

@@ -1,9 +1,10 @@
-"""The mixture of MMoE: each task weighs what the experts say, by a softmax gate of its own.
+"""The mixture of MMoE: each task weights the experts' outputs with its own softmax gate.
 
     gates[b, k] = softmax over e of (x kernels[k] + biases[k]),  out[k][b] = sum over e of gates[b, k, e] * experts[e, b]
 
-The baseline makes a product and a softmax a task, turns the experts to [B, E, H], and mixes by B tiny products [1, E] x [E, H]
-a task. The fused one makes one product of all gates, and one op of softmax and mixture that reads the experts where they are.
+The baseline runs a product and a softmax per task, transposes the experts to [B, E, H], and mixes them in B tiny products
+[1, E] x [E, H] per task. The fused op computes all gates in one product, and softmax and mixture in one op that reads the experts
+without a transpose.
 
 Every implementation takes
 
@@ -28,7 +29,7 @@ from ctrlab.ops.references import mixture as definition
 
 
 def baseline(x: tf.Tensor, experts: tf.Tensor, kernels: Sequence[tf.Tensor], biases: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """A dense layer, a softmax and a batch of products a task."""
+    """A dense layer, a softmax and a batch of products per task."""
     said = tf.transpose(experts, (1, 0, 2))  # [B, E, H]
     gates = [tf.nn.softmax(tf.nn.bias_add(tf.matmul(x, kernel), bias)) for kernel, bias in zip(kernels, biases)]  # K of [B, E]
     return [tf.squeeze(tf.matmul(gate[:, None, :], said), 1) for gate in gates]  # [B, 1, E] x [B, E, H] -> [B, H]

@@ -1,11 +1,11 @@
-"""What an operation is: what it computes, and the ways to compute it, all under one signature.
+"""An operation: what it computes, and the ways to compute it, all under one signature.
 
-    definition   a module of `ctrlab.ops.references`, in NumPy float64: the reference, its gradient, cases, the least work
+    definition   a module of `ctrlab.ops.references` in NumPy float64: reference, gradient, cases and least work
     baseline     what a competent TensorFlow user writes: the library's own code
-    best_stock   the fastest way found with TensorFlow's own ops, where that is another one
+    best_stock   the fastest way found with TensorFlow's own ops, if it is not the baseline
     fused        ours, compiled, with its gradient
 
-Whoever needs an operation asks `pick` for its way; nobody else chooses.
+Models choose the way with `pick`; no other code chooses.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Op:
     """One operation.
 
     Attributes:
-        name: for people.
-        rung: the optimization that turns it on.
-        part: the part of a model that its ops are marked as, in profiles and charts; None: what calls it is marked.
-        definition, baseline, fused, best_stock: see the module; `best_stock` is None where the baseline is the best.
-        others: {name: way} of ways that lessons and benches show beside these.
-        differentiable: how many of its outputs, from the first on, have a gradient; None: all.
+        name: shown to people.
+        rung: the optimization that selects `fused`.
+        part: the part of a model to which profiles and charts attribute its ops; None: the part of its caller.
+        definition, baseline, fused, best_stock: see the module; `best_stock` is None if the baseline is the best.
+        others: {name: way} of further ways for lessons and benches.
+        differentiable: how many of its outputs, counted from the first, have a gradient; None: all.
     """
 
     name: str
@@ -54,47 +54,47 @@ class Op:
 
     @property
     def reference(self) -> Callable:
-        """What every way computes."""
+        """The definition that every way computes."""
         return self.definition.reference
 
     @property
     def reference_gradient(self) -> Callable | None:
-        """Of the reference's outputs; None where tests differentiate a way in float64 instead."""
+        """The gradient of the reference; None if tests differentiate a way in float64 instead."""
         return getattr(self.definition, "reference_gradient", None)
 
     def cases(self, rng: np.random.Generator) -> dict[str, tuple]:
-        """{name: arguments}, random, odd and empty, on which every way is held against the reference; in NumPy, with the twins of
-        `ctrlab.ops.references.arrays`."""
+        """{name: arguments} of random, odd and empty cases, on which tests compare every way with the reference. The arguments
+        are NumPy arrays and the types in `ctrlab.ops.references.arrays`."""
         return self.definition.cases(rng)
 
     def work(self, *sizes, **options) -> Work:
-        """What no way can leave out, forward and backward."""
+        """The least work, forward and backward, that every way must do."""
         return self.definition.work(*sizes, **options)
 
     def pick(self, rungs: Collection[str]) -> Callable:
-        """The way that these optimizations want.
+        """The way that these optimizations select.
 
         Raises:
-            NativeLibraryError: there is no compiled library: here, not in the middle of a trace, where its sentence gets lost.
+            NativeLibraryError: there is no compiled library. It is raised here because a trace would hide the message.
         """
         stock = self.best_stock if STOCK.name in rungs and self.best_stock else self.baseline
         way = self.fused if self.on(rungs) else stock
         return part(self.part)(way) if self.part else way
 
     def on(self, rungs: Collection[str]) -> bool:
-        """Whether these optimizations want ours: for a layer whose baseline is Keras's own. Raises as `pick`."""
+        """Whether these optimizations select `fused`, for a layer whose baseline is Keras's own. Raises as `pick` does."""
         if self.rung in rungs:
             _native.library()
         return self.rung in rungs
 
     @property
     def ways(self) -> dict[str, Callable]:
-        """{name: way} in TensorFlow: the baseline, others, the best of stock, ours."""
+        """{name: way} in TensorFlow: the baseline, others, the best stock way, ours."""
         stock = {"stock": self.best_stock} if self.best_stock else {}
         return {"baseline": self.baseline} | self.others | stock | {"fused": self.fused}
 
     @property
     def benches(self) -> dict[str, Callable]:
-        """{name: maker of a `Bench`}: the BENCHES of the module of `ctrlab.ops.benches` that is named as the definition."""
+        """{name: maker of a `Bench`}: the BENCHES of the module in `ctrlab.ops.benches` with the definition's name."""
         name = self.definition.__name__.rpartition(".")[2]
         return importlib.import_module(f"ctrlab.ops.benches.{name}").BENCHES

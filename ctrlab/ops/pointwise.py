@@ -1,12 +1,12 @@
-"""What stands between two products of a tower: bias and activation, PReLU, or a learnt affine map of each column.
+"""The pointwise ops between two products of a tower: bias and activation, PReLU, or a learned affine map per column.
 
     relu      out = max(x + shift, 0)
     prelu     p = x + shift;  out = p if p > 0 else slope p
     affine    out = slope x + shift
 
-The baseline takes an op a sign, and backward several more: the sum over the rows that is the bias's gradient reads all
-of [B, n] again. The fused op makes one pass each way, in place where nobody else needs the numbers. No model uses its ReLU:
-TensorFlow makes one op of a product, its bias and a ReLU by itself, so there is nothing to win (lesson 02_ops/08).
+The baseline runs one op per arithmetic operation, and several more backward: the bias's gradient is a sum over rows that reads
+[B, n] again. The fused op makes one pass each way, in place if nobody else reads the input. No model uses its ReLU: TensorFlow
+itself fuses a product with its bias and ReLU, so nothing can be gained (lesson 02_ops/08).
 
 Every implementation takes
 
@@ -42,7 +42,7 @@ def fused(kind: str, x, shift, slope=None) -> tf.Tensor:
     """The compiled op; differentiable in x, shift and slope.
 
     Raises:
-        CtrlabError: no such kind, or a slope where there is none. InvalidArgumentError: shapes do not agree.
+        CtrlabError: no such kind, or a slope for a kind without one. InvalidArgumentError: shapes do not agree.
         NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     agree(kind, slope)
@@ -54,7 +54,7 @@ def fused(kind: str, x, shift, slope=None) -> tf.Tensor:
 def _fused_gradient(op: tf.Operation, d_out: tf.Tensor) -> list[tf.Tensor]:
     kind = op.get_attr("kind").decode()
     x, shift, slope = op.inputs
-    source = op.outputs[0] if kind == "relu" else x  # who reads `out` need not keep x, so the op forward works in place
+    source = op.outputs[0] if kind == "relu" else x  # the gradient of ReLU needs only `out`, so the forward op can work in place
     return list(_native.library().ops.ctrlab_pointwise_gradient(kind=kind, d_out=d_out, source=source, shift=shift, slope=slope))
 
 

@@ -1,4 +1,4 @@
-"""What an op of ours refuses, as one sentence: TensorFlow puts marks around it, and in a graph a heading and the node's name."""
+"""Turns a refusal by one of our ops into one sentence. TensorFlow adds marks to it, and in a graph a heading and a node name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AROUND = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Raises a CtrlabError in place of TensorFlow's error from an op on embedding variables or changes; other errors pass."""
+    """Raises a CtrlabError in place of TensorFlow's error from an op on embedding variables or changes. Other errors pass."""
     try:
         yield
     except tf.errors.OpError as error:

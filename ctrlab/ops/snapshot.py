@@ -1,11 +1,11 @@
-"""The snapshot: a model's variables copied into others that are there already, between two steps.
+"""The snapshot: copies a model's variables into existing ones, between two training steps.
 
     targets[i] := sources[i]    for every i, of the same dtype and shape
 
-This copy is all that training waits for when a checkpoint is written by another thread. `baseline` is what a TensorFlow user
-writes: an assignment a variable. Reading a variable that sparse updates have touched makes a new tensor, so that memory is
-taken from the system, page after page, and given back. The fused op copies everything at once, into the targets' own memory,
-with all threads and past the caches.
+Training only waits for this copy when another thread writes a checkpoint. `baseline` is what a TensorFlow user writes: one
+assignment per variable. Reading a variable that sparse updates have touched makes a new tensor, so the system allocates its
+memory page by page and takes it back afterwards. The fused op copies everything at once into the targets' own memory, with all
+threads, and writes past the caches.
 
 Source: the asynchronous saver of NicePerf (DeepRec CTR contest) and of TensorFlow 2's AsyncCheckpoint copy the same way.
 """
@@ -23,17 +23,17 @@ from ctrlab.ops.references import snapshot as definition
 
 
 def baseline(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
-    """One assignment a variable."""
+    """One assignment per variable."""
     _agree(sources, targets)
     for source, target in zip(sources, targets):
         target.assign(source)
 
 
 def fused(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
-    """The compiled op, for variables in the main memory. A target that somebody still reads gets new memory, they keep the old.
+    """The compiled op, for variables in main memory. A target that is still being read gets new memory; readers keep the old.
 
     Raises:
-        CtrlabError: not one target a source. InvalidArgumentError: a pair differs in dtype or shape.
+        CtrlabError: the numbers of sources and targets differ. InvalidArgumentError: a pair differs in dtype or shape.
         NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     _agree(sources, targets)

@@ -1,7 +1,8 @@
-"""One optimizer step, on the touched rows of a table or on all of a dense variable.
+"""One optimizer step, on the touched rows of a table or on a whole dense variable.
 
 Gradients of equal ids are summed first (`ctrlab.ops.merge`), then only the touched rows and their slots change. Keras's own
-optimizers do neither. The baseline steps each variable with TensorFlow's kernels; `fused` steps all of a model in one op.
+optimizers do not do this. The baseline steps each variable with TensorFlow's kernels; `fused` steps all variables of a model
+in one op.
 
     sgd         w -= lr g
     adagrad     a += g^2 ;                     w -= lr g / sqrt(a)                          Duchi et al., 2011
@@ -13,13 +14,13 @@ optimizers do neither. The baseline steps each variable with TensorFlow's kernel
 Every way takes
 
     rule: the optimizer.
-    updates: (variable, {name: slot}, gradient) of each variable: [V, D] or any dense shape, and slots like it; a gradient of that
-        shape, or merged tf.IndexedSlices of ids int64 [u] and rows float32 [u, D].
+    updates: (variable, {name: slot}, gradient) for each variable: [V, D] or any dense shape, and slots of that shape; a gradient
+        of that shape, or merged tf.IndexedSlices of ids int64 [u] and rows float32 [u, D].
     learning_rate, step: float32 scalars; step is 1 for the first.
-    clip_norm: the most that the L2 norm of a variable's gradient may be; None for no clipping.
+    clip_norm: the maximum L2 norm of a variable's gradient; None for no clipping.
 
-and changes variables and slots. In a graph it returns the op that others can wait for, where there is a single one.
-DeepRec keeps b1^t and b2^t in a variable each; every variable here steps at every step, so t is the optimizer's own count.
+and changes variables and slots. In a graph it returns the op that others can wait for, if there is a single one. DeepRec keeps
+b1^t and b2^t in one variable each. Here every variable takes part in every step, so t is the optimizer's own count.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule
 
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
-    """`learning_rate`, float32 scalar, once it is known that the rule can take it.
+    """`learning_rate`, float32 scalar, after a check that the rule can take it.
 
-    TensorFlow's sparse kernel of FTRL refuses a rate of 0; its dense one divides 0 by 0, and the weight is NaN for ever.
+    TensorFlow's sparse FTRL kernel refuses a rate of 0. Its dense one divides 0 by 0, and the weight stays NaN.
 
     Raises:
-        InvalidArgumentError: FTRL's learning rate is 0 or below.
+        InvalidArgumentError: FTRL's learning rate is not above 0.
     """
     learning_rate = tf.convert_to_tensor(learning_rate, tf.float32)
     if rule.kind != "ftrl":
@@ -50,10 +51,10 @@ def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
 
 
 def baseline(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> None:
-    """TensorFlow's own kernels, several a variable.
+    """TensorFlow's own kernels, several per variable.
 
     Raises:
-        InvalidArgumentError: FTRL's learning rate is 0 or below.
+        InvalidArgumentError: FTRL's learning rate is not above 0.
     """
     learning_rate = usable_rate(rule, learning_rate)
     for w, slots, gradient in updates:
@@ -87,11 +88,11 @@ def _step(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, l
 
 
 def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> tf.Operation | None:
-    """The compiled op: gradients clipped, then weights and slots changed where they lie. It returns the op, in a graph.
+    """The compiled op: clips gradients, then changes weights and slots in place. In a graph it returns the op.
 
     Raises:
-        InvalidArgumentError: ids that are not ascending, each once; shapes do not agree; FTRL's learning rate is 0 or below.
-            NativeLibraryError: there is no compiled library for this TensorFlow.
+        InvalidArgumentError: ids that are not ascending or that repeat; shapes do not agree; FTRL's learning rate is not above 0.
+        NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     sparse = [update for update in updates if isinstance(update[2], tf.IndexedSlices)]
     dense = [update for update in updates if not isinstance(update[2], tf.IndexedSlices)]

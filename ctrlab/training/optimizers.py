@@ -1,8 +1,8 @@
 """The optimizers as Keras optimizers: the same ones for `fit`, for our own step and for every rung of the ladder.
 
 `ctrlab.ops.sparse_update` defines what a step computes. Keras's own optimizers do not merge the gradients of equal ids, and they
-move rows that are not in the batch. These optimizers merge them and move only touched rows. The tables of embedding variables step their own rows and
-slots, all in one op.
+move rows that are not in the batch. These optimizers merge them and move only touched rows. The tables of embedding variables
+step their own rows and slots, all in one op.
 """
 
 from __future__ import annotations

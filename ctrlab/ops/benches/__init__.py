@@ -1,6 +1,6 @@
-"""Benches of the ops: each one's ways in one paired run, forward and backward, against the machine's ceilings.
+"""Benches of the ops: one paired run compares all ways of an op, forward and backward, with the machine's ceilings.
 
-A module is named after its op's and has BENCHES, {name: a function that makes a `Bench`}: each is in `ctrlab bench ops`.
+A module is named after its op's module and has BENCHES, {name: a function that makes a `Bench`}. `ctrlab bench ops` runs them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def benches() -> dict[str, Callable[..., Bench]]:
 
 
 def bench_ops(names: Iterable[str] | None = None, profile: str | None = None) -> list[Row]:
-    """Runs benches by name, or all.
+    """Runs the named benches, or all.
 
     Args:
         names: keys of `benches()`.
-        profile: its repetitions are used; "tiny" also shrinks the batches, to look at the machinery only.
+        profile: sets the number of repetitions; "tiny" also shrinks the batches, to test the machinery only.
     Raises:
         UnknownName: there is no such bench or profile. NativeLibraryError: the compiled library is missing.
     """

@@ -1,4 +1,4 @@
-"""Benches of ragged attention: the contest's unit, 144-80-40-1, at the lengths of the real histories."""
+"""Benches of ragged attention with the contest's unit, 144-80-40-1."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ WIDTH, UNITS = 36, (80, 40)
 
 
 def at_real_lengths(small: bool = False) -> Bench:
-    """DIN's batch on the reviews: most histories are short, and one of 50 makes all others as long."""
+    """DIN's batch on the reviews: most histories are short, and padding makes all as long as the longest, 50."""
     return _bench(16 if small else 512)
 
 
 def small_batch(small: bool = False) -> Bench:
-    """The same at B=128."""
+    """The same with B=128."""
     return _bench(16 if small else 128)
 
 
 def full_histories(small: bool = False) -> Bench:
-    """Every history of full length: nothing is padding, so what is left is the algebra."""
+    """All histories have full length, so there is no padding to save; what remains is the cheaper algebra."""
     return _bench(4 if small else 128, length=LONGEST)
 
 
@@ -61,7 +61,8 @@ def _random(rng: np.random.Generator, *shape: int) -> tf.Tensor:
 
 
 def _step(attended: Callable, layers) -> Callable:
-    """(query, flat keys, padded keys, d_attended) -> attended and the gradient of query, the keys that were used, layers."""
+    """(query, flat keys, padded keys, d_attended) -> attended, and the gradients of query, of the keys in use and of the
+    layers."""
 
     @functools.partial(tf.function, autograph=False)
     def step(query, flat, padded, d_attended):

@@ -1,4 +1,4 @@
-"""Benches of DIEN's auxiliary loss: the contest's net, 72-100-50-1, at the lengths of the real histories."""
+"""Benches of DIEN's auxiliary loss with the contest's net, 72-100-50-1, at the lengths of real histories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at_real_lengths(small: bool = False) -> Bench:
 
 
 def small_batch(small: bool = False) -> Bench:
-    """The same at B=128."""
+    """The same with B=128."""
     return _bench(16 if small else 128)
 
 
@@ -64,7 +64,7 @@ def _random(rng: np.random.Generator, *shape: int) -> tf.Tensor:
 
 
 def _step(loss_of: Callable, weights) -> Callable:
-    """(flat interests, padded ones, clicked, skipped) -> the loss and its gradient of what it was made from."""
+    """(flat interests, padded ones, clicked, skipped) -> the loss and its gradients in the inputs and weights."""
 
     @functools.partial(tf.function, autograph=False)
     def step(*inputs):

@@ -14,7 +14,7 @@ def at_the_models_shape(small: bool = False) -> Bench:
 
 
 def at_a_small_batch(small: bool = False) -> Bench:
-    """The third layer of DLRM's bottom with few rows, where what an op costs to start is most of it."""
+    """The third layer of DLRM's bottom with few rows, where the fixed cost of starting an op dominates."""
     return _bench(32 if small else 128, 64)
 
 

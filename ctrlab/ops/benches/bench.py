@@ -1,4 +1,4 @@
-"""What a bench of an op is, and how one is run: paired, forward and backward, against the machine's ceilings."""
+"""The description of a bench of an op, and its paired run, forward and backward, against the machine's ceilings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare
 
 @dataclass(frozen=True)
 class Bench:
-    """What is timed.
+    """One bench of one op.
 
     Attributes:
         shape: the sizes, in words.
-        variants: name -> function of the inputs, forward and backward; the first is the baseline.
-        make_inputs: number of a call -> its inputs.
-        work: the floor of one call.
+        variants: name -> function of the inputs that runs forward and backward; the first is the baseline.
+        make_inputs: number of the call -> its inputs.
+        work: the least work of one call.
     """
 
     shape: str
@@ -32,7 +32,7 @@ class Bench:
 
 
 def variants(op: Op, first=(), weights: Sequence = (), last=(), xla: bool = False) -> dict[str, Callable]:
-    """Of each way of an op a step (inputs, d_out) -> what it makes of (*first, *inputs, *weights, *last), and the gradients of
+    """For each way of an op, a step (inputs, d_out) -> the output for (*first, *inputs, *weights, *last), and the gradients of
     inputs and weights; with `xla` also the baseline compiled by XLA."""
 
     def step(way: Callable, **options) -> Callable:
@@ -53,14 +53,14 @@ def variants(op: Op, first=(), weights: Sequence = (), last=(), xla: bool = Fals
 
 
 def random(call: int, *shapes: Sequence[int], scale: float = 1.0) -> list[tf.Tensor]:
-    """float32, normal, the same for a call's number."""
+    """float32 from a normal distribution; equal call numbers give equal numbers."""
     rng = np.random.default_rng(call)
     return [tf.constant(np.float32(scale) * rng.standard_normal(shape, dtype=np.float32)) for shape in shapes]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One variant of one bench: its time, and how many times as fast as every variant above it (the baseline first)."""
+    """One variant of one bench: its time, and its speed relative to every variant above it (the baseline first)."""
 
     bench: str
     shape: str
@@ -74,7 +74,7 @@ class Row:
 
 
 def run(name: str, bench: Bench, repetitions: int, limits: Ceilings) -> list[Row]:
-    """One row a variant, in their order."""
+    """One row per variant, in their order."""
     variants = list(bench.variants)
     comparison = compare(
         bench.variants,

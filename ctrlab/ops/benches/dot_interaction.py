@@ -1,4 +1,4 @@
-"""Benches of DLRM's pairs, with a bottom vector, at the contest's 26 fields of 16."""
+"""Benches of DLRM's dot interaction, with a bottom vector, at the contest's 26 fields of 16."""
 
 from __future__ import annotations
 

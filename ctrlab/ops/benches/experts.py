@@ -1,4 +1,4 @@
-"""Benches of MMoE's experts at DeepRec's sizes: 272 numbers in, four experts."""
+"""Benches of MMoE's experts at DeepRec's sizes: 272 inputs, four experts."""
 
 from __future__ import annotations
 

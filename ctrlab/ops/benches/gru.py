@@ -17,14 +17,14 @@ WIDTH = HIDDEN = 36  # C, H
 
 
 def full_length(rows: int, length: int, attended: bool, small: bool = False) -> Bench:
-    """Every row as long as the longest: nothing is padded, so only the loop itself is compared."""
+    """Every history as long as the longest, without padding, so only the loop itself is compared."""
     if small:
         rows, length = 16, 5
     return _bench(np.full(rows, length), attended)
 
 
 def real_lengths(attended: bool, small: bool = False) -> Bench:
-    """Lengths as in amazon_reviews: many short histories, a few that reach the model's longest."""
+    """Lengths as in amazon_reviews: many short histories, a few of the model's maximum length."""
     return _bench(histories.real_lengths(np.random.default_rng(0), 16 if small else 512), attended)
 
 
@@ -49,8 +49,8 @@ def _bench(lengths: np.ndarray, attended: bool) -> Bench:
     pool = rng.standard_normal(count * WIDTH * 2, dtype=np.float32)
 
     def batch(call: int) -> tuple:
-        """The same histories padded and end to end: each variant takes the form that it is made for."""
-        start = call % 64 * 16  # cheap fresh numbers
+        """The same histories, padded and flat; each variant takes the form that it is made for."""
+        start = call % 64 * 16  # cheap new numbers for each call
         flat = [pool[start : start + count * WIDTH].reshape(count, WIDTH), pool[-count * HIDDEN :].reshape(count, HIDDEN)]
         if attended:
             flat.append(np.abs(np.tanh(pool[start : start + count])))
@@ -71,7 +71,7 @@ def _bench(lengths: np.ndarray, attended: bool) -> Bench:
 
 
 def _over(way: Callable, splits, form: str) -> Callable:
-    """A way of `gru` on tensors: its outputs as it makes them."""
+    """A function that runs a way of `gru` on tensors and returns its outputs in its own form."""
     made = functools.partial(Events, tf.constant(splits))
 
     def outputs(x, *rest):
@@ -84,7 +84,7 @@ def _over(way: Callable, splits, form: str) -> Callable:
 
 
 def _step(outputs_of: Callable, weights, flat: bool, **options) -> Callable:
-    """Forward and backward; it takes its own form of the batch."""
+    """Forward and backward, on the form of the batch that the way takes."""
     weights = [tf.constant(w) for w in weights]
 
     @functools.partial(tf.function, autograph=False, **options)
@@ -100,7 +100,7 @@ def _step(outputs_of: Callable, weights, flat: bool, **options) -> Callable:
 
 
 def _keras(lengths: np.ndarray) -> Callable:
-    """Keras's GRU(reset_after=False): its cell, its loop, its masks where there is padding."""
+    """Keras's GRU(reset_after=False), with its cell and loop, and with masks if there is padding."""
     mask = None if lengths.min() == lengths.max() else tf.sequence_mask(lengths)
     cell = tf.keras.layers.GRUCell(HIDDEN, reset_after=False)
     cell.built = True

@@ -9,12 +9,12 @@ from importlib import resources
 import numpy as np
 
 LONGEST = 50
-"""Events of a history that the models keep."""
+"""The most events of a history that the models keep."""
 
 
 @functools.cache
 def _quantiles() -> np.ndarray:
-    """As measured on the reviews."""
+    """Quantiles of the lengths, measured on the reviews."""
     measured = resources.files("ctrlab") / "data" / "statistics" / "amazon_reviews.json"
     return np.asarray(json.loads(measured.read_text(encoding="utf-8"))["lengths"]["history_items"]["quantiles"])
 

@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def of_ids(small: bool = False, rows: int = 512) -> Bench:
-    """All columns: words of eight letters, 20 events a history."""
+    """All columns: words of eight letters, 20 events per history."""
     rows = 64 if small else rows
     rng = np.random.default_rng(0)
     batches = [[_words(rng, column, rows) for column in COLUMNS] for _ in range(BATCHES)]

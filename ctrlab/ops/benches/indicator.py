@@ -20,7 +20,7 @@ def at_the_models_shape(small: bool = False) -> Bench:
 
 
 def before_a_dense_layer(small: bool = False) -> Bench:
-    """Tags before a dense layer: one column of V = 10,000, 30 tags a row, 64 outputs."""
+    """Tags before a dense layer: one column of V = 10,000, 30 tags per example, 64 outputs."""
     return _bench(64 if small else 2048, [10_000], [30], outputs=64)
 
 
@@ -44,8 +44,8 @@ def _bench(rows: int, sizes: list[int], lengths: list[int], outputs: int) -> Ben
 
 
 def _forward_backward(product: Callable, sizes: list[int], kernel: tf.Tensor, like: tuple) -> Callable:
-    """A step of the flattened (columns, d_out). In a model ids come from other ops; taking nested ragged tensors across the
-    border of a tf.function costs more than the op does."""
+    """A step that takes the columns as a flat list, then d_out. In a model ids come from other ops in the graph. Passing nested
+    ragged tensors into a tf.function would cost more than the op does."""
 
     @functools.partial(tf.function, autograph=False)
     def step(*flat):

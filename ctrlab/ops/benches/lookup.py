@@ -1,4 +1,4 @@
-"""Benches of the lookup of all columns with the optimizer's step on the rows it touched."""
+"""Benches of the lookup of all columns, with the optimizer's step on the touched rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def twenty_ids(small: bool = False, batch: int = 512, kind: str = "adagrad") -> 
 
 
 def forward_alone(small: bool = False, length: int = 1) -> Bench:
-    """The lookup without gradient and step, as serving does it."""
+    """The lookup without gradient and step, as in serving."""
     return _bench(512, length, None, small)
 
 
@@ -37,7 +37,8 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
 
     def inputs(call: int) -> tuple:
         rng = np.random.default_rng(call)
-        # In one tensor, which the step takes apart: a tf.function takes longer to be given 26 tensors than for the lookup.
+        # The ids are passed as one tensor, which the step splits: passing 26 tensors into a tf.function takes longer than the
+        # lookup.
         ids = tf.constant(rng.integers(0, rows, (tables, batch * length)))
         return ids, tf.constant(rng.standard_normal((batch, tables * DIM), dtype=np.float32))
 
@@ -45,7 +46,7 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
         return _step(way, layout, _variables(tables, rows, kind), length, kind)
 
     hits = tables * batch * length
-    touched = tables * rows * (1 - (1 - 1 / rows) ** (batch * length))  # different ids, of uniform ones
+    touched = tables * rows * (1 - (1 - 1 / rows) ** (batch * length))  # distinct ids, drawn uniformly
     work = lookup.OP.work(hits, touched, DIM, trained=bool(kind))
     work += Work(bytes=4.0 * (1 + bool(kind)) * batch * tables * DIM)  # the output, and its gradient
     if kind:
@@ -60,7 +61,7 @@ def _bench(batch: int, length: int, kind: str | None, small: bool) -> Bench:
 
 
 def _variables(tables: int, rows: int, kind: str | None) -> list[tuple[tf.Variable, dict[str, tf.Variable]]]:
-    """(table, its slots) of each table."""
+    """(table, its slots) for each table."""
     slots = Rule(kind).slots if kind else {}
     made = []
     for t in range(tables):
@@ -79,7 +80,7 @@ def _step(way: str, layout: lookup.Layout, variables, length: int, kind: str | N
         if length > 1:
             splits = tf.range(0, tf.size(columns[0], tf.int64) + 1, length)
             first = tf.RaggedTensor.from_row_splits(columns[0], splits, validate=False)
-            columns = [first.with_values(column) for column in columns]  # one partition, whose row numbers are made once
+            columns = [first.with_values(column) for column in columns]  # row numbers are computed once
         with tf.GradientTape() as tape:
             (out,) = lookup.OP.ways[way](tables, columns, layout)
         if kind is None:

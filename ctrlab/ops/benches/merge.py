@@ -12,7 +12,7 @@ ROWS, DIM = 100_000, 16
 
 
 def of_bags(small: bool = False) -> Bench:
-    """The gradient of one column of twenty ids a row."""
+    """The gradient of one column with twenty ids per example."""
     ids = 320 if small else 512 * 20
 
     def batch(call: int) -> tuple:

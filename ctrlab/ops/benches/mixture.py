@@ -1,4 +1,4 @@
-"""Benches of MMoE's gates and mixture at DeepRec's sizes: 272 numbers in, four experts of 64, two tasks."""
+"""Benches of MMoE's gates and mixture at DeepRec's sizes: 272 inputs, four experts of 64, two tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INPUTS, WIDTH, EXPERTS, TASKS = 272, 64, 4, 2
 
 
 def gates(small: bool = False, rows: int = 512) -> Bench:
-    """From x and what the experts say to what each tower gets."""
+    """From x and the experts' outputs to the input of each task's tower."""
     rows = 64 if small else rows
     kernels, biases = random(0, *[(INPUTS, EXPERTS)] * TASKS, scale=0.1), random(1, *[(EXPERTS,)] * TASKS, scale=0.1)
 

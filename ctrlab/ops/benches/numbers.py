@@ -1,4 +1,4 @@
-"""Benches of numbers out of text."""
+"""Benches of parsing numbers in text."""
 
 from __future__ import annotations
 

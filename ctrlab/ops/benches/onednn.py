@@ -1,5 +1,5 @@
-"""oneDNN's own GRU and AUGRU beside ours, where its library is installed (Debian: libdnnl-dev): a program of its own, since
-TensorFlow carries another oneDNN. Its passes run on the same stopwatch; its inputs and reordered weights stay in its memory.
+"""Compares oneDNN's GRU and AUGRU with ours, if its library is installed (Debian: libdnnl-dev). TensorFlow carries another
+oneDNN, so this one runs in a separate program. The same stopwatch times it; its inputs and reordered weights stay in its memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ctrlab.paths import cache_folder, checkout
 
 @functools.cache
 def program() -> Path | None:
-    """The compiled peer, made once for each version of its source; None where there is no source, compiler or oneDNN."""
+    """The compiled peer program, built once per version of its source; None without source, compiler or oneDNN."""
     root = checkout()
     if root is None:
         return None
@@ -30,7 +30,7 @@ def program() -> Path | None:
             compiler = kernel_swap.compiler()
         except CtrlabError:
             return None
-        # A folder of its own: another process may be compiling it too.
+        # Built in its own folder: another process may be compiling it at the same time.
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
             part = Path(folder) / made.name
             command = [*compiler, "-std=c++17", "-O2", str(source), "-ldnnl", "-o", str(part)]
@@ -41,7 +41,7 @@ def program() -> Path | None:
 
 
 class Gru:
-    """One batch of full-length histories in a running peer; each call is one pass, forward and backward.
+    """One batch of full-length histories in a running peer program. Each call is one pass, forward and backward.
 
     Args:
         x [B, T, C], the four weights as `ctrlab.ops.gru` takes them, attention [B, T] or None, d_outputs [B, T, H]: NumPy.
@@ -50,7 +50,7 @@ class Gru:
     def __init__(self, x, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention, d_outputs):
         (rows, length, width), hidden = x.shape, len(candidate_bias)
         self._shapes = rows, length, width, hidden
-        # Its gates are update, reset, candidate; ours reset, update, candidate.
+        # oneDNN orders the gates update, reset, candidate; we order them reset, update, candidate.
         reset, update = np.split(gates_kernel, 2, axis=1)
         kernel = np.stack([update, reset, candidate_kernel], axis=1)  # [C + H, 3, H]
         bias = np.concatenate([gates_bias[hidden:], gates_bias[:hidden], candidate_bias])

@@ -15,7 +15,7 @@ def relu(small: bool = False) -> Bench:
 
 
 def prelu(small: bool = False) -> Bench:
-    """DIN's query with few rows."""
+    """DIN's query with few examples."""
     return _bench("prelu", 32 if small else 128, 36)
 
 

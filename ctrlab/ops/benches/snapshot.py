@@ -14,13 +14,13 @@ def of_the_tables(small: bool = False) -> Bench:
 
 
 def of_the_towers(small: bool = False) -> Bench:
-    """Many small arrays, where the overhead of each is the cost: 120 of [256, 64]."""
+    """Many small arrays, where the fixed cost per array dominates: 120 of [256, 64]."""
     return _bench(12 if small else 120, 256, 64)
 
 
 def _bench(count: int, rows: int, dim: int) -> Bench:
     sources = [tf.Variable(tf.ones([rows, dim])) for _ in range(count)]
-    for source in sources:  # as after a sparse update: from then on every read of the variable makes a copy
+    for source in sources:  # as after a sparse update: every read of the variable then makes a copy
         source.scatter_update(tf.IndexedSlices(tf.zeros([1, dim]), [0]))
     targets = [tf.Variable(tf.zeros([rows, dim])) for _ in range(count)]
     assign = tf.function(lambda: snapshot.baseline(sources, targets))

@@ -1,4 +1,4 @@
-"""Bench of the optimizer's step on dense weights; `lookup`'s benches have the step on touched rows."""
+"""Bench of the optimizer's step on dense weights; the benches of `lookup` measure the step on touched rows."""
 
 from __future__ import annotations
 

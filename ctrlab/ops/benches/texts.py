@@ -1,4 +1,4 @@
-"""What benches of the parsing ops share."""
+"""Helpers that the benches of the parsing ops share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 BATCHES = 8
-"""Made once; each call has one of them, its rows turned by a few."""
+"""Number of batches that are made; each call takes one of them, with its rows rotated."""
 
 
 def bytes_of(*texts: tf.Tensor) -> float:

@@ -1,1 +1,1 @@
-"""The definition of each op, a file each: plain NumPy, float64, so that a machine without TensorFlow has them, too."""
+"""The definition of each op, one file each, in plain NumPy float64, so that it is available without TensorFlow."""

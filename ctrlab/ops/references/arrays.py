@@ -1,5 +1,5 @@
-"""What references take beside plain arrays, in NumPy: twins of TensorFlow's ragged and sparse tensors, slices, variables, and of
-`Events`; and what their cases are drawn with.
+"""NumPy twins of the types that ops take: TensorFlow's ragged and sparse tensors, slices and variables, and our `Events`; and
+helpers that draw test cases.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 
 class Variable(np.ndarray):
-    """An array, by `array.view(Variable)`, that ops take as a variable: some look rows up in it, some change it."""
+    """An array, made by `array.view(Variable)`, that ops treat as a variable: some gather its rows, some change it."""
 
 
 class Slices(NamedTuple):
-    """As tf.IndexedSlices, which has the same two names: rows [n, D], and their ids int64 [n]."""
+    """Twin of tf.IndexedSlices: rows [n, D] and their ids int64 [n], under the same two names."""
 
     indices: np.ndarray
     values: np.ndarray
@@ -24,7 +24,7 @@ class Slices(NamedTuple):
 
 @dataclass(frozen=True)
 class Ragged:
-    """As a tf.RaggedTensor [B, (L)]: row b has values[row_splits[b] : row_splits[b + 1]]."""
+    """Twin of tf.RaggedTensor [B, (L)]: row b has values[row_splits[b] : row_splits[b + 1]]."""
 
     values: np.ndarray
     row_splits: np.ndarray
@@ -35,27 +35,27 @@ class Ragged:
 
     @classmethod
     def of(cls, rows, dtype) -> Ragged:
-        """From lists, one a row."""
+        """From one list per row."""
         values = [value for row in rows for value in row]
         return cls(np.array(values, dtype), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Events:
-    """As `ctrlab.ops.events.Events`: row b's events are flat[splits[b] : splits[b + 1]], [N] or [N, C]."""
+    """Twin of `ctrlab.ops.events.Events`: the events of example b are flat[splits[b] : splits[b + 1]], [N] or [N, C]."""
 
     splits: np.ndarray
     flat: np.ndarray
 
     @classmethod
     def of(cls, lengths, flat) -> Events:
-        """From the rows' lengths."""
+        """From the lengths of the histories."""
         return cls(np.cumsum([0, *lengths], dtype=np.int64), flat)
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """As a tf.SparseTensor: values [n] at indices int64 [n, 2] of a matrix of dense_shape [2]."""
+    """Twin of tf.SparseTensor: values [n] at indices int64 [n, 2] of a matrix of dense_shape [2]."""
 
     indices: np.ndarray
     values: np.ndarray
@@ -63,7 +63,7 @@ class Sparse:
 
 
 def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
-    """float64, of numbers that float32 has, so that all ways get the same."""
+    """float64 numbers that float32 can represent, so that all ways get the same input."""
     return (scale * rng.standard_normal(shape)).astype(np.float32).astype(np.float64)
 
 

@@ -12,13 +12,13 @@ from ctrlab.profiling.work import Work, dense_work
 
 
 def reference(query, keys: Events, layers: Sequence[tuple]) -> tuple[Events, np.ndarray]:
-    """The definition, one row and one event at a time, NumPy float64.
+    """The definition, one example and one event at a time, NumPy float64.
 
     Args:
         query: [B, C]; keys: C wide.
         layers: the MLP's (kernel [in, out], bias [out]) pairs, 4C wide at the bottom and 1 at the top.
     Returns:
-        weights, a number an event: those of a row sum to 1; and attended [B, C], zeros where a row has no event.
+        weights, one number per event, which sum to 1 per example; and attended [B, C], zeros for an example without events.
     """
     flat = np.asarray(keys.flat, np.float64)
     weights, attended = np.zeros(len(flat)), np.zeros(np.shape(query))
@@ -56,10 +56,10 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, events: float, width: int, units: Sequence[int], attended: bool = True) -> Work:
-    """Forward and backward of the unit on the events that are there; without `attended`, of the weights alone.
+    """Forward and backward of the unit on the existing events; without `attended`, of the weights alone.
 
-    Its first layer on [q, k, q - k, q * k] is q (Wq + Wd) + k (Wk - Wd + diag(q) Wp): a product for each row, one for each
-    event, and the making of the row's matrix.
+    The first layer on [q, k, q - k, q * k] is q (Wq + Wd) + k (Wk - Wd + diag(q) Wp): one product per example, one per event, and
+    the construction of the example's matrix.
     """
     per_event = dense_work((width, *units, 1), events)
     return per_event + Work(flops=12.0 * rows * width * units[0] + 6.0 * attended * events * width)

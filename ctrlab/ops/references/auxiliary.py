@@ -52,9 +52,10 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(events: float, positions: float, hidden: int, width: int, units: Sequence[int]) -> Work:
-    """Forward and backward, `positions` of `events` having a next one.
+    """Forward and backward, where `positions` of `events` have a next event.
 
-    The interest's half of the first layer is made once, the event's and all above for what was clicked and what was not.
+    The interest's half of the first layer is computed once; the event's half and the layers above run for clicked and for
+    skipped.
     """
     per_position = hidden * units[0] + 2 * sum(i * o for i, o in itertools.pairwise((width, *units, 1)))
     return Work(flops=6.0 * positions * per_position, bytes=4.0 * 2 * events * (hidden + 2 * width))

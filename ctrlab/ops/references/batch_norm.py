@@ -30,14 +30,15 @@ def reference(product, bias, scale, shift, moving_mean, moving_variance, epsilon
 def reference_gradient(
     product, bias, scale, shift, moving_mean, moving_variance, epsilon=EPSILON, momentum=MOMENTUM, *, d_out
 ) -> tuple[np.ndarray, ...]:
-    """d_product [B, n], d_bias, d_scale, d_shift [n]; float64. `d_out` is that of `out`: the moving statistics have none."""
+    """d_product [B, n], d_bias, d_scale, d_shift [n]; float64. `d_out` belongs to `out`; the moving statistics have no
+    gradient."""
     a, d_out = np.maximum(np.asarray(product, np.float64) + bias, 0), np.asarray(d_out, np.float64)
     if not len(a):
         return a, *(np.zeros(a.shape[1]) for _ in range(3))
     deviation = np.sqrt(a.var(0) + epsilon)
     normal = (a - a.mean(0)) / deviation
     d_shift, d_scale = d_out.sum(0), (d_out * normal).sum(0)
-    # Each entry moves mean and variance, too, and through them all of its column.
+    # Each entry also changes mean and variance, and through them its whole column.
     d_a = scale / deviation * (d_out - d_shift / len(a) - normal * d_scale / len(a))
     d_product = np.where(a > 0, d_a, 0)
     return d_product, d_product.sum(0), d_scale, d_shift
@@ -58,8 +59,8 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, columns: int) -> Work:
-    """Forward reads product and writes out; backward reads product and d_out and writes d_product. The vectors are nothing.
+    """Forward reads product and writes out; backward reads product and d_out and writes d_product. The vectors are negligible.
 
-    Arithmetic: at least 9 forward and 15 backward an entry.
+    Arithmetic: at least 9 operations per entry forward and 15 backward.
     """
     return Work(flops=24.0 * rows * columns, bytes=5 * 4.0 * rows * columns)

@@ -1,4 +1,4 @@
-"""Columns of ids as references take them: arrays, tensors or ragged tensors, told apart without TensorFlow."""
+"""Columns of ids in references: arrays, tensors or ragged tensors, distinguished without importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ctrlab.errors import CtrlabError
 
 Ids = Any
-"""int64 [B], or ragged [B, (L)]: what has `values` and `row_splits`, as a tf.RaggedTensor has."""
+"""int64 [B], or ragged [B, (L)]: anything with `values` and `row_splits`, such as a tf.RaggedTensor."""
 
 
 def ragged(column: Ids) -> bool:
@@ -17,7 +17,7 @@ def ragged(column: Ids) -> bool:
 
 
 def flat(column: Ids) -> np.ndarray:
-    """Its ids, or numbers, one after another."""
+    """The column's ids, or numbers, one after another."""
     return np.asarray(column.values if ragged(column) else column)
 
 
@@ -27,7 +27,7 @@ def splits_of(column: Ids) -> np.ndarray:
 
 
 def require_int64(columns) -> None:
-    """Refuses ids of another type."""
+    """Raises if a column's ids have another dtype."""
     for c, ids in enumerate(columns):
         if ids.dtype != np.int64:
             raise CtrlabError(f"Ids must be int64; received {ids.dtype.name} in column {c}.")

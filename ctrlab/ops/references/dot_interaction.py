@@ -56,6 +56,6 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, vectors: int, dim: int) -> Work:
-    """Forward and backward of the pairs of `vectors` vectors, the bottom one among them."""
+    """Forward and backward of the pairs of `vectors` vectors, including the bottom vector."""
     pairs = vectors * (vectors - 1) // 2
     return Work(flops=6.0 * rows * pairs * dim, bytes=4.0 * rows * (3 * vectors * dim + 2 * (dim + pairs)))

@@ -35,7 +35,7 @@ def reference_gradient(x, kernels, biases, d_out) -> tuple[np.ndarray, list[np.n
 
 
 def _hidden(x, kernels, biases) -> list[np.ndarray]:
-    """x for each expert, then what each layer makes of it: L + 1 of [E, B, .]."""
+    """x for each expert, then the output of each layer: L + 1 of [E, B, .]."""
     experts = len(kernels[0])
     hidden = [np.broadcast_to(np.asarray(x, np.float64), (experts, *np.shape(x)))]
     for kernel, bias in zip(kernels, biases):
@@ -59,7 +59,6 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, experts: int, sizes: Sequence[int]) -> Work:
-    """Forward and backward: x and its gradient, what the experts say and its gradient; kernels are read twice, and their gradient
-    is written."""
+    """Forward and backward: x and its gradient, the output and its gradient, kernels read twice, and their gradients written."""
     weights = experts * sum(i * o for i, o in itertools.pairwise(sizes))
     return Work(flops=6.0 * rows * weights, bytes=4.0 * (3 * weights + rows * (2 * sizes[0] + 2 * experts * sizes[-1])))

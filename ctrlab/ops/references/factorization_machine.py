@@ -23,7 +23,7 @@ def reference(fields, dim: int) -> np.ndarray:
 
 
 def reference_gradient(fields, dim: int, d_out) -> np.ndarray:
-    """d_fields, float64 [B, F * D]: of each field d_out times the sum of the others."""
+    """d_fields, float64 [B, F * D]: for each field, d_out times the sum of the other fields."""
     v = _vectors(fields, dim)
     others = v.sum(axis=1, keepdims=True) - v  # [B, F, D]
     return (np.asarray(d_out, np.float64)[:, None] * others).reshape(np.shape(fields))
@@ -47,5 +47,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, fields: int, dim: int) -> Work:
-    """Fields read twice and their gradient written; out written and its gradient read."""
+    """Fields are read twice and their gradient is written; out is written and its gradient read."""
     return Work(flops=6.0 * rows * fields * dim, bytes=4.0 * rows * dim * (3 * fields + 2))

@@ -1,6 +1,6 @@
-"""FarmHash's 64-bit fingerprint in Python: what tf.strings.to_hash_bucket_fast hashes with.
+"""FarmHash's 64-bit fingerprint in Python. tf.strings.to_hash_bucket_fast uses this hash.
 
-Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. Four formulas by length.
+Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. The length selects one of four formulas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _WORD = (1 << 64) - 1
 
 
 def fingerprint64(text: bytes) -> int:
-    """In [0, 2^64).
+    """The fingerprint, in [0, 2^64).
 
     >>> fingerprint64(b"") == K2
     True
@@ -30,7 +30,7 @@ def _half(p: bytes, at: int) -> int:
 
 
 def _rotate(x: int, by: int) -> int:
-    """To the right."""
+    """Rotates to the right."""
     x &= _WORD
     return (x >> by | x << (64 - by)) & _WORD
 
@@ -58,7 +58,7 @@ def _up_to_16(p: bytes, n: int) -> int:
 
 
 def _outer(p: bytes, n: int, k: int) -> tuple[int, int, int, int]:
-    """The outer 32 bytes, mixed: the first word, the factor, and two sums."""
+    """Mixes the first and last 32 bytes: the first word, the factor, and two sums."""
     a, factor = _word(p, 0) * k & _WORD, K2 + 2 * n
     b, c, d = _word(p, 8), _word(p, n - 8) * factor, _word(p, n - 16) * K2
     return a, factor, _rotate(a + b, 43) + _rotate(c, 30) + d, a + _rotate(b + K2, 18) + c
@@ -78,7 +78,7 @@ def _up_to_64(p: bytes, n: int) -> int:
 
 
 def _absorb(p: bytes, at: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes and two seeds into two words."""
+    """Combines 32 bytes and two seeds into two words."""
     a += _word(p, at)
     b = _rotate(b + a + _word(p, at + 24), 21)
     before = a
@@ -107,5 +107,5 @@ def _beyond_64(p: bytes, n: int) -> int:
     w = (w[0] + (n - 1) % 64) & _WORD, w[1]
     v = (v[0] + w[0]) & _WORD, v[1]
     w = (w[0] + v[0]) & _WORD, w[1]
-    block(n - 64, factor, 9)  # the last 64 bytes, most of which may have been read before
+    block(n - 64, factor, 9)  # the last 64 bytes, which may overlap the block before
     return _mix(_mix(v[0], w[0], factor) + _fold(y) * K0 + z, _mix(v[1], w[1], factor) + x, factor)

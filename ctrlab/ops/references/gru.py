@@ -11,13 +11,13 @@ from ctrlab.profiling.work import Work
 
 
 def reference(x: Events, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention: Events | None = None):
-    """The definition, one row and one position at a time, NumPy float64.
+    """The definition, one example and one position at a time, NumPy float64.
 
     Args:
         x: C wide.
         gates_kernel, gates_bias: [C + H, 2H], [2H]; columns are the reset gate's, then the update gate's.
         candidate_kernel, candidate_bias: [C + H, H], [H].
-        attention: a number an event, or None for a plain GRU.
+        attention: one number per event, or None for a plain GRU.
     Returns:
         outputs, `Events`, H wide, and the last state [B, H].
     """
@@ -43,9 +43,9 @@ def reference_gradient(
     """Backpropagation through time by hand, float64.
 
     Args:
-        d_out: those of the outputs, [N, H], and of the last state, [B, H]. The others as in `reference`.
+        d_out: the gradients of the outputs, [N, H], and of the last state, [B, H]. The others as in `reference`.
     Returns:
-        The gradients of x, of the four weights in their order, and of the attention (None where there is none).
+        The gradients of x, of the four weights in their order, and of the attention (None without attention).
     """
     weights, (d_outputs, d_last) = (gates_kernel, gates_bias, candidate_kernel, candidate_bias), d_out
     outputs, flat = reference(x, *weights, attention)[0].flat, np.asarray(x.flat, np.float64)
@@ -53,7 +53,7 @@ def reference_gradient(
     d_x, d_attention = np.zeros(flat.shape), np.zeros(count)
     d_gates_kernel, d_gates_bias, d_candidate_kernel, d_candidate_bias = (np.zeros(np.shape(w)) for w in weights)
     for b, (begin, end) in enumerate(itertools.pairwise(np.asarray(x.splits))):
-        d_h = np.array(d_last[b], np.float64)  # [H], of the state after event n
+        d_h = np.array(d_last[b], np.float64)  # [H], gradient of the state after event n
         for n in reversed(range(begin, end)):
             before = outputs[n - 1] if n > begin else np.zeros(hidden)
             joined = np.concatenate([flat[n], before])  # [C + H]
@@ -67,10 +67,10 @@ def reference_gradient(
             d_h = d_h + d_outputs[n]
             d_update = d_h * (before - candidate)  # h = u h + (1 - u) c
             d_attention[n] = -(d_update * gate).sum()  # u = (1 - a) gate
-            d_candidate = d_h * (1 - update) * (1 - candidate**2)  # [H], of what goes into tanh
+            d_candidate = d_h * (1 - update) * (1 - candidate**2)  # [H], gradient of the input of tanh
             d_joined_reset = candidate_kernel @ d_candidate  # [C + H]
             d_reset = d_joined_reset[width:] * before
-            d_gates = np.concatenate([d_reset, d_update * kept]) * gates * (1 - gates)  # [2H], of what goes into sigmoid
+            d_gates = np.concatenate([d_reset, d_update * kept]) * gates * (1 - gates)  # [2H], gradient of the input of sigmoid
             d_joined = gates_kernel @ d_gates  # [C + H]
             d_x[n] = d_joined[:width] + d_joined_reset[:width]
             d_h = d_h * update + d_joined[width:] + d_joined_reset[width:] * reset
@@ -104,5 +104,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(events: float, width: int, hidden: int, attended: bool = False) -> Work:
-    """Forward and backward over `events` events: a product of [x, h] with 3H columns, three times; inputs and outputs, twice."""
+    """Forward and backward over `events` events: three products of [x, h] with 3H columns; inputs and outputs twice."""
     return Work(flops=18.0 * events * (width + hidden) * hidden, bytes=8.0 * events * (width + hidden + attended))

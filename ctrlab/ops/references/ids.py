@@ -15,10 +15,10 @@ from ctrlab.profiling.work import Work
 
 
 def reference(columns: Entries[IdColumn], values: Entries) -> list[list]:
-    """The definition in Python: of each column a list of B ids, or of B lists of ids.
+    """The definition in Python: for each column a list of B ids, or of B lists of ids.
 
     Raises:
-        CtrlabError: an identity is no whole number, or out of range.
+        CtrlabError: an identity column holds something other than a whole number, or one out of range.
 
     >>> reference([MultiHot("tags", encoding="vocabulary", vocabulary=("a", "b"))], [["b;a;b", "", "c;;a"]])
     [[[1, 0, 1], [], [-1, 0]]]
@@ -85,5 +85,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(text_bytes: float, ids: float) -> Work:
-    """Each byte of text read, each id written."""
+    """Each byte of text is read, each id is written."""
     return Work(bytes=text_bytes + 8.0 * ids)

@@ -16,7 +16,7 @@ def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None
     """The definition in NumPy, float64 [B, O].
 
     Raises:
-        CtrlabError: an id is out of range, or the columns do not agree in number or rows.
+        CtrlabError: an id is out of range, or the columns differ in number or in batch size.
 
     >>> reference([np.array([1, -1])], [3], np.array([[1.0], [2.0], [3.0]]))
     array([[2.],
@@ -31,7 +31,7 @@ def reference(columns: Sequence[Ids], sizes: Sequence[int], kernel, weights=None
 
 
 def reference_gradient(columns, sizes, kernel, weights=None, *, d_out) -> tuple[np.ndarray, list[np.ndarray] | None]:
-    """d_kernel, float64 [V, O], and d_weights: per column an array of its ids' shape, flat; None without weights."""
+    """d_kernel, float64 [V, O], and d_weights: per column a flat array with one entry per id; None without weights."""
     kernel, d_out = np.asarray(kernel, np.float64), np.asarray(d_out, np.float64)
     d_kernel = np.zeros_like(kernel)
     for row, place, weight in _hits(columns, sizes, weights)[1]:
@@ -46,7 +46,7 @@ def reference_gradient(columns, sizes, kernel, weights=None, *, d_out) -> tuple[
 
 
 def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:
-    """The number of rows, and (row, kernel row, weight) of each known id."""
+    """The number of examples, and (example, kernel row, weight) of each known id."""
     agree(columns, sizes, weights)
     hits = []
     for c, ((ids, row_of, values), size, offset) in enumerate(zip(_flat(columns, weights), sizes, offsets(sizes))):
@@ -63,7 +63,7 @@ def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:
 
 
 def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids, their rows and their weights of each column."""
+    """Ids, their examples and their weights for each column."""
     entries = []
     for ids, w in zip(columns, weights or [None] * len(columns)):
         values, splits = flat(ids), splits_of(ids)
@@ -73,7 +73,7 @@ def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def agree(columns, sizes, weights) -> None:
-    """Refuses columns, sizes and weights that do not agree in number, and ids that are not int64."""
+    """Refuses columns, sizes and weights of different number, and ids that are not int64."""
     if not len(columns) == len(sizes) > 0:
         raise CtrlabError(f"There must be one size a column, and a column; received {len(sizes)} for {len(columns)} columns.")
     if weights is not None and len(weights) != len(columns):
@@ -82,7 +82,7 @@ def agree(columns, sizes, weights) -> None:
 
 
 def offsets(sizes: Sequence[int]) -> list[int]:
-    """The kernel's row of each column's id 0."""
+    """The kernel row of each column's id 0."""
     return [sum(sizes[:c]) for c in range(len(sizes))]
 
 
@@ -100,10 +100,10 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, hits: float, size: int, outputs: int) -> Work:
-    """Forward and backward, of `hits` ids in all and a kernel of `size` rows.
+    """Forward and backward, for `hits` ids in total and a kernel of `size` rows.
 
-    Each hit adds one kernel row forward and one row of d_out backward. Ids are read in both directions, kernel rows that no id
-    names are not, and each row of d_kernel is written.
+    Each hit adds one kernel row forward and one row of d_out backward. Ids are read in both directions. Kernel rows without ids
+    are not read, but every row of d_kernel is written.
     """
     touched = min(size, hits)
     return Work(flops=2.0 * hits * outputs, bytes=2 * 8.0 * hits + 4.0 * outputs * (2 * rows + touched + size))

@@ -18,13 +18,13 @@ COMBINERS = ("rows", "sum", "mean")
 
 @dataclass(frozen=True)
 class Layout:
-    """One entry a column.
+    """How columns are looked up: one entry per column.
 
     Attributes:
-        table_of: the table it reads.
-        combiners: "rows" (a row for each id), "sum" or "mean".
-        output_of: the output it stands in; outputs are numbered from 0 and none is empty.
-        unknown: the columns whose ids may be -1. Only the baseline asks: it looks up the known ids alone, which costs time.
+        table_of: the table that the column reads.
+        combiners: "rows" (one row per id), "sum" or "mean".
+        output_of: the output of the column; outputs are numbered from 0, and each has a column.
+        unknown: the columns whose ids may be -1. Only the baseline uses it: excluding unknown ids costs it time.
     Raises:
         CtrlabError: the entries do not fit together.
 
@@ -79,7 +79,8 @@ def reference(tables: Sequence, columns: Sequence[Ids], layout: Layout) -> list[
 
 
 def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout, d_out: Sequence) -> list[Slices]:
-    """For each table ids [u] and rows float64 [u, D]: the ids that were looked up, ascending, and the gradient of their rows."""
+    """For each table ids [u] and rows float64 [u, D]: the distinct ids that were looked up, ascending, and their rows'
+    gradients."""
     dims = [np.asarray(table).shape[1] for table in tables]
     at = [0] * layout.outputs
     parts = [[] for _ in tables]
@@ -96,7 +97,7 @@ def reference_gradient(tables: Sequence, columns: Sequence[Ids], layout: Layout,
 
 
 def _hits(tables, columns, layout) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
-    """Of each column: for every known id its row of the output, the id, its weight there; and how many rows the output has."""
+    """For each column: the output row, the id and the weight of every known id; and the output's number of rows."""
     agree(tables, columns, layout)
     batch = {len(splits_of(c)) - 1 for c in columns}
     if len(batch) > 1:
@@ -125,7 +126,7 @@ def _hits(tables, columns, layout) -> list[tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def agree(tables, columns, layout: Layout) -> None:
-    """Refuses columns that the layout is not for, and ids that are not int64."""
+    """Refuses columns that do not fit the layout, and ids that are not int64."""
     if len(columns) != len(layout.table_of):
         raise CtrlabError(f"There must be as many columns as the layout has; received {len(columns)} for {len(layout.table_of)}.")
     if not 0 <= min(layout.table_of) <= max(layout.table_of) < len(tables):
@@ -150,8 +151,8 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(ids: float, distinct: float, dim: int, trained: bool = True) -> Work:
-    """The rows of `ids` ids added up, `distinct` of them different; `trained`, their gradients too. A row comes from memory once.
+    """The rows of `ids` ids are added up, `distinct` of them different; if `trained`, their gradients too. Each row is read once.
 
-    What is made of the rows may stay in a cache; where it has to cross memory, add it.
+    The outputs may stay in a cache; if they have to cross memory, add those bytes.
     """
     return Work(flops=(1.0 + trained) * ids * dim, bytes=8.0 * ids, random_rows=distinct, row_bytes=4 * dim)

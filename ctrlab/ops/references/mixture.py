@@ -21,7 +21,7 @@ def reference(x, experts, kernels: Sequence, biases: Sequence) -> list[np.ndarra
 
 
 def reference_gradient(x, experts, kernels, biases, d_out):
-    """d_x, d_experts, and K d_kernels, K d_biases, float64."""
+    """d_x, d_experts, K d_kernels and K d_biases, float64."""
     x, experts = np.asarray(x, np.float64), np.asarray(experts, np.float64)
     d_x, d_experts, d_kernels, d_biases = np.zeros_like(x), np.zeros_like(experts), [], []
     for gate, kernel, d in zip(_gates(x, kernels, biases), kernels, d_out):

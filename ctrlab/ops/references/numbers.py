@@ -24,7 +24,7 @@ def reference(columns: Sequence[Numeric | NumericList], values: Sequence) -> np.
     """The definition in NumPy, float64 [B, C].
 
     Raises:
-        CtrlabError: a part of a list is no number.
+        CtrlabError: a part of a list is not a number.
 
     >>> reference([NumericList("price"), NumericList("hours", transform="minmax", high=4.0)], [["1;2", ""], ["3", "2;;4"]])
     array([[1.5 , 0.75],
@@ -50,7 +50,7 @@ def _reference_cell(column: Numeric | NumericList, cell, row: int) -> float:
 
 
 def number(text: bytes, name: str = "", row: int = 0) -> float:
-    """A number in text.
+    """Parses a number in text.
 
     >>> number(b" -0x10 "), number(b"1e3")
     (-16.0, 1000.0)
@@ -78,5 +78,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(text_bytes: float, numbers: float) -> Work:
-    """Each byte of text read, each number written."""
+    """Each byte of text is read, each number is written."""
     return Work(bytes=text_bytes + 4.0 * numbers)

@@ -58,5 +58,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(rows: float, columns: int) -> Work:
-    """Forward reads x and writes out; backward reads one of them and d_out and writes d_x."""
+    """Forward reads x and writes out; backward reads one of these two and d_out, and writes d_x."""
     return Work(flops=5.0 * rows * columns, bytes=5 * 4.0 * rows * columns)

@@ -1,4 +1,4 @@
-"""Raw columns as the references of the parsing ops take them."""
+"""Raw columns in the form that the references of the parsing ops take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctrlab.features import Column
 
 
 def cells(values) -> Iterable:
-    """Row by row: a text (bytes), a number, or a list of either, from an array or what has `values` and `row_splits`."""
+    """One cell per row: a text (bytes), a number, or a list of either, from an array or from `values` and `row_splits`."""
     if not hasattr(values, "row_splits"):
         return np.asarray(values).tolist()
     flat, splits = np.asarray(values.values).tolist(), np.asarray(values.row_splits).tolist()
@@ -28,7 +28,7 @@ def is_list(column: Column) -> bool:
 
 
 def agree(columns: Sequence[Column], values: Sequence) -> None:
-    """One entry of values a column, and a separator wherever text is cut."""
+    """Checks for one entry of values per column, and a separator wherever text must be split."""
     if not len(columns) == len(values) > 0:
         raise CtrlabError(
             f"There must be one entry of values a column, and a column; received {len(values)} for {len(columns)} columns."

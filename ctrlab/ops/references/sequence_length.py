@@ -43,5 +43,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(values: float, rows: float) -> Work:
-    """Two indices a value read, a length a row written."""
+    """Two indices are read per value, one length is written per row."""
     return Work(bytes=16.0 * values + 8.0 * rows)

@@ -36,5 +36,5 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(numbers: float) -> Work:
-    """Float32 numbers, each read and written once."""
+    """Float32 numbers, each read once and written once."""
     return Work(bytes=2 * 4.0 * numbers)

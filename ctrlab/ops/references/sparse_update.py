@@ -18,7 +18,7 @@ FTRL_RATE = "FTRL divides by its learning rate, which must be above 0 and no den
 
 @dataclass(frozen=True)
 class Rule:
-    """An optimizer: its kind and numbers. `slots` names what is kept beside each variable, with its initial value."""
+    """An optimizer: its kind and numbers. `slots` names the state kept for each variable, with its initial value."""
 
     kind: str
     beta1: float = 0.9
@@ -38,12 +38,12 @@ class Rule:
         }[self.kind]
 
     def numbers(self, clip_norm: float | None) -> np.ndarray:
-        """As the compiled ops take them, float64 [6]."""
+        """The numbers in the order of the compiled ops, float64 [6]."""
         return np.array([self.beta1, self.beta2, self.epsilon, self.l1, self.l2, clip_norm or 0.0])
 
 
 def clipped(gradient: np.ndarray, norm: float | None) -> np.ndarray:
-    """The gradient, scaled to an L2 norm of `norm` where it has a larger one; None for as it is."""
+    """The gradient, scaled down to an L2 norm of `norm` if it has a larger one; unchanged for None."""
     if norm is None:
         return gradient
     length = np.sqrt(np.sum(np.square(gradient, dtype=np.float64)))
@@ -51,7 +51,7 @@ def clipped(gradient: np.ndarray, norm: float | None) -> np.ndarray:
 
 
 def check_rate(rule: Rule, learning_rate: float, step: int) -> None:
-    """Raises CtrlabError where FTRL's learning rate is 0 or below."""
+    """Raises CtrlabError if FTRL's learning rate is not above 0."""
     if rule.kind == "ftrl" and not learning_rate >= SMALLEST_RATE:
         raise CtrlabError(f"{FTRL_RATE}; received {learning_rate:g} in step {step}: let a warm-up begin above 0.")
 
@@ -60,12 +60,12 @@ def reference(rule: Rule, updates, learning_rate: float, step: int, clip_norm: f
     """One step in NumPy float64, in place.
 
     Args:
-        updates: (w, {name: slot}, gradient) of each variable: w and its slots float64 of any shape; the gradient is dense, or
-            (ids, rows) as they came, where an id may come again.
+        updates: (w, {name: slot}, gradient) for each variable: w and its slots float64 of any shape; the gradient is dense, or
+            (ids, rows) before merging, where ids may repeat.
         step: 1 for the first.
-        clip_norm: the most that the L2 norm of a variable's merged gradient may be; None for no clipping.
+        clip_norm: the maximum L2 norm of a variable's merged gradient; None for no clipping.
     Raises:
-        CtrlabError: FTRL's learning rate is 0 or below.
+        CtrlabError: FTRL's learning rate is not above 0.
     """
     check_rate(rule, learning_rate, step)
     for w, slots, gradient in updates:
@@ -82,7 +82,7 @@ def reference(rule: Rule, updates, learning_rate: float, step: int, clip_norm: f
 
 
 def _step(rule: Rule, w, slots: dict, gradient, learning_rate: float, step: int) -> None:
-    """All of `w`, and of its slots, in place."""
+    """Steps all of `w` and its slots, in place."""
     g = gradient.astype(np.float64)
     if rule.kind == "sgd":
         w -= learning_rate * g
@@ -126,10 +126,10 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 
 
 def work(weights: float, slots: int) -> Work:
-    """The step on `weights` dense weights: gradient read, weight and slots read and written."""
+    """The step on `weights` dense weights: it reads the gradient and reads and writes weight and slots."""
     return Work(flops=10.0 * weights, bytes=4.0 * weights * (1 + 2 * (1 + slots)))
 
 
 def rows_work(rows: float, dim: int, slots: int) -> Work:
-    """The step on the rows that a lookup has just brought into a cache: each slot of each comes from memory, a row of its own."""
+    """The step on rows that a lookup has just brought into the cache: every slot row is still read from memory."""
     return Work(flops=10.0 * rows * dim, random_rows=rows * slots, row_bytes=4 * dim)

@@ -23,7 +23,7 @@ def reference(x, kernels: Sequence, biases: Sequence) -> np.ndarray:
 
 
 def reference_gradient(x, kernels, biases, d_out) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-    """d_x, d_kernels, d_biases, float64: those of a single expert."""
+    """d_x, d_kernels, d_biases, float64: the gradients of a single expert."""
     d_x, d_kernels, d_biases = experts.reference_gradient(
         x, [kernel[None] for kernel in kernels], [bias[None, None] for bias in biases], np.asarray(d_out)[None]
     )
@@ -31,7 +31,7 @@ def reference_gradient(x, kernels, biases, d_out) -> tuple[np.ndarray, list[np.n
 
 
 def cases(rng: np.random.Generator) -> dict[str, tuple]:
-    """Those of a single expert."""
+    """The cases of a single expert."""
     found = experts.cases(rng)
     return {name: (x, [k[0] for k in kernels], [b[0, 0] for b in biases]) for name, (x, kernels, biases) in found.items()}
 
