@@ -1,4 +1,4 @@
-"""The six models and the one way to make them: `build`. Each model is the class in the module that bears its name."""
+"""The six models, and `build`, the one way to make them. Each model is a class in the module of the same name."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def build(
     seed: int = 2021,
     embedding: str | Choice | Mapping[str, str | Choice] = "hashed",
 ) -> CTRModel:
-    """A new model with its weights drawn from `seed`.
+    """A new model with initial weights drawn from `seed`.
 
     Args:
         model: one of `MODELS`.
-        schema: the columns, or the name of a data set; by default the model's own data set at the contest's sizes.
+        schema: the columns, or the name of a data set; default: the model's own data set at the contest's sizes.
         optimizations: of level "model": names, "none", "all" or "all+results".
-        embedding: how tables keep their embeddings: "hashed", "multihash", "variable" or a choice with options, for all large
+        embedding: the kind of embedding for tables: "hashed", "multihash", "variable" or a choice with options, for all large
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are in
-            embedding variables where the embeddings are, and hashed otherwise.
+            embedding variables if the embeddings of their ids are, and hashed otherwise.
     Raises:
         UnknownName: no such model, data set, optimization or embedding. CtrlabError: the model cannot use this schema.
 

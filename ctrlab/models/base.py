@@ -1,4 +1,4 @@
-"""What all six models are: a Keras model over a Schema, with its weights made at once and under stable names."""
+"""The base of all six models: a Keras model over a Schema that makes its weights in the constructor, under stable names."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ctrlab.profiling.work import Work
 
 @dataclass(frozen=True)
 class Hyper:
-    """How the model's paper or the contest trains it.
+    """The hyperparameters of the model's paper or of the contest.
 
     Attributes:
         optimizer: a kind of `ctrlab.training.optimizers`.
-        clip_norm: per variable, on the merged gradient; None for none.
+        clip_norm: per variable, on the merged gradient; None for no clipping.
     """
 
     optimizer: str
@@ -33,18 +33,18 @@ class Hyper:
 
 
 class CTRModel(keras.Model):
-    """A click model: features of a Schema in, one logit a task out.
+    """A click model: it takes the features of a Schema and gives one logit per task.
 
     Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
-    number of the schema's labels. A subclass makes every variable in its constructor, so that a new model has its weights
-    and a checkpoint of one set of optimizations loads into any other.
+    number of the schema's labels. A subclass makes every variable in its constructor. So a new model has its weights at once, and
+    a checkpoint written with one set of optimizations loads with any other.
 
     Attributes:
         hyper: optimizer, learning rate, clipping and batch size.
-        most_buckets: where the contest hashes smaller than the data set's schema says, the number; else None.
+        most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
         rungs: the optimizations of level "model" that are on.
-        choices: how each table keeps its embeddings, {table: `ctrlab.embedding.choices.Choice`}.
-        input_schema: the schema with the ids that those choices want: what raw columns, and encoded files, are read by.
+        choices: the kind of embedding of each table, {table: `ctrlab.embedding.choices.Choice`}.
+        input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read by it.
     """
 
     hyper: ClassVar[Hyper]
@@ -63,11 +63,11 @@ class CTRModel(keras.Model):
 
     @property
     def data_set(self) -> str:
-        """The data set that this model takes when no schema is given."""
+        """The data set of this model if no schema is given."""
         return DATA_SETS[type(self).__module__.rpartition(".")[2]]
 
     def input_signature(self) -> dict[str, tf.TypeSpec]:
-        """The features that a served model takes, of any number of rows, as readers yield them: lists are ragged."""
+        """The features that a served model takes, for any batch size, as readers yield them: lists are ragged."""
         features = [c for c in self.schema.features if not getattr(c, "negative_of", "")]
         ragged = {c.name for c in features if hasattr(c, "separator")}
         return {
@@ -78,24 +78,24 @@ class CTRModel(keras.Model):
         }
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least that one training step must do.
+        """The least work of one training step.
 
         Args:
-            rows: of the batch.
-            positions: ids in the batch's lists, negatives left out.
-            distinct: rows of embedding tables that all ids of the batch name together, each counted once; None: as many as ids.
+            rows: examples in the batch.
+            positions: ids in the batch's lists, without negatives.
+            distinct: number of distinct embedding table rows that the batch reads; None: one per id.
         """
         raise NotImplementedError
 
     def users(self, features) -> tf.Tensor | None:
-        """Who saw each row, int64 [B]: the id that a table knows the user by, in all forms of files; None where the schema names
-        no user. Users whose ids fall together in the table are one."""
+        """The user of each example, int64 [B], as the id in the embedding table, the same for all file formats; None if the
+        schema has no user. Users with colliding ids count as one."""
         if not self.schema.user:
             return None
         return self.encoder.ids(features, [self.input_schema[self.schema.user]])[self.schema.user]
 
     def reads(self, features) -> list[tuple[EmbeddingVariable, tf.Tensor]]:
-        """What a training step on `features` looks up: embedding variables, one or several times, with keys int64 [n]."""
+        """The lookups of a training step on `features`: embedding variables, possibly repeated, each with its keys int64 [n]."""
         ids = self.encoder.ids(features, [*self.encoder.id_columns, *self.encoder.negatives])
         found = [read for layer in self.layers if hasattr(layer, "reads") for read in layer.reads(ids)]
         return [(variable, keys.flat_values if isinstance(keys, tf.RaggedTensor) else keys) for variable, keys in found]
@@ -104,11 +104,11 @@ class CTRModel(keras.Model):
         input_signature = input_signature or [self.input_signature()]
         return tf.function(lambda features: self(features, training=False), input_signature=input_signature)
 
-    # Keras takes every input of a model like this one for float32 in `tf.saved_model.save`, and can't export ragged ones.
+    # In `tf.saved_model.save` Keras takes every input of a subclassed model for float32, and can't export ragged inputs.
     _default_save_signature = property(_serving)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """An `input_signature` is a list of one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
+        """`input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
         if format != "tf_saved_model":
             super().export(filepath, format, verbose, input_signature, **kwargs)
             return
@@ -120,7 +120,7 @@ class CTRModel(keras.Model):
         archive.write_out(str(filepath), verbose=bool(verbose))
 
     def build(self, input_shape=None):
-        """Nothing is left to build: every variable was made in the constructor."""
+        """Does nothing: every variable was made in the constructor."""
         self.built = True
 
     def get_config(self):

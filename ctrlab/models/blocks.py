@@ -1,7 +1,7 @@
-"""What two or more models share: from raw columns to ids and numbers, the dense tower; what a step must do at least.
+"""Blocks that several models share: raw columns to ids and numbers, the dense tower; and the least work of a step.
 
-Every block makes its weights when it is constructed. Seeds are drawn from one `Seeds` a model, in the order of construction,
-so that a model's first weights depend on its seed and schema alone, whatever optimizations are on.
+Every block makes its weights in its constructor. Each model draws seeds from one `Seeds`, in the order of construction. So a
+model's initial weights depend only on its seed and its schema, not on the optimizations.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Seeds:
 
 
 STAGED = "staged"
-"""The key under which features that `Encoder.stage` made hold their numbers."""
+"""The feature that holds the numbers after `Encoder.stage`."""
 
 
 class Encoder:
-    """Raw features of a schema -> ids of each id column, and the numbers side by side.
+    """Turns the raw features of a schema into ids per id column, and into one matrix of numbers.
 
-    Features that were staged are taken as they are.
+    Features that were staged already pass unchanged.
 
     Args:
-        rungs: "parsing" counts here.
-        negatives: columns that are no features but read in training: DIEN's.
+        rungs: only "parsing" has an effect here.
+        negatives: DIEN's negative columns: they are read in training, but are not features.
     """
 
     def __init__(self, schema: Schema, *, rungs=(), negatives: Sequence[IdColumn] = ()):
@@ -65,7 +65,7 @@ class Encoder:
 
     @part("input")
     def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
-        """float32 [B, numeric columns + numeric lists], or None where the schema has no numbers."""
+        """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers."""
         if not self.number_columns:
             return None
         if STAGED in features:
@@ -73,20 +73,20 @@ class Encoder:
         return self._numbers(self.number_columns, [features[c.name] for c in self.number_columns])
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """What `ids` and `numbers` make of raw features, as features: the work is done where this is called, not in the step."""
+        """Computes `ids` and `numbers` from raw features and returns them as features, so that the training step need not."""
         numbers = self.numbers(features)
         return self.ids(features, [*self.id_columns, *self.negatives]) | {STAGED: tf.zeros([0]) if numbers is None else numbers}
 
 
 class Tower(keras.layers.Layer):
-    """Dense layers one after another: [B, inputs] -> [B, units[-1]]; Glorot-uniform kernels, zero biases.
+    """A stack of dense layers, [B, inputs] -> [B, units[-1]], with Glorot-uniform kernels and zero biases.
 
     Args:
-        activation: after each layer but, with `linear_top`, the last.
+        activation: after each layer; with `linear_top`, not after the last.
         batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise).
-        stack: a way of `ctrlab.ops.tower`, to take the layers below a linear top at once, where they are ReLU and nothing else.
-        rungs: "subgraphs" and "bf16" count here. In bfloat16 are the products of all layers but a linear top; what is kept
-            (weights, biases, statistics) and what comes out is float32.
+        stack: a way of `ctrlab.ops.tower` that runs all layers below a linear top at once, if they use ReLU only.
+        rungs: only "subgraphs" and "bf16" have an effect here. With "bf16" the products of all layers but a linear top are in
+            bfloat16. Weights, biases, statistics and outputs stay float32.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Tower(keras.layers.Layer):
             if self.norms and training and layer.activation is keras.activations.relu:
                 x = self._normalized(tf.cast(product, tf.float32), layer, self.norms[i])
                 continue
-            # TensorFlow itself makes one op of product, bias and ReLU: nothing is left there to fuse.
+            # TensorFlow itself fuses product, bias and ReLU, so there is nothing left to fuse.
             x = layer.activation(tf.nn.bias_add(product, tf.cast(layer.bias.value, product.dtype)))
             if self.norms:
                 x = self.norms[i](tf.cast(x, tf.float32), training=training)
@@ -160,11 +160,11 @@ class Tower(keras.layers.Layer):
 
 
 def lookup_work(ids: float, dim: int, slots: int, distinct: float | None = None) -> Work:
-    """Lookup, gradient and optimizer's step of `ids` ids that name `distinct` rows, by default a row each."""
+    """Lookup, gradient and optimizer step for `ids` ids in `distinct` table rows, by default one row per id."""
     distinct = ids if distinct is None else distinct
     return lookup.OP.work(ids, distinct, dim) + sparse_update.rows_work(distinct, dim, slots)
 
 
 def weight_count(*layers: keras.layers.Layer) -> int:
-    """Trainable numbers in `layers`."""
+    """Number of trainable weights in `layers`."""
     return sum(math.prod(v.shape) for layer in layers for v in layer.trainable_weights)

@@ -8,7 +8,7 @@
      |                |                                                        |
      +--> multi-hot x w, + numbers x w [B, 1] ---------------------------------+
 
-Sizes are the contest's. Its linear term had no weights (a plain sum); here it has, as in the paper.
+The sizes are the contest's. The contest's linear term had no weights (a plain sum); ours has weights, as in the paper.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DeepFM(CTRModel):
         return self.logit(self.top(joined, training=training))  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`."""
+        """The least work of one training step; see `CTRModel.work`."""
         towers = self.deep.work(rows) + self.top.work(rows) + self.logit.work(rows)
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.dim, slots=2, distinct=distinct)

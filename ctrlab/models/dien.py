@@ -1,4 +1,4 @@
-"""DIEN: interests are read from the history by a GRU, and an AUGRU follows those that the target calls for.
+"""DIEN: a GRU extracts interests from the history, and an AUGRU follows the evolution of those related to the target.
 
     Zhou et al., "Deep Interest Evolution Network for Click-Through Rate Prediction", AAAI 2019.
 
@@ -13,9 +13,9 @@
                                     +----------------------------------------------------------------------------------+   200-80
     target [B, C], other columns' embeddings and numbers --------------------------------------------------------------+   [B, K]
 
-The auxiliary net tells, from the interest after an event, what the user did next from what the user did not: it needs a
-schema with negatives, and it is run in training only. Sizes are the contest's (C = H = 36). Its two-way softmaxes are one
-logit here, which is the same function. Padding contributes exactly nothing.
+From the interest after an event the auxiliary net must tell the user's next event from an event that did not happen. It needs a
+schema with negatives, and it runs in training only. The sizes are the contest's (C = H = 36). Its two-way softmaxes are written
+as one logit here: the same function. Padding contributes exactly nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ctrlab.profiling.work import Work, dense_work
 
 
 class AuxiliaryNet(keras.layers.Layer):
-    """The weights of the auxiliary loss: of the logit that an event, C wide, follows an interest, H wide."""
+    """The auxiliary loss and its weights. They give the logit that an event, C wide, follows an interest, H wide."""
 
     units = (100, 50)
 
@@ -99,7 +99,7 @@ class DIEN(CTRModel):
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`. Of lists of negatives there are as many ids again."""
+        """The least work of one training step; see `CTRModel.work`. The lists of negatives have as many ids again."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.dim * len(self.behaviour.histories)
         parts = [self.extraction, self.query, self.unit, self.evolution, self.head]

@@ -1,4 +1,4 @@
-"""DIN: which of the things a user did matter depends on what is shown now.
+"""DIN: which events of a user's history matter depends on the item that is shown now.
 
     Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018.
 
@@ -10,7 +10,7 @@
                                    +-------------------------------------------------------------------------------+    200-80
     target [B, C], other columns' embeddings and numbers ----------------------------------------------------------+    [B, K]
 
-Sizes are the contest's (C = 36: an item and its category, 18 each). Padding contributes exactly nothing.
+The sizes are the contest's (C = 36: an item and its category, 18 each). Padding contributes exactly nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DIN(CTRModel):
         return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`."""
+        """The least work of one training step; see `CTRModel.work`."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.dim * len(self.behaviour.histories)
         tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)

@@ -1,4 +1,4 @@
-"""DLRM: every pair of embeddings, and the numbers through a tower of their own, meet in dot products.
+"""DLRM: dot products of all pairs of embeddings, and of the numeric features after their own tower.
 
     Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation Systems", 2019.
 
@@ -7,8 +7,8 @@
     ids ------------> embeddings [B, F, D] -----------------------+--> dots of all pairs -------+--> 512-256 ReLU --> logit
                                                                        [B, (F + 1) F / 2]               [B, K]
 
-Sizes are the contest's. Its top was no stack (its 512 layer reached nothing); here it is one, as in the paper. A schema
-without numbers has no bottom: the pairs of embeddings alone go to the top.
+The sizes are the contest's. In the contest's code the top's 512 layer had no effect; here the top is a real stack, as in the
+paper. A schema without numbers has no bottom: only the pairs of embeddings go to the top.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DLRM(CTRModel):
         return self.top(self.interaction(dense, flat, self.dim))  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`."""
+        """The least work of one training step; see `CTRModel.work`."""
         towers = [tower for tower in (self.bottom, self.top) if tower]
         work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
         for tower in towers:

@@ -1,7 +1,7 @@
-"""What DIN and DIEN share: a schema read as target and history, the query, the weights of attention and GRU, the top.
+"""Parts that DIN and DIEN share: the schema as target and history, the query, the weights of attention and GRU, the top.
 
-Position by position, the embeddings of all histories (items, their categories, ...) stand side by side, as do those of the
-columns that they are histories of (the target). C is the width of either.
+At each position, the embeddings of all histories (items, their categories, ...) are concatenated. The embeddings of the columns
+that these histories belong to (the target) are concatenated too. C is the width of both.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ctrlab.profiling.work import Work
 
 
 class Behaviour:
-    """The columns of a schema as an interest model sees them.
+    """A schema's columns, sorted by their role in an interest model.
 
     Attributes:
-        histories: what the user did; targets: the columns those are histories of, in the same order.
-        negatives: for each history, what the user did not do; empty unless every history has one.
-        profile: the other id columns.
+        histories: past events of the user; targets: the columns that the histories belong to, in the same order.
+        negatives: for each history, events that did not happen; empty unless every history has them.
+        profile: all other id columns.
     Raises:
         CtrlabError: the schema has no history.
     """
@@ -51,14 +51,14 @@ class Behaviour:
         """The embeddings of all columns.
 
         Returns:
-            profile: one float32 [B, P], or none where there are no such columns.
+            profile: one float32 [B, P], or none without such columns.
             target: float32 [B, C].
-            the events of the histories, and those of the negatives where `ids` has them.
+            the events of the histories, and of the negatives if `ids` has them.
         """
         pooled = [names for names in (self.profile, [s.of for s in self.histories]) if names]
         histories = [s.name for s in self.histories]
         rows = [histories, [s.name for s in self.negatives]] if self.negatives and self.negatives[0].name in ids else [histories]
-        # All at once, a history's sum costs a second look at rows that are in a cache, and its gradient goes straight to the ids.
+        # In one lookup, the sum over a history reads rows that are still in a cache, and its gradient goes directly to the ids.
         summed = [histories] if embedding.at_once else []
         outputs = embedding.lookup(ids, pooled=pooled, summed=summed, rows=rows, training=training)
         *profile, target = outputs[: len(pooled)]
@@ -69,9 +69,9 @@ class Behaviour:
 
 
 class Affine(keras.layers.Layer):
-    """scale * x + shift, learnt for each of the last axis's numbers.
+    """scale * x + shift, learned for each number of the last axis.
 
-    It is what the original's BatchNorm layers compute: made without a training flag, their means stay 0 and variances 1.
+    This is what the original's BatchNorm layers compute: they run without a training flag, so their means stay 0 and variances 1.
     """
 
     def __init__(self, width: int, name: str, rungs=()):
@@ -90,7 +90,7 @@ class Affine(keras.layers.Layer):
 
 
 class Query(keras.layers.Layer):
-    """The target as attention sees it: [B, C] -> dense, PReLU -> [B, H]."""
+    """The target in the form that attention takes: [B, C] -> dense, PReLU -> [B, H]."""
 
     def __init__(self, inputs: int, outputs: int, seeds: blocks.Seeds, name: str = "query", rungs=()):
         super().__init__(name=name)
@@ -110,7 +110,7 @@ class Query(keras.layers.Layer):
 
 
 class Head(keras.layers.Layer):
-    """The top of both models: affine -> 200-80 ReLU -> one logit a task, [B, inputs] -> [B, K]."""
+    """The top of both models: affine -> 200-80 ReLU -> one logit per task, [B, inputs] -> [B, K]."""
 
     units = (200, 80)
 
@@ -128,7 +128,7 @@ class Head(keras.layers.Layer):
 
 
 class GRU(keras.layers.Layer):
-    """The weights of a GRU or AUGRU over histories, C -> H, and the way to run it.
+    """The weights of a GRU or AUGRU over histories, C -> H, and the way to compute it.
 
     Glorot-uniform kernels; the gates start half open (bias 1), as in TensorFlow's own cell.
     """
@@ -149,15 +149,16 @@ class GRU(keras.layers.Layer):
         self.built = True
 
     def over(self, events: Events, attention: Events | None = None) -> tuple[Events, tf.Tensor]:
-        """The state after each event, H wide, and each row's last one, [B, H]; with an attention, a number an event, an AUGRU."""
+        """The state after each event, H wide, and the last one, [B, H]. With an attention (one number per event) it is an
+        AUGRU."""
         weights = [w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias)]
         return self.run(events, *weights, attention)
 
     def work(self, positions: float) -> Work:
-        """Forward and backward over `positions` valid positions."""
+        """The work, forward and backward, over `positions` valid positions."""
         return gru.OP.work(positions, self.inputs, self.hidden)
 
 
 def layers_of(tower: blocks.Tower) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """A tower's (kernel, bias) pairs, as ops take them."""
+    """A tower's (kernel, bias) pairs, in the form that ops take."""
     return [(dense.kernel.value, dense.bias.value) for dense in tower.layers]

@@ -1,4 +1,4 @@
-"""MMoE: several experts read the same input, and each task mixes them with a gate of its own.
+"""MMoE: several experts read the same input, and each task mixes their outputs with its own gate.
 
     Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate Mixture-of-Experts", KDD 2018.
 
@@ -6,10 +6,10 @@
     ids --> embeddings ------+--> ...                             +--> experts [E, B, H]
             and numbers [B, I]--> expert E                      --+         |
                       |                                                     v
-                      +--> a softmax gate a task [B, E] ----> sum over E [B, H] --> tower 256-192-128-64 ReLU --> logit
-                                                                       (one a task)                             [B, K]
+                      +--> a softmax gate per task [B, E] ---> sum over E [B, H] --> tower 256-192-128-64 ReLU --> logit
+                                                                       (one per task)                           [B, K]
 
-Sizes are DeepRec's. The E experts are one packed variable a layer, [E, in, out].
+The sizes are DeepRec's. The E experts share one packed variable per layer, [E, in, out].
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Experts(keras.layers.Layer):
     def build(self, input_shape=None):
         self.kernels, self.biases = [], []
         for i, (inputs, outputs) in enumerate(zip(self.sizes, self.sizes[1:])):
-            # Glorot's limits are those of one expert's [in, out], so each is drawn by itself.
+            # Glorot's limits are for one expert's [in, out], so each expert is drawn separately.
             kernel = self.add_weight(shape=(self.experts, inputs, outputs), initializer="zeros", name=f"kernel_{i}")
             kernel.assign(tf.stack([keras.initializers.GlorotUniform(seed=s)((inputs, outputs)) for s in self._seeds[i]]))
             self.kernels.append(kernel)
@@ -52,8 +52,8 @@ class Experts(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("ctrlab")
 class MMoE(CTRModel):
-    # DeepRec's documentation says Adagrad at 0.1, its code AdamAsync. Adagrad's accumulator starts at 0.1, next to which the
-    # gradient of one embedding row is nothing: the tables hardly learn.
+    # DeepRec's documentation says Adagrad at 0.1, its code AdamAsync. Adagrad's accumulator starts at 0.1. The gradient of one
+    # embedding row is negligible beside that, so with Adagrad the tables hardly learn.
     hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)
 
     dim = 16
@@ -87,7 +87,7 @@ class MMoE(CTRModel):
         return tf.concat(logits, axis=1)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`."""
+        """The least work of one training step; see `CTRModel.work`."""
         parts = [self.experts, *self.gates, *self.towers]
         work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
         work += self.experts.work(rows)

@@ -1,6 +1,6 @@
-"""What the models look ids up in: embedding tables, hashed, compressed or growing, and the weights of the linear part.
+"""The lookups of the models: embedding tables (hashed, compressed or growing), and the weights of the linear part.
 
-Weights are made when a layer is; see `ctrlab.models.blocks` for seeds.
+A layer makes its weights in its constructor; see `ctrlab.models.blocks` for seeds.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ctrlab.profiling.parts import part
 
 
 class Embeddings(keras.layers.Layer):
-    """A table [V, D] for each of the schema's, or its parts, or an embedding variable; drawn at a standard deviation of 0.05.
+    """A table [V, D] per table of the schema, or its multi-hash parts, or an embedding variable; initial deviation 0.05.
 
-    TensorFlow's embedding columns draw at 1 / sqrt(D). But most ids are rare, and where many rows are summed, those that
-    were never trained drown the rest: on the real samples that costs up to .05 of AUC after two epochs.
+    TensorFlow's embedding columns draw with a deviation of 1 / sqrt(D). But most ids are rare. In a sum of many rows, untrained
+    rows with such large values drown the trained ones: on the real samples this costs up to .05 of AUC after two epochs.
 
     Args:
-        schema: its buckets are the rows of tables that are hashed, and what others are compressed from.
-        choices: {table: how its embeddings are kept}; see `ctrlab.embedding.choices`.
-        rungs: "lookup" looks all columns up in one op, "stock" table by table; else the stock library's lookups, one a column.
-            Columns of embedding variables are looked up in one op in any case.
+        schema: its buckets are the rows of hashed tables; multi-hash tables are compressed relative to them.
+        choices: {table: kind of embedding}; see `ctrlab.embedding.choices`.
+        rungs: with "lookup" one op looks up all columns, with "stock" one per table; otherwise the stock library looks up each
+            column. Columns of embedding variables are always looked up in one op.
     Attributes:
-        growing: {table: EmbeddingVariable} of the tables that have that choice.
+        growing: {table: EmbeddingVariable} of the tables with that choice.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Embeddings(keras.layers.Layer):
         self.tables = {}
         for table, parts in self.parts.items():
             for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
-                # A model has 1,000 seeds: so far apart, no part draws the numbers of another, or of another model's.
+                # A model uses at most 1,000 seeds. The large distance keeps parts and models from drawing the same numbers.
                 draw = keras.initializers.RandomNormal(stddev=parts.deviation(0.05), seed=self._seeds[table] + k * 10**9)
                 self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
@@ -74,10 +74,10 @@ class Embeddings(keras.layers.Layer):
 
         Args:
             ids: int64 ids of each column, [B] or ragged [B, (L)].
-            training: in an embedding variable an id without a row reads its initial value; else 0.
-            pooled: lists of names; each gives a [B, names * D], where a bag is its mean.
-            summed: the same, where a bag is its sum.
-            rows: lists of names; each gives an [N, names * D], a row for each of the N ids that all its columns have.
+            training: in an embedding variable an id without a row reads its initial value if true, else 0.
+            pooled: lists of column names; each list gives one [B, names * D], with the mean of each bag.
+            summed: the same with the sum of each bag.
+            rows: lists of column names; each list gives one [N, names * D], one row per id; its columns must have equal lengths.
         """
         outputs = [(names, how) for how, lists in (("mean", pooled), ("sum", summed), ("rows", rows)) for names in lists]
         fixed = _Reads({name: table.value for name, table in self.tables.items()}, self.op)
@@ -89,25 +89,25 @@ class Embeddings(keras.layers.Layer):
         return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
 
     def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
-        """Of the columns in `ids` those that embedding variables keep: the variable, and the keys that are looked up in it."""
+        """For the columns of `ids` in embedding variables: the variable, and the keys that are looked up in it."""
         tables = {column: self.schema[column].table for column in ids}
         return [(self.growing[table], ids[column]) for column, table in tables.items() if table in self.growing]
 
     def _runs(self, names, ids, how: str) -> list[list[str]]:
-        """`names`, cut into runs of columns whose parts are joined alike: in one go."""
+        """Splits `names` into runs of columns whose parts are combined in the same way, and so at once."""
 
         def alike(name: str) -> tuple:
             if self.schema[name].table in self.growing:
                 return ("grow",)
             parts = self.parts[self.schema[name].table]
-            if parts.operation == "concat":  # the lookup itself sets rows side by side
+            if parts.operation == "concat":  # the lookup itself concatenates the parts
                 return (parts.operation,)
             return (parts.operation, len(parts.rows), name if _product_of_bags(parts, ids[name], how) else None)
 
         return [list(run) for _, run in itertools.groupby(names, alike)]
 
     def _note(self, fixed: _Reads, growing: _Reads, ids, names: list[str], how: str) -> Callable[[], tf.Tensor]:
-        """Notes what a run of columns reads; returns what makes their embeddings of it, once all was read."""
+        """Registers the lookups of a run of columns. The returned function makes their embeddings after the ops have run."""
         if self.schema[names[0]].table in self.growing:
             side = growing.new_output()
             for name in names:
@@ -131,15 +131,15 @@ class Embeddings(keras.layers.Layer):
 
 
 def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
-    """Whether rows must be multiplied, id by id, before they are pooled; sums and rows side by side can be pooled first."""
+    """Whether parts must be multiplied per id before pooling. Sums and concatenated parts can be pooled first."""
     return parts.operation == "multiply" and how != "rows" and isinstance(ids, tf.RaggedTensor)
 
 
 class _Reads:
-    """What one op is to look up in tables {name: what the op takes for it}, noted column by column.
+    """The lookups that one op will do in tables {name: the op's argument}, collected column by column.
 
     Attributes:
-        found: once all is done, of each output its columns side by side.
+        found: after `done`, the result for each output, with its columns side by side.
     """
 
     def __init__(self, tables: Mapping[str, object], op: Callable[..., list[tf.Tensor]]):
@@ -168,24 +168,24 @@ class _Reads:
 
 
 def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
-    """An embedding variable of a model: its seed is the options' and the model's."""
-    # A model has 1,000 seeds, and a user who gives one gives a small number: so far apart, they don't meet.
+    """An embedding variable of a model. Its seed combines the options' and the model's."""
+    # A model uses at most 1,000 seeds, and seeds from users are small. The large distance keeps them from colliding.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
     return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
 
 
 class Wide(keras.layers.Layer):
-    """The linear part: multi-hot of the schema's wide columns and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
+    """The linear part: multi-hot of the schema's wide columns, and the numbers -> [B, K]. See `ctrlab.ops.indicator`.
 
-    Columns whose table is an embedding variable have one more of their own here, D = K, from zeros. Its admission and eviction
-    by age are the table's; not eviction by norm, whose threshold was meant for vectors. A step changes only the weights of ids
-    that came, where the indicator's gradient is dense: with AdamAsync, momentum then moves the others, too.
+    A column whose table is an embedding variable gets a second variable here, with D = K and initial value 0. It uses the table's
+    admission and its eviction by age, but not eviction by norm, whose threshold was chosen for vectors. A step changes only the
+    weights of ids in the batch. The indicator's gradient is dense instead, so AdamAsync's momentum also changes other weights.
 
     Args:
-        sizes: {wide column: width of its indicator}; ids of a column with more buckets are folded into it.
-        schema: that of the ids.
-        choices: {table: how its embeddings are kept}; only whether by a variable counts.
-        rungs: "indicator" is the compiled op, "stock" the gathered way; else the stock one_hot.
+        sizes: {wide column: width of its indicator}; ids of a column with more buckets are folded into this width.
+        schema: the schema of the ids.
+        choices: {table: kind of embedding}; only matters whether it is an embedding variable.
+        rungs: "indicator" selects the compiled op, "stock" the gather; otherwise the stock one_hot.
     Attributes:
         growing: {column: EmbeddingVariable}.
     """
@@ -225,7 +225,7 @@ class Wide(keras.layers.Layer):
         return self._growing.tables
 
     def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
-        """As `Embeddings.reads`."""
+        """Like `Embeddings.reads`."""
         return [(variable, ids[column]) for column, variable in self.growing.items()]
 
     def _grown(self, column: str, options: Options) -> EmbeddingVariable:

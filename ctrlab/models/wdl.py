@@ -1,4 +1,4 @@
-"""Wide & Deep: a linear model over the ids beside a deep tower over their embeddings.
+"""Wide & Deep: a linear model over the ids next to a deep tower over their embeddings.
 
     Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016.
 
@@ -8,7 +8,7 @@
      |                |                                                                    |
      +--> multi-hot x w, + numbers x w -------------------------------------------> [B, K] +
 
-Sizes are the contest's, and so is the normalisation of the deep input over the whole batch (one norm for [B, F * D + n]).
+The sizes are the contest's. As there, one L2 norm over the whole batch normalizes the deep input [B, F * D + n].
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ctrlab.models.base import CTRModel, Hyper
 from ctrlab.ops import sparse_update
 from ctrlab.profiling.work import Work
 
-# The wide part hashes its columns to this many words each: at the tables' own 100,000, the multi-hot of 15 columns would
-# be 3 GB in every step of 512 rows, which nobody would accept as a baseline.
+# The wide part hashes each of its columns to this many words. At the tables' own 100,000, the multi-hot of 15 columns would
+# take 3 GB per step of 512 examples: not a fair baseline.
 WIDE_BUCKETS = 1_000
 
 
@@ -54,7 +54,7 @@ class WDL(CTRModel):
         return self.deep(tf.nn.l2_normalize(deep)) + self.wide(ids, numbers, training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least one training step must do; see `CTRModel.work`."""
+        """The least work of one training step; see `CTRModel.work`."""
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.dim, slots=2, distinct=distinct)
         weights = min(singles, distinct or singles)
