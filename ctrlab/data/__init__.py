@@ -1,10 +1,10 @@
-"""Click data: the data sets' schemas, made or converted once into a cache, and read as batches from any format.
+"""Click data: schemas, generation or conversion of each data set (once, into a cache), and readers of batches for all formats.
 
     files = prepare("food_delivery", profile="lesson")
     for features, labels in files.read_train(batch_size=512, shuffle=20_000, seed=1):
         ...
 
-Importing this imports no TensorFlow; `read` does, when it is called.
+Importing this package does not import TensorFlow; calling `read` does.
 """
 
 from ctrlab.data.cache import DataFiles, prepare, prepare_for

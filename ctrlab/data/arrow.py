@@ -1,4 +1,4 @@
-"""The Arrow type of each column: what generators, converters and readers agree on in a table and in Parquet."""
+"""The Arrow type of each column. Generators, converters and readers all use it, for tables and for Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things on offer: items with their popularity and their category, and histories of users who choose among them."""
+"""The generated items, with popularity and category, and the histories of users who choose among them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SLOTS = 1 << 21
 
 
 class Catalogue:
-    """Items in categories, drawn by one look-up in a wheel of slots.
+    """Items in categories, drawn with one lookup in a wheel of slots.
 
-    The wheel is sorted by category, and an item owns slots in proportion to its popularity; a slot anywhere on it draws from
-    all items, one within a category's part draws from that category.
+    Each item owns slots in proportion to its popularity. The wheel is sorted by category. A random slot of the whole wheel draws
+    from all items; a random slot within a category's section draws from that category.
 
     Args:
-        items, categories: how the ids of both are spread.
+        items, categories: distributions of item ids and category ids.
     """
 
     def __init__(self, items: Ids, categories: Ids):
@@ -34,21 +34,21 @@ class Catalogue:
         return self._wheel[rng.integers(0, SLOTS, size)]
 
     def draw_like(self, rng: np.random.Generator, categories: np.ndarray) -> np.ndarray:
-        """An item of each given category: int [n] -> int32 [n]."""
+        """One random item per given category: int [n] -> int32 [n]."""
         starts = self._starts[categories]
         widths = self._starts[categories + 1] - starts
         return self._wheel[starts + (rng.random(len(categories)) * widths).astype(np.int64)]
 
 
 def attribute(ids: np.ndarray, values: Ids, name: str) -> np.ndarray:
-    """A fixed property of each id, spread over the ids as `values` says: int [n] -> int64 [n]."""
+    """A fixed property per id, distributed over the ids as in `values`: int [n] -> int64 [n]."""
     return values.rank(mix(ids, salt("attribute", name)) / 2.0**32)
 
 
 def histories(rng: np.random.Generator, lengths: Numbers, rows: int, same: float, catalogue: Catalogue) -> Ragged:
-    """Items that users chose, in runs of one category: `same` is the share of neighbours that have theirs in common.
+    """Items that users chose, in runs of one category: `same` is the fraction of neighbours with equal category.
 
-    Nobody chooses one item twice in a row, as far as one more draw can help it.
+    An item that equals its predecessor is drawn once more, so repeats are rare.
     """
     offsets = draw_offsets(rng, lengths, rows)
     run = draw_runs(rng, offsets, same, catalogue.category_shares)
@@ -61,15 +61,15 @@ def histories(rng: np.random.Generator, lengths: Numbers, rows: int, same: float
 
 
 def draw_offsets(rng: np.random.Generator, lengths: Numbers, rows: int) -> np.ndarray:
-    """Where each row's list begins, and the last one ends: int64 [rows + 1]."""
+    """Offsets of ragged lists with random lengths: int64 [rows + 1]."""
     return np.concatenate([[0], np.cumsum(lengths.sample(rng, rows).astype(np.int64))])
 
 
 def draw_runs(rng: np.random.Generator, offsets: np.ndarray, same: float, shares: np.ndarray) -> np.ndarray:
-    """The number of the run that each place of ragged lists belongs to, counted over all lists: int64 [N].
+    """The run to which each position of ragged lists belongs, numbered over all lists: int64 [N].
 
-    A run goes on with the chance that makes `same` of all neighbours equal, given that each run's value is drawn anew from
-    values with these shares, and so equals the last one by chance now and then.
+    The probability of continuing a run is chosen so that `same` of all neighbours are equal. It accounts for runs that by chance
+    have the same value as the run before: values are drawn independently with these shares.
     """
     by_chance = np.square(shares).sum()
     new = rng.random(offsets[-1]) >= max(0.0, (same - by_chance) / (1.0 - by_chance))
@@ -78,7 +78,7 @@ def draw_runs(rng: np.random.Generator, offsets: np.ndarray, same: float, shares
 
 
 def pick(rng: np.random.Generator, lists: Ragged) -> np.ndarray:
-    """A value of each list, at a random place: [B]; -1 where the list is empty."""
+    """A random value of each list: [B]; -1 for an empty list."""
     lengths = lists.lengths
     places = lists.offsets[:-1] + (rng.random(len(lengths)) * lengths).astype(np.int64)
     values = lists.values[np.minimum(places, len(lists.values) - 1)].astype(np.int64)
@@ -86,7 +86,7 @@ def pick(rng: np.random.Generator, lists: Ragged) -> np.ndarray:
 
 
 def near_or_anywhere(rng: np.random.Generator, lists: Ragged, catalogue: Catalogue, near: np.ndarray) -> np.ndarray:
-    """What is shown to each user: where `near`, bool [B], an item of a category in the history, else by popularity; int32 [B]."""
+    """The item shown to each user: from a category in the history if `near`, bool [B]; else by popularity; int32 [B]."""
     shown = catalogue.draw(rng, len(lists.lengths))
     liked = pick(rng, lists)
     alike = np.flatnonzero(near & (liked >= 0))

@@ -1,7 +1,7 @@
-"""Raw files as downloaded to Parquet: streaming, any size in bounded memory, all or nothing.
+"""Converts downloaded raw files to Parquet, streaming, in bounded memory; a failed conversion leaves no output.
 
-A bad row goes to a rejects file with its file, line and reason, and the run goes on; a bad file stops it with one sentence
-and leaves nothing behind. What reads a set's raw files is named in its module, in `ctrlab/data/sets`.
+A bad row goes to a rejects file with its file, line and reason, and the conversion continues. A bad file stops it with one
+sentence. The data set's module in `ctrlab/data/sets` names the code that reads its raw files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEED = 2021
 
 @dataclass(frozen=True)
 class Job:
-    """Raw files, and the one file that their rows go to; or two, train and test, which gets one row of `held_out`."""
+    """Raw files and their output: one file, or train and test, where test gets one row in `held_out`."""
 
     sources: list[Path]
     outs: list[Path]
@@ -36,22 +36,22 @@ class Job:
 def convert(
     name: str, sources: str | Path | Sequence[str | Path], out: str | Path, *, progress: bool = True, limit: int | None = None
 ) -> Counts:
-    """Convert raw files of a data set to one Parquet file in the columns of its schema.
+    """Converts raw files of a data set to one Parquet file with the columns of its schema.
 
     Rejected rows are written to `<out>.rejects.tsv`: file, line number, reason, the raw line.
 
     Args:
         name: one of `ctrlab.data.sets.RAWS`, "criteo" for example.
-        sources: raw files, plain or gzip, converted one after another. Files of DIN's layout find their `_neg` files
-            beside them; without them, negatives are drawn.
-        out: the Parquet file; replaced only when the whole conversion went well.
-        progress: show a bar of the bytes read (none where there is no terminal).
-        limit: write no more rows than this.
+        sources: raw files, plain or gzip, converted one after another. Files in DIN's layout are read with the `_neg` files next
+            to them; without those, negatives are drawn.
+        out: the Parquet file; replaced only after the whole conversion succeeded.
+        progress: show a bar of the bytes read (not without a terminal).
+        limit: maximum number of rows to write.
     Returns:
-        Counts of the rows read, written and rejected, the latter by the rule that they broke.
+        Counts of rows read, written and rejected; the rejected also by violated rule.
     Raises:
         UnknownName: no such data set.
-        BadData: a file is missing, empty, truncated or damaged, or most of its rows are no rows of this data set.
+        BadData: a file is missing, empty, truncated or damaged, or most of its rows are not rows of this data set.
         CtrlabError: `out` can't be written.
 
     >>> counts = convert("criteo", "train.txt.gz", "criteo.parquet")  # doctest: +SKIP
@@ -66,9 +66,9 @@ def convert(
 
 
 def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True) -> Counts:
-    """Convert real data in one of the set's layouts below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
+    """Converts real data in one of the set's layouts below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
 
-    The first layout is taken of which every pattern is there. Raises: as `convert`.
+    Uses the first layout for which every pattern has a file. Raises: as `convert`.
     """
     layouts = sets.RAWS[choose("raw data set", name, sets.RAWS)].layouts
     train, test = Path(out_dir) / "train.parquet", Path(out_dir) / "test.parquet"
@@ -85,12 +85,12 @@ def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: 
 
 
 def _found(root: Path, pattern: str) -> list[Path]:
-    """The files of a pattern, plain or else gzipped, in the order of their names."""
+    """The files that match a pattern, plain or gzip, sorted by name."""
     return sorted(root.glob(pattern)) or sorted(root.glob(pattern + ".gz"))
 
 
 def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = None) -> Counts:
-    """All jobs, or none. The rejects of all go to one file, named after the first result."""
+    """Runs all jobs; if one fails, no output is kept. All rejects go to one file, named after the first result."""
     raw = sets.RAWS[name]
     sources = [source for job in jobs for source in job.sources]
     outs = [out for job in jobs for out in job.outs]
@@ -108,12 +108,12 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
         if intake.counts.rejected:
             rejects.keep()
         else:
-            rejects.path.unlink(missing_ok=True)  # of an earlier run
+            rejects.path.unlink(missing_ok=True)  # from an earlier run
     return intake.counts
 
 
 def _pour(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
-    """One pass over a job's sources into its files."""
+    """Reads a job's sources once and writes its files."""
     counts, rows = intake.counts, 0
     for table in raw.tables(job.sources, intake, raw.schema):
         intake.check()
@@ -125,7 +125,7 @@ def _pour(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: i
         rows += len(table)
         counts.written += len(table)
         if rows == limit:
-            counts.read = counts.written + counts.rejected  # what follows in the last block is as good as not read
+            counts.read = counts.written + counts.rejected  # the rest of the last block counts as not read
             break
     intake.check(at_least=1)
     if not rows:
@@ -133,7 +133,7 @@ def _pour(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: i
 
 
 def _split(table: pa.Table, first: int, together: int, held_out: int) -> tuple[pa.Table, pa.Table]:
-    """Train and test rows of a table whose first row has the number `first`, by a hash of the rows' numbers."""
+    """Splits a table into train and test rows by a hash of row numbers; `first` is the number of its first row."""
     group = np.arange(first, first + len(table), dtype=np.uint64) // np.uint64(together) + np.uint64(SEED)
     test = mix(group * GOLDEN) % np.uint64(held_out) == 0
     return table.filter(pa.array(~test)), table.filter(pa.array(test))

@@ -1,4 +1,4 @@
-"""CSV as the original models read it: one row a line, no quotes, no header, lists joined inside their field."""
+"""CSV as the original models read it: one row per line, no quotes, no header, lists joined inside their field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_BYTES = 1 << 24
 
 
 def decode(lines: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Lines, string [B], to columns by name; list columns that are `unsplit` stay text."""
+    """Parses lines, string [B], into columns by name; list columns that are `unsplit` stay text."""
     defaults = [_default(column) for column in schema.columns]
     fields = tf.io.decode_csv(lines, defaults, field_delim=schema.delimiter, use_quote_delim=False)  # each [B]
     columns = zip(schema.columns, fields)
@@ -25,7 +25,7 @@ def decode(lines: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) 
 
 
 def _default(column: Column) -> tf.Tensor:
-    """What an empty field becomes; a tensor without elements says that it must not be empty."""
+    """The value of an empty field; a tensor without elements means that it must not be empty."""
     match column:
         case Label():
             return tf.constant([], tf.float32)
@@ -39,7 +39,7 @@ def _default(column: Column) -> tf.Tensor:
 
 
 def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-    """Text [B] of a list column to its entries, ragged [B, (L)]; other columns are left alone."""
+    """Splits text [B] of a list column into entries, ragged [B, (L)]; other columns pass unchanged."""
     if isinstance(column, Label | Numeric | Categorical):
         return field
     if isinstance(column, NumericList):
@@ -50,9 +50,9 @@ def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
 
 
 def check_text(files: Iterable[Path]) -> None:
-    """Raises BadData with file and line where bytes are not UTF-8.
+    """Raises BadData with file and line if bytes are not UTF-8.
 
-    TensorFlow's strings are bytes and would let anything through, and a check in the pipeline costs a third of decoding.
+    TensorFlow's strings are bytes, so it accepts anything. A check inside the pipeline would take a third of the decoding time.
     """
     for file in files:
         status = file.stat()
@@ -61,7 +61,7 @@ def check_text(files: Iterable[Path]) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _check_text(file: Path, size: int, changed: int) -> None:
-    """`size` and `changed` only serve the cache: a file is looked through once, and again when it has changed."""
+    """`size` and `changed` are only cache keys: a file is checked once, and again after it has changed."""
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     with open(file, "rb") as stream:
         while True:
@@ -78,7 +78,7 @@ def _check_text(file: Path, size: int, changed: int) -> None:
 
 
 def explain(line: bytes, schema: Schema) -> str | None:
-    """What is wrong with a line that can't be decoded, or None."""
+    """Says what is wrong with a line that can't be decoded; None if nothing is found."""
     fields = line.decode().split(schema.delimiter)
     if len(fields) != len(schema.columns):
         return f"a row of {schema.name} has {len(schema.columns)} fields separated by {schema.delimiter!r}; found {len(fields)}."

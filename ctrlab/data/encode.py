@@ -1,7 +1,7 @@
-"""Words to ids, offline: what a model's first ops would do to every row of every epoch, done once.
+"""Encodes words as ids offline. A model otherwise does this in its first ops, for every row, in every epoch.
 
-An id is the same id: the hash is TensorFlow's own FarmHash64, the place in a vocabulary or the number are what
-a model's encoder (`ctrlab.models.blocks`) makes of the raw value. So encoded files belong to one schema's tables, and say so.
+The ids are identical: same hash (TensorFlow's FarmHash64), same vocabulary position or number as in the model's encoder
+(`ctrlab.models.blocks`). So encoded files only fit the tables of one schema, and their metadata say which.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ctrlab.features import Categorical, Column, IdColumn, Numeric, Schema
 
 
 def encode(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:
-    """Tables of `schema` as tables of `schema.encoded()`: ids for words, defaults for what is missing.
+    """Converts tables of `schema` to tables of `schema.encoded()`: words become ids, missing values become defaults.
 
     Raises:
-        BadData: a table lacks a column, or an identity id lies outside of its table.
+        BadData: a table lacks a column, or an identity id is outside its table.
 
     >>> write(encode(tables, schema), schema.encoded(), "train.parquet")     # doctest: +SKIP
     """
@@ -46,7 +46,7 @@ def _column(values: pa.Array, column: Column, target: Column) -> pa.Array:
 
 
 def _filled(values: pa.Array, column: Categorical) -> pa.Array:
-    """`values` with the column's default in the place of what is missing or empty."""
+    """`values`, with the column's default for missing or empty values."""
     if column.bits:
         return values.fill_null(int(column.default or 0))
     words = pc.if_else(pc.equal(values.dictionary, ""), column.default, values.dictionary)
@@ -59,11 +59,11 @@ def _filled(values: pa.Array, column: Categorical) -> pa.Array:
 
 
 def _ids(values: pa.Array, column: IdColumn) -> pa.Array:
-    """int64 ids; of dictionary-encoded text each word is looked at once."""
+    """int64 ids. Each distinct word of dictionary-encoded text is hashed once."""
     if pa.types.is_dictionary(values.type):
         return _ids(values.dictionary, column).take(values.indices)
     if column.encoding == "hash":
-        import tensorflow as tf  # here, so that a converter needs none
+        import tensorflow as tf  # imported here, so that converters do not need it
 
         return pa.array(tf.strings.to_hash_bucket_fast(values.cast(pa.binary()).to_pylist(), column.buckets).numpy())
     if column.encoding == "vocabulary":

@@ -1,4 +1,4 @@
-"""Rows of a table as serialized tf.train.Examples."""
+"""The rows of a table as serialized tf.train.Examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Sc
 
 
 def examples(table: pa.Table, schema: Schema) -> Iterator[bytes]:
-    """Each row in turn. A missing value, an empty text and an empty list are left out: the reader puts the default there."""
+    """One record per row. Missing values, empty texts and empty lists are left out; the reader inserts the default."""
     names = [column.name for column in schema.columns]
     columns = [map(_feature(column), _values(table[column.name].combine_chunks())) for column in schema.columns]
     for row in zip(*columns):
@@ -31,7 +31,7 @@ def _values(array: pa.Array) -> list:
 
 
 def _feature(column: Column) -> Callable:
-    """From a value of the column to a Feature, or None."""
+    """A function from a value of the column to a Feature, or None."""
     if isinstance(column, Label | Numeric):
         return lambda value: None if value is None else Feature(float_list=FloatList(value=[value]))
     one = isinstance(column, Categorical)

@@ -1,7 +1,7 @@
-"""One clear sentence for a bad row: which file, which line, what is wrong.
+"""Explains a bad row in one clear sentence: which file, which line, what is wrong.
 
-A pipeline decodes a batch at a time and can't say where a row came from, so its error is TensorFlow's. `explained` goes through
-the files again, only then, and raises the sentence.
+A pipeline decodes whole batches and no longer knows where a row came from, so it raises a TensorFlow error. After such an error
+`explained` reads the files again and raises the sentence.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
 ASSERTED = "assertion failed: ["
-_END = re.compile(r"\n|\[\[\{|\[Op:")  # of a reader's sentence, in TensorFlow's error about the op
+_END = re.compile(r"\n|\[\[\{|\[Op:")  # end of the reader's sentence inside TensorFlow's op error
 
 
-_readings: deque[Source] = deque(maxlen=32)  # the latest; errors come from what is being read now
+_readings: deque[Source] = deque(maxlen=32)  # the latest ones, because errors come from what is being read now
 
 
 def remember(source: Source) -> None:
-    """Files that a later error may come from."""
+    """Registers files that a later error may come from."""
     _readings.append(source)
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raises BadData, with file and line, in place of TensorFlow's error about a file that `read` opened.
+    """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened.
 
     >>> with explained():                                  # doctest: +SKIP
     ...     model.fit(read("train.csv", schema, batch_size=512))
@@ -43,7 +43,7 @@ def explained() -> Iterator[None]:
             for source in reversed(_readings):
                 if fault := find(source, error):
                     raise fault from None
-        elif isinstance(error, tf.errors.InvalidArgumentError) and ASSERTED in error.message:  # the model checks ids
+        elif isinstance(error, tf.errors.InvalidArgumentError) and ASSERTED in error.message:  # the model's own check of ids
             asserted = error.message.partition(ASSERTED)[2].splitlines()[0]
             sentence = asserted.rstrip("]").replace("] [", " ").replace("\\'", "'")
             raise BadData(f"{sentence}.") from None
@@ -51,11 +51,11 @@ def explained() -> Iterator[None]:
 
 
 def find(source: Source, error: Exception) -> BadData | None:
-    """The first row of the files that can't be decoded, or None where `error` is not theirs."""
+    """An error for the first row in the files that can't be decoded; None if `error` does not come from them."""
     from ctrlab.data import pipeline
 
-    if source.format == "parquet":  # its reader says at once what is wrong with which file
-        said = getattr(error, "message", str(error))  # of a step in a graph, below a heading
+    if source.format == "parquet":  # the Parquet reader already names file and problem
+        said = getattr(error, "message", str(error))  # in a graph, the sentence stands below a heading
         at = next((said.index(str(file)) for file in source.files if str(file) in said), None)
         return None if at is None else BadData(_END.split(said[at:])[0].strip())
     decode = pipeline.decoder(source)
@@ -72,7 +72,7 @@ def find(source: Source, error: Exception) -> BadData | None:
 
 
 def _first_fault(source: Source, records, decode) -> BadData | None:
-    """Of one file: decodes it in batches, and the first batch that fails row by row."""
+    """Searches one file: decodes it in batches, then decodes the first failing batch row by row."""
     import tensorflow as tf
 
     [file] = source.files
@@ -92,7 +92,7 @@ def _first_fault(source: Source, records, decode) -> BadData | None:
 
 
 def _whole_records(records) -> int:
-    """How many records can be read before the damage."""
+    """How many records precede the damage."""
     import tensorflow as tf
 
     whole = 0

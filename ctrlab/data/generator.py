@@ -1,7 +1,7 @@
-"""Any number of rows of a data set, made up: values by its statistics, labels by its planted model.
+"""Generates any number of rows of a data set: values from its statistics, labels from its planted model.
 
-Rows come in blocks of BLOCK, and block b of a seed is always the same, whatever the number of rows asked for. The planted
-model does not depend on the seed, so rows of another seed are new data of the same world.
+Rows are made in blocks of BLOCK rows. Block b of a seed is always the same, whatever the number of rows. The planted model does
+not depend on the seed, so another seed gives new data with the same relation between features and labels.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Draw = Callable[[np.random.Generator, int], dict[str, np.ndarray | Ragged]]
 
 @dataclass(frozen=True)
 class Generator:
-    """Makes rows of one data set.
+    """The generator of one data set.
 
     Args:
         schema: its columns.
-        draw: (rng, rows) -> every column but the labels: ranks of ids (-1 is missing), numbers (NaN is missing), Ragged lists.
-        plan: how the labels follow from them.
-        spelling: {column: the table whose words it is spelled with}, where that is not the table it looks up.
+        draw: (rng, rows) -> all columns except labels: ranks of ids (-1 if missing), numbers (NaN if missing), Ragged lists.
+        plan: how labels follow from the columns.
+        spelling: {column: the table whose words it uses}, if that is not the table in which it is looked up.
     """
 
     schema: Schema
@@ -40,19 +40,19 @@ class Generator:
     spelling: dict[str, str] = field(default_factory=dict)
 
     def generate(self, rows: int, seed: int = 0) -> Iterator[pa.Table]:
-        """The first `rows` rows of a seed as tables of `arrow_schema(schema)`, at most BLOCK rows each.
+        """The first `rows` rows of a seed, as tables of `arrow_schema(schema)` with at most BLOCK rows each.
 
         Raises:
-            CtrlabError: less than one row, or a negative seed.
+            CtrlabError: `rows` is below 1, or the seed is negative.
         """
         for count, values, labels, _ in self._blocks(rows, seed):
             yield to_table(self.schema, values | labels, self.spelling).slice(0, count)
 
     def ceiling(self, rows: int, seed: int = 0) -> dict[str, float]:
-        """The planted model's own AUC on the first `rows` rows of a seed, by label: no model can expect more on such rows.
+        """The planted model's own AUC on the first `rows` rows of a seed, by label: the expected upper limit of any model.
 
-        NaN where all of these rows have the same label. Where rows come in pairs, the planted model does not use what a
-        history tells of the other row's chances; a model that learns it could be above by 0.001 (rees46: 0.012).
+        NaN if all of these rows have the same label. If rows come in pairs, the planted model ignores what a history tells about
+        the other row of its pair. A model that learns this could exceed the ceiling by 0.001 (rees46: 0.012).
         """
         from sklearn.metrics import roc_auc_score
 
@@ -66,7 +66,7 @@ class Generator:
 
     @functools.cached_property
     def planted(self) -> Planted:
-        # The sample that sets the scale of the parts is a stream of its own, of no seed that a caller can ask for.
+        # The sample that scales the parts uses its own random stream, which no caller's seed can select.
         rng = np.random.Generator(np.random.SFC64([1 << 63, 1 << 63]))
         return Planted(self.plan, self.schema, statistics(self.schema.name), self.draw(rng, 2 * BLOCK))
 

@@ -1,6 +1,6 @@
-"""The files of a data set are made here: generated, converted, copied to another format. `cache` says when, and where they go.
+"""Makes the files of a data set: generates, converts, or copies to another format. `cache` decides when and where.
 
-Whatever this module uses is part of the recipe of what it made.
+All code that this module imports is part of the recipe in the cache's key.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ctrlab.data.source import FORMATS
 from ctrlab.data.writer import counted, write
 from ctrlab.features import Schema
 
-HELD_OUT = 5  # a test row for so many train rows
+HELD_OUT = 5  # one test row per this many train rows
 COPY_ROWS = 32_768
 
 
 def generated(name: str, rows: int, seed: int, out: Path, progress: bool) -> dict:
-    """`rows` rows in `out`/train.parquet, and a fifth as many that follow them in test.parquet. Returns counts and ceiling."""
+    """Writes `rows` rows to `out`/train.parquet and the next fifth as many to test.parquet. Returns counts and ceiling."""
     schema, test_rows = sets.schema(name), -(-rows // HELD_OUT)
     stream = counted(sets.generate(name, rows + test_rows, seed), f"Generate {name}", progress, rows + test_rows)
     rest: list[pa.Table] = []
@@ -34,7 +34,7 @@ def generated(name: str, rows: int, seed: int, out: Path, progress: bool) -> dic
 
 
 def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
-    """The first `rows` rows; what is left of the last table goes to `rest`."""
+    """Yields the first `rows` rows; the rest of the last table goes to `rest`."""
     while rows:
         table = next(stream)
         yield table.slice(0, rows)
@@ -44,17 +44,17 @@ def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Itera
 
 
 def converted(name: str, root: str, out: Path, progress: bool) -> dict:
-    """Real data in `out`/train.parquet and test.parquet. Returns counts; no ceiling is known."""
+    """Converts real data to `out`/train.parquet and test.parquet. Returns counts; the ceiling is unknown."""
     convert_real(name, root, out, progress=progress)
     rows, test_rows = (parquet.read_metadata(out / f"{part}.parquet").num_rows for part in ("train", "test"))
     return {"rows": rows, "test_rows": test_rows, "ceiling": None}
 
 
 def copied(parts: dict[Path, int], schema: Schema, format: str, encoded: bool, out: Path, progress: bool) -> None:
-    """Parquet files in another format, or encoded for the tables of `schema`.
+    """Writes Parquet files in another format, or encoded for the tables of `schema`.
 
     Args:
-        parts: the files, and how many rows each has.
+        parts: the files, with their number of rows.
     """
     for path, rows in parts.items():
         batches = parquet.ParquetFile(path).iter_batches(COPY_ROWS)

@@ -1,7 +1,7 @@
-"""What one column's values look like on their own: how ids are spread, where numbers lie, how long lists are.
+"""The distribution of single columns: ids, numbers, and lengths of lists.
 
-The figures stand in `ctrlab/data/statistics/<set>.json`, measured by `measure.py` on a real sample (or assumed, where the file
-says so); the generators draw from them. Ids are ranks here: 0 is the most frequent, -1 is a missing value.
+`measure.py` measures these statistics on a real sample; `ctrlab/data/statistics/<set>.json` holds them and says which ones are
+assumed. The generators draw from them. Ids are ranks here: 0 is the most frequent id, -1 is a missing value.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ctrlab.plain import Plain
 
 @dataclass(frozen=True)
 class Ids:
-    """A column of ids: the head's shares as measured, then a power law over the other ranks (Zipf and Mandelbrot's).
+    """A column of ids: measured shares for the most frequent ids (the head), a Zipf-Mandelbrot power law for the other ranks.
 
     P(rank k) = head[k] for k < len(head); the remaining mass falls as (k + 1 + shift)^-exponent up to `cardinality`.
 
     Attributes:
-        cardinality: how many different ids there are.
-        head: shares of the most frequent ids among the values that are present, in falling order.
+        cardinality: number of distinct ids.
+        head: shares of the most frequent ids among the present values, in descending order.
         exponent, shift: of the power law behind the head.
-        missing: share of rows without a value.
-        same: in a list, the share of neighbours that are equal.
-        distinct: different ids in the sample that was measured.
+        missing: fraction of rows without a value.
+        same: in a list, the fraction of neighbours that are equal.
+        distinct: number of distinct ids in the measured sample.
     """
 
     cardinality: int
@@ -42,7 +42,7 @@ class Ids:
     distinct: int = 0
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """int64 [size] ranks, -1 where the value is missing."""
+        """int64 [size] ranks, -1 for missing values."""
         uniform = rng.random(size)
         if not self.missing:
             return self.rank(uniform)
@@ -51,7 +51,7 @@ class Ids:
         return ranks
 
     def rank(self, uniform: np.ndarray) -> np.ndarray:
-        """The rank at a place of the distribution function: float64 [n] in [0, 1) -> int64 [n]."""
+        """The inverse distribution function: float64 [n] in [0, 1) -> rank, int64 [n]."""
         first = len(self.head)
         below = np.cumsum(self.head) if first else np.zeros(0)
         ranks = np.searchsorted(below, uniform, side="right")
@@ -59,7 +59,7 @@ class Ids:
             return np.minimum(ranks, self.cardinality - 1)
         behind = np.flatnonzero(ranks == first)
         start = below[-1] if first else 0.0
-        # The inverse of `tail`'s integral, scaled so that its first id stands at 1.
+        # The inverse of `tail`'s integral, scaled so that the first id of the tail is at 1.
         power, origin = 1.0 - self.exponent, first + 1.0 + self.shift
         last = ((self.cardinality + 1.0 + self.shift) / origin) ** power
         place = (uniform[behind] - start) / (1.0 - start)
@@ -68,14 +68,14 @@ class Ids:
         return ranks
 
     def tail(self, edges: np.ndarray) -> np.ndarray:
-        """The mass between ranks behind the head: edges [n + 1] in len(head)..cardinality -> [n]."""
+        """The probability mass between ranks behind the head: edges [n + 1] in len(head)..cardinality -> [n]."""
         first = len(self.head)
         power, origin = 1.0 - self.exponent, first + 1.0 + self.shift
         integral = ((np.append(edges, self.cardinality) + 1.0 + self.shift) / origin) ** power - 1.0
         return np.diff(integral[:-1]) / integral[-1] * max(0.0, 1.0 - sum(self.head))
 
     def probabilities(self) -> np.ndarray:
-        """float64 [cardinality], the share of each rank among the values that are present."""
+        """float64 [cardinality]: the share of each rank among the present values."""
         tail = self.tail(np.arange(len(self.head), self.cardinality + 1.0)) if len(self.head) < self.cardinality else ()
         shares = np.concatenate([self.head, tail])
         return shares / shares.sum()
@@ -83,13 +83,13 @@ class Ids:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers by its quantiles; between two of them numbers are spread evenly on a logarithmic scale.
+    """A column of numbers, given by quantiles; between two quantiles the numbers are uniform on a logarithmic scale.
 
     Attributes:
-        quantiles: at 0, 1/(n-1), ..., 1 of the values that are present.
-        missing: share of rows without a value.
-        whole: values are whole numbers.
-        steps: nothing lies between neighbouring quantiles (few different values, as in a code or a flag).
+        quantiles: at 0, 1/(n-1), ..., 1 of the present values.
+        missing: fraction of rows without a value.
+        whole: the values are whole numbers.
+        steps: only the quantiles themselves occur (few distinct values, as in a code or a flag).
     """
 
     quantiles: tuple[float, ...]
@@ -98,7 +98,7 @@ class Numbers:
     steps: bool = False
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """float64 [size], NaN where the value is missing."""
+        """float64 [size], NaN for missing values."""
         places = rng.random(size) * (len(self.quantiles) - 1)
         if self.steps:
             np.rint(places, out=places)
@@ -114,12 +114,12 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Published:
-    """What `measure` is told of a sample.
+    """Published facts about a data set that `measure` can't find in a sample.
 
     Attributes:
         source: where its figures come from.
-        cardinalities: different ids of the full data set, by column, where the sample has fewer.
-        assumed_rates: positive rates of labels that the sample does not have.
+        cardinalities: by column, the number of distinct ids in the full data set, if the sample has fewer.
+        assumed_rates: positive rates of labels that are not in the sample.
     """
 
     source: str
@@ -129,14 +129,14 @@ class Published:
 
 @dataclass(frozen=True)
 class Statistics(Plain):
-    """What was measured on (or is assumed of) one data set.
+    """The measured or assumed statistics of one data set.
 
     Attributes:
         name, source: the data set, and where its figures come from.
-        rows: of the sample that was measured.
-        positive: the share of ones of each label.
-        ids, numbers: by column; a list column's values stand under its name.
-        lengths: of each list column.
+        rows: number of rows in the measured sample.
+        positive: the fraction of ones for each label.
+        ids, numbers: by column; the values of a list column are listed under its name.
+        lengths: for each list column.
     """
 
     name: str
@@ -148,11 +148,11 @@ class Statistics(Plain):
     lengths: dict[str, Numbers] = field(default_factory=dict)
 
     def sample(self, rng: np.random.Generator, rows: int, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """The named columns of ids and numbers, each drawn on its own: [rows] each."""
+        """The named columns of ids and numbers, drawn independently: [rows] each."""
         return {name: (self.ids.get(name) or self.numbers[name]).sample(rng, rows) for name in names}
 
     def to_text(self) -> str:
-        """Readable JSON, one column a line."""
+        """Readable JSON, one column per line."""
         plain = self.to_json()
         lines = [f" {json.dumps(key)}: {json.dumps(plain[key])}" for key in ("name", "source", "rows", "positive")]
         for key in ("ids", "numbers", "lengths"):
@@ -162,7 +162,7 @@ class Statistics(Plain):
 
     @classmethod
     def from_text(cls, text: str) -> Statistics:
-        """Raises BadData where the text is no statistics file."""
+        """Raises BadData if the text is not a statistics file."""
         try:
             return cls.from_json(json.loads(text))
         except ValueError as error:
@@ -171,5 +171,5 @@ class Statistics(Plain):
 
 @functools.cache
 def statistics(name: str) -> Statistics:
-    """The figures that the package ships for a data set."""
+    """The statistics of a data set that the package contains."""
     return Statistics.from_text((resources.files("ctrlab.data") / "statistics" / f"{name}.json").read_text())

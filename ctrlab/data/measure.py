@@ -1,6 +1,6 @@
-"""Measures what `marginals` holds on a converted table, and compares two measurements.
+"""Measures the statistics of `marginals` on a converted table, and compares two measurements.
 
-ctrlab data statistics criteo train.parquet    # prints the JSON that stands in ctrlab/data/statistics
+ctrlab data statistics criteo train.parquet    # prints the JSON that is stored in ctrlab/data/statistics
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ctrlab.data.marginals import Ids, Numbers, Published, Statistics
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
-HEAD = 32  # so many ids have their own share in the statistics; the others follow the power law
-SMALL = 64  # a column with no more ids than this has all of their shares
-FEW = 32  # a number with no more different values than this lies on steps
-PLACES = 101  # of the quantiles
+HEAD = 32  # number of ids whose share is stored; the others follow the power law
+SMALL = 64  # up to this many ids, all shares are stored
+FEW = 32  # up to this many distinct values, a number is stored as steps
+PLACES = 101  # number of quantiles
 
 
 def measure_file(name: str, path: str | Path) -> Statistics:
@@ -46,11 +46,11 @@ def measure_file(name: str, path: str | Path) -> Statistics:
 
 
 def measure(table: pa.Table, schema: Schema, source: str, published: Mapping[str, int] = {}) -> Statistics:
-    """What `marginals` holds, measured on a table.
+    """Measures the statistics of a table.
 
     Args:
         table: columns of `arrow_schema(schema)`.
-        published: different ids of the full data set, by column, where more than the table has.
+        published: by column, the number of distinct ids in the full data set, if the table has fewer.
     Raises:
         BadData: a column is missing or there are no rows.
     """
@@ -108,20 +108,20 @@ def _ids(values: pa.Array, published: int, owners: np.ndarray | None = None) -> 
 
 
 def _richness(counts: np.ndarray) -> int:
-    """How many different ids there are, seen or not, by those seen once and twice (Chao's estimate)."""
+    """Estimates the number of distinct ids, seen and unseen, from those seen once and twice (Chao's estimator)."""
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     return int(len(counts) + once * (once - 1) / (2.0 * (twice + 1)))
 
 
 def _power_law(cardinality: int, head: tuple[float, ...], counts: np.ndarray, same: float) -> tuple[float, float]:
-    """Exponent and shift behind the head.
+    """Fits exponent and shift behind the head.
 
-    As many draws as the sample's show as many different ids; or, where the sample shows all there are, the most frequent
-    tenth of them has the sample's share. And the tail starts no higher than the head ends.
+    The fitted law must give the sample's number of distinct ids in as many draws. If the sample already shows all ids, the most
+    frequent tenth must have the sample's share instead. The tail must not start above the end of the head.
 
     Args:
-        counts: of the different ids in the sample, in falling order.
-        same: the share of values that are no draws, for they repeat their neighbour.
+        counts: of the distinct ids in the sample, in descending order.
+        same: the fraction of values that repeat their neighbour, and so are not independent draws.
     """
     if not head or cardinality <= len(head):
         return Ids.exponent, Ids.shift
@@ -137,7 +137,7 @@ def _power_law(cardinality: int, head: tuple[float, ...], counts: np.ndarray, sa
         return first - (widths * np.expm1(-draws * ids.tail(edges) / widths)).sum() > len(counts)
 
     exponent = round(_bisect(too_flat, 0.0, 20.0), 3)
-    exponent = 1.001 if exponent == 1.0 else exponent  # the integral has another form at just 1
+    exponent = 1.001 if exponent == 1.0 else exponent  # the integral has another form at exactly 1
     return exponent, _shift(cardinality, head, exponent)
 
 
@@ -151,7 +151,7 @@ def _shift(cardinality: int, head: tuple[float, ...], exponent: float) -> float:
 
 
 def _bisect(grow: Callable[[float], bool], low: float, high: float) -> float:
-    """Where `grow` turns from true to false."""
+    """The point at which `grow` turns from true to false."""
     for _ in range(40):
         middle = (low + high) / 2.0
         low, high = (middle, high) if grow(middle) else (low, middle)
@@ -166,7 +166,7 @@ def _same(values: pa.Array, owners: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far two measurements may lie apart: absolute, but for `distinct`, which is relative."""
+    """How far two measurements may differ: absolute, except `distinct`, which is relative."""
 
     positive: float = 0.01
     missing: float = 0.01
@@ -177,10 +177,10 @@ class Tolerance:
 
 
 def differences(found: Statistics, expected: Statistics, tolerance: Tolerance | None = None) -> list[str]:
-    """One sentence for each figure of `expected` that `found` misses; both should be of the same number of rows.
+    """One sentence per statistic in which `found` differs from `expected`; both should have the same number of rows.
 
-    Held together are the positive rates, missing rates, shares of the most frequent id and of the first ten, the share of
-    equal neighbours in lists, the number of different ids, and the distributions of numbers and lengths.
+    It compares positive rates, missing rates, shares of the most frequent id and of the first ten, fractions of equal neighbours
+    in lists, numbers of distinct ids, and the distributions of numbers and lengths.
     """
     allowed = tolerance or Tolerance()
     wrong = []
@@ -206,7 +206,7 @@ def differences(found: Statistics, expected: Statistics, tolerance: Tolerance | 
 
 
 def distance(a: Numbers, b: Numbers) -> float:
-    """The greatest difference of the two distribution functions at the quantiles of both (Kolmogorov and Smirnov's)."""
+    """The Kolmogorov-Smirnov distance: the largest difference of the distribution functions, at the quantiles of both."""
     at = np.unique(a.quantiles + b.quantiles)
     return float(np.abs(_share_below(a, at) - _share_below(b, at)).max())
 

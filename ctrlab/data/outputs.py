@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written under a hidden name beside the result, renamed when all went well."""
+"""Atomic output files: each is written under a hidden name next to its path, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP_BYTES = 64 << 20
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Say in one sentence that `path` can't be written, and why (no space, no permission, ...)."""
+    """Reports in one sentence that `path` can't be written, and why (no space, no permission, ...)."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,7 @@ def clear_errors(path: Path) -> Iterator[None]:
 
 
 class Replacement:
-    """A binary file that takes the place of `path` when `keep` is called, and leaves no trace otherwise."""
+    """A binary file that replaces `path` when `keep` is called; without it nothing is left."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -43,7 +43,7 @@ class Replacement:
         return self
 
     def __exit__(self, *_) -> None:
-        with suppress(OSError):  # what is closed only here is thrown away
+        with suppress(OSError):  # a file that is only closed here is discarded
             self.file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -51,7 +51,7 @@ class Replacement:
         self.file.write(data)
 
     def keep(self) -> None:
-        """Put the file in its place; its bytes reach the disk before its name does."""
+        """Moves the file to its path. Its bytes are synced to disk before its name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
@@ -59,13 +59,13 @@ class Replacement:
 
 
 def encoding_of(schema: Schema) -> dict[bytes, bytes] | None:
-    """What an encoded file says of its ids: how they were made, and for tables of which size."""
+    """The metadata of an encoded file: how its ids were made, and for tables of which size."""
     made = {c.name: [c.encoding, c.buckets, *c.vocabulary] for c in schema.id_columns if c.encoded}
     return {b"ctrlab.encoding": json.dumps(made).encode()} if made else None
 
 
 class ParquetFile(Replacement):
-    """A Parquet file in the columns of a schema, in row groups of 65,536 rows (or 64 MiB) whatever the size of the tables."""
+    """A Parquet file with the columns of a schema, in row groups of 65,536 rows (or 64 MiB), whatever the size of the tables."""
 
     def __init__(self, path: Path, schema: Schema):
         super().__init__(path)
@@ -97,6 +97,6 @@ class ParquetFile(Replacement):
         super().keep()
 
     def _write(self, table: pa.Table) -> None:
-        """One dictionary a row group: where it changes in the middle, Parquet goes over to plain text."""
+        """Writes a row group with a single dictionary: if the dictionary changes inside one, Parquet falls back to plain text."""
         table = table.replace_schema_metadata(self._schema.metadata)
         self._writer.write_table(table.unify_dictionaries(), row_group_size=GROUP_ROWS)

@@ -1,11 +1,11 @@
-"""Parquet by columns: native/reader decodes whole chunks of columns and cuts batches from them, without Python.
+"""Reads Parquet by columns: native/reader decodes chunks of columns and cuts batches from them, without Python.
 
-    as the rows lie:    row groups -----------------------------> blocks of columns --> batches
+    in file order:      row groups -----------------------------> blocks of columns --> batches
     shuffled:           row numbers --order--> rows taken from a window of the blocks --^
 
-What is shuffled are row numbers, and the rows follow. The window holds the blocks of which a row is still wanted, so memory is
-bounded by the shuffle buffer and the row groups, not by the files. A batch of a column of numbers without gaps is Arrow's own
-memory, where it lies in one block and begins at a multiple of 64 bytes, as TensorFlow's kernels need it; else it is a copy.
+Only row numbers are shuffled; the rows are then taken in that order. The window holds the blocks that still have unread rows, so
+the shuffle buffer and the row groups bound the memory, not the files. A batch of a numeric column without missing values is
+not copied if it lies in one block at a multiple of 64 bytes (the alignment of TensorFlow's kernels); otherwise it is a copy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
         {column.name: _spec(column, source, rows) for column in schema.features},
         tf.TensorSpec([rows, len(schema.labels)], tf.float32),
     )
-    columns = [*sorted(schema.features, key=lambda column: column.name), *schema.labels]  # as tf.nest flattens them
+    columns = [*sorted(schema.features, key=lambda column: column.name), *schema.labels]  # in tf.nest's order
     forms = ["joined" if source.unsplit(c) else "list" if hasattr(c, "separator") else "one" for c in columns]
     flat = [tf.TensorSpec([], tf.variant) if isinstance(s, tf.RaggedTensorSpec) else s for s in tf.nest.flatten(structure)]
     variant = reader_library().ctrlab_parquet_dataset(
@@ -65,7 +65,7 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
         output_types=[spec.dtype for spec in flat],
         output_shapes=[spec.shape for spec in flat],
     )
-    # Where tf.data tunes itself, a process with a reader left open waits up to a minute for each to end.
+    # With tf.data's autotuning, a process that leaves a reader open waits up to a minute for each one to end.
     options = tf.data.Options()
     options.autotune.enabled = False
     return tf.data.experimental.from_variant(variant, structure).with_options(options)
@@ -80,7 +80,7 @@ def _spec(column: Column, source: Source, rows: int | None) -> tf.TypeSpec:
 
 
 def _fallback(column: Column) -> str:
-    """What stands for what is missing: a number or text."""
+    """The replacement for a missing value: a number or text."""
     match column:
         case Numeric():
             return repr(float(column.default))

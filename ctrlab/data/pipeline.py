@@ -1,7 +1,7 @@
-"""From a source to a tf.data pipeline of batches.
+"""Builds a tf.data pipeline of batches from a source.
 
-CSV and TFRecord are read as the original models read them: records, in order, batched, then decoded a batch at a time.
-Parquet is read by columns; what it orders are row numbers.
+CSV and TFRecord are read as the original models read them: records are ordered, batched, then decoded one batch at a time.
+Parquet is read by columns, and only row numbers are ordered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
 
 
 def records(source: Source) -> tf.data.Dataset:
-    """The rows of CSV or TFRecord files as they lie there: string []."""
+    """The rows of CSV or TFRecord files in file order: string []."""
     files = [str(path) for path in source.files]
     if source.format == "csv":
         csv.check_text(source.files)
@@ -39,7 +39,7 @@ def records(source: Source) -> tf.data.Dataset:
 
 
 def decoder(source: Source):
-    """A function from records, string [B], to columns by name."""
+    """The function from records, string [B], to columns by name."""
     decode = csv.decode if source.format == "csv" else tfrecord.decode
     return partial(decode, schema=source.schema, unsplit=source.unsplit)
 

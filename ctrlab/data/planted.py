@@ -1,17 +1,17 @@
-"""The planted model: what a generated label depends on, and so the AUC that no model can beat.
+"""The planted model: what a generated label depends on. Its AUC is the ceiling for all models.
 
-A logit is a sum of parts, each a fixed function of the row as a model sees it (its effects come from hashing, not from the
-seed of the rows), centred and scaled to the share of the logit's variance that the data set's Plan gives it:
+A logit is a sum of parts. Each part is a fixed function of the row as a model sees it; its effects come from hashing, not from
+the seed of the rows. Each part is centred and scaled to the share of the logit's variance in the data set's Plan:
 
     first order   an effect of each frequent id, and a wave over each number
-    pairs         u(a) . v(b) for pairs of columns, centred so that neither column alone tells anything of it
-    interest      whether anything in the history is like the target
-    order         whether the history's *last* event is like the target, less the share of all events that are
-    rare          an effect of each id behind the first RARE of its column: seen seldom, slow to learn
-    drift         effects that come and go as rows pass, with a period of PERIOD rows
+    pairs         u(a) . v(b) for pairs of columns, centred so that neither column alone has any effect
+    interest      whether any event in the history equals the target
+    order         whether the history's *last* event equals the target, minus the fraction of all events that do
+    rare          an effect of each id behind the first RARE of its column: seen rarely, so slow to learn
+    drift         effects that change periodically over the rows, with a period of PERIOD rows
 
-Where there are two tasks, the share `common` of their variance is one and the same logit. The Plan of a data set is written in
-its module and fixed: what later work claims about embeddings must not tune it.
+With two tasks, the share `common` of their variance comes from one common logit. The Plan of a data set is fixed in its module:
+later claims about embeddings must not tune it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ PARTS = ("first order", "pairs", "interest", "order", "rare", "drift")
 
 @dataclass(frozen=True)
 class Plan:
-    """How one data set's labels are made.
+    """How the labels of one data set are made.
 
     Attributes:
-        deviation: standard deviation of each task's logit; it sets the ceiling.
-        shares: of the logit's variance, by the places of PARTS; they sum to 1.
-        first: columns with effects of their own. Pairs, interest (target, history), rare and drift likewise.
+        deviation: standard deviation of each task's logit; it determines the ceiling.
+        shares: of the logit's variance, in the order of PARTS; they sum to 1.
+        first: columns with their own effects. Likewise pairs, interest (target, history), rare and drift.
         common: the share of variance that two tasks have in common.
         given: {task: another task that must have happened first}.
-        paired: rows 2j and 2j + 1 share a history, and just one of them is positive.
+        paired: rows 2j and 2j + 1 share a history, and exactly one of them is positive.
     """
 
     deviation: dict[str, float]
@@ -55,10 +55,10 @@ class Plan:
 
 
 class Planted:
-    """The planted model of one data set, its parts brought to scale on a sample of its own rows.
+    """The planted model of one data set. Its parts are scaled on its own sample of rows.
 
     Args:
-        values: the sample's columns as the generator draws them (see `words.to_table`); its labels are not needed.
+        values: the sample's columns as the generator draws them (see `words.to_table`), without labels.
     """
 
     def __init__(self, plan: Plan, schema: Schema, figures: Statistics, values: dict[str, np.ndarray | Ragged]):
@@ -79,17 +79,17 @@ class Planted:
                 self.intercept[task] = self._solve_intercept(task, figures.positive[task], values, index)
 
     def logit(self, task: str, values: dict[str, np.ndarray | Ragged], index: np.ndarray) -> np.ndarray:
-        """float64 [B]; `index` [B] is each row's place in the stream of rows, its time."""
+        """float64 [B]; `index` [B] is each row's position in the stream of rows, which serves as time."""
         total = sum(self.weights[part] * self.part(task, part, values, index) for part in self._parts())
         return self.intercept[task] + self.plan.deviation[task] * total
 
     def part(self, task: str, part: str, values: dict[str, np.ndarray | Ragged], index: np.ndarray) -> np.ndarray:
-        """One part of a task's logit, of mean 0 and variance 1: float64 [B]."""
+        """One part of a task's logit, with mean 0 and variance 1: float64 [B]."""
         mean, deviation = self._scales[task, part]
         return (self._mixed(task, part, values, index) - mean) / deviation
 
     def draw_labels(self, rng, values, index) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Labels, and the scores that rank rows as well as can be, float64 [B] each, by task."""
+        """Labels, and the scores that rank rows as well as possible, float64 [B] each, by task."""
         labels, scores = {}, {}
         for task in self.plan.deviation:
             logit = self.logit(task, values, index)
@@ -137,7 +137,7 @@ class Planted:
         return sum(waves[place[-1]] * self._centred(values, place) for place in self._drift_places(source))
 
     def _effect(self, values, source: str, name: str, *more: object) -> np.ndarray:
-        """What a column's value does: an effect of each frequent id, or a wave over the numbers."""
+        """The effect of a column's values: an effect per frequent id, or a wave over numbers."""
         column = self.schema[name]
         if not isinstance(column, Numeric):
             return effect(values[name], source, name, *more) * (values[name] < RARE)
@@ -157,14 +157,15 @@ class Planted:
         return [(source, column, "drift", wave) for column in self.plan.drift for wave in range(2)]
 
     def _centre(self, values, places: list[tuple]) -> None:
-        """Notes the mean of effects, so that neither a pair's column alone nor the time of day shifts the logit."""
+        """Stores the mean of effects. Subtracting it keeps a single column of a pair, or the time of day, from shifting the
+        logit."""
         self._centres |= {place: float(self._effect(values, *place).mean()) for place in places}
 
     def _centred(self, values, place: tuple) -> np.ndarray:
         return self._effect(values, *place) - self._centres[place]
 
     def _solve_intercept(self, task, rate, values, index) -> float:
-        """The intercept that gives the positive rate, by bisection."""
+        """The intercept that gives the positive rate, found by bisection."""
         logit = self.logit(task, values, index)
         before = self.plan.given.get(task)
         given = sigmoid(self.logit(before, values, index)) if before else 1.0
@@ -176,16 +177,16 @@ class Planted:
 
 
 def effect(ids: np.ndarray, *names: object) -> np.ndarray:
-    """An effect of each id, near to normal, of mean 0 and variance 1 over ids: int [n] -> float32 [n].
+    """An effect per id, approximately normal with mean 0 and variance 1 over ids: int [n] -> float32 [n].
 
-    Four bytes of a hash of (names, id) are added up, so nothing is stored and every id there will ever be has its effect.
+    It adds four bytes of a hash of (names, id). So no effect is stored, and every possible id has one.
     """
     total = mix(ids, salt("effect", *names)).view(np.uint8).reshape(-1, 4).sum(axis=1, dtype=np.uint16)
     return (total.astype(np.float32) - 510.0) / np.float32(np.sqrt((256.0**2 - 1.0) / 3.0))
 
 
 def alike(target: np.ndarray, history: Ragged) -> tuple[np.ndarray, np.ndarray]:
-    """Share of each history that equals its target, and whether its last event does; float64 [B], 0 where it is empty."""
+    """The fraction of each history that equals its target, and whether its last event does; float64 [B], 0 if it is empty."""
     lengths = history.lengths
     equal = history.values == np.repeat(target, lengths)
     until = np.concatenate([[0], np.cumsum(equal)])
@@ -197,7 +198,7 @@ def alike(target: np.ndarray, history: Ragged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def seen(column: Numeric, values: np.ndarray) -> np.ndarray:
-    """A number as a model sees it: its default where it is missing, then the column's transform."""
+    """A number as a model sees it: the default if it is missing, then the column's transform."""
     filled = np.where(np.isnan(values), column.default, values)
     match column.transform:
         case "log1p":

@@ -1,4 +1,4 @@
-"""One function that reads every format: files in, batches out."""
+"""`read`: one function that reads batches from files of every format."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def read(
     start: int = 0,
     prefetch: int = 2,
 ) -> tf.data.Dataset:
-    """Batches of rows: (features by name, labels float32 [B, K]), the same rows in the same order from every format.
+    """Batches of (features by name, labels float32 [B, K]). Every format gives the same rows in the same order.
 
-    Features are float32 [B] (Numeric), string [B] (Categorical; int64 where encoding is "identity"), and for list columns
-    RaggedTensors [B, (L)] with int64 row splits: string or int64 ids, float32 numbers. Labels come in the schema's order.
-    Of an encoded schema (see `ctrlab.data.encode`) ids are int32 and all lists but those of numbers ragged.
+    Features are float32 [B] (Numeric), string [B] (Categorical; int64 for the encoding "identity"), and for list columns
+    RaggedTensors [B, (L)] with int64 row splits: string or int64 ids, float32 numbers. Labels come in the schema's order. With an
+    encoded schema (see `ctrlab.data.encode`) ids are int32, and all lists are ragged except lists of numbers.
 
-    Wrap the iteration in `explained()`: a bad row then raises one clear sentence in place of a TensorFlow error.
+    Iterate inside `explained()`: a bad row then raises one clear sentence in place of a TensorFlow error.
 
     Args:
         files: a path, several, or a folder (all files of one format in it, by name).
-        format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; else told by the files' endings.
-        lists: "text" leaves every list column unsplit, string [B], as a line of CSV has it.
-        shuffle: rows of the shuffle buffer; 0 keeps the files' order. Each epoch has its own order.
-        seed: makes the shuffled order repeatable (together with `tf.random.set_seed`, where that is used).
-        epochs: passes over the rows, -1 for no end. Batches go across the end of an epoch.
+        format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; default: from the file names.
+        lists: "text" leaves every list column unsplit, string [B], as in a CSV line.
+        shuffle: size of the shuffle buffer in rows; 0 keeps the files' order. Each epoch has its own order.
+        seed: makes the shuffled order repeatable (together with `tf.random.set_seed`, if that is used).
+        epochs: passes over the rows, -1 for no end. A batch may span the end of an epoch.
         drop_remainder: leave out a last batch of fewer than `batch_size` rows.
-        shard: (index, count): of `count` workers, the one with `index` gets the rows i with i % count == index.
-        start: leave out so many batches at the beginning, as if they had been read: where a checkpoint goes on. Their rows are
-            ordered but not decoded. The rest is the same only with a `seed`, where rows are shuffled.
-        prefetch: batches that are kept ready, in memory, while the last one is trained on.
+        shard: (index, count): the worker `index` of `count` workers gets the rows i with i % count == index.
+        start: skip this many batches, to continue from a checkpoint. Skipped rows are ordered but not decoded. If rows are
+            shuffled, the remaining batches are the same only with a `seed`.
+        prefetch: number of batches that are read ahead and kept in memory.
     Raises:
         BadData: a file is missing, empty, of another format or lacks a column.
-        CtrlabError: an argument out of its range.
+        CtrlabError: an argument is out of range.
 
     >>> for features, labels in read("train.parquet", schema, batch_size=512):     # doctest: +SKIP
     ...     ...
@@ -64,7 +64,7 @@ def read(
     choose("form of lists", lists, ("ragged", "text"))
     order = Order(shuffle, seed, epochs, shard, start * batch_size)
     paths, format = find_files(files, format)
-    from ctrlab.data import pipeline  # here, since it imports TensorFlow
+    from ctrlab.data import pipeline  # here, because it imports TensorFlow
 
     source = Source(paths, format, schema, lists)
     remember(source)

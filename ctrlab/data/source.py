@@ -1,4 +1,4 @@
-"""What is read: files of one format, and which of their rows in which order."""
+"""The input of a reader: files of one format, and which of their rows in which order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = {"csv": (".csv", ".tsv"), "tfrecord": (".tfrecord",), "tfrecord.gz": (
 
 @dataclass(frozen=True)
 class Source:
-    """Files of one format, in the order they are read, and what their rows are."""
+    """Files of one format in reading order, and the schema of their rows."""
 
     files: tuple[Path, ...]
     format: str
@@ -28,13 +28,14 @@ class Source:
     lists: Literal["ragged", "text"] = "ragged"
 
     def unsplit(self, column: Column) -> bool:
-        """Is this list column to stay text? Encoded lists never do: text would pass for words that are yet to be hashed."""
+        """Whether this list column stays text. Encoded lists never do, because text is taken for words that still need
+        hashing."""
         return self.lists == "text" and hasattr(column, "separator") and not getattr(column, "encoded", False)
 
 
 @dataclass(frozen=True)
 class Order:
-    """Which rows, in which order. It is the same in every format, because it is made of nothing but the rows' number."""
+    """Selects and orders rows. It only uses row numbers, so the result is the same for every format."""
 
     shuffle: int
     seed: int | None
@@ -53,11 +54,11 @@ class Order:
 
     @property
     def as_it_lies(self) -> bool:
-        """True where every row is read from the first on, in the files' order."""
+        """Whether all rows are read from the first on, in the files' order."""
         return not self.shuffle and self.shard == (0, 1) and not self.start
 
     def __call__(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        """Picks and orders the elements of `rows`, be they lines, records or row numbers."""
+        """Selects and orders the elements of `rows`: lines, records or row numbers."""
         index, count = self.shard
         rows = rows.shard(count, index)
         if self.shuffle:
@@ -66,7 +67,7 @@ class Order:
 
 
 def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...], str]:
-    """The files that are meant, and their one format."""
+    """The files to read, and their format."""
     if format is not None:
         choose("format", format, FORMATS)
     given = [Path(files)] if isinstance(files, str | os.PathLike) else [Path(file) for file in files]
@@ -99,7 +100,7 @@ def _common_format(paths: list[Path]) -> str:
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's ending stands for."""
+    """The format of a file, by its suffix."""
     for format, endings in FORMATS.items():
         if path.name.endswith(endings):
             return format

@@ -1,4 +1,4 @@
-"""Tables of a data set: in the columns and types of its schema, or refused with a sentence."""
+"""Checks and casts tables of a data set to the columns and types of its schema."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ctrlab.features import Schema
 
 
 def conform(table: pa.Table, schema: Schema, where: str) -> pa.Table:
-    """The table in `arrow_schema(schema)`: columns picked and in order, text dictionary-encoded, numbers cast.
+    """The table in `arrow_schema(schema)`: selects and orders columns, encodes text with dictionaries, casts numbers.
 
     Args:
-        where: what the table comes from, for messages.
+        where: the table's origin, for messages.
     Raises:
-        BadData: a column is missing, of another kind, or its values don't fit (a missing label, a number too large).
+        BadData: a column is missing or of another kind, or its values don't fit (a missing label, a number that is too large).
     """
     return pa.table([_column(table, field, schema, where) for field in arrow_schema(schema)], schema=arrow_schema(schema))
 
@@ -38,7 +38,7 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.
 
 
 def _fits(type: pa.DataType, target: pa.DataType) -> bool:
-    """Can such values become the target's: numbers of any width, text plain or encoded, lists of what fits, nothing at all."""
+    """Whether values of `type` can be cast: numbers of any width, text plain or encoded, lists of such types, or all null."""
     if pa.types.is_dictionary(type):
         return _fits(type.value_type, target)
     if pa.types.is_dictionary(target):

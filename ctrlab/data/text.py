@@ -1,4 +1,4 @@
-"""Arrow's text: plain from dictionary-encoded, joined from lists, and packed for TensorFlow."""
+"""Arrow's text: decoded from dictionaries, joined from lists, and packed for TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Stands between packed texts: a byte that UTF-8 never uses.
+# Separates packed texts: a byte that never occurs in UTF-8.
 BORDER = b"\xff"
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """Dictionary-encoded values written out; others as they are."""
+    """Decodes dictionary-encoded values; others pass unchanged."""
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def join(lists: pa.ListArray, separator: str) -> pa.Array:
-    """Each list's entries (text or numbers) in one text; a list that is empty or missing is the empty text."""
+    """Each list's entries (text or numbers) joined into one text; an empty or missing list gives the empty text."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     entries = plain(lists.flatten()).cast(pa.string())
@@ -24,9 +24,9 @@ def join(lists: pa.ListArray, separator: str) -> pa.Array:
 
 
 def pack(text: pa.Array, ends: np.ndarray) -> np.ndarray:
-    """Texts [n], valid UTF-8, joined batch by batch: object [batches], batch i up to place `ends[i]`, split again at BORDER.
+    """Joins texts [n], valid UTF-8, batch by batch: object [batches], batch i ends at `ends[i]`. TensorFlow splits at BORDER.
 
-    A string tensor made from Python's bytes costs an object a value, which is most of what reading Parquet would cost.
+    Making a string tensor from Python's bytes takes one Python object per value: most of the time of reading Parquet.
     """
     offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
     batches = pa.ListArray.from_arrays(offsets, plain(text).cast(pa.binary()))

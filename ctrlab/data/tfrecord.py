@@ -1,4 +1,4 @@
-"""TFRecord: one tf.train.Example a row; an empty field is an absent feature."""
+"""TFRecord: one tf.train.Example per row; an empty field is an absent feature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Sc
 
 
 def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Serialized Examples, string [B], to columns by name; list columns that are `unsplit` are joined to text."""
+    """Parses serialized Examples, string [B], into columns by name; list columns that are `unsplit` are joined to text."""
     parsed = tf.io.parse_example(records, {column.name: _feature(column) for column in schema.columns})
     columns = {}
     for column in schema.columns:
@@ -38,14 +38,14 @@ def _feature(column: Column):
 
 
 def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor:
-    """Numbers [B, (L)] with `default` in the place of rows without any."""
+    """Numbers [B, (L)]; rows without numbers get `default`."""
     empty = tf.cast(tf.equal(ragged.row_lengths(), 0), tf.int64)  # [B]
     filler = tf.tile(tf.constant(default, tf.float32), tf.reduce_sum(empty, keepdims=True))
     return tf.concat([ragged, tf.RaggedTensor.from_row_lengths(filler, empty * len(default), validate=False)], axis=1)
 
 
 def _text(column: Column, ragged: tf.RaggedTensor) -> tf.Tensor:
-    """Entries [B, (L)] joined to text, string [B]. Numbers are written by Arrow, as in the CSV files."""
+    """Joins entries [B, (L)] into text, string [B]. Arrow formats the numbers, as in the CSV files."""
     if ragged.dtype == tf.string:
         return tf.strings.reduce_join(ragged, axis=1, separator=column.separator)
 

@@ -1,4 +1,4 @@
-"""Slow storage on a fast machine: a file read at so many bytes a second, as over a network, where each stream has its share."""
+"""Simulates slow storage: reads a file at a limited number of bytes per second, like a network with a share per stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 14
 
 
 def slow_blocks(path: str | os.PathLike, bytes_per_second: float) -> Iterator[bytes]:
-    """A file's bytes in order, none before it would have come."""
+    """A file's bytes in order, each delayed to the time at which the slow storage would deliver it."""
     start, sent = now(), 0
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -26,7 +26,7 @@ def slow_blocks(path: str | os.PathLike, bytes_per_second: float) -> Iterator[by
 
 @tf.autograph.experimental.do_not_convert
 def slow_lines(path: str | tf.Tensor, bytes_per_second: float) -> tf.data.Dataset:
-    """The lines of a text file, string [], as TextLineDataset gives them, read at `bytes_per_second`.
+    """The lines of a text file, string [], like TextLineDataset, read at `bytes_per_second`.
 
     >>> slow_lines("train.csv", 4e6).batch(512)     # doctest: +SKIP
     """

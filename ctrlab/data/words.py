@@ -1,4 +1,4 @@
-"""From ranks and numbers to Arrow columns: each id is spelled as eight hexadecimal digits, the same ones wherever it stands."""
+"""Converts ranks and numbers to Arrow columns. An id is spelled as eight hexadecimal digits, the same in every column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctrlab.data.arrow import arrow_schema
 from ctrlab.features import Column, IdColumn, Schema
 
 WIDTH = 8
-# Two digits for each byte, as one 16-bit number, so that a word is four look-ups.
+# Two digits per byte, stored as one 16-bit number, so that a word takes four lookups.
 _DIGITS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 
 
@@ -31,7 +31,7 @@ class Ragged:
         return Ragged(values, self.offsets)
 
     def repeated(self, times: int) -> Ragged:
-        """Each list so many times, one after another."""
+        """Repeats each list `times` times, one after another."""
         lengths = np.repeat(self.lengths, times)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         moved = np.repeat(np.repeat(self.offsets[:-1], times) - offsets[:-1], lengths)
@@ -39,7 +39,7 @@ class Ragged:
 
 
 def mix(ids: np.ndarray, salt: int) -> np.ndarray:
-    """A one-to-one scrambling of 32 bits (MurmurHash3's finalizer): int [n] -> uint32 [n]."""
+    """A bijective mix of 32 bits (MurmurHash3's finalizer): int [n] -> uint32 [n]."""
     hashed = ids.astype(np.uint32)
     hashed ^= np.uint32(salt)
     hashed ^= hashed >> np.uint32(16)
@@ -56,7 +56,7 @@ def salt(*names: object) -> int:
 
 
 def spell(ids: np.ndarray, table: str) -> pa.StringArray:
-    """The words of ids [n] of an embedding table; different ids never share a word."""
+    """The words of ids [n] in an embedding table; different ids have different words."""
     digits = _DIGITS[mix(ids, salt("word", table)).view(np.uint8)]
     offsets = np.arange(0, WIDTH * len(ids) + 1, WIDTH, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
@@ -66,8 +66,8 @@ def to_table(schema: Schema, values: dict[str, np.ndarray | Ragged], spelling: d
     """A table of the schema's columns.
 
     Args:
-        values: by column name: ids int [B] (-1 is missing), numbers float [B] (NaN is missing), or Ragged of either.
-        spelling: columns spelled as another's table, where that is not the table they look up.
+        values: by column name: ids int [B] (-1 if missing), numbers float [B] (NaN if missing), or Ragged of either.
+        spelling: {column: the table whose words it uses}, if that is not the table in which it is looked up.
     """
     arrays = [_array(column, values[column.name], spelling.get(column.name)) for column in schema.columns]
     return pa.table(arrays, schema=arrow_schema(schema))

@@ -1,4 +1,4 @@
-"""Tables to files of any of the four formats: streaming, and whole or not at all."""
+"""Writes tables to files of any of the four formats: streaming and atomic."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def write(
     progress: bool = True,
     total: int | None = None,
 ) -> int:
-    """Writes rows to one file; it appears under its name when it is whole. Returns the number of rows.
+    """Writes rows to one file, which appears under its name when it is complete. Returns the number of rows.
 
     Args:
-        tables: some thousand rows each, with the columns of `schema`; types that can be cast are.
-        format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; else told by the path's ending.
-        progress: show the rows written on a terminal; `total` is how many there will be, where that is known.
+        tables: some thousand rows each, with the columns of `schema`; types are cast if possible.
+        format: "csv", "tfrecord", "tfrecord.gz" or "parquet"; default: from the path's suffix.
+        progress: show the rows written on a terminal; `total` is the expected number, if known.
     Raises:
-        BadData: a table lacks a column, or a value can't be told from a separator in the format.
+        BadData: a table lacks a column, or a value contains a separator of the format.
         CtrlabError: the file can't be written (no space, no permission).
     """
     path = Path(path)
@@ -51,7 +51,7 @@ def write(
 
 
 def _check_lists(table: pa.Table) -> None:
-    """An empty entry would be lost where lists are text."""
+    """Refuses empty entries, which would be lost in formats that join lists to text."""
     for name, values in zip(table.column_names, table.columns):
         if pa.types.is_list(values.type):
             entries = values.combine_chunks().flatten()
@@ -60,7 +60,7 @@ def _check_lists(table: pa.Table) -> None:
 
 
 def counted(tables: Iterable[pa.Table], what: str, progress: bool, total: int | None = None) -> Iterator[pa.Table]:
-    """Passes tables on, with a bar of the rows that went by (none where there is no terminal)."""
+    """Passes tables through and shows a bar of their rows (not without a terminal)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -74,7 +74,7 @@ def counted(tables: Iterable[pa.Table], what: str, progress: bool, total: int | 
 
 
 class CsvFile(Replacement):
-    """Lines without quotes or header; an empty field stands for a missing value, lists are joined by their separator."""
+    """Lines without quotes and header; an empty field is a missing value; lists are joined by their separator."""
 
     def __init__(self, path: Path, schema: Schema):
         super().__init__(path)
@@ -100,7 +100,7 @@ class CsvFile(Replacement):
 
 
 def words_of(values: pa.Array) -> pa.Array:
-    """The different words of dictionary-encoded text, the entries of lists, else the values."""
+    """The distinct words of dictionary-encoded text, the entries of lists, or else the values."""
     if pa.types.is_list(values.type):
         values = values.flatten()
     return values.dictionary.take(values.indices.unique().drop_null()) if pa.types.is_dictionary(values.type) else values
@@ -114,7 +114,7 @@ def _refuse(words: pa.Array, column: Column, signs: tuple[str, ...]) -> None:
 
 
 class TFRecordFile(Replacement):
-    """One tf.train.Example a row; a missing value is an absent feature."""
+    """One tf.train.Example per row; a missing value is an absent feature."""
 
     compression = ""
 
@@ -130,7 +130,7 @@ class TFRecordFile(Replacement):
         return self
 
     def __exit__(self, *error) -> None:
-        with suppress(Exception):  # what is closed only here is thrown away
+        with suppress(Exception):  # a file that is only closed here is discarded
             self._records.close()
         super().__exit__(*error)
 
@@ -148,14 +148,14 @@ class TFRecordFile(Replacement):
 
 
 class GzipTFRecordFile(TFRecordFile):
-    """The same, compressed."""
+    """A gzip-compressed TFRecord file."""
 
     compression = "GZIP"
 
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """TensorFlow has errors of its own for a full disk."""
+    """TensorFlow reports a full disk with its own errors."""
     import tensorflow as tf
 
     try:

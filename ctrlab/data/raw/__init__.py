@@ -1,1 +1,1 @@
-"""Raw files as their publishers lay them out: what the data sets of `ctrlab/data/sets` share to read them."""
+"""Readers of raw files in their publishers' formats, shared by the data sets of `ctrlab/data/sets`."""

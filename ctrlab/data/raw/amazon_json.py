@@ -1,7 +1,8 @@
-"""Amazon's own review files: `reviews_<shop>.json` and `meta_<shop>.json`, one object a line, to DIN's rows (see `events`).
+"""Converts Amazon's own review files, `reviews_<shop>.json` and `meta_<shop>.json`, one object per line, to DIN's rows
+(see `events`).
 
-A review gives `reviewerID`, `asin` and `unixReviewTime`; an item's category is the last of the first list of its
-`categories`. Old `meta` files hold Python literals in place of JSON; both are read.
+A review has `reviewerID`, `asin` and `unixReviewTime`. An item's category is the last entry of the first list in its
+`categories`. Old `meta` files hold Python literals instead of JSON; both are read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
 from ctrlab.features import Schema
 
-NO_CATEGORY = "default_cat"  # the original scripts' word
+NO_CATEGORY = "default_cat"  # the word in the original scripts
 
 
 def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[pa.Table]:
@@ -47,7 +48,7 @@ def _names(paths: Sequence[Path]) -> str:
 
 
 def _parsed(block: Block, read, intake: Intake) -> list[tuple]:
-    """What `read` makes of each line's object; lines of which it makes nothing are rejected."""
+    """Applies `read` to each line's object; lines that it can't read are rejected."""
     faults, rows = Faults(block, intake), []
     for index in range(len(block)):
         try:
@@ -83,5 +84,5 @@ def _review(thing: dict) -> tuple[str, str, int]:
 def _text(value) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"expected a text; received {value!r}")
-    value.encode()  # JSON can hold halves of characters, which UTF-8 can't
+    value.encode()  # JSON can hold single surrogates, which UTF-8 can't encode
     return value

@@ -1,4 +1,4 @@
-"""The items of a data set with their categories, and negatives drawn from them; memory grows with the number of items only."""
+"""The items of a data set with their categories, and negatives drawn from them. Memory grows only with the number of items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNKNOWN = -1
 
 
 class Catalogue:
-    """Items by code (their place in order of first sight), each with a category and how often it was seen."""
+    """Items by code (in order of first occurrence), each with its category and its number of occurrences."""
 
     def __init__(self):
         self._code: dict[str, int] = {}
@@ -24,7 +24,7 @@ class Catalogue:
         return len(self._code)
 
     def add(self, items: pa.Array, categories: pa.Array) -> np.ndarray:
-        """Codes of the items, int64 [N]; those not met before are added with their category."""
+        """Codes of the items, int64 [N]; new items are added with their category."""
         encoded = items.dictionary_encode()
         _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
         for item, category in zip(encoded.dictionary.to_pylist(), categories.take(pa.array(first)).to_pylist()):
@@ -34,13 +34,13 @@ class Catalogue:
         return self.codes(items)
 
     def codes(self, items: pa.Array) -> np.ndarray:
-        """Codes of the items, int64 [N]; -1 where unknown."""
+        """Codes of the items, int64 [N]; -1 for unknown items."""
         encoded = items.dictionary_encode()
         codes = np.array([self._code.get(item, UNKNOWN) for item in encoded.dictionary.to_pylist()], np.int64)
         return codes[encoded.indices.to_numpy()] if len(items) else np.zeros(0, np.int64)
 
     def see(self, codes: np.ndarray) -> None:
-        """Count sightings; an item is drawn as often as it was seen."""
+        """Counts occurrences; an item is drawn in proportion to them."""
         counts = np.bincount(codes[codes >= 0], minlength=len(self))
         counts[: len(self._seen)] += self._seen
         self._seen = counts
@@ -52,13 +52,13 @@ class Catalogue:
         return self._arrays()[1].take(pa.array(codes))
 
     def _arrays(self) -> tuple[pa.Array, pa.Array]:
-        """Items and their categories by code, made again when items have come to them."""
+        """Items and their categories by code, rebuilt after items were added."""
         if len(self._words[0]) != len(self):
             self._words = pa.array(list(self._code), pa.string()), pa.array(self._category, pa.string())
         return self._words
 
     def draw_other_than(self, positives: np.ndarray, seed: int) -> np.ndarray:
-        """For each positive another item, drawn by how often it was seen: int64 [N] to int64 [N]."""
+        """For each positive a different item, drawn by number of occurrences: int64 [N] to int64 [N]."""
         if len(positives) and np.count_nonzero(self._seen) < 2:
             raise BadData(f"Negatives need at least two items to draw from; the data have {np.count_nonzero(self._seen)}.")
         upto = np.cumsum(self._seen)

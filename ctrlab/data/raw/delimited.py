@@ -1,4 +1,4 @@
-"""Delimited text to typed columns, a block at a time: whole columns by Arrow, single rows only where a fault was found."""
+"""Parses delimited text into typed columns in blocks. Arrow parses whole columns; only faulty rows are examined singly."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def delimited(
     names: Sequence[str] | None = None,
     prepare: Callable[[pa.Table, Text], pa.Table] = lambda text, _: text,
 ) -> Iterator[pa.Table]:
-    """The rows of delimited files as typed tables.
+    """The rows of delimited files, as typed tables.
 
     Args:
-        sources: the files, read one after another. A first line that holds the column names, in any order, is a header.
-        names: the raw columns in file order, the schema's own by default.
-        prepare: makes the schema's text columns of the raw ones, where they differ.
+        sources: the files, read one after another. A first line with the column names, in any order, is a header.
+        names: the raw columns in file order; default: the schema's own.
+        prepare: converts raw text columns to the schema's, if they differ.
     """
     names = list(names or (c.name for c in schema.columns))
     for source in sources:
@@ -54,11 +54,11 @@ def _header(block: Block, names: list[str], delimiter: str) -> list[str] | None:
 
 
 class Text:
-    """The fields of a block's well-formed rows, still as text.
+    """The fields of a block's well-formed rows, as text.
 
     Attributes:
-        table: string columns, an empty field is null.
-        rows: the place of each table row in the block, int64 [rows].
+        table: string columns; an empty field is null.
+        rows: the position of each table row in the block, int64 [rows].
     """
 
     def __init__(self, block: Block, names: Sequence[str], delimiter: str, faults: Faults, reported: Block | None = None):
@@ -68,7 +68,7 @@ class Text:
         self.table = _split(data, names, delimiter)
 
     def _well_formed(self, block: Block, fields: int, delimiter: str) -> np.ndarray:
-        """The rows that are UTF-8, in one line, and of the right number of fields; int64 [rows]."""
+        """The rows that are UTF-8, on one line, and have the right number of fields; int64 [rows]."""
         symbols = np.frombuffer(block.data, np.uint8)
         at = np.searchsorted(np.flatnonzero(symbols == ord(delimiter)), block.ends)
         have = np.diff(at, prepend=0) + 1
@@ -89,17 +89,17 @@ class Text:
         return np.flatnonzero(good)
 
     def reject(self, rows: np.ndarray, rule: str, details) -> None:
-        """Reject rows by their places in the block."""
+        """Rejects rows by their positions in the block."""
         self.faults.reject(rows, rule, details, self._reported)
 
     def reject_where(self, bad: pa.Array | np.ndarray, rule: str, detail: Callable[[int], str]) -> None:
-        """Reject the table rows where the mask `bad` holds; `detail` says of a table row what was received."""
+        """Rejects the table rows where the mask `bad` is true; `detail` says what was received in a table row."""
         mask = np.asarray(bad) if isinstance(bad, np.ndarray) else pc.fill_null(bad, False).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(mask)
         self.reject(self.rows[places], rule, map(detail, places.tolist()))
 
     def typed(self, schema: Schema) -> pa.Table:
-        """The schema's columns in its order and types; rows that break a rule are rejected and left out."""
+        """The schema's columns in its order and types; rows that violate a rule are rejected and left out."""
         arrays = [self._column(column) for column in schema.columns]
         table = pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
         good = self.faults.good[self.rows]
@@ -123,7 +123,7 @@ class Text:
         raise TypeError(f"No raw form of a column of the kind {type(column).__name__} is known.")
 
     def _label(self, column: Column, text: pa.Array) -> pa.Array:
-        """1.0 or 0.0; an empty label is a fault too, as there is nothing to learn from the row."""
+        """1.0 or 0.0. An empty label is a fault too, because a row without a label teaches nothing."""
         numbers = self._numbers(text, column.name, pa.float32(), NUMBER)
         wrong = pc.invert(pc.is_in(numbers, pa.array([0, 1], pa.float32())))
         self.reject_where(wrong, f"{column.name} is not 0 or 1", lambda i: f"got {text[i].as_py() or ''!r}")
@@ -138,14 +138,14 @@ class Text:
         return pc.if_else(outside, pa.scalar(0, pa.int64()), ids)
 
     def _numbers(self, text: pa.Array, name: str, kind: pa.DataType, pattern: str) -> pa.Array:
-        """Text as finite numbers, null where it is null; the other rows are rejected."""
+        """Parses text as finite numbers, null for null; other rows are rejected."""
         numbers, bad = _cast(text, kind, pattern)
         if bad is not None:
             self.reject_where(bad, f"{name} is not a number", lambda i: f"got {text[i].as_py()!r}")
         return numbers
 
     def _list(self, column, text: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Text as lists; an empty field is an empty list, and no item is empty."""
+        """Parses text as lists; an empty field is an empty list, and no item may be empty."""
         lists = pc.split_pattern(text, column.separator)
         lists = pc.fill_null(lists, pa.scalar([], lists.type))
         self._reject_items(lists, pc.equal(lists.flatten(), ""), f"{column.name} has an empty item", text)
@@ -157,7 +157,7 @@ class Text:
         return pa.ListArray.from_arrays(_offsets(lists), numbers)
 
     def _reject_items(self, lists: pa.Array, bad: pa.Array, rule: str, text: pa.Array) -> None:
-        """Reject the rows whose lists have an item where `bad` holds."""
+        """Rejects rows whose lists have an item where `bad` is true."""
         if pc.any(bad).as_py():
             rows = pc.list_parent_indices(lists).to_numpy()[bad.to_numpy(zero_copy_only=False)]
             wrong = np.bincount(rows, minlength=len(lists)) > 0
@@ -178,7 +178,7 @@ def _split(data: bytes, names: Sequence[str], delimiter: str) -> pa.Table:
 
 
 def _cast(text: pa.Array, kind: pa.DataType, pattern: str) -> tuple[pa.Array, pa.Array | None]:
-    """The numbers, and a mask of what isn't one (None when all are)."""
+    """The numbers, and a mask of texts that are not numbers (None if all are)."""
     try:
         numbers = pc.cast(text, kind)
         if kind != pa.float32() or pc.all(pc.is_finite(numbers), min_count=0).as_py():
@@ -193,7 +193,7 @@ def _cast(text: pa.Array, kind: pa.DataType, pattern: str) -> tuple[pa.Array, pa
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Offsets from 0, also for a slice."""
+    """Offsets that begin at 0, also for a slice."""
     return pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]), pa.int32())
 
 

@@ -1,11 +1,11 @@
-"""Event logs to DIN's rows: each user's last event to be told from a random item, given all the events before it.
+"""Converts event logs to DIN's rows: given a user's earlier events, tell the user's last event from a random item.
 
-The rule of the original DIEN scripts: events in order of time; users of one event are left out; the last event is the positive
-row, the same history with another item, drawn as often as it occurs, is the negative one, and comes first. Each position of
-the history gets a negative item of the same kind (DIEN's auxiliary loss).
+The rules are those of the original DIEN scripts. Events are sorted by time. Users with one event are left out. The last event is
+the positive row. The negative row has the same history with another item, drawn by its number of occurrences; it comes first.
+Each position of the history gets a negative item of the same kind (DIEN's auxiliary loss).
 
-Users are dealt out to partition files by a hash of their name, so that memory holds one partition at a time. What grows with
-the data is only the catalogue of items.
+Users are distributed over partition files by a hash of their name, so that only one partition is in memory at a time. Only the
+catalogue of items grows with the data.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.features import Schema
 
 EVENT = pa.schema([("user", pa.string()), ("item", pa.int64()), ("time", pa.int64())])
-PARTITION_BYTES = 16 << 20  # of the files on disk, maybe gzip; a partition's events take some times as much memory
+PARTITION_BYTES = 16 << 20  # per partition file, maybe gzip; its events take several times as much memory
 MOST_PARTITIONS = 256
 ROWS = 16_384
 
 
 class Events:
-    """Events while they are collected. `add` them block by block, in `collecting`; `rows` then yields the tables.
+    """Collects events. Call `add` for each block inside a `with`; then `rows` yields the tables.
 
     Args:
         folder: for the partition files.
-        size: bytes of the raw files, for the number of partitions.
-        catalogue: the items; those that events bring are added.
-        schema: of the rows, in the columns of `amazon_reviews`.
+        size: bytes of the raw files; determines the number of partitions.
+        catalogue: the items; items in events are added.
+        schema: of the rows, with the columns of `amazon_reviews`.
     """
 
     def __init__(self, folder: Path, size: int, catalogue: Catalogue, schema: Schema):
@@ -53,7 +53,7 @@ class Events:
         self._open.__exit__(*error)
 
     def add(self, user: pa.Array, item: pa.Array, category: pa.Array, time: pa.Array) -> None:
-        """Take down events: users, items and categories as text, times as int64; all [N]."""
+        """Adds events: users, items and categories as text, times as int64; all [N]."""
         codes = self._catalogue.add(item, category)
         self._catalogue.see(codes)
         events = pa.record_batch([user, pa.array(codes), time], schema=EVENT)
@@ -64,7 +64,7 @@ class Events:
             self._writers[i].write_batch(events.filter(pa.array(partition == i)))
 
     def rows(self) -> Iterator[pa.Table]:
-        """Two rows for each user of two or more events, in the schema's columns."""
+        """Two rows for each user with two or more events, in the schema's columns."""
         for i, path in enumerate(self._paths):
             with pa.ipc.open_file(str(path)) as file:
                 events = file.read_all()
@@ -78,7 +78,7 @@ class Events:
         user = events["user"].combine_chunks()
         last = np.append(pc.not_equal(user[1:], user[:-1]).to_numpy(zero_copy_only=False), True) if len(items) else items > 0
         ends = np.flatnonzero(last)
-        lengths = np.diff(ends, prepend=-1) - 1  # of the histories, without the last event
+        lengths = np.diff(ends, prepend=-1) - 1  # of the histories, which exclude the last event
         kept = lengths > 0
         positives = items[ends[kept]]
         negatives = self._catalogue.draw_other_than(positives, 2 * seed)

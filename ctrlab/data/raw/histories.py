@@ -1,9 +1,9 @@
-"""DIN's and DIEN's layout, as the Amazon Books set is published and REES46 is kept, in the columns of `amazon_reviews`.
+"""Reads DIN's and DIEN's layout (the published Amazon Books set, and REES46) into the columns of `amazon_reviews`.
 
-A line of `local_{train,test}_splitByUser` is label, user, item, category, history of items, history of categories; tabs between
-them, byte 0x02 inside a history. The file `<same name>_neg` beside it has, line by line, a history of items that were not
-chosen and their categories. The original DIEN data has no such file: then they are drawn by the original's rule, any item but
-the one at that position, as often as it stands in the histories of the file.
+A line of `local_{train,test}_splitByUser` is label, user, item, category, history of items, history of categories. Tabs separate
+the fields; byte 0x02 separates the entries of a history. The file `<same name>_neg` next to it has, line by line, a history of
+items that were not chosen, and their categories. The original DIEN data has no such file. Then negatives are drawn by the
+original's rule: any item but the one at that position, in proportion to its occurrences in the histories of the file.
 
 JSON sources are the publisher's own reviews and item descriptions: see `amazon_json`.
 """
@@ -25,11 +25,11 @@ from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
 from ctrlab.features import Schema
 
-OWN = slice(0, 6)  # the columns in the line itself
-NEGATIVES = slice(6, 8)  # those in the file beside it
+OWN = slice(0, 6)  # columns in the line itself
+NEGATIVES = slice(6, 8)  # columns in the `_neg` file
 LISTS = slice(4, 8)
 JOIN = "\x02"
-NOT_ROWS = ("_neg", "item-info", "reviews-info")  # ends of the names of files that come with the rows
+NOT_ROWS = ("_neg", "item-info", "reviews-info")  # suffixes of files that accompany the rows
 
 
 def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[pa.Table]:
@@ -57,7 +57,7 @@ def _names(schema: Schema, part: slice) -> list[str]:
 
 
 def _aligned(source: Path, negatives: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
-    """Rows of two files that belong together line by line."""
+    """Rows of two files that correspond line by line."""
     intake.expect(negatives)
     with intake.open(source) as main, intake.open(negatives) as other:
         for block in main.blocks(BLOCK_LINES):
@@ -88,7 +88,7 @@ def _joined(block: Block, beside: Block, intake: Intake, schema: Schema) -> pa.T
 
 
 def _drawn(source: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
-    """Rows of a file that comes without negatives, which is read twice."""
+    """Rows of a file without negatives. The file is read twice."""
     catalogue = _own_items(source, intake, schema)
     for block in intake.blocks(source):
         text = Text(block, _names(schema, OWN), schema.delimiter, Faults(block, intake))
@@ -103,7 +103,7 @@ def _drawn(source: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
 
 
 def _own_items(source: Path, intake: Intake, schema: Schema) -> Catalogue:
-    """The items of all histories of a file, seen as often as they stand there."""
+    """The items in all histories of a file, with their occurrences."""
     catalogue = Catalogue()
     intake.expect(source)
     for block in intake.blocks(source):
@@ -116,12 +116,12 @@ def _own_items(source: Path, intake: Intake, schema: Schema) -> Catalogue:
 
 
 def _lengths(column: pa.ChunkedArray) -> np.ndarray:
-    """How many items each text holds, int64 [rows]."""
+    """The number of items in each text, int64 [rows]."""
     return pc.fill_null(pc.add(pc.count_substring(column, JOIN), 1), 0).to_numpy().astype(np.int64)
 
 
 def _checked(text: Text, schema: Schema) -> pa.Table:
-    """Typed rows; those whose histories are not equally long are rejected."""
+    """Typed rows; rows whose histories differ in length are rejected."""
     lists = _names(schema, LISTS)
     lengths = np.stack([_lengths(text.table[name]) for name in lists])
     text.reject_where(

@@ -1,4 +1,4 @@
-"""What a conversion has read so far: the counts, the rejected lines with their reasons, and the progress bar."""
+"""The state of a conversion: counts, rejected lines with their reasons, and the progress bar."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ctrlab.data.raw.lines import Block, LineFile
 from ctrlab.errors import BadData
 
 BLOCK_LINES = 16_384
-ENOUGH = 1_000  # rows after which "most are rejected" can be judged
+ENOUGH = 1_000  # after this many rows, "most are rejected" is judged
 
 
 @dataclass
 class Counts:
-    """Rows of a conversion: read = written + rejected, where a line is a row.
+    """Counts of a conversion: read = written + rejected, if each line is a row.
 
-    Event logs (review JSON, Taobao's behaviour) are another matter: `read` and `rejected` count events, and the users' last
-    ones give the rows that are `written`. `reasons` counts the rejected by the rule that they broke.
+    Event logs (review JSON, Taobao's behaviour) differ: `read` and `rejected` count events, `written` counts the rows made from
+    the users' last events. `reasons` counts the rejected lines by violated rule.
     """
 
     read: int = 0
@@ -35,13 +35,13 @@ class Counts:
 
 
 class Intake:
-    """Reads source files in blocks, and takes down what is wrong with their lines.
+    """Reads source files in blocks, and records what is wrong with their lines.
 
     Args:
         name: the data set, for messages.
         rejects: an open file for `file <tab> line <tab> reason <tab> the raw line`.
-        progress: show a bar of the bytes read (none where there is no terminal).
-        sources: the files, for their size on disk and the bar's total.
+        progress: show a bar of the bytes read (not without a terminal).
+        sources: the files; their size on disk is the bar's total.
     """
 
     def __init__(self, name: str, rejects: Replacement, sources: list[Path], progress: bool = True):
@@ -69,12 +69,12 @@ class Intake:
             self._scratch.cleanup()
 
     def scratch(self) -> Path:
-        """A folder on the result's disk for what doesn't fit in memory; it goes when the conversion ends."""
+        """A folder on the result's disk for data that does not fit in memory; deleted when the conversion ends."""
         self._scratch = self._scratch or tempfile.TemporaryDirectory(dir=self._rejects.path.parent, prefix=".ctrlab-")
         return Path(self._scratch.name)
 
     def expect(self, path: Path) -> None:
-        """Make room in the bar for a file beside the sources, or one that is read once more."""
+        """Adds a file to the bar's total: an additional file, or one that is read again."""
         self.size += path.stat().st_size if path.is_file() else 0
         self._bar.update(self._task, total=self.size)
 
@@ -82,12 +82,12 @@ class Intake:
         return LineFile(path, lambda size: self._bar.advance(self._task, size))
 
     def blocks(self, path: Path) -> Iterator[Block]:
-        """The whole file, some thousand lines at a time."""
+        """The whole file, in blocks of some thousand lines."""
         with self.open(path) as file:
             yield from file.blocks(BLOCK_LINES)
 
     def reject(self, block: Block, index: int, rule: str, detail: str) -> None:
-        """Take down one row of `block` as broken: `rule` in general words, `detail` with what was received."""
+        """Records one row of `block` as bad: `rule` in general words, `detail` with what was received."""
         self.counts.rejected += 1
         self.counts.reasons[rule] += 1
         reason = f"{rule}: {detail}".replace("\t", "\\t").replace("\n", "\\n")
@@ -95,7 +95,7 @@ class Intake:
         self._rejects.write(f"{block.path}\t{block.first + index}\t{reason}\t".encode() + block.line(index) + b"\n")
 
     def check(self, at_least: int = ENOUGH) -> None:
-        """Raise BadData when most rows read so far were rejected: then this is another format."""
+        """Raises BadData if most rows read so far were rejected, because then the format is another one."""
         counts = self.counts
         if counts.read >= at_least and 2 * counts.rejected > counts.read:
             raise BadData(
@@ -105,7 +105,7 @@ class Intake:
 
 
 class Faults:
-    """The rows of one block that are still good; a row is rejected once, for the first rule it breaks."""
+    """The rows of one block that are still good. A row is rejected once, for the first rule it violates."""
 
     def __init__(self, block: Block, intake: Intake):
         self.block, self.intake = block, intake
@@ -113,9 +113,9 @@ class Faults:
         intake.counts.read += len(block)
 
     def reject(self, rows: np.ndarray, rule: str, details, block: Block | None = None) -> None:
-        """Reject `rows` (places in the block, int64 [n]) by one rule; `details` says of each what was received.
+        """Rejects `rows` (positions in the block, int64 [n]) by one rule; `details` says what was received in each.
 
-        `block` is given where the fault lies in the line of another file beside this one.
+        Pass `block` if the fault lies in the line of an accompanying file.
         """
         for row, detail in zip(rows.tolist(), details):
             if self.good[row]:
@@ -124,7 +124,7 @@ class Faults:
 
 
 class Unheard(Faults):
-    """For a first look at rows that are read again: what is wrong with them is taken down then."""
+    """For the first of two passes over a file: rejects rows without recording them, because the second pass does."""
 
     def __init__(self, block: Block):
         self.block = block

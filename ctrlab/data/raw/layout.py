@@ -1,4 +1,4 @@
-"""What a data set says of its raw files: where they lie, and what reads them."""
+"""How a data set describes its raw files: their location and their reader."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ctrlab.features import Schema
 
 @dataclass(frozen=True)
 class Layout:
-    """Where real data lie below the folder of `CTRLAB_REAL_DATA`: patterns of files, each plain or with .gz.
+    """Locations of real data below the folder `CTRLAB_REAL_DATA`: file patterns, each plain or with .gz.
 
     Attributes:
-        train: one file of each pattern is needed.
-        test: the official test rows; without them one row of `held_out` is held out, by a fixed hash of its number.
+        train: every pattern needs a file.
+        test: the official test rows; without them one row in `held_out` is held out, by a fixed hash of its number.
     """
 
     train: tuple[str, ...]
@@ -35,10 +35,10 @@ class Raw:
     """The raw files of a data set.
 
     Attributes:
-        schema: of the rows that they become.
-        layouts: where they may lie; the first is taken of which every pattern is there.
-        tables: (files, intake, schema) -> typed tables of the schema, `delimited` for example.
-        together: how many neighbouring rows a split must not part.
+        schema: of the converted rows.
+        layouts: possible locations; the first is used for which every pattern has a file.
+        tables: (files, intake, schema) -> typed tables of the schema; for example `delimited`.
+        together: number of neighbouring rows that a split must keep together.
     """
 
     schema: Schema

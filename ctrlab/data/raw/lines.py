@@ -1,4 +1,4 @@
-"""Text files of any size as blocks of whole lines, in bounded memory; gzip is recognised by its first bytes."""
+"""Reads text files of any size as blocks of whole lines, in bounded memory. Gzip is recognised by its first bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from ctrlab.errors import BadData
 
-CHUNK = 1 << 20  # bytes asked of the file at a time
-MOST_BYTES = 32 << 20  # a block ends here even when it has fewer lines than asked
+CHUNK = 1 << 20  # bytes per read
+MOST_BYTES = 32 << 20  # a block ends at this size even if it has fewer lines than asked for
 NEWLINE = 10
 
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of one file; every line of `data` ends with a newline. `first` is the number of the first, from 1."""
+    """Whole lines of one file; every line in `data` ends with a newline. `first` is the number of the first line, from 1."""
 
     path: Path
     first: int
@@ -28,7 +28,7 @@ class Block:
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """Where each line's newline stands: int64 [lines]."""
+        """The position of each line's newline: int64 [lines]."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == NEWLINE)
 
     def __len__(self) -> int:
@@ -45,11 +45,11 @@ class Block:
 
 
 class LineFile:
-    """A text file, plain or gzip, that is read some lines at a time.
+    """A text file, plain or gzip, that is read in blocks of lines.
 
     Args:
         path: the file.
-        advance: told the bytes read from disk since it was told last (compressed bytes for gzip).
+        advance: called with the number of bytes read from disk since its last call (compressed bytes for gzip).
     Raises:
         BadData: the file is missing, empty, an archive, damaged or truncated, or has a line of more than 32 MiB.
     """
@@ -57,8 +57,8 @@ class LineFile:
     def __init__(self, path: Path, advance: Callable[[int], None] = lambda _: None):
         self.path, self._advance = Path(path), advance
         self._told = 0  # bytes of the file reported to `advance`
-        self._taken = self._read_lines = 0  # lines handed out, and newlines met so far
-        self._pending = b""  # read, but not handed out yet
+        self._taken = self._read_lines = 0  # lines returned, and newlines read so far
+        self._pending = b""  # read, but not returned yet
         try:
             self._disk = open(self.path, "rb")  # noqa: SIM115 (closed with this object)
         except FileNotFoundError:
@@ -102,7 +102,7 @@ class LineFile:
         return data
 
     def take(self, lines: int, most_bytes: float = MOST_BYTES) -> Block:
-        """The next `lines` lines; fewer at the end of the file, or when they reach `most_bytes`."""
+        """The next `lines` lines; fewer at the end of the file, or if they reach `most_bytes`."""
         parts, size = [self._pending], len(self._pending)
         while self._read_lines == self._taken or (self._read_lines - self._taken < lines and size < most_bytes):
             if self._read_lines == self._taken and size > MOST_BYTES:
@@ -123,12 +123,12 @@ class LineFile:
         return Block(self.path, have.first, data[:cut].replace(b"\r\n", b"\n"))
 
     def _last_newline(self, parts: list[bytes]) -> bytes:
-        """What a file lacks that ends in the middle of a line."""
+        """The newline that a file lacks if its last line is not terminated."""
         last = next((p for p in reversed(parts) if p), b"\n")
         self._read_lines += not last.endswith(b"\n")
         return b"" if last.endswith(b"\n") else b"\n"
 
     def blocks(self, lines: int) -> Iterator[Block]:
-        """All of the file, `lines` lines at a time."""
+        """The whole file, in blocks of `lines` lines."""
         while block := self.take(lines):
             yield block

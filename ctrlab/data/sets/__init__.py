@@ -1,12 +1,12 @@
-"""The data sets by name: each module of this folder is one, and bears its name.
+"""The data sets by name. Each module of this folder is one data set, and has its name.
 
-A module says what its set is in constants; the folder is walked for them, so a new set is a new module and edits no list.
+A module describes its set in constants, which are found by walking the folder. So a new set is a new module, and no list changes.
 
     SCHEMA      the columns (`ctrlab.features.Schema`)
-    RAW         the publisher's files: where they lie and what reads them (`ctrlab.data.raw.layout.Raw`)
-    GENERATOR   makes rows with a planted model behind the labels (`ctrlab.data.generator.Generator`), by the figures of
-                `ctrlab/data/statistics/<name>.json`; a set without one can be converted only
-    PUBLISHED   what its publisher says of the full set, where figures were measured on a sample
+    RAW         the publisher's files: their locations and their reader (`ctrlab.data.raw.layout.Raw`)
+    GENERATOR   generates rows with a planted model behind the labels (`ctrlab.data.generator.Generator`), from the statistics in
+                `ctrlab/data/statistics/<name>.json`; a set without a generator can only be converted
+    PUBLISHED   published facts about the full set, if the statistics were measured on a sample
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SCHEMAS: dict[str, Schema] = {name: generator.schema for name, generator in GENE
 
 
 def schema(name: str) -> Schema:
-    """The schema of a data set; UnknownName with the nearest where there is none."""
+    """The schema of a data set. Raises UnknownName with the nearest name if there is no such set."""
     return SCHEMAS[choose("data set", name, SCHEMAS)]
 
 
 def generate(name: str, rows: int, seed: int = 0) -> Iterator[pa.Table]:
-    """The first `rows` rows of the made-up stream of a data set, always the same for a seed, some thousand a table."""
+    """The first `rows` generated rows of a data set, the same for equal seeds, in tables of some thousand rows."""
     return GENERATORS[choose("data set", name, GENERATORS)].generate(rows, seed)
 
 
 def ceiling(name: str, rows: int, seed: int = 0) -> dict[str, float]:
-    """AUC by label of the model that drew these rows' labels: no model can expect more."""
+    """The AUC, by label, of the model that drew these rows' labels: the expected upper limit of any model."""
     return GENERATORS[choose("data set", name, GENERATORS)].ceiling(rows, seed)

@@ -1,7 +1,6 @@
 """Amazon reviews in the layout of DIN and DIEN: would this user, with this history, review this item next?
 
-Lists are joined by byte 0x02. Position by position, `negative_items` holds what the user did not choose (DIEN's auxiliary
-loss).
+Byte 0x02 joins lists. `negative_items` holds, position by position, items that the user did not choose (DIEN's auxiliary loss).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, Schema, Sequence
 
-# Room for the whole Books set: 543,060 users, 367,983 items, 1,601 categories.
+# Buckets for the whole Books set: 543,060 users, 367,983 items, 1,601 categories.
 USERS, ITEMS, CATEGORIES = 600_000, 400_000, 20_000
 ITEM = {"buckets": ITEMS, "table": "item", "of": "item", "separator": "\x02"}
 CATEGORY = {"buckets": CATEGORIES, "table": "category", "of": "category", "separator": "\x02"}
@@ -40,7 +39,7 @@ SCHEMA = Schema(
     delimiter="\t",
     user="user",
 )
-# Of Books only the number of users, who come once each; its other columns are spread otherwise than this sample's.
+# Only the number of users is taken from Books. Its other columns have another distribution than this sample's.
 PUBLISHED = Published(
     "Measured on Amazon reviews of Beauty, Sports and Toys (S3Rec's selection, CIKM 2020); as many users as Books has.",
     {"user": 543_060},
@@ -58,7 +57,7 @@ RAW = Raw(
     SCHEMA,
     (
         Layout(("amazon_reviews/local_train_splitByUser",), ("amazon_reviews/local_test_splitByUser",)),
-        # The original scripts hold out a tenth of the users' pairs.
+        # the original scripts hold out a tenth of the users' pairs
         Layout(("amazon_reviews/reviews_*.json", "amazon_reviews/meta_*.json"), held_out=10),
     ),
     tables,
@@ -73,16 +72,16 @@ def _catalogue(name: str) -> Catalogue:
 
 
 def draw(name: str, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]:
-    """Rows of these columns, spread as the statistics of the set `name` say."""
+    """Rows with the columns of the set `name`, drawn from its statistics."""
     figures, catalogue = statistics(name), _catalogue(name)
     pairs = rows // 2
     past = histories(rng, figures.lengths["history_items"], pairs, figures.ids["history_categories"].same, catalogue)
     others = Ragged(catalogue.draw(rng, len(past.values)), past.offsets)
-    # Both rows of a pair are of one user; for all that a row tells, users come once and in no order.
+    # Both rows of a pair belong to one user. Otherwise users come once, in random order.
     users = rng.integers(0, figures.ids["user"].cardinality, pairs)
     past, others = past.repeated(2), others.repeated(2)
-    # Mostly one of the two items is of a category in the history and the other just any, in either order. So all histories
-    # give much the same chances, and a row's own logit says nearly all that there is to know without its partner.
+    # In most pairs one item is from a category in the history and the other is arbitrary, in either order. So all histories give
+    # similar chances, and a row's own logit contains nearly all information that is available without its partner.
     near = rng.random(rows) < rng.permuted(np.tile([0.9, 0.1], (pairs, 1)), axis=1).ravel()
     shown = near_or_anywhere(rng, past, catalogue, near)
     return {

@@ -1,10 +1,10 @@
 """Census-Income (KDD): MMoE's classic pair of tasks, income over 50k and never married.
 
-`never_married` stands where the raw file has `marital_stat`, which it is made from and which is therefore no input.
+`never_married` replaces the raw file's `marital_stat`. It is made from that column, so that column can't be an input.
 
-The raw file is comma-separated, with a header of 40 names, or as UCI has it: 42 columns without one. UCI's file puts a space
-after each comma, ends in `- 50000.` or `50000+.`, and has two columns more, the instance weight and the year, which are no
-inputs. The text "NA" is a value.
+The raw file is comma-separated, with a header of 40 names, or as published by UCI: 42 columns without a header. UCI's file has a
+space after each comma, ends its lines in `- 50000.` or `50000+.`, and has two more columns, the instance weight and the year,
+which are not inputs. The text "NA" is a value.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ COLUMNS = [
     "income_50k",
 ]
 LABELS = ("never_married", "income_50k")
-# Money is spread over decades; the other numbers have a known, short range.
+# Amounts of money span decades; the other numbers have a known, short range.
 MONEY = ("wage_per_hour", "capital_gains", "capital_losses", "stock_dividends")
 RANGES = {"age": 90.0, "num_emp": 6.0, "weeks_worked": 52.0}
 

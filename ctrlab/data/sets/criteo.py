@@ -21,7 +21,7 @@ SCHEMA = Schema(
     "criteo",
     (
         Label("label"),
-        # I2 is the one count that goes below zero, down to -3.
+        # I2 is the only count that can be negative, down to -3.
         *(Numeric(name, transform="log1p", low=-3.0 if name == "I2" else 0.0) for name in COUNTS),
         *(Categorical(name, buckets=10_000) for name in CATEGORIES),
     ),

@@ -1,7 +1,7 @@
-"""Food delivery: 39 columns of a contest on which WDL, DeepFM and DLRM are raced. No public sample: the generator is its source.
+"""Food delivery: 39 columns of the contest in which WDL, DeepFM and DLRM are raced. No sample is public: rows are generated.
 
-A row is one impression of one dish to one user, with the user's earlier orders, oldest first, as twelve parallel lists. The
-raw file is comma-separated, with or without a header; its lists are joined by `;`.
+A row is one impression of one dish to one user, with the user's earlier orders, oldest first, as twelve parallel lists. The raw
+file is comma-separated, with or without a header; `;` joins its lists.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, 
 
 TIME_TYPES = ("lunch", "night", "dinner", "tea", "breakfast")
 WEEKDAYS = ("0", "1", "2", "3", "4", "5", "6")
-# The place in TIME_TYPES of each hour of the day.
+# The index in TIME_TYPES for each hour of the day.
 TIME_TYPE_OF_HOUR = np.repeat([1, 4, 0, 3, 2, 1], [5, 5, 4, 3, 4, 3]).astype(np.int32)
-# What is drawn for each row apart; the item's own properties follow from the item.
+# Columns that are drawn per row; the item's own properties follow from the item.
 ROW_IDS = ("user_id", "visit_city", "times", "weekdays", "geohash12")
 
 USER = (
@@ -73,7 +73,7 @@ CONTEXT = (
     Categorical("geohash12", table="shop_geohash_12"),
 )
 
-# The fifteen hashed single columns of the contest's indicators (100,000 words each) and the two of five words.
+# The contest's fifteen hashed single columns with indicators (100,000 words each) and the two columns of five words.
 WIDE = (
     "user_id visit_city shop_id item_id city_id district_id shop_aoi_id shop_geohash_6 shop_geohash_12 brand_id category_1_id "
     "merge_standard_food_id times geohash12 timediff_list time_type time_type_list"
@@ -95,7 +95,7 @@ RAW = Raw(SCHEMA, (Layout(("food_delivery/train.csv",), ("food_delivery/test.csv
 
 @functools.cache
 def _catalogue() -> tuple[Catalogue, dict[str, np.ndarray], np.ndarray]:
-    """The items, the properties of each by column, and its price."""
+    """The items, each item's properties by column, and its price."""
     ids = statistics("food_delivery").ids
     catalogue = Catalogue(ids["item_id"], ids["category_1_id"])
     of_shop = {}
@@ -134,7 +134,7 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
     values["weekdays_list"] = past.with_values(rng.integers(0, 7, events, dtype=np.int32))
 
     values["time_type"] = TIME_TYPE_OF_HOUR[values["hours"].astype(np.int32)]
-    # Most people order where they are: in the shop's city, and not far from it.
+    # Most people order near where they are: in the shop's city, and not far from it.
     at_home = rng.random(rows) < 0.9
     values["visit_city"] = np.where(at_home, values["city_id"], values["visit_city"])
     values["geohash12"] = np.where(at_home, values["shop_geohash_12"], values["geohash12"])

@@ -1,6 +1,6 @@
 """Taobao ads with two tasks, click and buy: the twenty columns on which DeepRec trains MMoE.
 
-The raw file is comma-separated without a header; tag lists are joined by `|`.
+The raw file is comma-separated without a header; `|` joins tag lists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INPUTS = (
     Categorical("user_id"),
     Categorical("cms_segid", buckets=100),
     Categorical("cms_group_id", buckets=100),
-    # DeepRec reads this column and feeds it to nothing; here it is a feature like its neighbours, 16 inputs more.
+    # DeepRec reads this column but does not use it. Here it is a feature like its neighbours: 16 more inputs.
     Categorical("final_gender_code", buckets=10),
     Categorical("age_level", buckets=10),
     Categorical("pvalue_level", buckets=10),
@@ -81,11 +81,11 @@ def _draw(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray | Ragged]
         tags = figures.ids[name]
         run = draw_runs(rng, offsets, tags.same, tags.probabilities())
         values[name] = Ragged(tags.sample(rng, run[-1] + 1)[run], offsets)
-    # Half of the ads are of a category that the user has looked at before.
+    # Half of the ads belong to a category that the user has looked at before.
     liked = pick(rng, values["tag_category_list"])
     values["cate_id"] = np.where((rng.random(rows) < 0.5) & (liked >= 0), liked, values["cate_id"])
     return values
 
 
-# A tag is spelled like the category or brand that it names, though it looks up a table of its own.
+# A tag uses the words of the category or brand that it names, although it has its own table.
 GENERATOR = Generator(SCHEMA, _draw, PLAN, spelling={"tag_category_list": "cate_id", "tag_brand_list": "brand"})

@@ -1,7 +1,8 @@
 """Taobao UserBehavior: user, item, category, behaviour (pv, cart, fav, buy), unix time; comma-separated without a header.
 
-Page views become rows of `amazon_reviews` (see `ctrlab.data.raw.events`), so this set is converted and never generated. Its
-negatives are drawn over all shops and so are easily told: use it for its real lengths and for speed, not for quality.
+Page views become rows of `amazon_reviews` (see `ctrlab.data.raw.events`), so this set is only converted, never generated. Its
+negatives are drawn from all shops, which makes them easy to recognise: use the set for its real lengths and for speed, not for
+quality.
 """
 
 from __future__ import annotations
