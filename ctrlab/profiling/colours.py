@@ -1,6 +1,6 @@
-"""One name, one colour, in every chart and report. No plotting library in here.
+"""One colour per name, in every chart and report. This module imports no plotting library.
 
-The palette is Okabe and Ito's, which people with any colour vision can tell apart; baselines are grey, sums and "all" are dark.
+The palette is Okabe and Ito's, which colour-blind people can distinguish. Baselines are grey; sums and "all" are dark.
 
     Source: Okabe, Ito, "Color Universal Design", 2008.
 """
@@ -29,7 +29,7 @@ def of_part(part: str) -> str:
 
 
 def of_names(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name: a rung, a baseline, "all" or "bound" has its own; others take what is free, in order.
+    """A colour for each name. A rung, a baseline, "all" and "bound" have fixed colours; other names take free ones, in order.
 
     >>> of_names(["none", "my own"])["none"] == GREY
     True

@@ -1,4 +1,4 @@
-"""What a number was measured on: every measurement, chart and report carries this line."""
+"""The machine on which a number was measured: every measurement, chart and report carries this line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and with what something ran.
+    """The hardware and software of a run.
 
     Attributes:
-        device: CPU model and cores, with the GPU where TensorFlow has one: "AMD EPYC, 2 cores".
+        device: CPU model and cores, and the GPU if TensorFlow has one: "AMD EPYC, 2 cores".
         threads: threads that one TensorFlow op may use (the intra-op pool).
         versions: {"python", "tensorflow", "numpy", "ctrlab"} where installed.
     """
@@ -33,7 +33,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """This machine as it is now; imports nothing that is not loaded already."""
+    """The current machine; imports no module that is not loaded already."""
     names = ", ".join(filter(None, [f"{cpu_model()}, {cores()} core{'s' * (cores() != 1)}", _gpu_names()]))
     return Machine(device=names, threads=threads(), versions=versions())
 
@@ -55,13 +55,13 @@ def cores() -> int:
 
 
 def threads() -> int:
-    """Threads of TensorFlow's intra-op pool; the cores where TensorFlow is not loaded or was told nothing."""
+    """Threads of TensorFlow's intra-op pool; the number of cores if TensorFlow is not loaded or uses its default."""
     tf = sys.modules.get("tensorflow")
     return (tf.config.threading.get_intra_op_parallelism_threads() if tf else 0) or cores()
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a time depends on; a package that is not installed is left out."""
+    """Versions of the libraries that affect times; packages that are not installed are left out."""
     found = {"python": platform.python_version()}
     for name in ("tensorflow", "numpy", "ctrlab"):
         try:

@@ -1,8 +1,8 @@
-"""The parts of a model, as profiles and charts name them: one list, for who marks code and for who reads op names.
+"""The parts of a model in profiles and charts: one list, for marking code and for recognising op names.
 
-TensorFlow names an op by the name scopes it was made in ("dien/gru/while/body/MatMul"), and the op of its gradient by
-"gradient_tape/" and the same. So a part is marked where it is written, with `@part("gru")`, or by a Keras layer whose
-name is in ALIASES, and is found again in every profile.
+TensorFlow names an op by its name scopes ("dien/gru/while/body/MatMul"), and the op of its gradient by "gradient_tape/" and the
+same. So a part is marked in the code, with `@part("gru")` or by a Keras layer with a name in ALIASES, and every profile can
+find it again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable
 
-# Each with its colour: neighbours differ in lightness too, for prints without colour. An op whose part is not here declares it.
+# Each with its colour; neighbours also differ in lightness, for black-and-white prints. Other parts are declared by their op.
 PARTS = {
     "input": "#56b4e9",
     "embedding": "#0072b2",
@@ -29,7 +29,7 @@ PARTS = {
     "other": "#c9c9c9",
 }
 
-# Names of Keras layers and of the library's own scopes, and the part that they are.
+# Names of Keras layers and of library scopes, and the part that each belongs to.
 ALIASES = {
     "indicator": "linear",
     "wide": "linear",
@@ -42,16 +42,16 @@ ALIASES = {
     "head": "tower",
     "logistic_loss": "loss",
 }
-# For parts that are declared.
+# Colours of declared parts.
 PALETTE = ("#8f3b76", "#4f7f2d", "#b5651d", "#2f4b9c", "#c2185b", "#00798c", "#6d4c41", "#8e9a00")
 
 _COUNTERS = re.compile(r"(_\d+)+$")
 
 
 def declare(name: str) -> None:
-    """Makes a part known by its name, which is the name of its scopes, too; its colour follows from the name.
+    """Registers a part by its name, which is also the name of its scopes; the name determines its colour.
 
-    >>> declare("interaction")  # as it was
+    >>> declare("interaction")  # registered already: nothing changes
     """
     if name not in PARTS:
         free = [colour for colour in PALETTE if colour not in PARTS.values()] or list(PALETTE)
@@ -81,7 +81,7 @@ def part(name: str) -> Callable[[Callable], Callable]:
 
 
 def part_of(op_name: str) -> str:
-    """The part that an op belongs to: the outermost scope that names one, gradients with their forward op, else "other".
+    """The part of an op: the outermost scope that names a part, the forward op's for gradients, otherwise "other".
 
     >>> part_of("gradient_tape/dien/gru_1/while/body/_12/MatMul")
     'gru'

@@ -1,10 +1,11 @@
-"""How a measurement and its worker processes talk: one JSON object a line, a request on stdin and its answer on stdout, in turns.
+"""The protocol between a measurement and its worker processes: one JSON object per line, a request on stdin, an answer on stdout.
 
     {"do": "open", ...job}          -> the session's open()
     {"do": name, ...arguments}      -> the session's method of that name
 
-An answer {"problem": sentence} is a CtrlabError of the worker. A worker ends when its stdin does. Thread counts are fixed once
-TensorFlow has run, and two models in a process share caches and memory: so each variant of a race is a process of its own.
+The answer {"problem": sentence} is a CtrlabError of the worker. A worker ends when its stdin is closed. TensorFlow fixes its
+thread counts at its first use, and two models in one process share caches and memory. So each variant of a race has its own
+process.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ctrlab.errors import CtrlabError
 
 
 class WorkerDied(CtrlabError):
-    """A worker ended before it answered."""
+    """A worker process ended before it answered."""
 
 
 class Worker:
-    """The measuring end of one worker process. Between two requests the process is stopped, so that only one works at a time.
+    """The measuring side of one worker process. The process is stopped between requests, so that only one works at a time.
 
-    A context manager; leaving it ends the process. Ctrl-C reaches only who measures, and who ends the workers.
+    As a context manager it ends the process. Ctrl-C reaches only the measuring process, which then ends the workers.
     """
 
     def __init__(self, what: str, command: Sequence[str]):
@@ -49,7 +50,7 @@ class Worker:
         return self
 
     def __exit__(self, *exception):
-        self._process.kill()  # ends a stopped process too
+        self._process.kill()  # also ends a stopped process
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
             with contextlib.suppress(OSError):
@@ -63,7 +64,7 @@ class Worker:
         """Sends a request and waits for its answer.
 
         Raises:
-            WorkerDied: the process ended. CtrlabError: the worker's own.
+            WorkerDied: the process ended. CtrlabError: an error of the worker.
         """
         try:
             os.kill(self.pid, signal.SIGCONT)
@@ -89,13 +90,13 @@ class Worker:
 
 
 def serve(open_session: Callable) -> None:
-    """The worker's end: answers requests until they end.
+    """The worker's side: answers requests until stdin is closed.
 
     Args:
-        open_session: job -> a session: an object with a method `open` and one a request, each returning its answer.
+        open_session: makes a session from a job: an object with a method `open` and one method per request.
     """
     _die_with_parent()
-    # Answers have the real stdout to themselves; what libraries print goes to stderr.
+    # Only answers go to the real stdout; what libraries print goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     session = None
@@ -115,7 +116,7 @@ def serve(open_session: Callable) -> None:
 
 
 def _die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends, however that ends; elsewhere the end of stdin must do."""
+    """Asks Linux to kill this process when its parent ends for any reason. Elsewhere only the end of stdin ends it."""
     if sys.platform == "linux":
         parent_death_signal = 1  # PR_SET_PDEATHSIG
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""A progress bar on a terminal, and silence elsewhere: in a notebook rich would leave every frame of it (and says it is a
-terminal there, since kernels set FORCE_COLOR, so the stream itself is asked)."""
+"""A progress bar on a terminal, and nothing elsewhere. In a notebook rich would print every frame. Kernels set FORCE_COLOR, so
+rich takes a notebook for a terminal; therefore this module asks the stream itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def track(steps: Sequence[T], what: str) -> Iterator[T]:
-    """Iterates over `steps`, showing how far it is; the bar is gone when it is done."""
+    """Iterates over `steps` and shows the progress; the bar disappears at the end."""
     console = Console(stderr=True, force_jupyter=False)
     with Progress(console=console, transient=True, disable=not console.file.isatty()) as progress:
         yield from progress.track(steps, description=what)

@@ -1,12 +1,12 @@
-"""The ceilings of this machine, measured: what no code can go past, and what everything else is held against.
+"""The measured ceilings of this machine: upper limits for all code, with which every measurement is compared.
 
-    sgemm         the better of TensorFlow's and NumPy's float32 matmul, 2048 x 2048
-    bf16          TensorFlow's bfloat16 matmul, 2048 x 2048
-    stream        the best of copying, reading and updating in place arrays far past the caches, bytes read plus written
-    random_rows   gathering 64-byte rows (one cache line) from random places of a table far past the caches
+    sgemm         float32 matrix multiplication (GEMM), 2048 x 2048: the better of TensorFlow's and NumPy's
+    bf16          TensorFlow's bfloat16 matrix multiplication, 2048 x 2048
+    stream        the best of copying, reading and updating arrays much larger than the caches, bytes read plus written
+    random_rows   a gather of 64-byte rows (one cache line) from random positions of a table much larger than the caches
 
-A ceiling is the most that was seen, so the quickest block counts, not the median: noise only ever takes away. What is
-measured is CPU work in this process, with as many threads as TensorFlow's intra-op pool has.
+A ceiling is the fastest block, not the median, because noise can only slow a block down. The measurement uses the CPU in this
+process, with as many threads as TensorFlow's intra-op pool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ctrlab.profiling.work import Ceilings, Work, bound, parts
 __all__ = ["Ceilings", "Work", "bound", "ceilings", "parts"]
 
 MATMUL = 2048
-STREAM_BYTES = 128 * 2**20  # an array; the largest shared caches hold tens of MB
+STREAM_BYTES = 128 * 2**20  # per array; the largest shared caches hold tens of MB
 TABLE_BYTES = 512 * 2**20
 ROW_BYTES = 64
 GATHERED_ROWS = 2**18
@@ -36,11 +36,11 @@ BLOCKS = 5
 
 
 def ceilings(*, measure_again: bool = False) -> Ceilings:
-    """This machine's ceilings: from the cache of earlier runs on the same CPU, threads and TensorFlow, else measured now.
+    """This machine's ceilings: cached from earlier runs with the same CPU, threads and TensorFlow, or measured now.
 
     Args:
-        measure_again: measure now in any case, so that they belong to the same run as what is held against them. The cache
-            keeps the most that was seen in any run: a busy machine can't spoil it.
+        measure_again: measure in any case, so that ceilings and compared results come from the same run. The cache keeps the
+            highest values of all runs, so a busy machine can't lower them.
     """
     here = machine()
     path = _cache_path(here)
@@ -54,7 +54,7 @@ def ceilings(*, measure_again: bool = False) -> Ceilings:
 
 
 def _higher(one: Ceilings, other: Ceilings) -> Ceilings:
-    """The higher of each ceiling; both are of one machine."""
+    """The higher value of each ceiling, for two measurements of one machine."""
     pairs = {name: (value, getattr(other, name)) for name, value in one.to_json().items() if name != "device"}
     return Ceilings(**{name: max(pair) for name, pair in pairs.items()}, device=other.device)
 
@@ -78,7 +78,7 @@ def _quickest(fn: Callable, make_inputs: Callable[[int], tuple] = lambda i: ()) 
 
 
 def _tensorflow_matmul(dtype: str) -> float:
-    """FLOP/s of a square matmul on the CPU."""
+    """FLOP/s of a square matrix multiplication on the CPU."""
     import tensorflow as tf
 
     with tf.device("CPU:0"):
@@ -92,7 +92,7 @@ def _numpy_matmul() -> float:
 
 
 def _stream(threads: int) -> float:
-    """Bytes/s read plus written; NumPy lets go of the interpreter's lock, so plain threads stream side by side."""
+    """Bytes/s read plus written. NumPy releases the GIL, so Python threads stream in parallel."""
     size = STREAM_BYTES // 4
     source, target = np.ones(size, np.float32), np.ones(size, np.float32)
     shares = _shares(size, threads)
@@ -106,9 +106,9 @@ def _stream(threads: int) -> float:
 
 
 def _random_rows(threads: int) -> float:
-    """Rows/s gathered from uniformly random places, new places each call."""
+    """Rows/s gathered from uniformly random positions, new ones in each call."""
     rows = TABLE_BYTES // ROW_BYTES
-    table = np.ones((rows, ROW_BYTES // 4), np.float32)  # written, so that each page is a page of its own
+    table = np.ones((rows, ROW_BYTES // 4), np.float32)  # written once, so that every page has physical memory
     out = np.empty((GATHERED_ROWS, ROW_BYTES // 4), np.float32)
     rng = np.random.default_rng(0)
 
@@ -125,7 +125,7 @@ def _random_rows(threads: int) -> float:
 
 
 def _shares(size: int, threads: int) -> list[slice]:
-    """`size` items cut into one contiguous piece a thread."""
+    """Splits `size` items into one contiguous slice per thread."""
     return [slice(i * size // threads, (i + 1) * size // threads) for i in range(threads)]
 
 
@@ -135,7 +135,7 @@ def _cache_path(here: Machine) -> Path:
 
 
 def _read(path: Path) -> Ceilings | None:
-    """The cached ceilings; None where there are none or the file is damaged (they are measured again then)."""
+    """The cached ceilings; None if there are none or the file is damaged (they are then measured again)."""
     try:
         return Ceilings.from_json(json.loads(path.read_text()))
     except (OSError, ValueError):

@@ -1,14 +1,15 @@
 """The only stopwatch of the lab.
 
-    t(call i)   a block of `inner` calls, each on fresh inputs, each result consumed; its seconds over `inner`
-    pair i      one block of every variant, one after the other, in an order that rotates: A B, B A, A B, ...
+    t(call i)   a block of `inner` calls, each on fresh inputs, each result consumed: the block's seconds divided by `inner`
+    pair i      one block of every variant, one after the other, in rotating order: A B, B A, A B, ...
     ratio       median over pairs of baseline seconds / variant seconds, with a 95 % interval
 
-Machines are noisy and drift. What is paired meets the same noise, so ratios are trusted here and absolute times are not.
-The interval is made of order statistics: it needs no assumption about the noise, only that pairs are alike. Too few
-pairs have no 95 % interval; then the widest one (least and greatest pair) is given and every verdict is "inconclusive".
+Machines are noisy and drift. The blocks of a pair meet the same noise, so ratios are reliable and absolute times are not. The
+interval consists of order statistics: it needs no assumption about the noise, only that all pairs have the same distribution.
+Too few pairs have no 95 % interval. Then the widest one (smallest and largest pair) is given, and every verdict is
+"inconclusive".
 
-This file refuses to be a benchmark registry, a reporter or a plotter.
+This file is not a benchmark registry, not a reporter and not a plotter.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ Result = TypeVar("Result")
 Side = TypeVar("Side", bound=Hashable)
 
 CONFIDENCE = 0.95
-MIN_SECONDS = 0.02  # a timed block: 20 ms stand far above the clock's grain and the scheduler's interruptions
+MIN_SECONDS = 0.02  # a timed block: 20 ms is far above the clock's resolution and the scheduler's interruptions
 TINY_MIN_SECONDS = 0.002  # at `tiny` no speed is judged
-MAX_INNER = 256  # inputs of a block are made before it, so they all lie in memory at once
+MAX_INNER = 256  # the inputs of a block are made before it, so all of them are in memory at once
 WARM_UPS = 3
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its interval; `coverage` is the chance that the interval holds the true median (about .95 or more
+    """A median with its interval; `coverage` is the probability that the interval contains the true median (about .95 or more
     from six samples on)."""
 
     median: float
@@ -56,9 +57,10 @@ class Interval:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Interval:
-        """The median of `samples` between the two order statistics that hold it with at least 95 % (else: all of them).
+        """The median of `samples` and the narrowest symmetric order statistics with at least 95 % coverage (otherwise: all
+        samples).
 
-        The number of samples below the true median is binomial(n, 1/2); dropping `cut` samples at each end leaves out
+        The number of samples below the true median is binomial(n, 1/2). Dropping `cut` samples at each end loses a coverage of
         2 * P(fewer than cut + 1 below).
         """
         if not samples:
@@ -74,15 +76,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Measurement(Plain):
-    """How long one variant takes, and under which conditions that was measured.
+    """The time of one variant, and the conditions of its measurement.
 
     Attributes:
         name: the variant.
-        samples: seconds a call, one number a block, in the order of the pairs.
+        samples: seconds per call, one number per block, in the order of the pairs.
         first_call: seconds of the very first call (tracing, compiling, loading); not part of `samples`.
         device, threads, profile, versions: see machine.Machine; the profile's name.
-        work: the least that a call has to do, where known.
-        bound: seconds that `work` takes at this machine's ceilings, where known.
+        work: the least work of a call, if known.
+        bound: seconds that `work` takes at this machine's ceilings, if known.
     """
 
     name: str
@@ -113,18 +115,18 @@ class Measurement(Plain):
 
     @property
     def percent_of_bound(self) -> float | None:
-        """100 where a call takes no longer than the machine's ceilings say it must; None without a bound."""
+        """100 if a call takes exactly the time that the machine's ceilings allow; None without a bound."""
         return None if self.bound is None else 100 * self.bound / self.median
 
     def to_json(self) -> dict:
-        """A JSON-able dict; derived numbers are in it for readers of the file, `from_json` computes them again."""
+        """A JSON-compatible dict. It also contains derived numbers for human readers; `from_json` ignores them."""
         derived = {"median": self.median, "low": self.low, "high": self.high, "percent_of_bound": self.percent_of_bound}
         return super().to_json() | derived
 
 
 @dataclass(frozen=True)
 class Comparison(Plain):
-    """Variants measured in pairs: sample i of every measurement belongs to the same round."""
+    """Variants measured in pairs: sample i of every measurement comes from round i."""
 
     measurements: dict[str, Measurement]
     baseline: str
@@ -139,11 +141,11 @@ class Comparison(Plain):
         return self.measurements[choose("variant", name, self.measurements)]
 
     def ratio(self, name: str) -> Interval:
-        """How many times as fast as the baseline `name` is, over pairs: 2 means half the time."""
+        """The speed of `name` relative to the baseline, over pairs: 2 means half the time."""
         return Interval.of([b / v for b, v in zip(self[self.baseline].samples, self[name].samples)])
 
     def verdict(self, name: str, at_least: float = 1.0) -> Verdict:
-        """Is `name` at least `at_least` times as fast as the baseline? The interval's near end must say so."""
+        """Whether `name` is at least `at_least` times as fast as the baseline. The lower end of the interval must show it."""
         ratio = self.ratio(name)
         if ratio.coverage < CONFIDENCE:
             return "inconclusive"
@@ -171,7 +173,7 @@ class Comparison(Plain):
         work: Work | Mapping[str, Work] | None = None,
         ceilings: Ceilings | None = None,
     ) -> Comparison:
-        """A comparison of seconds that were taken elsewhere, in pairs (the race's worker processes do)."""
+        """A comparison from seconds that were measured elsewhere, in pairs (in the race's worker processes)."""
         where = where or machine()
         profile = profiles.current(profile).name
         works = work if isinstance(work, Mapping) else dict.fromkeys(samples, work)
@@ -193,25 +195,25 @@ class Comparison(Plain):
 
 
 def now() -> float:
-    """Seconds by the clock that everything here is timed with; only differences mean something."""
+    """Seconds of the clock that times everything here; only differences are meaningful."""
     return time.perf_counter()
 
 
 def timed(call: Callable[[], Result]) -> tuple[float, Result]:
-    """Seconds that one call takes, and what it returns."""
+    """Times one call: its seconds, and what it returns."""
     start = now()
     result = call()
     return now() - start, result
 
 
 def paired(sides: Mapping[Side, Callable[[], float | None]], rounds: Iterable) -> dict[Side, list[float]]:
-    """One block of every side a round, one after the other, in an order that rotates: A B, B A, A B, ...
+    """Runs one block of every side per round, one after the other, in rotating order: A B, B A, A B, ...
 
     Args:
-        sides: what runs a block, in this process or in a worker's, and says its seconds; None: it has none, and is left out.
-        rounds: as many rounds as it has elements.
+        sides: functions that run a block, here or in a worker process, and return its seconds, or None to leave it out.
+        rounds: an iterable with one element per round.
     Returns:
-        {side: seconds of its blocks}, round by round.
+        {side: seconds of its blocks}, in the order of the rounds.
     """
     order, samples = list(sides), {side: [] for side in sides}
     for i, _ in enumerate(rounds):
@@ -236,17 +238,17 @@ def compare(
     """Times variants of one computation against each other.
 
     Args:
-        variants: name -> function of the inputs; what it returns is consumed (see `consume`).
-        make_inputs: number of the call -> tuple of arguments, new objects for each number; called outside the timed
-            blocks, for each variant anew, so that no variant lives on a cache or on what another has overwritten.
+        variants: name -> function of the inputs; its result is consumed (see `consume`).
+        make_inputs: number of the call -> tuple of arguments, new objects for each number. It is called outside the timed blocks,
+            separately for each variant, so that no variant profits from a cache or from what another one has overwritten.
         baseline: the variant that ratios refer to.
-        repetitions: pairs; the current profile's number if not given.
-        min_seconds: the least length of a timed block; quick functions are called several times in one. 20 ms if not given.
-        work, ceilings: the floor of one call (one for all variants, or by name) and roofline.ceilings(): with both, each
+        repetitions: number of pairs; default: the current profile's.
+        min_seconds: minimum duration of a timed block; fast functions are called several times per block. Default: 20 ms.
+        work, ceilings: the least work of one call (one for all variants, or by name) and roofline.ceilings(). With both, each
             measurement has its percent_of_bound.
         clock: returns seconds.
     Raises:
-        UnknownName: the baseline is no variant. CtrlabError: make_inputs gives no tuple. What a variant raises goes through.
+        UnknownName: the baseline is not a variant. CtrlabError: make_inputs returns no tuple. Errors of a variant pass through.
 
     >>> fast, slow = (lambda n: sum(range(n))), (lambda n: sum(range(5 * n)))
     >>> compare({"slow": slow, "fast": fast}, lambda i: (10_000 + i,), baseline="slow").ratio("fast").median > 2
@@ -259,7 +261,7 @@ def compare(
     runners = {name: _Runner(fn, make_inputs, min_seconds, clock) for name, fn in variants.items()}
     for runner in runners.values():
         runner.warm_up()
-    from ctrlab.profiling.progress import track  # rich, which the workers of other libraries do not have
+    from ctrlab.profiling.progress import track  # rich, which the environments of other libraries lack
 
     rounds = track(range(repetitions or profile.repetitions), "Timing")
     samples = paired({name: runner.block for name, runner in runners.items()}, rounds)
@@ -274,14 +276,14 @@ def measure(fn: Callable, make_inputs: Callable[[int], tuple], *, name: str = ""
 
 
 class _Runner:
-    """One variant's warm-up, calibration and timed blocks; inputs are numbered on from the first call to the last."""
+    """Warm-up, calibration and timed blocks of one variant; its inputs are numbered from the first call to the last."""
 
     def __init__(self, fn: Callable, make_inputs: Callable[[int], tuple], min_seconds: float, clock: Callable[[], float]):
         self.fn, self.make_inputs, self.min_seconds, self.clock = fn, make_inputs, min_seconds, clock
         self.made, self.inner, self.first_call = 0, 1, 0.0
 
     def warm_up(self):
-        """The first call (compiling) is kept apart; the quickest of the next ones says how many calls make a block."""
+        """Times the first call (compilation) separately; the fastest of the next calls determines the calls per block."""
         self.first_call = self._timed(1)
         seconds = min(self._timed(1) for _ in range(WARM_UPS))
         self.inner = MAX_INNER if seconds <= 0 else min(MAX_INNER, max(1, math.ceil(self.min_seconds / seconds)))
@@ -311,14 +313,14 @@ class _Runner:
 
 
 def consume(result: Any) -> None:
-    """Waits until `result` is there: runs through iterators and datasets, waits for futures and devices, materialises
-    whatever NumPy can read. On the CPU TensorFlow's tensors are there when a call returns, so nothing is copied."""
+    """Waits until `result` has been computed: exhausts iterators and datasets, waits for futures and devices, and materialises
+    what NumPy can read. On the CPU TensorFlow's results are complete when a call returns, so nothing is copied."""
     if _touch(result) and _runs_ahead():
         sys.modules["tensorflow"].test.experimental.sync_devices()
 
 
 def _touch(result: Any) -> bool:
-    """Consumes `result`; True if a TensorFlow value was in it."""
+    """Consumes `result`; returns True if it contains a TensorFlow value."""
     if result is None or isinstance(result, (bool, int, float, complex, str, bytes, np.ndarray, np.generic)):
         return False
     if isinstance(result, Mapping):
@@ -336,6 +338,6 @@ def _touch(result: Any) -> bool:
 
 @functools.cache
 def _runs_ahead() -> bool:
-    """Whether calls may return before their results are there: with a GPU, or with asynchronous execution turned on."""
+    """Whether calls may return before their results are computed: with a GPU, or with asynchronous execution."""
     tf = sys.modules["tensorflow"]
     return bool(tf.config.list_physical_devices("GPU")) or not tf.config.experimental.get_synchronous_execution()

@@ -1,15 +1,15 @@
-"""Where the time goes: the TensorFlow profiler's trace of some steps as a table of ops.
+"""Where the time goes: turns the TensorFlow profiler's trace of some steps into a table of ops.
 
-The profiler writes an XPlane: for each host thread a line of events, which nest in time. What is read of it:
+The profiler writes an XPlane: for each host thread a line of events, nested in time. These events are read:
 
     "dien/gru/while/body/_3/MatMul:_MklMatMul"    an op: its name, with the name scopes it was made in, and its kernel
     "EagerLocalExecute: MatMul"                   an op called outside a tf.function
     "Iterator::Root::Prefetch::BatchV2"           a stage of a tf.data pipeline
-    "ExecutorState::Process"                      the executor that finds the next op to run; its self time is overhead
+    "ExecutorState::Process"                      the executor that selects the next op; its self time is overhead
 
-An event's self time is its length less that of the events within it. Ops run side by side on the threads of the inter-op
-pool, so self times add up to at most wall time x threads. An op that spreads over the intra-op pool counts once, with
-the time it took. Profiling costs a little for each event: ratios within a table hold, times belong on the stopwatch.
+An event's self time is its duration minus that of the events inside it. Ops run in parallel on the threads of the inter-op pool,
+so self times add up to at most wall time x threads. An op that uses several intra-op threads counts once, with its duration.
+Profiling adds a little time per event: ratios within a table are valid, but use the stopwatch for times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ctrlab.profiling.timing import consume
 
 STEP = "ctrlab step"
 EXECUTOR = "ExecutorState::Process"
-_OP = re.compile(r"^([^:\s]+):((?:\w+>)?\w+)$")  # ops that are not TensorFlow's own have a namespace: "Ctrlab>Lookup"
+_OP = re.compile(r"^([^:\s]+):((?:\w+>)?\w+)$")  # other libraries' ops have a namespace: "Ctrlab>Lookup"
 _EAGER = re.compile(r"^EagerLocalExecute: ((?:\w+>)?[A-Za-z]\w*)$")
 _LOOP = re.compile(r"^.*/(body|cond)/_\d+/")
 _LIBRARY = re.compile(r"^_Mkl(Native)?")
@@ -39,15 +39,15 @@ _LIBRARY = re.compile(r"^_Mkl(Native)?")
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op of the graph, or several summed.
+    """One op of the graph, or the sum of several.
 
     Attributes:
-        op_type: the kernel, "MatMul"; oneDNN's versions go by the op they stand for.
+        op_type: the kernel, "MatMul"; oneDNN's versions have the name of the op that they replace.
         name: the op's name in the graph.
         part: see parts.PARTS.
-        calls: times it ran in one step, on average.
-        seconds: self time in one step, on average.
-        share: of all self time of the profile, 0 to 1.
+        calls: average number of runs per step.
+        seconds: average self time per step.
+        share: fraction of all self time in the profile, 0 to 1.
     """
 
     op_type: str
@@ -60,7 +60,7 @@ class OpRow:
 
 @dataclass(frozen=True)
 class OpTable(Plain):
-    """Rows, the longest first; `wall` is the seconds of one step as the profiler saw it, `device` the machine."""
+    """Rows, the longest first; `wall` is the duration of one step under the profiler, in seconds; `device` is the machine."""
 
     rows: tuple[OpRow, ...]
     steps: int
@@ -70,27 +70,27 @@ class OpTable(Plain):
 
     @property
     def seconds(self) -> float:
-        """Self time of all ops of one step."""
+        """The self time of all ops in one step."""
         return sum(row.seconds for row in self.rows)
 
     def by_type(self) -> OpTable:
-        """One row an op type."""
+        """One row per op type."""
         return self._grouped(lambda row: (row.op_type, "", ""))
 
     def by_part(self) -> OpTable:
-        """One row a part of the model."""
+        """One row per part of the model."""
         return self._grouped(lambda row: ("", "", row.part))
 
     def of_part(self, part: str) -> OpTable:
-        """The rows of one part; shares stay those of the whole step."""
+        """The rows of one part; shares still refer to the whole step."""
         return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.part == part))
 
     def share(self, *, part: str | None = None, op_type: str | None = None) -> float:
-        """The share of self time that a part, an op type, or an op type within a part takes: 0 to 1."""
+        """The fraction of self time of a part, an op type, or an op type within a part: 0 to 1."""
         return sum(r.share for r in self.rows if part in (None, r.part) and op_type in (None, r.op_type))
 
     def to_table(self, most: int = 15) -> Table:
-        """The `most` longest rows as a rich table; the rest is summed in the last line."""
+        """The `most` longest rows as a rich table; its last line sums the rest."""
         shown, rest = self.rows[:most], self.rows[most:]
         fields = [f for f in ("part", "op_type", "name") if any(getattr(row, f) for row in self.rows)]
         caption = f"{self.wall * 1e3:.3g} ms a step · {self.steps} steps · {self.device}"
@@ -124,11 +124,11 @@ def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_u
     """Runs `fn` under the TensorFlow profiler.
 
     Args:
-        fn: one step; what it returns is consumed.
-        steps: steps profiled, after `warm_ups` that are not (tracing a tf.function happens there).
-        title: what the table and its charts are called.
+        fn: one step; its result is consumed.
+        steps: number of profiled steps, after `warm_ups` steps that are not profiled (they trace a tf.function).
+        title: for the table and its charts.
     Raises:
-        CtrlabError: no op ran, or another profile is being taken in this process.
+        CtrlabError: no op ran, or another profile is running in this process.
 
     >>> import tensorflow as tf
     >>> square = tf.function(lambda a: a @ a)
@@ -156,10 +156,10 @@ def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_u
 
 
 def read(folder: Path, steps: int, *, title: str = "") -> OpTable:
-    """The table of a profile that lies in `folder` (any `*.xplane.pb` below it).
+    """The table of a profile in `folder` (any `*.xplane.pb` below it).
 
     Raises:
-        CtrlabError: no profile is there, or no op is in it.
+        CtrlabError: there is no profile, or it contains no op.
     """
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -188,7 +188,7 @@ def read(folder: Path, steps: int, *, title: str = "") -> OpTable:
 
 
 def _host_lines(space) -> Iterator[list[tuple[str, int, int]]]:
-    """For each host thread its events as (name, start, length), in picoseconds."""
+    """For each host thread its events as (name, start, duration), in picoseconds."""
     for plane in space.planes:
         if plane.name.startswith("/host:"):
             names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
@@ -197,7 +197,7 @@ def _host_lines(space) -> Iterator[list[tuple[str, int, int]]]:
 
 
 def self_times(events: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
-    """Events (name, start, length) of one thread -> (name, length less that of the events directly within it)."""
+    """Events (name, start, duration) of one thread -> (name, duration minus that of the events directly inside it)."""
     ordered = sorted(events, key=lambda event: (event[1], -event[2]))
     own = [length for _, _, length in ordered]
     open_events: list[tuple[int, int]] = []  # (end, index), the innermost last

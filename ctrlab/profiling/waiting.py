@@ -1,13 +1,13 @@
-"""How long a call waits for what others do: a thread makes it again and again, and a control thread only reads the clock.
+"""Measures how long calls wait for background work: a thread repeats a call while a control thread only reads the clock.
 
-    lookups   sleep `period`, call, take its time, again
-    control   sleep `period`, take how much later than that it is, again: what the machine and Python's own lock make any thread
-              wait
-    behind    the thread calls only after its last call returned, so it meets a stall once, however long the stall is. Calls that
-              others would have made meanwhile, one each period, wait for the rest: they count, too (as HdrHistogram's expected
-              interval does)
+    lookups   repeat: sleep for `period`, then time a call
+    control   repeat: sleep for `period`, then measure how late the thread woke; this is the delay that the machine and the GIL
+              cause for any thread
+    behind    the thread calls again only after its last call returned, so it meets a stall once, however long the stall is.
+              Calls that would have started meanwhile, one per period, would wait for the rest of the stall. They are counted
+              too, like HdrHistogram's correction for coordinated omission
 
-This file refuses to know what is called and what goes on meanwhile.
+This file knows neither what is called nor what the background work is.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ import numpy as np
 from ctrlab.profiling.timing import WARM_UPS, Interval, now
 
 PERIOD = 0.001
-"""Seconds between two calls: some 1,000 calls a second leave a core most of its time."""
+"""Seconds between two calls: with about 1,000 calls per second a core is mostly idle."""
 SWITCH = 0.0001
-"""Seconds after which Python's lock goes to a thread that waits for it; by default 5 ms, more than what is measured."""
+"""Interval in seconds after which a thread must release the GIL; the default of 5 ms exceeds what is measured."""
 AT_LEAST = 0.2
-"""Seconds that are watched, however short the work: no call might meet a shorter one."""
+"""Minimum seconds to watch, however short the work is: otherwise no call might overlap with it."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What two threads saw while something went on.
+    """What two threads measured during some background work.
 
     Attributes:
-        calls: float64 [n, 2]: when a call began, seconds from the beginning, and how long it took.
-        control: float64 [m, 2]: when, and how much later than asked the control thread woke up.
-        work: seconds that what went on took; the threads watched until the last of its traces.
+        calls: float64 [n, 2]: start of each call, in seconds since the beginning, and its duration.
+        control: float64 [m, 2]: time and delay of each wake-up of the control thread.
+        work: duration of the work in seconds; the threads watch until its last effects have ended.
     """
 
     calls: np.ndarray
@@ -63,19 +63,19 @@ class Watch:
 
 @dataclass(frozen=True)
 class Pair:
-    """What calls waited while something went on, and while nothing did, one right after the other."""
+    """Calls during some work, and calls while idle, measured one right after the other."""
 
     quiet: Watch
     busy: Watch
 
     @property
     def ratio(self) -> float:
-        """How many times the quiet 99th percentile the other is."""
+        """The p99 during the work over the p99 while idle."""
         return self.busy.percentile(99) / self.quiet.percentile(99)
 
     @property
     def beyond_control(self) -> float:
-        """Seconds by which the longest call was longer than what the control thread waited at most; below 0 where it was not."""
+        """Seconds by which the longest call exceeds the control thread's longest delay; negative if it does not."""
         return self.busy.longest - self.busy.longest_control
 
 
@@ -84,11 +84,11 @@ class Waits:
     """One kind of call, watched in several rounds.
 
     Attributes:
-        title: what was called, on what.
-        rounds: for each, {what went on: Pair}.
-        own: seconds of a call that has nothing to do: the caller's own share of each.
-        asked: by what went on, the most that the ratio of 99th percentiles and the seconds beyond the control should be.
-        facts: other figures that say whether the measurement means anything.
+        title: the call and its object.
+        rounds: for each round, {name of the work: Pair}.
+        own: seconds of an empty call: the caller's own overhead.
+        asked: by name of the work, upper limits for the ratio of p99 times and for the seconds beyond the control.
+        facts: other numbers that show whether the measurement is meaningful.
     """
 
     title: str
@@ -108,7 +108,7 @@ class Waits:
         return Interval.of([pair.ratio for pair in self.pairs(phase)])
 
     def beyond_control(self, phase: str) -> float:
-        """In the worst round."""
+        """The value of the worst round."""
         return max(pair.beyond_control for pair in self.pairs(phase))
 
     def to_json(self) -> dict:
@@ -122,7 +122,7 @@ class Waits:
 
 
 def behind(seconds: Sequence[float], period: float = PERIOD) -> np.ndarray:
-    """The calls' seconds, and for each longer one the waits of those that would have come meanwhile.
+    """The calls' durations, and for each long call the waits of the calls that would have started meanwhile.
 
     >>> behind([0.001, 0.0035], period=0.001).tolist()
     [0.001, 0.0035, 0.0025, 0.0015]
@@ -137,10 +137,10 @@ def behind(seconds: Sequence[float], period: float = PERIOD) -> np.ndarray:
 
 
 def watch(call: Callable[[], object], work: Callable[[], object], ended: Callable[[], float] = now) -> Watch:
-    """Watches `call` from a thread of its own while this one does `work`, and until the last traces of that.
+    """Watches `call` in a separate thread while this thread runs `work`, and until its last effects have ended.
 
     Args:
-        ended: waits until nothing goes on any more; returns when, by `timing.now`, something last did.
+        ended: waits until the work's effects have ended; returns the time of the last effect, by `timing.now`.
     Raises:
         What `call`, `work` or `ended` raises.
     """
@@ -152,7 +152,7 @@ def watch(call: Callable[[], object], work: Callable[[], object], ended: Callabl
         try:
             while not over.is_set():
                 once()
-        except BaseException as problem:  # a thread's own would only be printed
+        except BaseException as problem:  # an uncaught exception in a thread would only be printed
             problems.append(problem)
 
     def one_call() -> None:

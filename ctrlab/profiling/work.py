@@ -1,4 +1,4 @@
-"""What a computation has to do at least, and the least time that a machine needs for it. Plain arithmetic."""
+"""The least work of a computation, and the least time that a machine needs for it. Plain arithmetic."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ctrlab.plain import Plain
 
 @dataclass(frozen=True)
 class Work(Plain):
-    """The floor of a computation: what no implementation can leave out.
+    """The least work of a computation, which no implementation can avoid.
 
     Args:
         flops: float32 additions and multiplications (a multiply-add is two).
-        bytes: bytes that must stream to or from memory: each input read once, each output written once.
-        random_rows: rows fetched from places that no prefetcher can guess (embedding rows; a row that is read and written
-            back counts once, the write finds it in the cache).
-        row_bytes: bytes of such a row.
+        bytes: bytes that must stream from or to memory: each input read once, each output written once.
+        random_rows: rows at addresses that no prefetcher can predict (embedding rows). A row that is read and written back counts
+            once, because the write hits the cache.
+        row_bytes: bytes per such row.
 
     >>> Work(flops=2e9) + Work(bytes=1e6, random_rows=512)
     Work(flops=2000000000.0, bytes=1000000.0, random_rows=512, row_bytes=64)
@@ -37,38 +37,38 @@ class Work(Plain):
         return Work(self.flops + other.flops, self.bytes + other.bytes, rows, row_bytes)
 
     def __mul__(self, times: float) -> Work:
-        """The same work done `times` times."""
+        """The same work, done `times` times."""
         return Work(self.flops * times, self.bytes * times, self.random_rows * times, self.row_bytes)
 
     __rmul__ = __mul__
 
     @property
     def intensity(self) -> float:
-        """Flops a byte of memory traffic, the x axis of a roofline chart; infinite where there is no traffic."""
+        """Flops per byte of memory traffic, the x axis of a roofline chart; infinite without traffic."""
         traffic = self.bytes + self.random_rows * self.row_bytes
         return self.flops / traffic if traffic else float("inf")
 
 
 def dense_work(sizes: Sequence[int], rows: float) -> Work:
-    """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops each a layer."""
+    """Forward and backward of dense layers of `sizes` on `rows` rows: three products of 2 in out flops per layer and row."""
     pairs = list(itertools.pairwise(sizes))
     flops = sum(6.0 * rows * i * o for i, o in pairs)
-    # Activations are written and read once each way; kernels are read twice and their gradient is written once.
+    # Activations are written and read once in each direction; kernels are read twice and their gradient is written once.
     floats = sum(4 * rows * o + 3 * i * o for i, o in pairs)
     return Work(flops=flops, bytes=4.0 * floats)
 
 
 @dataclass(frozen=True)
 class Ceilings(Plain):
-    """The most that this machine did of each kind of work (see roofline.py for how it is measured).
+    """The highest measured rate of each kind of work on this machine (roofline.py measures them).
 
     Attributes:
         sgemm: float32 matrix multiplication, FLOP/s.
         bf16: the same in bfloat16, FLOP/s.
-        stream: bytes/s read plus written by all threads, far past the caches.
+        stream: bytes/s read plus written by all threads, in arrays much larger than the caches.
         stream_one_thread: the same by one thread.
-        random_rows: rows/s of 64 bytes gathered from uniformly random places far past the caches, all threads.
-        device: the device line of the machine that was measured.
+        random_rows: 64-byte rows/s gathered from uniformly random positions in a table much larger than the caches, all threads.
+        device: the device line of the measured machine.
     """
 
     sgemm: float
@@ -82,7 +82,7 @@ class Ceilings(Plain):
 def parts(work: Work, ceilings: Ceilings) -> dict[str, float]:
     """Seconds at the ceiling for each kind of work: {"compute", "stream", "random"}.
 
-    A row longer than a cache line costs at least its bytes at the streaming rate, so a random row costs the dearer of the two.
+    A row longer than a cache line takes at least its bytes at the streaming rate, so each row costs the larger of the two times.
     """
     row_seconds = max(1 / ceilings.random_rows, work.row_bytes / ceilings.stream)
     return {
@@ -93,11 +93,11 @@ def parts(work: Work, ceilings: Ceilings) -> dict[str, float]:
 
 
 def bound(work: Work, ceilings: Ceilings) -> float:
-    """The least seconds that `work` can take: max(compute, stream + random).
+    """The least time that `work` can take, in seconds: max(compute, stream + random).
 
-    Arithmetic goes on while memory is fetched, so of those two the longer decides. Streaming and random fetches add up:
-    both wait in the same miss buffers of the cores and travel the same bus. Work that depends on earlier work cannot
-    overlap it; where that is so, add the bounds of the phases instead of their Work.
+    Arithmetic overlaps with memory access, so the longer of the two counts. Streaming and random access add up, because both use
+    the same miss buffers and the same bus. Work that depends on earlier work cannot overlap with it; in that case add the bounds
+    of the phases instead of their Work.
 
     Source: Williams, Waterman, Patterson, "Roofline", CACM 2009; the random-row term is this lab's own.
     """

@@ -1,5 +1,5 @@
-"""The race: the contest's six models on one score, each set of optimizations against the baseline.
+"""The race: trains the contest's six models with each set of optimizations, and scores each set against the baseline.
 
-`runner.race` runs it, `result.RaceResult` is what comes out, `score` turns that into seconds, ratios and verdicts, and
-`report.write` into a page.
+`runner.race` runs it, and `result.RaceResult` is its result. `score` computes seconds, ratios and verdicts, and `report.write`
+makes a page of them.
 """

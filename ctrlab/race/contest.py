@@ -1,7 +1,7 @@
-"""The contest whose score the race keeps: the Tianchi / Intel "DeepRec CTR model performance optimization" of 2022.
+"""The contest that defines the score: the Tianchi / Intel "DeepRec CTR model performance optimization" of 2022.
 
-Six models train one after another for a fixed number of steps; the score is the sum of their training seconds, lower is
-better, and a model whose AUC falls under its bar spoils the whole run. Source: `tianchi/` in github.com/DeepRec-AI/DeepRec.
+Six models train one after another for a fixed number of steps. The score is the sum of their training seconds; lower is better.
+If a model's AUC is below its bar, the whole run is invalid. Source: `tianchi/` in github.com/DeepRec-AI/DeepRec.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ctrlab.profiles import Profile
 
 STEPS = {"wdl": 1_800, "deepfm": 110, "dlrm": 11_600, "din": 16_000, "dien": 2_700, "mmoe": 27_700}
 
-# The contest's bars, for those models whose judged data a user can still get: Amazon Books, as the authors of DIEN prepared it.
+# The contest's AUC bars, for the models whose data is still available: Amazon Books, as prepared by the authors of DIEN.
 BOOKS_BARS = {"din": 0.712, "dien": 0.748}
-# Books has more than a million training rows; the other Amazon categories that fit the same schema have far fewer.
+# Books has more than a million training rows; the other Amazon categories with this schema have far fewer.
 BOOKS_ROWS = 1_000_000
 
-# The contest's food delivery set is not public, nor is a Taobao set with purchases: with `--data real` others stand in for them.
+# The contest's food delivery set is not public, and no public Taobao set has purchases: `--data real` uses others instead.
 STAND_INS = {"food_delivery": "criteo", "taobao": "census_income"}
 
 BASELINE = "none"
@@ -26,18 +26,18 @@ UP_TO = ".."
 
 
 def data_set(model: str, source: str) -> str:
-    """The data set that `model` races on, for `source` "generated" or "real"."""
+    """The data set on which `model` races, for `source` "generated" or "real"."""
     own = DATA_SETS[model]
     return STAND_INS.get(own, own) if source == "real" else own
 
 
 def steps(model: str, profile: Profile) -> int:
-    """The steps of the contest's count that `profile` trains."""
+    """The number of steps that `profile` trains, a share of the contest's."""
     return max(profile.min_steps, round(profile.step_share * STEPS[model]))
 
 
 def blocks(total: int, count: int) -> tuple[int, ...]:
-    """`total` steps in at most `count` blocks that differ by one step at most.
+    """Splits `total` steps into at most `count` blocks whose lengths differ by at most one step.
 
     >>> blocks(20, 3)
     (7, 7, 6)
@@ -47,13 +47,13 @@ def blocks(total: int, count: int) -> tuple[int, ...]:
 
 
 def bar(model: str, profile: Profile, source: str, rows: int) -> float | None:
-    """The contest's own AUC bar, where this run is what the contest judged; else None."""
+    """The contest's AUC bar if this run uses the contest's data and steps; else None."""
     judged = profile.name == "full" and source == "real" and rows >= BOOKS_ROWS
     return BOOKS_BARS.get(model) if judged else None
 
 
 def parse_models(names: str) -> tuple[str, ...]:
-    """The models meant by "all" or a comma list, in the contest's order.
+    """The models in "all" or in a comma-separated list, in the contest's order.
 
     Raises:
         UnknownName: no such model. CtrlabError: no model at all.
@@ -67,10 +67,10 @@ def parse_models(names: str) -> tuple[str, ...]:
 
 
 def parse_sets(sets: str) -> tuple[str, ...]:
-    """The sets of optimizations in a comma list, the baseline first, since it always races.
+    """The sets of optimizations in a comma-separated list. The baseline comes first and always races.
 
-    A set is made of rungs: names joined with "+", less names or whole levels (model, input, run) after a "-". "..name" is every
-    rung up to `name` that changes no results, and "ladder" stands for those sets, rung after rung.
+    A set consists of rungs: names joined with "+", minus names or whole levels (model, input, run) after a "-". "..name" is every
+    rung up to `name` that does not change results, and "ladder" is the list of these sets, one per rung.
 
     Raises:
         UnknownName: no such optimization.

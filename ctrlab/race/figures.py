@@ -1,4 +1,4 @@
-"""The report's figures: those that only a race has; the waterfall and the loss curves are the lab's own."""
+"""The figures that only the race's report needs; the lab's charts provide the waterfall and the loss curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST, CEILING = "#d55e00", "#009e73"
 
 
 def totals(result: RaceResult):
-    """Each set's score: one horizontal bar, the baseline on top; None where no set counts."""
+    """Each set's score as a horizontal bar, the baseline on top; None if no set has a valid score."""
     scored = _scored(result)
     ratios = [score.total_speedup(result, name) for name in scored]
     colour = colours.of_names(result.settings.sets)
@@ -28,7 +28,7 @@ def totals(result: RaceResult):
 
 
 def models(result: RaceResult):
-    """Each model's seconds as a share of its baseline's, with the floor of its arithmetic on this machine."""
+    """Each model's seconds as a percentage of its baseline's, with the floor of its work on this machine."""
     entries = [m for m in result.models if not m.variant(contest.BASELINE).error]
     base = {m.model: score.contest_seconds(m, m.variant(contest.BASELINE)) for m in entries}
     colour = colours.of_names(result.settings.sets)
@@ -55,13 +55,13 @@ def models(result: RaceResult):
 
 
 def waterfall(result: RaceResult):
-    """From the baseline's score to the last set's, one step a set in the order they were asked for."""
+    """From the baseline's score to that of the last set, one step per set in the given order."""
     floor = sum(score.floor_seconds(m) for m in result.models)
     return charts.waterfall(_scored(result), title="What each set takes off the score", floor=floor, device=_device(result))
 
 
 def losses(result: RaceResult) -> list:
-    """The loss of each step, a figure a model; where nothing changed but speed, the curves lie on each other."""
+    """The loss of each step, one figure per model; the curves overlap if only the speed changed."""
     note = "all sets on the same batches"
     return [
         charts.loss_curves(
@@ -72,7 +72,7 @@ def losses(result: RaceResult) -> list:
 
 
 def aucs(result: RaceResult):
-    """Each set's AUC on held-out rows, with the baseline's seeds, the least that counts, and the best that is possible."""
+    """Each set's AUC on held-out rows, with the baseline's AUC for other seeds, the threshold and the ceiling."""
     tasks = [(m, label) for m in result.models for label in m.seed_auc]
     names = [f"{m.model}<br>{label}" for m, label in tasks]
     colour = colours.of_names(result.settings.sets)
@@ -89,7 +89,7 @@ def aucs(result: RaceResult):
 
 
 def _scored(result: RaceResult) -> dict[str, float]:
-    """Seconds of each set that counts."""
+    """The seconds of each set with a valid score."""
     scored = {name: score.total_seconds(result, name) for name in result.settings.sets}
     return {name: total for name, total in scored.items() if total is not None}
 

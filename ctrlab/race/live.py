@@ -1,4 +1,4 @@
-"""The race's table in the terminal: live while it runs, whole when it is over."""
+"""The race's table in the terminal: live during the race, complete at its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MEASURES = ("speed-up", "% of\nbound", "gap\nclosed", "AUC", "GAUC", "calibra-\n
 
 
 def new_table(title: str) -> Table:
-    """At most 100 columns of text wide; a model of several labels has a line for each in the last three measures."""
+    """At most 100 columns wide. A model with several labels has one line per label in the last three measures."""
     caption = "seconds: training time at the contest's number of steps; gap: from the best of stock to the bound"
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("model", no_wrap=True)
@@ -77,7 +77,7 @@ def time_text(seconds: float) -> str:
 
 
 def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
-    """One line: a variant that is done, or why it is not."""
+    """One line for a variant: its results, or why it has none."""
     if variant.error:
         table.add_row(entry.model, variant.optimizations, "", *[""] * len(MEASURES), Text("no", "red"))
         return
@@ -106,7 +106,7 @@ def gap_text(percent: float | None) -> str:
 
 
 def final_table(result: RaceResult) -> Table:
-    """The whole result, with the totals of each set."""
+    """The whole result, with each set's total."""
     settings = result.settings
     table = new_table(f"Race at profile {settings.profile}, {settings.data} data")
     table.caption = f"{table.caption}; {score.interval_note(result)}"

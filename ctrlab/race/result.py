@@ -1,4 +1,4 @@
-"""What a race leaves behind: plain numbers, as frozen dataclasses and as versioned JSON; scores are computed from them."""
+"""The result of a race: plain numbers in frozen dataclasses and in versioned JSON. Scores are computed from them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Variant:
     """One model trained with one set of optimizations.
 
     Attributes:
-        optimizations: the set as it was asked for, e.g. "all".
-        rungs: those of its rungs that touch this model.
-        seconds: training seconds of each block, reading included, warm-up and tracing not, as if each step had taken as long as
-            those after the block's first ones.
+        optimizations: the set as given, e.g. "all".
+        rungs: the rungs in this set that touch this model.
+        seconds: training seconds of each block. They include reading, but not warm-up and tracing. The first steps of a block are
+            not timed; they count with the average time of the others.
         losses: of each step.
-        auc, log_loss, gauc, calibration: by label, on held-out rows after the last step; no GAUC where no column is the user.
-        error: why the variant did not finish; empty when it did.
+        auc, log_loss, gauc, calibration: by label, on held-out rows after the last step; no GAUC without a user column.
+        error: why the variant did not finish; empty if it did.
     """
 
     optimizations: str
@@ -45,12 +45,12 @@ class ModelRace:
 
     Attributes:
         rows: training rows of the data set.
-        blocks: steps of each block; `Variant.seconds` runs along it.
+        blocks: number of steps in each block, parallel to `Variant.seconds`.
         floor: seconds that one step's arithmetic and memory traffic take at this machine's measured ceilings.
-        seed_auc: the baseline's AUC by label, one per seed; the first seed is the timed run's.
-        device: where the workers trained, see `ctrlab.profiling.machine`.
+        seed_auc: the baseline's AUC by label, one per seed; the first is that of the timed run.
+        device: the workers' machine, see `ctrlab.profiling.machine`.
         ceiling: the AUC of the model that drew the labels, by label; None for real data.
-        bar: the contest's own bar on the AUC, where it applies.
+        bar: the contest's own AUC bar, if it applies.
     """
 
     model: str
@@ -80,7 +80,7 @@ class ModelRace:
 
 @dataclass(frozen=True)
 class Settings:
-    """What must be equal for two parts of a race to belong together."""
+    """The settings that two parts of a race must share to belong together."""
 
     profile: str
     data: str
@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class RaceResult(Plain):
-    """A race, finished or not: `models` holds those that are done, `asked` all that were asked for."""
+    """A race, finished or not: `models` holds the finished models, `asked` all requested ones."""
 
     settings: Settings
     asked: tuple[str, ...]
@@ -104,12 +104,12 @@ class RaceResult(Plain):
         return set(self.asked) == {m.model for m in self.models if m.complete}
 
     def with_model(self, entry: ModelRace) -> RaceResult:
-        """The result with `entry` added, or put in the place of the same model's earlier one; in the order asked for."""
+        """The result with `entry` added, or replacing the model's earlier entry, in the order of the request."""
         entries = {m.model: m for m in self.models} | {entry.model: entry}
         return dataclasses.replace(self, models=tuple(entries[m] for m in self.asked if m in entries))
 
     def save(self, path: Path) -> None:
-        """Writes JSON, whole or not at all."""
+        """Writes JSON atomically."""
         write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
 
 
@@ -117,7 +117,7 @@ def load(path: Path) -> RaceResult:
     """The result in `path`.
 
     Raises:
-        BadData: there is no such file, or it is no race result of this version.
+        BadData: there is no such file, or it is not a race result of this version.
     """
     try:
         content = json.loads(path.read_text())

@@ -1,7 +1,7 @@
-"""Runs a race: model after model, and of one model all variants side by side, alternating in blocks of steps.
+"""Runs a race: one model after the other; all variants of a model run in alternating blocks of steps.
 
-What is paired meets the same noise, so a ratio holds on a busy machine too; see `ctrlab.profiling.timing`. After each model
-the result is written, so that an interrupted race can go on from there.
+Paired blocks meet the same noise, so ratios are valid on a busy machine too; see `ctrlab.profiling.timing`. The result is written
+after each model, so that an interrupted race can be resumed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMAND = (sys.executable, "-m", "ctrlab.race.worker")
 
 @dataclass(frozen=True)
 class Plan:
-    """What is raced: models, sets of optimizations ("none" first), the profile, and "generated" or "real" data."""
+    """The contents of a race: models, sets of optimizations ("none" first), the profile, and "generated" or "real" data."""
 
     models: tuple[str, ...]
     sets: tuple[str, ...]
@@ -41,7 +41,7 @@ class Plan:
     data: str
 
     def trainings(self, model: str) -> int:
-        """How often the race trains `model`: once a variant, and the baseline with each further seed."""
+        """How often the race trains `model`: once per variant, and the baseline once per further seed."""
         return len({contest.rungs_for(model, name) for name in self.sets}) + self.profile.seeds - 1
 
     def settings(self) -> Settings:
@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass
 class Runner:
-    """One variant while it races: its worker and what it has done so far."""
+    """One variant during the race: its worker and its results so far."""
 
     optimizations: str
     rungs: tuple[str, ...]
@@ -62,10 +62,10 @@ class Runner:
     error: str = ""
 
     def try_to(self, do: str, **details) -> dict | None:
-        """The worker's answer; None, and the reason kept, if it has ended or the training has failed.
+        """The worker's answer; None if it has ended or training failed, and the reason is stored.
 
         Raises:
-            CtrlabError: the worker cannot even begin; then nothing can be raced.
+            CtrlabError: the worker cannot even start; then no race is possible.
         """
         if self.error:
             return None
@@ -84,7 +84,7 @@ class Runner:
 
 @dataclass
 class Pace:
-    """How far a whole race is, in steps of training: each variant's, and each further seed's of the baseline."""
+    """The progress of the whole race in training steps, over all variants and over the baseline's further seeds."""
 
     total: float
     done: float = 0.0
@@ -92,11 +92,11 @@ class Pace:
 
     @property
     def left(self) -> float | None:
-        """Seconds, if all that is left goes as fast as what is done; None before anything is."""
+        """Remaining seconds, if the rest runs at the speed so far; None at the start."""
         return (now() - self.started) * (self.total - self.done) / self.done if self.done else None
 
 
-# Called with (model, optimizations, what is going on, share done 0..1, its seconds so far, seconds left of the whole race).
+# Called with (model, optimizations, current activity, fraction done 0..1, its seconds so far, seconds left of the whole race).
 Watcher = Callable[[str, str, str, float, float, float | None], None]
 
 
@@ -109,16 +109,17 @@ def race(
     on_model: Callable[[RaceResult], None] = lambda result: None,
     command: Sequence[str] = COMMAND,
 ) -> RaceResult:
-    """Races every model of `plan` that is not complete in `result`; the JSON file `state` holds the result after each model.
+    """Races every model of `plan` that is not complete in `result`. After each model the result is written to the JSON file
+    `state`.
 
     Args:
-        result: what `begin` gave.
+        result: from `begin`.
         ceilings: of this machine, for the floors.
-        on_model: called with the result so far whenever a model is done.
-        command: what starts a worker.
+        on_model: called with the result so far after each model.
+        command: starts a worker.
     Raises:
         CtrlabError: a model cannot be trained at all.
-        KeyboardInterrupt: Ctrl-C; it says what is kept.
+        KeyboardInterrupt: Ctrl-C; its message says what is kept.
     """
     done = {m.model for m in result.models if m.complete}
     models = [model for model in plan.models if model not in done]
@@ -139,10 +140,10 @@ def race(
 
 
 def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
-    """An empty result, or with `resume` what `state` holds of this very race.
+    """An empty result, or with `resume` the result in `state`, if it belongs to this race.
 
     Raises:
-        CtrlabError: `state` is no result, or one of another race.
+        CtrlabError: `state` is not a result, or belongs to another race.
     """
     settings = plan.settings()
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -160,9 +161,9 @@ def begin(plan: Plan, state: Path, resume: bool) -> RaceResult:
 
 
 def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Callable, pace: Pace, command: Sequence[str]) -> ModelRace:
-    """All variants of one model. A variant whose worker ends early is left behind with the reason; the others go on.
+    """Races all variants of one model. If a worker ends early, its variant is dropped with the reason, and the others go on.
 
-    Sets that come to the same rungs for this model are one variant, trained once.
+    Sets that select the same rungs for this model are one variant, trained once.
     """
     steps = contest.steps(model, plan.profile)
     blocks = contest.blocks(steps, plan.profile.repetitions)
@@ -207,8 +208,8 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Callable, pace
 
 
 def hold_to_baseline(model: str, runners: Sequence[Runner], watch: Callable) -> None:
-    """Before anything is timed: each variant's first step must do to every variable what the baseline's does, unless one of its
-    rungs changes results. One that does not is left behind."""
+    """Before any timing, compares each variant's first step with the baseline's: all variables must change in the same way,
+    unless a rung of the variant changes results. A variant that fails is dropped."""
     baseline, *others = runners
     others = [r for r in others if not any(ladder.RUNGS[name].changes_results for name in r.rungs)]
     with tempfile.TemporaryDirectory(prefix="ctrlab-race-") as folder:
@@ -226,7 +227,7 @@ def hold_to_baseline(model: str, runners: Sequence[Runner], watch: Callable) -> 
 
 
 def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Callable, pace: Pace) -> None:
-    """Block i of every runner, one after the other, in an order that rotates with i."""
+    """Runs block i of every runner, one after the other, in an order that rotates with i."""
 
     def block(r: Runner) -> float | None:
         steps = blocks[r.blocks]
@@ -245,11 +246,11 @@ def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int],
 def train_seeds(
     model: str, runners: Sequence[Runner], steps: int, seeds: int, watch: Callable, pace: Pace
 ) -> dict[str, tuple[float, ...]]:
-    """The baseline's AUC by label: the timed run's, and those of `seeds` - 1 more runs, untimed, unless an earlier race has kept
-    them. Empty if the baseline ended.
+    """The baseline's AUC by label: for the timed run, and for `seeds` - 1 further runs, untimed or kept from an earlier race.
+    Empty if the baseline ended.
 
-    Where the best of stock races, it trains the other seeds: its ops are TensorFlow's own too, its first step was held to the
-    baseline's, and it takes less time.
+    If the set "stock" races, it trains the other seeds. It takes less time, its ops are TensorFlow's own too, and its first step
+    was compared with the baseline's.
     """
     baseline, others = runners[0], [SEED + i for i in range(1, seeds)]
     stock = [r for r in runners if r.rungs == (ladder.STOCK.name,) and not r.error and not baseline.error]

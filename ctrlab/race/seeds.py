@@ -1,6 +1,6 @@
-"""The baseline's AUCs with other seeds, kept from one race to the next: what they are depends on the rows, the code and versions.
+"""The baseline's AUCs for other seeds, kept between races. They depend only on the rows, the code and the library versions.
 
-They say how far AUC varies by chance, and cost as many trainings as there are seeds. A file in the cache folder each.
+They show how much the AUC varies by chance. They cost one training per seed. Each has a file in the cache folder.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ Aucs = list[dict[str, float]]
 
 
 def place_of(model: str, rows: str, steps: int, seeds: list[int]) -> Path:
-    """Where the AUCs of a baseline lie.
+    """The file with the AUCs of a baseline.
 
     Args:
         rows: `data.DataFiles.made_of`.
     """
     known = imports.modules()
     code = imports.used("ctrlab.training.run", "ctrlab.race.worker", f"ctrlab.models.{model}", known=known)
-    libraries = versions() | {name: metadata.version(name) for name in ("keras", "scikit-learn")}  # weights, and AUCs
+    libraries = versions() | {
+        name: metadata.version(name) for name in ("keras", "scikit-learn")
+    }  # they affect AUCs
     facts = {"rows": rows, "steps": steps, "seeds": seeds, "versions": libraries}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for module in code:
@@ -35,7 +37,7 @@ def place_of(model: str, rows: str, steps: int, seeds: list[int]) -> Path:
 
 
 def load(place: Path, count: int) -> Aucs | None:
-    """The AUCs of `count` seeds; None where there are none, or the file can't be understood."""
+    """The AUCs of `count` seeds; None if there are none, or if the file can't be parsed."""
     try:
         found = json.loads(place.read_text())
         whole = len(found) == count and all(0 <= float(auc) <= 1 for of_seed in found for auc in of_seed.values())

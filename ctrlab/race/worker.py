@@ -1,16 +1,16 @@
-"""One variant of a race, in a process of its own: `python -m ctrlab.race.worker`, spoken to in `processes`' lines.
+"""Runs one variant of a race in its own process: `python -m ctrlab.race.worker`. Line protocol of `processes`:
 
-    {"do": "open", ...job}             -> {what is known of model and data}
-    {"do": "write_first_step", "path"} -> {}             for the others
-    {"do": "hold_first_step", "path"}  -> {"differs": [[tensor, how far], ...]}
+    {"do": "open", ...job}             -> {facts about model and data}
+    {"do": "write_first_step", "path"} -> {}             the baseline's, for the other variants
+    {"do": "hold_first_step", "path"}  -> {"differs": [[tensor, distance], ...]}
     {"do": "train", "steps": n}        -> {"seconds": s, "losses": [...]}
     {"do": "retrain", "seed", "steps"} -> {}             from new weights, on newly shuffled rows, untimed
     {"do": "evaluate"}                 -> {"auc": {...}, "log_loss", "gauc", "calibration", "rows": n}
 
-Nobody saves checkpoints here, so the rung "async_checkpoint" changes nothing in a race. A checkpoint does not shrink with the
-number of steps: in a race of some dozen steps it would be half of the score, and an asynchronous one would look far better than
-it is. In the contest itself one file at the end was certain (the evaluation restored it), and for that one both have to wait.
-What the rung gains is timed by `ctrlab bench checkpoints`.
+No worker saves checkpoints, so the rung "async_checkpoint" has no effect in a race. The cost of a checkpoint does not depend on
+the number of steps. In a race of some dozen steps it would be half of the score, and asynchronous saving would look far too good.
+In the contest itself only the final checkpoint was required (the evaluation restored it), and both kinds wait for that one.
+`ctrlab bench checkpoints` measures the gain of the rung.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from ctrlab.training.state import get_state, set_state
 MOST_EVALUATED_ROWS = 131_072
 WARM_UP_STEPS = 3
 UNTIMED = 6
-"""The most steps at the head of a block that are not timed. While others had their turn, this worker was stopped and the caches
-have forgotten it; batches that were ready when it stopped are the reader's head start. Neither is how training goes on."""
+"""Up to this many steps at the start of a block are not timed. While other workers ran, this one was stopped and lost its cached
+data; and the reader has a head start of finished batches. Neither is typical for training."""
 AS_BASELINE = 0.01
-"""How far each tensor's move in the first step may be from the baseline's, norm-wise. Rounding alone is far below, but for a ReLU
-whose input is so near 0 that rounding turns a row's gradient on or off; the test suite, which can choose its rows, holds 1e-5."""
+"""Limit for the distance (by norm) between a tensor's change in the first step and the baseline's. Rounding alone stays far
+below, except if a ReLU's input is so close to 0 that rounding switches its gradient. The test suite chooses its rows and requires
+1e-5."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is to train: a model with its rungs on a data set ("generated" or "real"), at a profile's size."""
+    """What a worker trains: a model with its rungs on a data set ("generated" or "real"), at a profile's size."""
 
     model: str
     rungs: list[str]
@@ -53,13 +54,13 @@ class Job:
 
     @property
     def spec(self) -> Spec:
-        own = self.source == "generated"  # the model's own, at the contest's table sizes
+        own = self.source == "generated"  # the model's own, with the contest's table sizes
         data = {"data_set": None if own else self.data_set, "source": self.source, "profile": self.profile}
         return Spec(self.model, self.rungs, seed=self.seed, epochs=-1, **data)
 
 
 class Session:
-    """A model in training: warmed up, then trained in as many blocks as are asked for."""
+    """A model in training: warmed up, then trained in blocks."""
 
     def __init__(self, job: Job):
         self.run = Run(job.spec)
@@ -67,9 +68,9 @@ class Session:
         self.positions, self.distinct = self._warm_up()
 
     def _warm_up(self) -> tuple[float, float]:
-        """Traces and runs the step, then puts the first weights back. Returns, of a batch, the ids in its lists and the distinct
-        rows that all its ids name."""
-        run, batches = self.run, iter(self.run.read())  # not those that are trained on
+        """Traces and runs the step, then restores the initial weights. Returns for a batch the number of ids in its lists, and
+        the number of distinct table rows of all its ids."""
+        run, batches = self.run, iter(self.run.read())  # other batches than those for training
         before = get_state(run.model, run.optimizer)
         run.train(WARM_UP_STEPS, batches=batches)
         set_state(before, run.model, run.optimizer)
@@ -89,12 +90,13 @@ class Session:
         }
 
     def write_first_step(self, path: str) -> dict:
-        """What one step from the first weights does, to a file .npz for the others."""
+        """Writes the changes of the first step to a file .npz, for the other variants."""
         np.savez(path, **self._first_step())
         return {}
 
     def hold_first_step(self, path: str) -> dict:
-        """The same, held against the baseline's file: [[tensor, norm-wise distance], ...] of those that differ, worst first."""
+        """Compares the first step with the baseline's file: [[tensor, distance by norm], ...] of those that differ, worst
+        first."""
         did = self._first_step()
         with np.load(path, allow_pickle=False) as file:
             expected = dict(file)
@@ -102,7 +104,7 @@ class Session:
         return {"differs": [[d.tensor, d.relative] for d in odd]}
 
     def _first_step(self) -> dict[str, np.ndarray]:
-        """The loss, and the moves of all variables and slots, which are put back."""
+        """The loss, and the changes of all variables and slots; the state is restored."""
         run = self.run
         before = get_state(run.model, run.optimizer)
         losses = run.train(1, batches=iter(run.read())).losses
@@ -111,9 +113,9 @@ class Session:
         return {"loss": np.array(losses)} | equality.moves(before, after)
 
     def train(self, steps: int) -> dict:
-        """Trains on as many rows as are in `steps` of the model's own batches.
+        """Trains on as many rows as `steps` of the model's own batches contain.
 
-        The seconds are those of the rows after the first steps, `UNTIMED`, as if all rows had taken as long.
+        The first `UNTIMED` steps are not timed. The seconds are scaled as if all rows had taken as long as the timed ones.
         """
         owed = self.rows_owed + steps * self.run.model.hyper.batch_size
         own_steps, self.rows_owed = divmod(owed, self.run.batch_size)
@@ -135,7 +137,7 @@ class Session:
 
 
 def positions(schema, features) -> float:
-    """Ids in all lists of a batch, negatives left out: what the models' floors are counted on."""
+    """The number of ids in all lists of a batch, without negatives. The models' floors are computed from it."""
     count = 0.0
     for column in (*schema.histories, *schema.multi_hots):
         values = features[column.name]
@@ -146,7 +148,7 @@ def positions(schema, features) -> float:
 
 
 def distinct_rows(model, features) -> int:
-    """Rows of the model's tables that the ids of a batch name, each counted once: the floor lets every side read a row once."""
+    """The number of distinct table rows that the ids of a batch name. The floor assumes that each row is read once."""
     columns = [*model.encoder.id_columns, *model.encoder.negatives]
     of_table: dict[str, list] = {}
     for column in columns:

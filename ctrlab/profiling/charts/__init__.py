@@ -1,6 +1,6 @@
-"""The lab's charts: plotly figures, and the one chart that moves while a cell runs.
+"""The lab's charts: static plotly figures, and one chart that is updated while a cell runs.
 
-Every figure says what it shows, in which unit, and on which machine; a name has one colour in all of them (colours.py).
+Every figure says what it shows, in which unit, and on which machine. A name has the same colour in all figures (colours.py).
 """
 
 from ctrlab.profiling.charts.figures import breakdown, breakdowns, ladder, latency, loss_curves, waterfall

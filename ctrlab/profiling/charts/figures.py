@@ -1,4 +1,4 @@
-"""The charts that stand still."""
+"""The static charts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ By = Literal["part", "type"]
 
 
 def breakdown(table: OpTable, *, by: By = "part", most: int = 12, title: str = "") -> go.Figure:
-    """Where one step's time goes: a bar for each part of the model, or for each op type, the longest on top."""
+    """The time of one step: one bar per part of the model, or per op type, the longest on top."""
     rows = _grouped(table, by).rows
     names, shares = [_name(r, by) for r in rows[:most]], [r.share for r in rows[:most]]
     details = [f"{seconds(r.seconds)} · {r.calls:,.0f} call{'s' * (round(r.calls) != 1)}" for r in rows[:most]]
@@ -51,7 +51,7 @@ def breakdown(table: OpTable, *, by: By = "part", most: int = 12, title: str = "
 
 
 def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, title: str = "Where the time goes") -> go.Figure:
-    """Several breakdowns side by side: a stack for each table, as shares of its own self time.
+    """Several breakdowns side by side: one stacked bar per table, as shares of its own self time.
 
     Raises:
         CtrlabError: there are no tables.
@@ -101,11 +101,11 @@ def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, tit
 def waterfall(
     totals: Mapping[str, float], *, title: str = "What each rung takes off", floor: float | None = None, device: str = ""
 ) -> go.Figure:
-    """From the baseline down the ladder.
+    """A waterfall from the baseline's time down the ladder.
 
     Args:
-        totals: seconds with all rungs up to and with this one, in the ladder's order, the baseline first.
-        floor: the least seconds that the work can take; drawn as a line.
+        totals: seconds with all rungs up to and including this one, in the ladder's order, the baseline first.
+        floor: the least time that the work can take, in seconds; drawn as a line.
     """
     if not totals:
         raise CtrlabError("A waterfall needs at least the baseline's seconds; none were given.")
@@ -149,15 +149,17 @@ def waterfall(
         yaxis_range=[0, 1.18 * max(levels)],
     )
     under = [step[0] for step in steps]
-    chart.update_xaxes(tickvals=under, ticktext=[name.replace(" ", "<br>") for name in under])  # level, clear of the device
+    chart.update_xaxes(
+        tickvals=under, ticktext=[name.replace(" ", "<br>") for name in under]
+    )  # keeps labels level
     return chart if floor is None else _floor_line(chart, floor / size, "y", f"floor {seconds(floor)}")
 
 
 def ladder(comparison: Comparison, *, title: str = "The ladder", bound: float | None = None) -> go.Figure:
-    """Each variant's time with its interval, what that is against the baseline, and the bound.
+    """Each variant's time with its interval, its ratio to the baseline, and the bound.
 
     Args:
-        bound: seconds that the work takes at this machine's ceilings; that of the measurements where not given.
+        bound: seconds that the work takes at this machine's ceilings; default: the bound of the measurements.
     """
     entries = list(comparison.measurements.values())
     bound = bound or next((m.bound for m in entries if m.bound), None)
@@ -201,20 +203,20 @@ def ladder(comparison: Comparison, *, title: str = "The ladder", bound: float | 
     ticks = log_ticks(10 ** span[0], 10 ** span[1])
     chart.update_xaxes(type="log", range=span, tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
     for m in entries:
-        where = {"x": np.log10(m.high / size), "y": m.name}  # annotations on a logarithmic axis are placed by the exponent
+        where = {"x": np.log10(m.high / size), "y": m.name}  # plotly places annotations on a logarithmic axis by the exponent
         chart.add_annotation(**where, text=_against(comparison, m, bound), xanchor="left", xshift=14, showarrow=False)
     return chart if bound is None else _floor_line(chart, bound / size, "x", f"bound {seconds(bound)}")
 
 
 MOST_LABELLED = 3
-"""Curves whose marks are labelled side by side; of more, the labels would lie on each other, and show where one points."""
+"""Up to this many curves have labelled marks. With more, labels would overlap, so they appear under the pointer."""
 
 
 def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", device: str = "") -> go.Figure:
-    """The share of requests that took no longer than a time, with the median, the 95th and the 99th percentile marked.
+    """The fraction of requests that took at most a given time, with p50, p95 and p99 marked.
 
     Args:
-        samples: seconds of each request, by variant.
+        samples: seconds per request, by variant.
     """
     if not samples or not all(len(values) for values in samples.values()):
         raise CtrlabError(
@@ -236,7 +238,7 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
                 y=[50, 95, 99],
                 mode="markers+text" if len(samples) <= MOST_LABELLED else "markers",
                 text=[f"p{p} {seconds(m * size)}" for p, m in zip((50, 95, 99), marks)],
-                textposition="bottom right",  # the curve goes on above it
+                textposition="bottom right",  # the curve continues above the mark
                 textfont={"size": 11},
                 cliponaxis=False,
                 marker={"color": colour[name], "size": 8},
@@ -263,7 +265,7 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
 def loss_curves(
     curves: Mapping[str, Sequence[float]], *, title: str = "Training loss", y: str = "loss", note: str = "", device: str = ""
 ) -> go.Figure:
-    """A line a run over its steps; equal runs lie on each other, so later ones are dashed."""
+    """One line per run over its steps. Equal runs overlap, so later ones are dashed."""
     colour = colours.of_names(curves)
     traces = []
     for i, (name, values) in enumerate(curves.items()):
@@ -304,11 +306,11 @@ def _against(comparison: Comparison, measurement, bound: float | None) -> str:
 
 
 def _floor_line(chart: go.Figure, value: float, axis: str, text: str) -> go.Figure:
-    """A dashed line at `value` with its text outside of the plot: above it (x), or to its right (y)."""
+    """A dashed line at `value`, with its text outside the plot: above it (x), or to its right (y)."""
     line = {"color": colours.BOUND, "width": 2, "dash": "dash"}
     said = {"text": text, "font": {"size": 12}}
     chart.update_layout(margin_r=40 if axis == "x" else 110)
     if axis == "y":
         return chart.add_hline(value, line=line, annotation=said, annotation_position="right")
-    # The axis across is logarithmic: lines are placed by the value there, annotations by its exponent.
+    # The x axis is logarithmic: plotly places lines by value there, but annotations by exponent.
     return chart.add_vline(value, line=line, annotation=said | {"x": np.log10(value)}, annotation_position="top")

@@ -1,8 +1,8 @@
-"""The chart that moves while a cell runs.
+"""The chart that is updated while a cell runs.
 
-A plotly FigureWidget, updated in batches, is drawn by the browser while the kernel is busy; a bare figure sent through a
-display handle is not (JupyterLab stays at its first frame). A widget carries megabytes of script as its state, so there is
-one a chart, and when the run ends it is closed and a still figure takes its place.
+The browser draws a plotly FigureWidget while the kernel is busy, if it is updated in batches. It does not redraw a bare figure
+that is sent through a display handle: JupyterLab stays at its first frame. A widget's state contains megabytes of script. So each
+chart has one widget, and a static figure replaces it when the run ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 class LiveChart:
-    """Curves that grow while they are measured. Outside a notebook it only keeps its history.
+    """Curves that grow during a measurement. Outside a notebook the object only keeps the history.
 
     Args:
-        title, y, x: what is shown, with units.
+        title, y, x: title and axis labels, with units.
         note: a line under the title.
         log: a logarithmic y axis.
         clock: returns seconds.
     Attributes:
-        history: {series: (x values, y values)}, everything that was added, in full.
+        history: {series: (x values, y values)}, all points that were added.
 
     >>> with LiveChart("Training", "loss") as chart:
     ...     chart.add("stock", 1, 0.69)
@@ -52,7 +52,7 @@ class LiveChart:
         self.history: dict[str, tuple[list[float], list[float]]] = {}
         self.updates = 0
         self._layout = shell(title, x=x, y=logarithmic(y) if log else y, note=note, device=device)
-        if log:  # with a format of its own each tick is a whole number: plotly writes 2 for 0.02 and for 20
+        if log:  # with an explicit format: plotly would label both 0.02 and 20 as 2
             self._layout["yaxis"] |= {"type": "log", "tickformat": "~g"}
         self._layout["showlegend"] = True
         self._clock, self._drawn_at = clock, float("-inf")
@@ -60,7 +60,7 @@ class LiveChart:
         self._closed = False
 
     def add(self, series: str, x: float, y: float) -> None:
-        """A point more; the chart is redrawn at most five times a second.
+        """Adds a point; the chart is redrawn at most five times per second.
 
         Raises:
             CtrlabError: the chart was closed.
@@ -75,16 +75,16 @@ class LiveChart:
             self._drawn_at = self._clock()
 
     def figure(self) -> go.Figure:
-        """What was added so far as a still figure."""
+        """All points so far, as a static figure."""
         return go.Figure(data=[self._trace(name) for name in self.history], layout=self._layout)
 
     def close(self) -> None:
-        """Ends the chart: a still figure takes the widget's place. A second call does nothing."""
+        """Ends the chart and replaces the widget by a static figure. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
         if self._handle is not None:
-            # As a bare bundle: a figure object would display itself anew, below the widget, instead of in its place.
+            # A raw bundle: a figure object would be displayed below the widget, not in its place.
             self._handle.update({"application/vnd.plotly.v1+json": self.figure().to_plotly_json()}, raw=True)
             self._widget.close()
         elif self.history and in_notebook():
@@ -109,7 +109,7 @@ class LiveChart:
         self.updates += 1
 
     def _open(self) -> bool:
-        """Puts the widget into the running cell's output; False where there is no notebook."""
+        """Displays the widget in the running cell's output; returns False outside a notebook."""
         if not in_notebook():
             return False
         self._widget = go.FigureWidget(layout=self._layout)
@@ -118,7 +118,7 @@ class LiveChart:
 
     def _trace(self, name: str) -> go.Scatter:
         x, y = decimate(*self.history[name])
-        place = list(self.history).index(name)  # equal curves lie on each other, so later ones are dashed and thinner
+        place = list(self.history).index(name)  # equal curves overlap, so later ones are dashed and thinner
         line = {"color": colours.of_names(self.history)[name], "width": 2 if place else 3.5}
         return go.Scatter(x=x, y=y, name=name, mode="lines", line=line | {"dash": DASHES[place % len(DASHES)]})
 

@@ -1,4 +1,4 @@
-"""The roofline: what this machine can do at most, and how near to it a measured computation comes."""
+"""The roofline: the limits of this machine, and how close a measured computation comes to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctrlab.profiling.charts.style import figure
 from ctrlab.profiling.timing import Measurement
 from ctrlab.profiling.work import Ceilings, Work, bound
 
-LEFT, RIGHT = 2.0**-6, 2.0**12  # flops a byte
+LEFT, RIGHT = 2.0**-6, 2.0**12  # flops per byte
 
 
 def roofline(
@@ -22,12 +22,12 @@ def roofline(
     *,
     title: str = "The roofline of this machine",
 ) -> go.Figure:
-    """The ceilings over arithmetic intensity, both axes logarithmic, and where measured computations lie below them.
+    """The ceilings over arithmetic intensity, on logarithmic axes, with measured computations below them.
 
     Args:
-        points: by name, a Measurement with its work, or (work, seconds of one call).
+        points: {name: a Measurement with its work, or (work, seconds per call)}.
     Raises:
-        CtrlabError: a point without flops.
+        CtrlabError: a point has no flops.
     """
     chart = figure(
         [*_roofs(ceilings), *_marks(points or {}, ceilings)],

@@ -1,4 +1,4 @@
-"""How every chart looks: fonts, grid, the device line, numbers with units; and how a long curve gets short."""
+"""The common style of all charts: fonts, grid, device line, numbers with units; and the decimation of long curves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctrlab.profiling.machine import machine
 
 MOST_POINTS = 1_000
 
-# The default renderer would put plotly.js, 4.8 MB, into every notebook; JupyterLab draws the bare figure by itself.
+# The default renderer would put plotly.js, 4.8 MB, into every notebook; JupyterLab can draw the bare figure itself.
 pio.renderers.default = "plotly_mimetype"
 
 _AXIS = {
@@ -45,19 +45,19 @@ _TEMPLATE = {
 def figure(
     traces: Sequence, title: str, *, x: str, y: str, note: str = "", device: str = "", height: int = 400, **layout
 ) -> go.Figure:
-    """A figure of the lab.
+    """A figure in the lab's style.
 
     Args:
-        x, y: what the axes show, with the unit: "time (ms)".
-        note: a line under the title: how to read it.
-        device: the machine's line; this machine's if not given.
+        x, y: axis labels with the unit, such as "time (ms)".
+        note: a line under the title that says how to read the chart.
+        device: the machine's line; default: this machine's.
     """
     result = go.Figure(data=list(traces), layout=shell(title, x=x, y=y, note=note, device=device, height=height))
     return result.update_layout(**layout)
 
 
 def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", height: int = 400) -> dict:
-    """The layout around the data: title, axes, and the machine's line at the lower right."""
+    """The layout: title, axes, and the machine's line at the lower right."""
     line = {
         "text": device or machine().line,
         "xref": "paper",
@@ -71,7 +71,7 @@ def shell(title: str, *, x: str, y: str, note: str = "", device: str = "", heigh
         "font": {"size": 11, "color": "#6b7683"},
     }
     heading = f"<b>{title}</b>"
-    if note:  # no `subtitle`: a widget that is drawn before it is on the page puts that over the title
+    if note:  # not plotly's `subtitle`: a widget drawn before it is on the page puts that over the title
         heading += f'<br><span style="font-size:13px;color:#55606c">{note}</span>'
     return {
         "template": _TEMPLATE,
@@ -95,7 +95,7 @@ def logarithmic(label: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with a unit that fits it.
+    """A time with a suitable unit.
 
     >>> seconds(0.00123), seconds(12.0), seconds(2063.25)
     ('1.23 ms', '12 s', '2,063 s')
@@ -109,13 +109,13 @@ def seconds(value: float) -> str:
 
 
 def unit_of(values: Sequence[float]) -> tuple[str, float]:
-    """The unit that suits a whole axis: its name, and its size in seconds."""
+    """A suitable unit for a whole axis: its name, and its size in seconds."""
     most = max((abs(v) for v in values), default=1.0)
     return next(((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if most >= size), ("µs", 1e-6))
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... that lie between: what a logarithmic axis shows. Where these are too few, some numbers of two digits."""
+    """Ticks of a logarithmic axis: 1, 2, 5, 10, ... in the range; if these are too few, also numbers with two digits."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [tick for power in powers for tick in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= tick <= high]
     if len(ticks) > 1:
@@ -125,11 +125,11 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def decimate(x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """At most `most` points of a curve: of each run of points the least and the greatest, in their order, and both ends.
+    """Reduces a curve to at most `most` points: the minimum and maximum of each run of points, in order, and both ends.
 
-    Peaks stay to be seen, which an average or every n-th point would lose. Not-a-number counts as any other point.
+    So peaks stay visible; an average or every n-th point would lose them. A NaN counts like any other point.
     """
-    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)  # half the JSON of float64
+    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)  # float32 takes half the JSON of float64
     if len(y) <= most:
         return x, y
     runs = np.array_split(np.arange(1, len(y) - 1), (most - 2) // 2)

@@ -1,4 +1,4 @@
-"""The heat map: a measurement over two settings."""
+"""The heat map of a measurement over two settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.profiling.charts.style import figure
 from ctrlab.profiling.timing import Interval
 
-# Blue below 1, white at 1, orange above: told apart by colour-blind people, too.
+# Blue below 1, white at 1, orange above: colour-blind people can distinguish them.
 SCALE = [[0.0, "#2b6ca8"], [0.5, "#f7f7f7"], [1.0, "#d9730d"]]
 
 
@@ -23,11 +23,11 @@ def heat_map(
     best: tuple[int, int] | None = None,
     device: str = "",
 ) -> go.Figure:
-    """Speed-ups over two settings; each cell says its median, and under the mouse its interval. Cells not measured stay empty.
+    """Speed-ups over two settings. Each cell shows its median, and its interval under the pointer. Unmeasured cells are empty.
 
     Args:
-        points: {(x, y): times as fast as the baseline}.
-        best: the cell that was chosen; it is framed.
+        points: {(x, y): speed relative to the baseline}.
+        best: the chosen cell, which gets a frame.
     Raises:
         CtrlabError: there are no points.
     """

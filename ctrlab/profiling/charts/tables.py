@@ -1,4 +1,4 @@
-"""What lies in an embedding's table: shares of its ids and of their traffic in bins, and what each setting would leave."""
+"""Charts of an embedding table's content: ids and traffic in bins, and what each setting would keep."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
 def bins(
     edges: Sequence[float], heights: Mapping[str, Sequence[float]], *, title: str, x: str, note: str = "", whole: bool = True
 ) -> go.Figure:
-    """Bars side by side, a share of each series in each bin.
+    """Grouped bars: the share of each series in each bin.
 
     Args:
-        edges: of n bins, n + 1 numbers, rising.
-        heights: {"ids": [n], "traffic": [n]}: how much of it each bin holds; shown in percent of its sum.
-        whole: edges bound whole numbers, so a bin from 4 to 8 is called "4 to 7".
+        edges: n + 1 ascending numbers for n bins.
+        heights: {"ids": [n], "traffic": [n]}: the amount in each bin; shown in percent of the sum.
+        whole: edges are whole numbers, so a bin from 4 to 8 is labelled "4 to 7".
     """
     names = [_span(a, b, whole) for a, b in itertools.pairwise(edges)]
     colour = colours.of_names(heights)
@@ -46,11 +46,11 @@ def what_if(
     note: str = "",
     chosen: float | None = None,
 ) -> go.Figure:
-    """What is left, in percent, by a setting on a logarithmic axis.
+    """The percentage that each setting keeps, with the settings on a logarithmic axis.
 
     Args:
         shares: {"rows": [n], "traffic": [n]}, from 0 to 1.
-        chosen: a setting that is marked by a line.
+        chosen: a setting to mark with a line.
     """
     settings = np.asarray(settings, np.float64)
     colour = colours.of_names(shares)

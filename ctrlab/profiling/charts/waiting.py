@@ -1,4 +1,4 @@
-"""Latency against time: how long each call took while something went on, a row for each thing."""
+"""Latency over time: the duration of each call during some background work, one row of the chart per kind of work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ctrlab.profiling.charts.style import decimate, figure, log_ticks, unit_of
 from ctrlab.profiling.waiting import Watch
 
 ROW, GAP, AROUND = 150, 46, 240  # pixels
-LEAST = 1e-6  # seconds: a control thread that woke in time
+LEAST = 1e-6  # seconds: plotted for a control thread that woke in time
 
 
 def waiting(phases: Mapping[str, Watch], *, title: str = "Waiting", device: str = "") -> go.Figure:
-    """A row for each phase: its calls, and a control thread that only reads the clock; the time of the phase's work is shaded.
+    """One row per phase: its calls, and a control thread that only reads the clock. The time of the phase's work is shaded.
 
     Raises:
         CtrlabError: there are no phases.
