@@ -7,4 +7,4 @@
 from ctrlab.lazy import loader
 
 __version__ = "0.1.0"
-__getattr__ = loader(__name__, {"build": "models"})  # `ctrlab --help` and the converters need no TensorFlow
+__getattr__ = loader(__name__, {"build": "models"})  # `ctrlab --help` and the converters must not import TensorFlow

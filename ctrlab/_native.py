@@ -1,4 +1,4 @@
-"""Loads the compiled libraries, or says in one sentence what is wrong with one and which command cures that."""
+"""Loads the compiled libraries. If one can't be loaded, one sentence says why and which command cures it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctrlab.errors import NativeLibraryError
 
 LIBRARY = Path(__file__).with_name("_ctrlab.so")
 ENGINE = Path(__file__).with_name("libctrlab_engine.so")
-"""The engine of embedding variables, which needs no TensorFlow: `LIBRARY` is linked to it."""
+"""The engine of embedding variables. It needs no TensorFlow; `LIBRARY` links to it."""
 READER = Path(__file__).with_name("_ctrlab_arrow.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
 
@@ -48,13 +48,13 @@ def library() -> Library:
 
 @functools.cache
 def reader_library() -> ModuleType:
-    """The Parquet reader's TensorFlow ops (native/reader), in a library of their own, for they need pyarrow's.
+    """The Parquet reader's TensorFlow ops (native/reader). They are in a separate library, because they need pyarrow's libraries.
 
     Raises:
         NativeLibraryError: it is missing, or was built for another TensorFlow or pyarrow.
     """
     check(READER, importlib.metadata.version("tensorflow"))
-    import pyarrow.parquet  # its libraries have to be in the process already: no path leads to them
+    import pyarrow.parquet  # loads its libraries into the process: they are not on any search path
     import tensorflow as tf
 
     try:
@@ -66,9 +66,9 @@ def reader_library() -> ModuleType:
 
 
 def check(library: Path, version: str) -> None:
-    """Refuse a library that is missing or was not built for TensorFlow `version`, before anything loads it.
+    """Refuses a library that is missing or was built for another TensorFlow than `version`, before it is loaded.
 
-    A library of another TensorFlow may fail to load with a list of symbols, or load and crash later.
+    A library for another TensorFlow may fail with a list of symbols, or load and crash later.
     """
     mark = re.search(rb"ctrlab built for TensorFlow <([^>]+)>", check_whole(library))
     if mark is None:
@@ -81,7 +81,7 @@ def check(library: Path, version: str) -> None:
 
 
 def check_whole(library: Path) -> bytes:
-    """What the file holds; refused where it is missing or only a piece is left, before anything loads it."""
+    """The file's content; raises if the file is missing or truncated, before it is loaded."""
     if not library.exists():
         raise NativeLibraryError(f"The compiled library {library} is missing; {CURE}.")
     content = library.read_bytes()
@@ -95,7 +95,7 @@ def _no_library(library: Path) -> NativeLibraryError:
 
 
 def _cut_short(content: bytes) -> bool:
-    """An ELF file ends with its table of sections. The loader maps a file that ends before as if it were whole, and crashes."""
+    """An ELF file ends with its section table. The loader maps a truncated file as if it were complete, and crashes."""
     if not content.startswith(b"\x7fELF\x02\x01"):
         return False
     (table,) = struct.unpack_from("<Q", content, 0x28)

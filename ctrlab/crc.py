@@ -1,15 +1,15 @@
-"""CRC-32 of parts put together to that of the whole, so that parts can be written in any order."""
+"""Combines the CRC-32 of parts into that of the whole, so that parts can be written in any order."""
 
 from __future__ import annotations
 
 POLYNOMIAL = 0xEDB88320
-"""Of CRC-32, the lowest bit being x^31."""
+"""The polynomial of CRC-32; its lowest bit is x^31."""
 
 
 def joined(first: int, second: int, length: int) -> int:
-    """CRC-32 of a and b, one after the other, from that of each and the number of b's bytes: crc(a) x^(8 length) + crc(b).
+    """CRC-32 of the concatenation of a and b, from that of each and the length of b in bytes: crc(a) x^(8 length) + crc(b).
 
-    Source: zlib's crc32_combine; as there, the highest bit stands for x^0.
+    Source: zlib's crc32_combine; as there, the highest bit is x^0.
     """
     power = 1 << 23  # x^8
     while length:
@@ -20,7 +20,7 @@ def joined(first: int, second: int, length: int) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """Of two polynomials over two elements, modulo the CRC's."""
+    """The product of two polynomials over GF(2), modulo the CRC's polynomial."""
     product = 0
     for place in range(31, -1, -1):
         product ^= b if a >> place & 1 else 0

@@ -1,4 +1,4 @@
-"""One clear sentence for every bad input: the rule, what was received, where, and the cure."""
+"""The error types. Every bad input raises one clear sentence: the rule, what was received, where, and the cure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 from collections.abc import Iterable
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
-"""Refusals to open a file that tell nothing of what is in it."""
+"""Errors on opening a file that say nothing about the file itself."""
 CURES = {
     errno.EMFILE: "ask for fewer, or raise `ulimit -n`",
     errno.ENFILE: "end programs that hold many open",
@@ -16,30 +16,30 @@ CURES = {
 
 
 class CtrlabError(Exception):
-    """What a user can mend. The command line prints it as one sentence and exits with 1."""
+    """An error that the user can fix. The command line prints it as one sentence and exits with 1."""
 
     _keras_call_info_injected = True
-    """Keras else wraps the sentence of an error from a layer's call in a page about the call's arguments."""
+    """Without this Keras would wrap the sentence of an error in a layer's call in a page about the call's arguments."""
 
     def _render_traceback_(self) -> list[str]:
-        """What Jupyter shows: the sentence, without the stack of what is ours."""
+        """What Jupyter shows: the sentence alone, without a traceback through our code."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class UnknownName(CtrlabError, ValueError):
-    """A name that is not among the known ones."""
+    """A name that is not in the list of known names."""
 
 
 class BadData(CtrlabError, ValueError):
-    """A file or a row that breaks the format; the message names file and line or column."""
+    """A file or a row that violates the format; the message names file and line or column."""
 
 
 class NativeLibraryError(CtrlabError, RuntimeError):
-    """The compiled library is missing or was built for something else; the message names the command that cures it."""
+    """The compiled library is missing or was built for another version; the message names the command that cures it."""
 
 
 def choose(what: str, name: str, known: Iterable[str]) -> str:
-    """`name` if it is known, else an UnknownName that says the nearest.
+    """`name` if it is known; otherwise raises UnknownName with the nearest known name.
 
     >>> choose("model", "dlrm", ["wdl", "dlrm"])
     'dlrm'
@@ -53,7 +53,7 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def cure_of(problem: OSError, otherwise: str) -> str:
-    """What helps where the system refuses for what has nothing to do with the path; else `otherwise`.
+    """The cure for errors that do not depend on the path, such as too many open files; for others, `otherwise`.
 
     >>> cure_of(OSError(errno.EMFILE, "Too many open files"), "name another folder")
     'ask for fewer, or raise `ulimit -n`'
@@ -62,7 +62,7 @@ def cure_of(problem: OSError, otherwise: str) -> str:
 
 
 def unreadable(what: str, problem: OSError) -> CtrlabError:
-    """That a file or folder can't be opened: a BadData, unless it may be whole and only this process does not get it now."""
+    """The error for a file or folder that can't be opened: BadData, unless the file may be intact and the cause is temporary."""
     if problem.errno not in PASSING:
         return BadData(f"{what} can't be read: {problem.strerror}.")
     return CtrlabError(f"{what} can't be opened: {problem.strerror}; {cure_of(problem, 'change its permissions')}.")

@@ -1,17 +1,17 @@
-"""What a column is, and which columns a data set has.
+"""Column types, and the schema: the list of a data set's columns.
 
-A `Schema` is the one place that knows a data set's columns, in file order: names, raw types, defaults, hash sizes. Readers,
-converters, generators and models all take it from here. Nothing below imports TensorFlow, so a converter can run without it.
+A `Schema` is the only place that knows a data set's columns, in file order: names, raw types, defaults, hash sizes. Readers,
+converters, generators and models all use it. This module does not import TensorFlow, so a converter can run without it.
 
 Raw types (what a reader yields, B = batch):
 
     Label, Numeric          float32 [B]
-    Categorical             string  [B]   (int64 [B] where encoding is "identity")
+    Categorical             string  [B]   (int64 [B] for the encoding "identity")
     MultiHot, Sequence      string  [B, (L)] ragged, or the unsplit text, string [B]
     NumericList             float32 [B, (L)] ragged, or the unsplit text, string [B]
 
-Of an encoded schema (`Schema.encoded`) id columns are int32 (int64 where they need it), [B] or ragged [B, (L)]: the ids
-themselves, made offline.
+In an encoded schema (`Schema.encoded`) id columns hold ids that were computed offline: int32 (int64 if necessary), [B] or ragged
+[B, (L)].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Encoding = Literal["hash", "vocabulary", "identity"]
 Transform = Literal["none", "log1p", "minmax"]
 
 RAW_IDS = (1 << 63) - 1
-"""As many buckets as hashed ids can have: the fingerprint of a word itself, short of one in 2^63, is its id."""
+"""The number of buckets for raw ids: then the id is the word's fingerprint itself (except for one value in 2^63)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Label(Column):
-    """What a task predicts: 0.0 or 1.0."""
+    """The target of a task: 0.0 or 1.0."""
 
     kind: ClassVar[str] = "label"
 
@@ -58,7 +58,7 @@ class Numeric(Column):
 
 @dataclass(frozen=True)
 class NumericList(Column):
-    """Numbers joined by `separator` in one field; models take their mean. `default` stands for an empty field."""
+    """Numbers joined by `separator` in one field; models take their mean. An empty field becomes `default`."""
 
     kind: ClassVar[str] = "numeric_list"
     separator: str = ";"
@@ -70,12 +70,12 @@ class NumericList(Column):
 
 @dataclass(frozen=True)
 class IdColumn(Column):
-    """A column of ids that looks up rows of an embedding table.
+    """A column of ids; each id selects a row of an embedding table.
 
-    An id in [0, buckets) is made from the raw value by `encoding`: `hash` is FarmHash64 modulo buckets, `vocabulary` the
-    place in `vocabulary` (-1, "unknown", when absent: contributes nothing), `identity` the integer itself (out of range is
-    an error). Columns with the same `table` share one embedding table, and must agree on buckets and encoding.
-    Where `encoded` is true, files hold that id in place of the raw value.
+    `encoding` turns a raw value into an id in [0, buckets): `hash` is FarmHash64 modulo buckets; `vocabulary` is the position in
+    `vocabulary` (-1, "unknown", for other words: it contributes nothing); `identity` is the integer itself (out of range is an
+    error). Columns with the same `table` share one embedding table, and must agree on buckets and encoding. If `encoded` is
+    true, files hold the id in place of the raw value.
     """
 
     buckets: int = 100_000
@@ -94,7 +94,7 @@ class IdColumn(Column):
 
     @property
     def bits(self) -> int | None:
-        """Of the whole numbers that files hold; None where they hold text. Encoded ids are as narrow as their table allows."""
+        """The width of the integers in files; None for text. Encoded ids are as narrow as their table allows."""
         if self.encoded:
             return 32 if self.buckets <= 1 << 31 else 64
         return 64 if self.encoding == "identity" else None
@@ -102,7 +102,7 @@ class IdColumn(Column):
 
 @dataclass(frozen=True)
 class Categorical(IdColumn):
-    """One id a row; an empty field becomes `default`."""
+    """One id per example; an empty field becomes `default`."""
 
     kind: ClassVar[str] = "categorical"
     default: str = ""
@@ -110,7 +110,7 @@ class Categorical(IdColumn):
 
 @dataclass(frozen=True)
 class MultiHot(IdColumn):
-    """A bag of ids a row, joined by `separator` in one field; an empty field is an empty bag. Pooled by the mean."""
+    """A bag of ids per example, joined by `separator` in one field; an empty field is an empty bag. Pooled by the mean."""
 
     kind: ClassVar[str] = "multi_hot"
     separator: str = ";"
@@ -118,10 +118,10 @@ class MultiHot(IdColumn):
 
 @dataclass(frozen=True)
 class Sequence(IdColumn):
-    """A history of ids in order of time, oldest first; models keep the last `max_length` of it.
+    """A history of ids, oldest first; models keep the last `max_length`.
 
-    `of` names the Categorical it is a history of (they share a table). A sequence with `negative_of` holds, for each
-    position of that other Sequence, an item that was *not* clicked (DIEN's auxiliary loss).
+    `of` names the Categorical column of the same table that the history belongs to. A sequence with `negative_of` holds, for each
+    position in that other Sequence, an item that was *not* clicked (DIEN's auxiliary loss).
     """
 
     kind: ClassVar[str] = "sequence"
@@ -132,7 +132,7 @@ class Sequence(IdColumn):
 
 
 def entry_dtype(column: Column) -> Literal["float32", "string", "int32", "int64"]:
-    """The type of a column's values, or of the entries of its lists, as readers yield them."""
+    """The dtype of a column's values, or of the entries in its lists, as readers yield them."""
     if not isinstance(column, IdColumn):
         return "float32"
     return {None: "string", 32: "int32", 64: "int64"}[column.bits]
@@ -150,9 +150,9 @@ class Schema:
         columns: every column of a row, labels included, in the order of the raw and the CSV file.
         wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part).
         delimiter: between the fields of a CSV line.
-        user: the column that says who saw the row, for GAUC; "" where none does.
+        user: the column with the user of each example, for GAUC; "" if there is none.
     Raises:
-        ValueError: two columns of one name, an unknown name in `wide`, `of` or `user`, or a shared table of two sizes.
+        ValueError: two columns with one name, an unknown name in `wide`, `of` or `user`, or a shared table with two sizes.
     """
 
     name: str
@@ -229,7 +229,7 @@ class Schema:
 
     @property
     def histories(self) -> tuple[Sequence, ...]:
-        """Sequences of what the user did (no negatives), each the history of the column it names in `of`."""
+        """Sequences of past events (without negatives); each belongs to the column that it names in `of`."""
         return tuple(s for s in self.sequences if not s.negative_of)
 
     @property
@@ -248,7 +248,7 @@ class Schema:
         return dataclasses.replace(self, columns=tuple(map(shrink, self.columns)))
 
     def with_raw_ids(self, tables: Iterable[str]) -> Schema:
-        """The same schema where the hashed columns of `tables` have RAW_IDS buckets; encoded columns keep the ids they have."""
+        """The same schema with RAW_IDS buckets for the hashed columns of `tables`; encoded columns keep their ids."""
         tables = set(tables)
 
         def widen(column: Column) -> Column:
@@ -259,7 +259,7 @@ class Schema:
         return dataclasses.replace(self, columns=tuple(map(widen, self.columns)))
 
     def encoded(self) -> Schema:
-        """The schema of files that hold ids in place of words; see `ctrlab.data.encode`. No id is missing in them."""
+        """The schema of files that hold ids in place of words; see `ctrlab.data.encode`. No id is missing in such files."""
 
         def with_ids(column: Column) -> Column:
             if not isinstance(column, IdColumn):
@@ -269,7 +269,7 @@ class Schema:
         return dataclasses.replace(self, columns=tuple(map(with_ids, self.columns)))
 
     def to_config(self) -> dict:
-        """A JSON-able description; `from_config` makes the schema again."""
+        """A JSON-compatible description, from which `from_config` makes the schema again."""
         columns = [{"kind": c.kind} | dataclasses.asdict(c) for c in self.columns]
         return {"name": self.name, "columns": columns, "wide": list(self.wide), "delimiter": self.delimiter, "user": self.user}
 

@@ -1,6 +1,6 @@
-"""Which modules of ctrlab import which, read from their source: nothing is imported to find out.
+"""Finds which modules of ctrlab import which, by parsing their source, without importing them.
 
-What a module uses is what its cached results depend on (`ctrlab.data.cache`), and what holds the floors (tests/test_floors.py).
+Cached results depend on the code that a module uses (`ctrlab.data.cache`), and tests/test_floors.py checks the floors with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent
 
 
 def modules(root: Path = PACKAGE) -> dict[str, Path]:
-    """All modules of the package whose folder is `root`, and their files."""
+    """All modules of the package in the folder `root`, with their files."""
 
     def name(path: Path) -> str:
         parts = path.relative_to(root.parent).with_suffix("").parts
@@ -24,9 +24,9 @@ def modules(root: Path = PACKAGE) -> dict[str, Path]:
 
 
 def imported(module: str, known: dict[str, Path]) -> frozenset[str]:
-    """Of the `known` modules those that one of them imports, in functions too.
+    """The modules in `known` that one module imports, including imports inside functions.
 
-    `from package import name` is an import of the module package.name, where there is one, and else of the package.
+    `from package import name` imports the module package.name if it exists, otherwise the package.
     """
     path = known[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -36,9 +36,9 @@ def imported(module: str, known: dict[str, Path]) -> frozenset[str]:
 
 
 def used(*roots: str, known: dict[str, Path]) -> list[str]:
-    """`roots` and all that they import, that these import, and so on, in order of their names.
+    """`roots` and all modules that they import directly or indirectly, sorted by name.
 
-    Packages are left out that are imported only because Python imports a package before its modules.
+    Packages are left out if they are only imported because Python imports a package before its modules.
     """
     found, waiting = set(), list(roots)
     while waiting:
@@ -51,7 +51,7 @@ def used(*roots: str, known: dict[str, Path]) -> list[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _named(source: str, package: str) -> frozenset[tuple[str, str]]:
-    """(module, name that is taken from it, or nothing) of each import that can run: those for type checkers don't."""
+    """(module, imported name or "") for each import that can run; imports for type checkers are left out."""
     found = set()
     tree = ast.parse(source)
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when first asked for: importing TensorFlow takes seconds, and much does without it."""
+"""Names of a package that are imported on first use: importing TensorFlow takes seconds, and many commands don't need it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 
 def loader(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
-    """What a package's `__getattr__` is to be.
+    """Makes a package's `__getattr__`.
 
     Args:
-        places: {name: the module of the package that has it}; no module may have the name of what it holds.
+        places: {name: the module of the package that defines it}; no module may have the name of something it defines.
     """
 
     def load(name: str) -> object:

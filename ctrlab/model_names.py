@@ -1,7 +1,7 @@
-"""The models by name, in the contest's order, and the data set that each takes when it is given none.
+"""The names of the models, in the contest's order, with each model's default data set.
 
-The class of a model is in ctrlab/models/<name>.py. The names lie on the lowest floor, where the race and the command line find
-them without importing TensorFlow.
+The class of a model is in ctrlab/models/<name>.py. The names are on the lowest floor, so that the race and the command line can
+use them without importing TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ladder: every optimization the workbook teaches, in the order it is climbed.
+"""The ladder: every optimization in this workbook, in the order in which they are added.
 
-The race, the charts, the lessons' order and the README's table are drawn from this one list. A new optimization is one
-entry here, one op, one lesson.
+The race, the charts, the lessons' order and the README's table are made from this one list. A new optimization is one entry here,
+one op, one lesson.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Optimization:
     """One rung.
 
     Attributes:
-        name: how it is asked for, e.g. "indicator".
-        summary: one line of what it does.
-        level: who takes it: `build` ("model"), the readers ("input") or the training loop ("run").
-        models: the models it touches.
+        name: used in commands and code, e.g. "indicator".
+        summary: what it does, in one line.
+        level: where it is passed: to `build` ("model"), the readers ("input") or the training loop ("run").
+        models: the models it affects.
         lesson: the lesson that teaches it, "02_ops/01_indicator_column".
-        published: the gain that was reported for it elsewhere, with its source.
-        changes_results: True where what is computed changes (bf16, batch size, multi-hash); such rungs are scored apart.
+        published: the gain that others have reported, with its source.
+        changes_results: True if it changes what is computed (bf16, batch size, multi-hash); such rungs are scored separately.
     """
 
     name: str
@@ -199,18 +199,18 @@ STOCK = Optimization(
     lesson="02_ops/15_scoreboard",
     published="",
 )
-"""What a competent user can make of stock TensorFlow. It goes alone, and no "all" has it."""
+"""The best that a competent user can do with stock TensorFlow. It can't be combined, and no "all" contains it."""
 
 RUNGS: dict[str, Optimization] = {rung.name: rung for rung in (*LADDER, STOCK)}
 
 
 def resolve(optimizations: str | Iterable[str], level: Level | None = None) -> tuple[str, ...]:
-    """The names meant by `optimizations`, in the ladder's order.
+    """The names that `optimizations` stands for, in the ladder's order.
 
     Args:
         optimizations: "none", "all" (every rung with changes_results=False), "all+results" (every rung), one name, names
             separated by commas, or an iterable of names; "stock", alone, is `STOCK`.
-        level: keep that level's rungs of "all"; refuse other levels' rungs that are named one by one.
+        level: select the rungs of this level from "all"; refuse individually named rungs of other levels.
     Raises:
         UnknownName: no such rung. CtrlabError: a rung of another level was named.
 
@@ -239,7 +239,7 @@ def resolve(optimizations: str | Iterable[str], level: Level | None = None) -> t
 
 
 def of_level(optimizations: str | Iterable[str], level: Level) -> tuple[str, ...]:
-    """Those of `optimizations` that are of `level`: what its taker is given of a set that mixes levels.
+    """The names in `optimizations` that have this level, for a set that mixes levels.
 
     >>> of_level("indicator,parquet", "input")
     ('parquet',)

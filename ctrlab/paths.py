@@ -1,4 +1,4 @@
-"""Where things are kept: one answer to "which folder?" for the whole package."""
+"""The folders that the package uses."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ctrlab.errors import CtrlabError
 
 
 def checkout() -> Path | None:
-    """The root of the source checkout that ctrlab is run from, or None when it is installed as a plain package."""
+    """The root of the source checkout that contains ctrlab, or None if it is installed as a plain package."""
     root = Path(__file__).resolve().parent.parent
     return root if (root / "pyproject.toml").is_file() and (root / "native").is_dir() else None
 
 
 def native() -> Path:
-    """The folder of kernels/ and of check/harness.h: the checkout's, or the copy in the installed package."""
+    """The folder with kernels/ and check/harness.h: the checkout's, or the copy in the installed package."""
     return (checkout() or Path(__file__).parent) / "native"
 
 
 def cache_folder() -> Path:
-    """Where data and measured ceilings are kept between runs (made when it is not there yet).
+    """The folder for data and measured ceilings, which are kept between runs; made if missing.
 
-    `CTRLAB_CACHE`, else `data/cache` of the checkout, else the user's cache folder of this platform.
+    It is `CTRLAB_CACHE`, or `data/cache` in the checkout, or the user's cache folder on this platform.
 
     Raises:
         CtrlabError: the folder can't be made.
@@ -44,10 +44,10 @@ def cache_folder() -> Path:
 
 
 def require_place(path: Path) -> None:
-    """Says before the work whether the file `path` can be written after it; no folder is made for it.
+    """Checks before a computation that its result can be written to the file `path`; makes no folder.
 
     Raises:
-        CtrlabError: it is a folder, or the one that it would be in is not there or can't be written to.
+        CtrlabError: the path is a folder, or its folder is missing or not writable.
     """
     if path.is_dir():
         raise CtrlabError(f"{path} is a folder; give the path of a file to write.")
@@ -61,7 +61,7 @@ def require_place(path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file beside `path` and moves it there in one step: the file is the old one or the new, never half of it."""
+    """Writes a text file atomically: readers see the old file or the complete new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Dataclasses to plain values and back: what a class declares is its format, and msgspec reads it.
+"""Converts dataclasses to plain values and back. The fields of a class are its format; msgspec reads it.
 
-msgspec is imported inside the methods, since some of these classes also go to machines and environments that have none.
+msgspec is imported inside the methods, because some of these classes are also used in environments without it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ class Plain:
     """A dataclass that can be written as JSON: its fields are numbers, text, lists, tuples, dicts and dataclasses, or None."""
 
     def to_json(self) -> dict:
-        """JSON-able values, by field."""
+        """JSON-compatible values, by field."""
         import msgspec
 
         return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, plain: object) -> Self:
-        """What `to_json` gave, after a journey through JSON.
+        """Makes the object again from `to_json`'s result, also after it was written as JSON.
 
         Raises:
-            BadData: a field is missing, is of another type, or is none that `to_json` gives.
+            BadData: a field is missing, has another type, or is not a field of this class.
         """
         import msgspec
 
@@ -39,7 +39,7 @@ class Plain:
 
 
 def _unknown(plain: object, known: object, path: str = "$") -> Iterator[str]:
-    """The names in `plain` that `known` does not have."""
+    """The names in `plain` that are not in `known`."""
     if isinstance(plain, dict):
         for name, value in plain.items():
             yield from _unknown(value, known[name], f"{path}.{name}") if name in known else (f"{path}.{name}",)

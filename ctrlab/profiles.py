@@ -1,6 +1,6 @@
-"""How big things are: `tiny` for tests, `lesson` for a laptop, `full` for a big machine.
+"""The sizes of data and runs: `tiny` for tests, `lesson` for a laptop, `full` for a big machine.
 
-Every size that depends on the machine's patience stands here, so that a lesson, the race and a test mean the same by a name.
+All sizes that depend on the machine are here, so that a lesson, the race and a test mean the same by a profile's name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Profile:
     """Sizes of one profile.
 
     Attributes:
-        rows: generated rows a data set (train; a fifth as many more are held out).
-        step_share: the share of the contest's step counts that the race trains.
-        min_steps: steps that it trains at least; at `lesson` once over the rows, at the models' 512 rows a step.
+        rows: generated train rows per data set (plus a fifth as many held-out rows).
+        step_share: the fraction of the contest's steps that the race trains.
+        min_steps: the least number of steps; at `lesson` one pass over the rows, at the models' 512 examples per step.
         repetitions: timed repetitions of one variant (paired blocks).
-        seeds: runs of the baseline that give the AUC's spread.
+        seeds: runs of the baseline with different seeds, which give the spread of the AUC.
     """
 
     name: str
@@ -42,5 +42,5 @@ PROFILES = {
 
 
 def current(name: str | None = None) -> Profile:
-    """The named profile, else that of `CTRLAB_PROFILE`, else `lesson`."""
+    """The named profile; default: `CTRLAB_PROFILE`'s, or else `lesson`."""
     return PROFILES[choose("profile", name or os.environ.get("CTRLAB_PROFILE", "lesson"), PROFILES)]

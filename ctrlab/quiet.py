@@ -1,4 +1,4 @@
-"""Silence for what is said below Python."""
+"""Suppresses messages from C++ libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing written to file descriptor 2 is seen: TensorFlow's C++ greets there before any log level is looked at."""
+    """Discards output to file descriptor 2: TensorFlow's C++ code prints there before it reads any log level."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

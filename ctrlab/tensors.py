@@ -1,17 +1,18 @@
-"""Named arrays in one file that any framework can read: the safetensors format, with a checksum.
+"""Named arrays in one file that any framework can read: the safetensors format, with a checksum added.
 
     8 bytes    length of the header, little-endian
     header     JSON: {"__metadata__": {text: text}, name: {"dtype", "shape", "data_offsets": [begin, end]}, ...}
     data       the arrays' bytes, one after the other
 
-Reading never runs code. The metadata's "crc32" is that of the whole file with eight zeros in its own place. A file is written
-beside its place, forced to the disk and renamed: a reader sees the old file or the new one, whole.
+Reading never executes code. The metadata's "crc32" is computed over the whole file, with eight zeros in place of the checksum. A
+file is written next to its path, synced and renamed: a reader sees the old file or the complete new one.
 
-Arrays may be larger than the memory. `writing` takes each in parts, several side by side; `TensorFile` gives rows of each. The
-file is read, not mapped, so no array takes address space, and one that is cut off meanwhile is refused. The library `safetensors`
-reads and writes the same files; it is not used here, because it maps them, has no checksum, and takes a header with a name twice.
+Arrays may be larger than memory. `writing` takes each array in parts, in any order; `TensorFile` reads rows. The file is read,
+not mapped, so that arrays take no address space and a file that is truncated meanwhile is refused. The library `safetensors`
+reads and writes the same files. It is not used here, because it maps files, has no checksum, and accepts a header with duplicate
+names.
 
-This file refuses to know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.formats.table_arrays`.
+This module does not know what the arrays mean; see `ctrlab.training.checkpoint` and `ctrlab.embedding.formats.table_arrays`.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ DTYPES = {
 CODES = {np.dtype(code): name for name, code in DTYPES.items()}
 NO_CHECKSUM = "0" * 8
 MOST_HEADER = 100_000_000  # bytes; the format's own limit
-MOST_AXES = 64  # of an array; NumPy's own limit
+MOST_AXES = 64  # per array; NumPy's own limit
 ALIGNMENT = 8
-PIECE = 8 << 20  # bytes that are read at once where a file is read through
+PIECE = 8 << 20  # bytes per read while a whole file is checked
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Writes the file whole or not at all.
+    """Writes the file atomically.
 
     Raises:
-        OSError: the disk refused. KeyError: a dtype that the format does not have.
+        OSError: the disk refused. KeyError: a dtype that the format lacks.
     """
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with writing(path, {name: (array.dtype, array.shape) for name, array in arrays.items()}, metadata) as put:
@@ -59,14 +60,15 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mappin
 def writing(
     path: Path, shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Mapping[str, str]
 ) -> Iterator[Callable[[str, np.ndarray], None]]:
-    """Within it, `put(name, rows)` adds rows to an array of the file, in any order of the arrays. After it, the file is there.
+    """A context manager. Inside it `put(name, rows)` appends rows to an array, in any order of arrays. At its end the file
+    appears.
 
-    Any exception within it leaves what was at `path`.
+    After an exception inside it, the old content of `path` remains.
 
     Args:
         shapes: {name: (dtype, shape)} of all arrays.
     Raises:
-        OSError: the disk refused. CtrlabError: an array got other rows than was said. KeyError: a dtype that the format lacks.
+        OSError: the disk refused. CtrlabError: an array got other rows than declared. KeyError: a dtype that the format lacks.
 
     >>> with writing(path, {"keys": (np.dtype("i8"), (4,))}, {}) as put:     # doctest: +SKIP
     ...     put("keys", np.arange(3))
@@ -103,7 +105,7 @@ def writing(
 
 
 def write_durably(path: Path, pieces: Iterable) -> None:
-    """Writes bytes-like pieces beside `path`, forces them to the disk and moves them there in one step.
+    """Writes bytes-like pieces to `path` atomically, and syncs them to disk.
 
     Raises:
         OSError: the disk refused.
@@ -116,7 +118,7 @@ def write_durably(path: Path, pieces: Iterable) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, and forces each new name to the disk: without it a loss of power takes what is inside.
+    """Makes a folder and its parents, and syncs each new name to disk; otherwise a loss of power could remove the content.
 
     Raises:
         OSError: the disk refused.
@@ -128,10 +130,10 @@ def make_folder(folder: Path) -> None:
 
 
 class Stored:
-    """An array in a `TensorFile`: `array[a:b]` and `read()` read from the disk, again each time.
+    """An array in a `TensorFile`: `array[a:b]` and `read()` read from disk each time.
 
     Raises:
-        BadData: the disk does not give the rows. TypeError: what is asked for is no slice of rows that follow each other.
+        BadData: the disk does not give the rows. TypeError: the index is not a slice of consecutive rows.
     """
 
     def __init__(self, content: _Content, begin: int, dtype: np.dtype, shape: tuple[int, ...]):
@@ -153,11 +155,11 @@ class Stored:
         return self._array(self._begin + first * row_bytes, count * row_bytes, (count, *self.shape[1:]))
 
     def read(self) -> np.ndarray:
-        """All of it."""
+        """The whole array."""
         return self._array(self._begin, self.size * self.dtype.itemsize, self.shape)
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All of it, flat, in pieces of some megabytes."""
+        """The whole array, flat, in pieces of some megabytes."""
         flat, step = Stored(self._content, self._begin, self.dtype, (self.size,)), PIECE // self.dtype.itemsize
         return (flat[first : first + step] for first in range(0, self.size, step))
 
@@ -168,12 +170,12 @@ class Stored:
 
 
 class TensorFile(Mapping[str, Stored]):
-    """A file of tensors, open as long as anybody has this object or an array of it. Opening reads it through, a piece at a time:
-    its bytes are those that were written.
+    """A file of tensors. It stays open as long as this object or one of its arrays exists. Opening reads the whole file once, in
+    pieces, and verifies its checksum.
 
     Raises:
-        BadData: the file is not there, has another format, is cut off, or its bytes are not those that were written.
-        CtrlabError: it can't be opened now: too many files are open, or this user may not.
+        BadData: the file does not exist, has another format, is truncated, or fails the checksum.
+        CtrlabError: it can't be opened now: too many files are open, or permission is missing.
     """
 
     def __init__(self, path: Path):
@@ -206,12 +208,13 @@ class TensorFile(Mapping[str, Stored]):
 
 
 class _Content:
-    """An open file's bytes. Raises a BadData where it does not give them, a CtrlabError where it may and can't be opened now."""
+    """The bytes of an open file. Raises BadData if they can't be read, CtrlabError if the file may be intact but can't be
+    opened."""
 
     def __init__(self, path: Path):
         self.path = path
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe's writer is not waited for
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # does not block on a pipe
             weakref.finalize(self, os.close, self._file)
             about = os.fstat(self._file)
         except OSError as error:
@@ -221,7 +224,7 @@ class _Content:
         self.size = about.st_size
 
     def at(self, begin: int, size: int) -> np.ndarray:
-        """uint8 [size] from the byte `begin` on."""
+        """uint8 [size], starting at the byte `begin`."""
         out, place = np.empty(size, np.uint8), 0
         while place < size:
             try:
@@ -234,7 +237,7 @@ class _Content:
         return out
 
     def header(self) -> bytes:
-        """All before the data."""
+        """All bytes before the data."""
         length = int.from_bytes(self.at(0, min(8, self.size)).tobytes(), "little")
         if self.size < 8 or not 2 <= length <= min(MOST_HEADER, self.size - 8):
             raise BadData(f"{self.path} is no file of tensors, or only the beginning of one: its header does not fit into it.")
@@ -245,23 +248,23 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """All arrays, read-only, and the metadata.
 
     Raises:
-        BadData: what `TensorFile` raises.
+        BadData: as in `TensorFile`.
     """
     file = TensorFile(path)
     return {name: array.read() for name, array in file.items()}, file.metadata
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata alone, from the file's first bytes; whether the rest is whole only `TensorFile` knows.
+    """The metadata alone, from the file's first bytes. Only `TensorFile` checks the rest of the file.
 
     Raises:
-        BadData: the file is not there, or does not begin as one of this format with a checksum does.
+        BadData: the file does not exist, or does not begin like a file of this format with a checksum.
     """
     return _described(path, _Content(path).header())[1]
 
 
 def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, str]]:
-    """What the header says of each array, and the metadata."""
+    """The header's description of each array, and the metadata."""
     try:
         described = json.loads(header[8:], object_pairs_hook=_once)
         metadata = described.pop("__metadata__", {})
@@ -275,7 +278,7 @@ def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, st
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object; each name comes once."""
+    """A JSON object without duplicate names."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name comes twice in its header")
@@ -318,7 +321,7 @@ def _header(shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Ma
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[int]:
-    """A new file beside `path`, to be written; then it is forced to the disk and renamed. Where anything fails it goes."""
+    """A new file next to `path` to write into. Afterwards it is synced and renamed; after an error it is deleted."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -343,7 +346,7 @@ def _write_at(file: int, place: int, piece) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename, or a new file's name, is on the disk only when the folder is."""
+    """Syncs a folder: only then is a new or renamed file durable."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

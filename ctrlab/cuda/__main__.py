@@ -1,4 +1,4 @@
-"""`python -m ctrlab.cuda`: check every twin against float64, then time it beside torch and the GPU's own ceilings."""
+"""`python -m ctrlab.cuda`: checks every twin against float64, then times it against torch and the GPU's own ceilings."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def check(device: devices.Device, library: Library) -> int:
     """Runs every small case.
 
     Returns:
-        how many results were held against float64.
+        The number of results that were compared with float64.
     Raises:
-        CtrlabError: one of them is off.
+        CtrlabError: a result differs.
     """
     checked = 0
     for op, module in OPS.items():

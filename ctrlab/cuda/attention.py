@@ -54,7 +54,8 @@ def case(device: Device, library: Library, rng, *, rows, longest, width, units, 
         f"B={rows}, N={N}, T={longest}, C={C}, {4 * C}-{U}-{S}-1",
         run,
         _expected(query, keys, splits, layers, d_weights, d_attended) if small else {},
-        # A softmax does not see what is added to all scores of a row, so the biases' gradients cancel, the last one's to nothing.
+        # Adding a constant to all scores of an example does not change its softmax. So the gradients of the biases cancel, and
+        # that of the last bias is 0.
         yardsticks={f"d_bias {n}": f"d_kernel {n}" for n in range(3)},
         work=Work(flops=6.0 * N * (2 * C * U + U * S + S) + 6.0 * rows * C * U, bytes=4.0 * N * (3 * C + 2 * (U + S) + 3)),
         rival=None if small else ("torch, padded", _torch(query, keys, splits, layers, d_weights, d_attended)),
@@ -91,7 +92,7 @@ def _expected(query, keys, splits, layers, d_weights, d_attended) -> dict[str, n
 
 
 def _torch(query, keys, splits, layers, d_weights, d_attended):
-    """All B x T cells through the activation unit, masked."""
+    """All B x T cells through the activation unit, with a mask."""
 
     def build():
         import torch

@@ -1,6 +1,6 @@
-"""What the twins are run on: each op on small adversarial input with its float64 answer, and on the contest's sizes to be timed.
+"""The inputs of the twins: small adversarial ones with their float64 answers, and the contest's sizes for timing.
 
-A case takes a device and a library and gives a function that launches everything once, forward and backward.
+A case takes a device and a library, and returns a function that launches op and gradient once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Case:
     Attributes:
         shape: the sizes, in words.
         run: launches the op and its gradient; returns the results by name, in the device's memory.
-        expected: float64 answers by name; empty where the input is too large for the reference.
-        yardsticks: for results whose terms cancel, the result whose size theirs are held against.
-        work: the floor of one run.
-        rival: the name of torch's way and a function that runs it, where torch has one.
+        expected: float64 answers by name; empty if the input is too large for the reference.
+        yardsticks: {result whose terms cancel: result whose norm its error is compared with}.
+        work: the least work of one run.
+        rival: the name of torch's equivalent and a function that runs it, if there is one.
     """
 
     shape: str
@@ -37,9 +37,9 @@ class Case:
 
 
 class Memory:
-    """A device's arrays by name, and their addresses, which stay valid as long as this does."""
+    """A device's arrays by name, and their addresses, which are valid as long as this object exists."""
 
-    UNWRITTEN = -7  # what an empty array of whole numbers holds
+    UNWRITTEN = -7  # the initial value of integer arrays
 
     def __init__(self, device: Device):
         self.device = device
@@ -51,12 +51,12 @@ class Memory:
         return self.device.pointer(self.arrays[name])
 
     def empty(self, name: str, shape: Sequence[int], dtype=np.float32) -> int:
-        # Not zeros: what a kernel leaves unwritten must show.
+        # Not zeros, so that elements which a kernel does not write are noticed.
         filled = np.full(shape, np.nan) if np.issubdtype(dtype, np.floating) else np.full(shape, self.UNWRITTEN)
         return self.put(name, filled.astype(dtype))
 
     def structs(self, name: str, entries: Sequence[ctypes.Structure]) -> int:
-        """An array of C structs, each of numbers and addresses of eight bytes: kept as int64."""
+        """An array of C structs. All their fields are numbers or addresses of eight bytes, so the array is int64."""
         packed = (type(entries[0]) * len(entries))(*entries)
         return self.put(name, np.frombuffer(packed, np.int64).copy())
 
@@ -73,7 +73,7 @@ def splits_of(lengths) -> np.ndarray:
 
 
 def histories(rng, rows: int, longest: int, *, small: bool) -> np.ndarray:
-    """Lengths [B]; small ones hold the odd cases: none, one, the longest."""
+    """Lengths [B]; small batches include the special lengths: zero, one, the longest."""
     lengths = rng.integers(0, longest + 1, rows)
     if small:
         lengths[:3] = 0, 1, longest
@@ -81,7 +81,7 @@ def histories(rng, rows: int, longest: int, *, small: bool) -> np.ndarray:
 
 
 def padded(flat: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """[N, ...] -> [B, T, ...], NaN past a row's end, so that what must not be read shows."""
+    """[N, ...] -> [B, T, ...], with NaN past a history's end, so that a forbidden read is noticed."""
     lengths = np.diff(splits)
     out = np.full((len(lengths), max(lengths, default=0), *flat.shape[1:]), np.nan)
     for b, length in enumerate(lengths):

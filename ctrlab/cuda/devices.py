@@ -1,4 +1,4 @@
-"""Memory that the twins work in: a GPU's through torch or CuPy, or NumPy's own for the emulation."""
+"""The memory of the twins: a GPU's through torch or CuPy, or NumPy's for the emulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctrlab.errors import CtrlabError
 
 
 class Emulated:
-    """This machine's memory."""
+    """Main memory, for the emulation."""
 
     name = "emulated"
     stream = None
@@ -27,9 +27,9 @@ class Emulated:
 
 
 class Torch:
-    """A GPU's memory, in tensors of torch."""
+    """A GPU's memory, as torch tensors."""
 
-    stream = None  # the default stream, which torch works on too
+    stream = None  # the default stream, which torch also uses
 
     def __init__(self):
         import torch
@@ -51,7 +51,7 @@ class Torch:
 
 
 class Cupy:
-    """A GPU's memory, in arrays of CuPy."""
+    """A GPU's memory, as CuPy arrays."""
 
     stream = None
 
@@ -78,7 +78,7 @@ Device = Emulated | Torch | Cupy
 
 
 def gpu() -> Torch | Cupy:
-    """The GPU of this machine, through torch where it is installed (the rivals are torch's), else CuPy.
+    """The GPU of this machine, through torch if it is installed (the rivals are torch's), otherwise through CuPy.
 
     Raises:
         CtrlabError: there is no GPU, or neither library.
@@ -87,6 +87,6 @@ def gpu() -> Torch | Cupy:
     for library in (Torch, Cupy):
         try:
             return library()
-        except Exception as problem:  # each library has errors of its own for a missing driver
+        except Exception as problem:  # each library raises its own errors for a missing driver
             problems.append(f"{library.__name__.lower()}: {problem}")
     raise CtrlabError(f"A GPU and torch or CuPy are needed ({'; '.join(problems)}). Without a GPU run it with --emulated.")

@@ -24,7 +24,7 @@ WEIGHTS = ("gates_kernel", "gates_bias", "candidate_kernel", "candidate_bias")
 
 def case(device: Device, library: Library, rng, *, rows, longest, inputs, hidden, attends, small) -> Case:
     memory = Memory(device)
-    # At full length every position is there, which is what a padded rival computes on: like for like.
+    # At full length nothing is padding, so a rival with padding does the same work.
     lengths = histories(rng, rows, longest, small=True) if small else np.full(rows, longest)
     splits, N, C, H = splits_of(lengths), int(lengths.sum()), inputs, hidden
     shapes = {"gates_kernel": (C + H, 2 * H), "gates_bias": (2 * H,), "candidate_kernel": (C + H, H), "candidate_bias": (H,)}
@@ -52,7 +52,7 @@ def case(device: Device, library: Library, rng, *, rows, longest, inputs, hidden
         f"B={rows}, N={N}, T={longest}, C={C}, H={H}",
         run,
         _expected(values, splits, attention, d_outputs, d_last) if small else {},
-        # Three products of [x, h] with 3H columns; x, outputs and gates are written once and read once, both ways.
+        # Three products of [x, h] with 3H columns; x, outputs and gates are written once and read once in each direction.
         work=Work(flops=18.0 * N * (C + H) * H, bytes=4.0 * N * (4 * C + 5 * H + 6 * H)),
         rival=None if small or attends else ("torch GRU (cuDNN)", _torch(values["x"].reshape(rows, longest, C), H)),
     )
@@ -72,7 +72,7 @@ def _expected(values, splits, attention, d_outputs, d_last) -> dict[str, np.ndar
 
 
 def _torch(x: np.ndarray, hidden: int):
-    """cuDNN's GRU. It resets after the product, which costs the same: compare times, not numbers."""
+    """cuDNN's GRU. It applies the reset after the product, at equal cost: compare times, not values."""
 
     def build():
         import torch

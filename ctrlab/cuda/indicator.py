@@ -52,7 +52,7 @@ def case(device: Device, library: Library, rng, *, rows, sizes, lists, outputs, 
 
 
 def _expected(columns, sizes, kernel, d_out) -> dict[str, np.ndarray]:
-    """A row at a time through the definition, which takes one id a row and column: so the ids of a list are added up."""
+    """Runs the definition for each example. It takes one id per column here, so the ids of a list are summed."""
     out, d_kernel = np.zeros(d_out.shape), np.zeros(kernel.shape)
     for c, ((ids, splits), size) in enumerate(zip(columns, sizes)):
         rows_of = np.repeat(np.arange(len(d_out)), np.diff(splits))
@@ -63,7 +63,7 @@ def _expected(columns, sizes, kernel, d_out) -> dict[str, np.ndarray]:
 
 
 def _torch(columns, sizes, kernel, d_out):
-    """One embedding_bag over the ids of all columns, shifted to their own rows."""
+    """One embedding_bag over the ids of all columns, shifted to their columns' rows."""
 
     def build():
         import torch

@@ -18,7 +18,7 @@ CASES = {
     f"odd_{kind}": {"rows": 6, "tables": ((9, 3), (4, 5)), "kind": kind, "clip": clip, "longest": 4, "small": True}
     for kind, clip in (("sgd", 0.5), ("adagrad", 0.0), ("ftrl", 0.0), ("adam_async", 1.0))
 } | {
-    # More ids than a round of the merge's count takes, and a last word of the bitmap that is half empty.
+    # More ids than one round of the merge counts, and a last bitmap word that is half empty.
     "odd_many": {"rows": 40, "tables": ((140_003, 2), (65_536, 1)), "kind": "sgd", "clip": 0.0, "longest": 9, "small": True},
     **{
         name: {"rows": 512, "tables": ((100_000, 16),) * 26, "kind": "adagrad", "clip": 0.0, "longest": longest, "small": False}
@@ -29,12 +29,12 @@ LEARNING_RATE, STEP = 0.05, 3
 
 
 def case(device: Device, library: Library, rng, *, rows, tables, kind, clip, longest, small) -> Case:
-    """Small: each table has a pooled column of each kind and a list of rows; large: one summed column a table."""
+    """Small: each table has a pooled column of each kind and a "rows" column; large: one summed column per table."""
     memory = Memory(device)
     columns, entries, widths = [], [], [0, 0]
     for t, (size, dim) in enumerate(tables):
         for combiner in (SUM, MEAN, ROWS) if small else (SUM,):
-            # Lists whose rows stand side by side are of equal lengths: both tables' have the first one's splits.
+            # "rows" columns side by side must have equal lengths, so both tables use the first one's splits.
             lengths = histories(rng, rows, longest, small=True) if small else np.full(rows, longest)
             splits = columns[2][1] if combiner == ROWS and t else splits_of(lengths)
             ids = rng.integers(-1 if small else 0, size, splits[-1])
@@ -98,7 +98,7 @@ def case(device: Device, library: Library, rng, *, rows, tables, kind, clip, lon
 
 
 def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str, np.ndarray]:
-    """Row by row: what each column looks up, and what each table's ids are given back."""
+    """For each row: what each column looks up, and the gradients of each table's ids."""
     outs = [np.zeros(d.shape) for d in upstream]
     given: list[list] = [[] for _ in tables]
     counts: list[int] = []
@@ -117,7 +117,7 @@ def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str
         sparse_update.reference(rule, [(w, own, (ids, np.array([row for _, row in pairs])))], LEARNING_RATE, STEP, clip or None)
         ids = np.unique(ids)
         answers |= {f"weights {t}": w} | {f"{name} {t}": slot for name, slot in own.items()}
-        # In ascending order, each once; what comes after them is left as it was.
+        # The ids come in ascending order, each once; the memory after them is left unchanged.
         untouched = np.full(_room(columns, t, tables[t][0]) - len(ids), Memory.UNWRITTEN)
         answers[f"merged ids {t}"] = np.concatenate([ids, untouched])
         counts.append(len(ids))
@@ -125,7 +125,7 @@ def _expected(columns, weights, rule, slots, upstream, clip, tables) -> dict[str
 
 
 def _room(columns, t: int, size: int) -> int:
-    """How many ids of table `t` may be merged."""
+    """An upper limit for the number of distinct ids of table `t`."""
     return min(size, sum(len(ids) for ids, _, table, *_ in columns if table == t))
 
 

@@ -1,4 +1,4 @@
-"""How far a twin is from float64, how long it takes, and what the GPU could do at most."""
+"""The error of a twin relative to float64, its time, and the ceilings of the GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctrlab.cuda.devices import Cupy, Torch
 from ctrlab.profiling.timing import compare, measure
 from ctrlab.profiling.work import Ceilings
 
-OPS_TOLERANCE = 1e-5  # norm-wise, as on the CPU: float32 sums of some hundred numbers
+OPS_TOLERANCE = 1e-5  # by norm, as on the CPU: float32 sums of some hundred numbers
 REPETITIONS = 15
 COPIED = 2**28  # floats
 MATMUL = 8192
@@ -25,7 +25,7 @@ class Row:
     """A recorded measurement.
 
     Attributes:
-        speedup: torch's time over ours, median and 95 % interval over paired blocks; None where torch has no such op.
+        speedup: torch's time over ours, median and 95 % interval over paired blocks; None if torch has no such op.
         percent_of_bound: the least time at the GPU's measured ceilings over ours.
     """
 
@@ -44,7 +44,7 @@ class Row:
 
 
 def distance(expected: np.ndarray, received: np.ndarray, yardstick: np.ndarray) -> float:
-    """|a - b| / |yardstick|; inf where shapes differ, a number is not finite, or whole numbers are not the same."""
+    """|a - b| / |yardstick|; inf if shapes differ, a number is not finite, or integers differ."""
     if np.issubdtype(expected.dtype, np.integer):
         return 0.0 if np.array_equal(expected, received) else float("inf")
     received = np.asarray(received, np.float64)
@@ -55,7 +55,7 @@ def distance(expected: np.ndarray, received: np.ndarray, yardstick: np.ndarray) 
 
 
 def time_case(op: str, name: str, case: Case, device: Torch | Cupy) -> Row:
-    """Ours, and torch's way where the device is torch's, in one paired run."""
+    """Times our op, and torch's equivalent if the device is torch's, in one paired run."""
 
     def waited(run):
         def once():
@@ -73,7 +73,7 @@ def time_case(op: str, name: str, case: Case, device: Torch | Cupy) -> Row:
     )
     ratio = None
     if rival:
-        found = compared.ratio("rival")  # ours over the rival's: its inverse is how many times as fast ours is
+        found = compared.ratio("rival")  # our time over the rival's: its inverse is our speed-up
         ratio = (1 / found.median, 1 / found.high, 1 / found.low)
     percent = compared["ours"].percent_of_bound
     return Row(op, name, case.shape, rival and rival[0], ratio, percent, device.name, datetime.date.today().isoformat())
@@ -81,7 +81,7 @@ def time_case(op: str, name: str, case: Case, device: Torch | Cupy) -> Row:
 
 @functools.cache
 def gpu_ceilings(device: Torch | Cupy) -> Ceilings:
-    """What `ctrlab.profiling.roofline` measures on a CPU: here of the GPU's memory and matrix units."""
+    """The ceilings of the GPU's memory and matrix units, as `ctrlab.profiling.roofline` measures them on a CPU."""
     library = device.torch if isinstance(device, Torch) else device.cupy
     on_gpu = {"device": "cuda"} if isinstance(device, Torch) else {}
     zeros = functools.partial(library.zeros, dtype=library.float32, **on_gpu)

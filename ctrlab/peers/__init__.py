@@ -1,1 +1,1 @@
-"""Other libraries' training steps beside ours: the same sizes, the same batches, each peer in an environment of its own."""
+"""Compares training steps with other libraries: same sizes, same batches, each peer in its own environment."""

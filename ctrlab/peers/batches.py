@@ -1,4 +1,4 @@
-"""The batches that all sides are given, from a seed: ids as the data sets' statistics spread them, lists of real lengths."""
+"""The batches for all sides, made from a seed: ids and list lengths follow the data sets' statistics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ctrlab.peers.cases import SEED, Batch, Case
 
 
 def make_batches(case: Case) -> list[Batch]:
-    """`case.batches` batches; what is in one depends on the case's kind.
+    """Makes `case.batches` batches; their content depends on the case's kind.
 
     lookup      ids int64 [F, B * L], uniform; d_out float32 [B, F * D]
-    variable    the same, but of Zipf-like ids: rank r comes with a probability of about 1 / r, and ranks lie anywhere in a table
+    variable    the same with Zipf-like ids: rank r has a probability of about 1 / r, and ranks are scattered over a table
     deepfm, dlrm    ids int64 [F, B]; numbers float32 [B, n]; labels float32 [B, 1]
     din         user, item, category int64 [B]; items, categories int64 [N]; splits int64 [B + 1]; labels float32 [B, 1]
     gru, augru  x float32 [B, T, C]; d_out float32 [B, T, H]; attention float32 [B, T], for the AUGRU
@@ -57,7 +57,7 @@ def _histories(case: Case, rng: np.random.Generator) -> Batch:
     items = drawn["history_items"]
     lengths = np.minimum(items.lengths, case.longest)
     splits = np.concatenate([[0], np.cumsum(lengths)])
-    kept = np.arange(splits[-1]) + np.repeat(items.offsets[1:] - splits[1:], lengths)  # the last events of each row
+    kept = np.arange(splits[-1]) + np.repeat(items.offsets[1:] - splits[1:], lengths)  # the last events of each history
     ids = {name: _scattered(drawn[name], name, case.sizes[name]) for name in ("user", "item", "category")}
     return ids | {
         "items": _scattered(items.values[kept], "item", case.item),
@@ -77,7 +77,7 @@ def _recurrent(case: Case, rng: np.random.Generator) -> Batch:
 
 
 def _scattered(ranks: np.ndarray, table: str, rows: int) -> np.ndarray:
-    """Rows of a table for ranks of frequency, int64, as hashing scatters them."""
+    """Table rows for ranks of frequency, int64, scattered as by hashing."""
     return mix(ranks, salt("peers", table)).astype(np.int64) % rows
 
 

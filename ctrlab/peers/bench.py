@@ -1,4 +1,4 @@
-"""Runs the comparison: case after case, our worker and its peers' in turns, blocks of steps of one process at a time."""
+"""Runs the comparison: case by case, our worker and its peers' alternately, in blocks of steps."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import Comparison, Interval, paired
 from ctrlab.profiling.work import Ceilings, Work
 
-BLOCK_SECONDS = 0.3  # of one process before the next one's turn: long against its first steps, on caches that others had
+BLOCK_SECONDS = 0.3  # per block of one process: long compared with its first steps, whose caches others have overwritten
 TINY_BLOCK_SECONDS = 0.01
 SAME = 1e-5
-"""Outputs of the same computation may be so far apart, norm-wise; see DESIGN.md on the same answers."""
+"""Largest distance (by norm) of outputs that must be equal; see "same weights, same answers" in DESIGN.md."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case against one peer.
+    """One case compared with one peer.
 
     Attributes:
-        case, shape: what was run, and its sizes in words.
+        case, shape: the case, and its sizes in words.
         peer: the peer's name and versions.
-        comparison: of "ctrlab" and the peer, which is the baseline; None where there is none, as `note` says.
-        difference: how far the first outputs are apart, norm-wise; None where the peer computes something else.
-        note: what the peer does otherwise, or why there is no comparison.
+        comparison: of "ctrlab" with the peer, which is the baseline; None if there is none; `note` then says why.
+        difference: the distance of the first outputs, by norm; None if the peer computes something else.
+        note: how the peer's computation differs, or why there is no comparison.
     """
 
     case: str
@@ -52,12 +52,12 @@ class Row:
 
     @property
     def ratio(self) -> Interval | None:
-        """How many times as fast as the peer we are."""
+        """Our speed relative to the peer."""
         return self.comparison and self.comparison.ratio(OURS.name)
 
     @property
     def standing(self) -> str:
-        """ "ahead", "behind", "level" (the interval holds 1), "inconclusive" (too few pairs) or "missing"."""
+        """ "ahead", "behind", "level" (the interval contains 1), "inconclusive" (too few pairs) or "missing"."""
         if self.comparison is None:
             return "missing"
         ratio = self.ratio
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass
 class _Side:
-    """One process of a case: what it said when it was opened, how many steps make its block."""
+    """One process of a case: its answer when it was opened, and the number of steps in its block."""
 
     peer: Peer
     worker: Worker
@@ -98,7 +98,7 @@ class _Side:
         return answer["seconds"] / self.steps if answer else None
 
     def _ask(self, do: str, **details) -> dict:
-        """The answer; empty, and the reason kept, where a peer can't go on. Ours must."""
+        """The answer; empty, with the reason stored, if a peer can't continue. For our own side this is an error."""
         if self.reason:
             return {}
         try:
@@ -117,10 +117,10 @@ def bench_peers(
     peers: Mapping[str, Peer] = PEERS,
     command: Callable[[Peer], list[str]] = environments.command,
 ) -> list[Row]:
-    """One row for each of the named cases (all if none is named) and each peer that has something for it.
+    """One row for each of the named cases (default: all) and each peer that supports it.
 
     Args:
-        command: what starts a peer's worker.
+        command: starts a peer's worker.
     Raises:
         UnknownName: no such case or profile. CtrlabError: our own side can't run.
     """
@@ -138,7 +138,7 @@ def bench_peers(
 
 
 def _available(peers: Sequence[Peer], command: Callable[[Peer], list[str]]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """{peer: what starts it} with ours first, and {peer: why it can't be started}."""
+    """{peer: its command}, ours first, and {peer: why it can't be started}."""
     commands, reasons = {OURS.name: command(OURS)}, {}
     for peer in peers:
         try:
@@ -151,7 +151,7 @@ def _available(peers: Sequence[Peer], command: Callable[[Peer], list[str]]) -> t
 def _run_case(
     case: Case, peers: Sequence[Peer], commands: Mapping[str, list[str]], size: profiles.Profile, ceilings: Ceilings | None
 ) -> dict[str, Row]:
-    """{peer: its row}; ours is the first of `peers`."""
+    """{peer: its row}; the first of `peers` is our own side."""
     block = TINY_BLOCK_SECONDS if size.name == "tiny" else BLOCK_SECONDS
     with tempfile.TemporaryDirectory(prefix="ctrlab-peers-") as folder, contextlib.ExitStack() as workers:
         batches = Path(folder) / "batches.npz"
@@ -174,7 +174,7 @@ def _row(
     if other.reason:
         return Row(case.name, case.shape, versions, note=other.reason)
     difference = difference_of(ours.outputs, other.outputs)
-    if difference is not None and not difference <= SAME:  # so that nan is seen
+    if difference is not None and not difference <= SAME:  # also true for NaN
         note = f"its outputs are {difference:.1g} from ours, where {SAME:.0g} is allowed: this is no comparison"
         return Row(case.name, case.shape, versions, difference=difference, note=note)
     comparison = Comparison.of_samples(
@@ -188,7 +188,7 @@ def _row(
 
 
 def difference_of(ours: Path, theirs: Path) -> float | None:
-    """The largest distance of what both files have, over its norm; None where they have nothing in common."""
+    """The largest distance of arrays that are in both files, relative to their norm; None if there are none."""
     with np.load(ours, allow_pickle=False) as mine, np.load(theirs, allow_pickle=False) as other:
         common = sorted(set(mine.files) & set(other.files))
         distances = [np.linalg.norm(mine[name] - other[name]) / np.linalg.norm(mine[name]) for name in common]

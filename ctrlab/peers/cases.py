@@ -1,6 +1,6 @@
-"""What is measured: sizes, batches and first weights.
+"""The cases of the comparison: sizes, batches and initial weights.
 
-NumPy alone is imported here, since every worker imports this module, in whatever environment it lives.
+This module imports only NumPy, because every worker imports it, in whatever environment it runs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ Batch = dict[str, np.ndarray]
 SEED = 2021
 LEARNING_RATE = 0.01
 FIRST_ACCUMULATOR = 0.1
-"""Every side trains with Adagrad, which all of them have for touched rows alone; TensorFlow's accumulators begin at 0.1."""
+"""Every side trains with Adagrad: all libraries have it with sparse updates. TensorFlow's accumulators begin at 0.1."""
 CHECKED_STEPS = 2
-"""Losses that must agree: of the first weights, and after one step. Later ones drift apart by rounding, on any two libraries."""
+"""Losses that must agree: with the initial weights, and after one step. Later losses of any two libraries drift by rounding."""
 ALPHA = 0.1
-"""Of DIN's PReLU at first."""
+"""The initial slope of DIN's PReLU."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One computation, and how large.
+    """One computation and its sizes.
 
     Attributes:
-        sizes: by name; which ones there are depends on the kind (see CASES).
-        batches: different batches that are gone through in turn.
-        units: of a model its towers' layers by name, {"deep": (512, 128, 32)}: those of our class of it, which only our own
-            environment can import, so that they come with the job (see `ctrlab.peers.units`).
+        sizes: by name; the names depend on the kind (see CASES).
+        batches: number of different batches, used in rotation.
+        units: for a model, the layers of its towers by name, {"deep": (512, 128, 32)}. They come with the job, because only our
+            own environment can import the model class that defines them (see `ctrlab.peers.units`).
     """
 
     name: str
@@ -84,7 +84,7 @@ _MOST_AT_TINY = {"rows": 1_000, "user": 1_000, "item": 1_000, "category": 100, "
 
 
 def case_of(name: str, tiny: bool = False) -> Case:
-    """The named case; `tiny` for tests of what it computes, not of how fast."""
+    """The named case; `tiny` makes it small, for tests of its results."""
     case = CASES[name]
     if not tiny:
         return case
@@ -97,7 +97,7 @@ def save(path: Path, batches: Sequence[Batch]) -> None:
 
 
 def load(path: Path | str) -> list[Batch]:
-    """What `save` has written."""
+    """Reads what `save` has written."""
     batches: dict[int, Batch] = {}
     with np.load(path, allow_pickle=False) as file:
         for key in file.files:
@@ -107,12 +107,12 @@ def load(path: Path | str) -> list[Batch]:
 
 
 def first_table(name: object, rows: int, dim: int) -> np.ndarray:
-    """The first weights of an embedding table, the same on every side: float32 [rows, dim], normal, deviation 0.05."""
+    """The initial weights of an embedding table, the same on every side: float32 [rows, dim], normal, deviation 0.05."""
     return np.float32(0.05) * _generator(f"table/{name}").standard_normal((rows, dim), dtype=np.float32)
 
 
 def first_kernel(name: str, inputs: int, outputs: int) -> np.ndarray:
-    """The first weights of a dense layer, the same on every side: float32 [inputs, outputs], Glorot-uniform."""
+    """The initial weights of a dense layer, the same on every side: float32 [inputs, outputs], Glorot-uniform."""
     limit = np.float32(np.sqrt(6.0 / (inputs + outputs)))
     return limit * (2 * _generator(f"kernel/{name}").random((inputs, outputs), dtype=np.float32) - 1)
 

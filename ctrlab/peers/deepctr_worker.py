@@ -1,6 +1,6 @@
-"""DeepCTR's side: its own DeepFM and DIN at our sizes, trained by a compiled step with Keras's Adagrad.
+"""DeepCTR's side: its own DeepFM and DIN at our sizes, trained with a compiled step and Keras's Adagrad.
 
-Runs in an environment of its own, with deepctr, tf_keras and TensorFlow. DeepCTR has no DLRM.
+It runs in its own environment, with deepctr, tf_keras and TensorFlow. DeepCTR has no DLRM.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import metadata
 
 import numpy as np
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # before TensorFlow: DeepCTR is written for Keras 2
+os.environ["TF_USE_LEGACY_KERAS"] = "1"  # must be set before TensorFlow is imported: DeepCTR is written for Keras 2
 
 import tensorflow as tf
 
@@ -19,7 +19,7 @@ from ctrlab.peers import cases
 from ctrlab.peers.cases import Batch, Case
 from ctrlab.peers.session import Running, serve_cases
 
-# DeepCTR itself is imported where it is used: a thread of its import prints, which only then goes past the answers' stream.
+# DeepCTR is imported late: a thread of its import prints, which must not go into the stream of answers.
 
 
 def prepare_deepfm(case: Case, batches: list[Batch], threads: int) -> Running:
@@ -44,7 +44,7 @@ def prepare_din(case: Case, batches: list[Batch], threads: int) -> Running:
     from deepctr.models import DIN
 
     _set_threads(threads)
-    # Row 0 is the padding's, so ids are one up.
+    # Row 0 is for padding, so ids are shifted by one.
     singles = [SparseFeat(name, case.sizes[name] + 1, embedding_dim=case.dim) for name in ("user", "item", "category")]
     lists = [
         VarLenSparseFeat(
@@ -73,7 +73,7 @@ _LISTS = (("item", "items"), ("category", "categories"))
 
 
 def _padded(ids: np.ndarray, splits: np.ndarray, longest: int) -> np.ndarray:
-    """Lists end to end [N] -> [B, T], zeros after each list's end."""
+    """Flat lists [N] -> [B, T], with zeros after each list's end."""
     made = np.zeros((len(splits) - 1, longest), ids.dtype)
     made[np.arange(longest) < np.diff(splits)[:, None]] = ids
     return made
@@ -85,7 +85,7 @@ def _set_threads(threads: int) -> None:
 
 
 def _running(model, features: Callable, batches: list[Batch], note: str) -> Running:
-    # The legacy optimizer is the quicker one here: its sparse step is one op of TensorFlow's on the touched rows.
+    # The legacy optimizer is faster here: its sparse step is one TensorFlow op on the touched rows.
     optimizer = tf.keras.optimizers.legacy.Adagrad(cases.LEARNING_RATE, initial_accumulator_value=cases.FIRST_ACCUMULATOR)
     loss_of = tf.keras.losses.BinaryCrossentropy()
 

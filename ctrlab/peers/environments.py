@@ -1,6 +1,6 @@
-"""The peers, and the Python that each runs in: an environment of its own below the cache folder, made once.
+"""The peers and their Python environments. Each has its own below the cache folder, made once.
 
-The versions are the ones that were tried together. Where packages come from is pip's own configuration's affair.
+The versions were tested together. pip's own configuration decides where packages come from.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _DONE = "complete"
 
 @dataclass(frozen=True)
 class Peer:
-    """A library to be measured against.
+    """A library to compare with.
 
     Attributes:
         worker: the module that runs it.
-        kinds: the kinds of cases that it has something for.
-        requirements: what pip installs for it; with none it runs in our own environment.
-        bare: what is installed after that without its dependencies, which ask for more than is used here.
+        kinds: the kinds of cases that it supports.
+        requirements: what pip installs for it; without any it runs in our own environment.
+        bare: packages that are then installed without their dependencies, because they require more than is used here.
     """
 
     name: str
@@ -51,7 +51,7 @@ PEERS: dict[str, Peer] = {
             "torch",
             "ctrlab.peers.torch_worker",
             OURS.kinds,
-            # torch's own build for CPUs alone has this version too, with "+cpu": pip takes it where it is offered.
+            # torch's CPU-only build has this version too, with the suffix "+cpu"; pip takes it if it is available.
             (
                 "torch==2.13.0",
                 "fbgemm-gpu-cpu==1.8.0",
@@ -75,17 +75,17 @@ PEERS: dict[str, Peer] = {
 
 
 def command(peer: Peer) -> list[str]:
-    """What starts the peer's worker. Its environment sees our package, after its own packages.
+    """The command that starts the peer's worker. Our package comes after the environment's own packages on its path.
 
     Raises:
-        CtrlabError: the peer can't be had here, and why.
+        CtrlabError: the peer is not available here; the message says why.
     """
     root = str(Path(__file__).resolve().parents[2])
     return [str(python_of(peer)), "-P", "-c", _BOOT, root, peer.worker]
 
 
 def python_of(peer: Peer) -> Path:
-    """The interpreter that has the peer's packages; they are installed if they are not there yet.
+    """The interpreter with the peer's packages, which are installed if necessary.
 
     Raises:
         CtrlabError: pip can't install them, or the library is not on this machine.
@@ -105,7 +105,7 @@ def python_of(peer: Peer) -> Path:
 
 
 def folder_of(peer: Peer) -> Path:
-    """Where the peer's environment is, or will be: another place for other requirements or another Python."""
+    """The folder of the peer's environment; it depends on the requirements and on the Python version."""
     wanted = "\n".join((sys.version, *peer.requirements, "", *peer.bare))
     return cache_folder() / "peers" / f"{peer.name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
 
@@ -115,7 +115,7 @@ def installed(peer: Peer) -> bool:
 
 
 def _install(peer: Peer, folder: Path, python: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation has left
+    shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted installation
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     steps = [lambda: venv.create(folder, with_pip=True), lambda: _run([*pip, *peer.requirements], peer)]
     if peer.bare:

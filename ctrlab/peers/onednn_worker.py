@@ -1,4 +1,4 @@
-"""oneDNN's side: its GRU and AUGRU primitives, in the program of `native/bench`. Runs in our own environment."""
+"""oneDNN's side: its GRU and AUGRU primitives, in the program in `native/bench`. It runs in our own environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctrlab.peers.session import Running, serve_cases
 
 
 def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # of the program that is started next
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for the program that is started next
     weights, attended = cases.gru_weights(case), case.kind == "augru"
 
     def start() -> onednn.Gru:
@@ -23,7 +23,7 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
     def outputs() -> dict[str, np.ndarray]:
         once = start()
         once()
-        # Its AUGRU's gradient is none of its own forward pass (tests/ops/test_gru_onednn.py); the outputs must do.
+        # The AUGRU's gradient does not belong to its forward pass (tests/ops/test_gru_onednn.py), so only outputs are compared.
         names = ("out",) if attended else ("out", "d_x", "d_gates", "d_gates_bias", "d_candidate", "d_candidate_bias")
         return {name: np.ravel(array) for name, array in zip(names, once.close())}
 

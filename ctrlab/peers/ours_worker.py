@@ -1,4 +1,4 @@
-"""Our side: `python -m ctrlab.peers.ours_worker`. The models with all rungs, the ops as the models call them."""
+"""Our side: `python -m ctrlab.peers.ours_worker`. It runs the models with all rungs, and the ops as the models call them."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
 
 
 def prepare_variable(case: Case, batches: list[Batch], threads: int) -> Running:
-    """Embedding variables that hold every id."""
+    """Embedding variables that already contain every id."""
     apply_threads(Setting(intra=threads, inter=threads))
     rule = Rule("adagrad", initial_accumulator=cases.FIRST_ACCUMULATOR)
     tables = [_filled(t, case) for t in range(case.tables)]
     for table in tables:
         table.set_slots(rule.slots)
-    number = tf.Variable(0, dtype=tf.int64)  # of the step
+    number = tf.Variable(0, dtype=tf.int64)  # the step's number
 
     def look_up(ids, training):
         (out,) = table_ops.grouped(tables, _columns(case, ids), _layout(case), training)
@@ -94,7 +94,7 @@ def _filled(t: int, case: Case) -> EmbeddingVariable:
 
 
 def _columns(case: Case, ids: tf.Tensor) -> list:
-    """F columns of [B * L] ids, ragged where a row has several."""
+    """F columns of [B * L] ids, ragged if an example has several."""
     columns = tf.unstack(ids)
     if case.length == 1:
         return columns
@@ -104,7 +104,7 @@ def _columns(case: Case, ids: tf.Tensor) -> list:
 
 
 def _layout(case: Case) -> lookup.Layout:
-    """A table for each column, the sums side by side."""
+    """One table per column, the sums side by side."""
     return lookup.Layout(tuple(range(case.tables)), ("sum",) * case.tables, (0,) * case.tables)
 
 
@@ -139,7 +139,7 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
 
 
 def _model_work(model, case: Case, batches: list[Batch]) -> Work:
-    """The model's own floor, which counts Adam's two slots, less one: Adagrad has a single one."""
+    """The model's own least work, minus one slot: it counts Adam's two slots, but Adagrad has one."""
     positions = float(np.mean([2 * batch["splits"][-1] for batch in batches])) if case.kind == "din" else 0.0
     hits = len(model.schema.categoricals) * case.batch + positions
     dense = sum(np.prod(v.shape) for v in model.trainable_variables if not v.path.startswith("embedding/"))
@@ -148,7 +148,7 @@ def _model_work(model, case: Case, batches: list[Batch]) -> Work:
 
 
 def _resized(schema: Schema, case: Case) -> Schema:
-    """The schema with the case's tables."""
+    """The schema with the case's table sizes."""
 
     def resize(column):
         rows = case.sizes.get(column.table, case.sizes.get("rows")) if isinstance(column, IdColumn) else None
@@ -158,7 +158,7 @@ def _resized(schema: Schema, case: Case) -> Schema:
 
 
 def _first(model, variable) -> np.ndarray | None:
-    """The first weights that all sides begin with; None for those that begin alike anyway (zeros, ones)."""
+    """The common initial weights of all sides; None for variables that begin equal anyway (zeros, ones)."""
     *_, owner, name = variable.path.split("/")
     if owner == "embedding":
         return cases.first_table(name, *variable.shape)
@@ -201,7 +201,7 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
     given = [flat(batch) for batch in batches]
 
     def outputs() -> dict[str, np.ndarray]:
-        # Of the AUGRU the outputs alone: oneDNN's gradient of it is none of its own forward pass (tests/ops/test_gru_onednn.py).
+        # Only the AUGRU's outputs: oneDNN's gradient does not belong to its forward pass (tests/ops/test_gru_onednn.py).
         kept = ("out", "d_x", "d_gates", "d_gates_bias", "d_candidate", "d_candidate_bias")[: None if case.kind == "gru" else 1]
         return {name: np.ravel(array) for name, array in zip(kept, step(*given[0]))}
 

@@ -1,9 +1,9 @@
-"""A worker's half of the bench. It speaks the lines of `profiling.processes`:
+"""A worker's side of the bench. It uses the line protocol of `profiling.processes`:
 
-    {"do": "open", ...job}      -> {"seconds": of one step, "versions", "note", "work"}; first outputs go to job["outputs"]
-    {"do": "run", "steps": n}   -> {"seconds": of n steps}
+    {"do": "open", ...job}      -> {"seconds": per step, "versions", "note", "work"}; the first outputs go to job["outputs"]
+    {"do": "run", "steps": n}   -> {"seconds": for n steps}
 
-NumPy alone is imported here; what a peer needs, its worker imports.
+This module imports only NumPy; each worker imports its library.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Running:
     """A computation, ready to run.
 
     Attributes:
-        step: number of a batch -> runs it to its end.
-        outputs: what comes out with the first weights, by name, where it must be what others get; it may train.
+        step: runs the batch with the given number, until its result is computed.
+        outputs: the outputs for the initial weights, by name, if other sides must get the same; it may train.
         versions: of the library, in words.
-        note: what differs from what ours computes, in words; empty where nothing does.
-        work: the floor of a step, as `profiling.work.Work` in JSON, where known.
+        note: how the computation differs from ours, in words; empty if it does not.
+        work: the least work of a step, as `profiling.work.Work` in JSON, if known.
     """
 
     step: Callable[[int], Any]
@@ -42,12 +42,12 @@ class Running:
 
 
 Prepare = Callable[[Case, list[Batch], int], Running]
-"""(case, its batches, threads) -> ready to run; one a kind of case."""
+"""(case, its batches, threads) -> a computation that is ready to run; one such function per kind of case."""
 
 
 @dataclass
 class Session:
-    """Answers for one case."""
+    """The session for one case."""
 
     running: Running
     batches: int
@@ -55,14 +55,14 @@ class Session:
     done: int = field(default=0)
 
     def open(self) -> dict:
-        """Writes the first outputs, warms up."""
+        """Writes the first outputs and warms up."""
         np.savez(self.outputs, **self.running.outputs())
         seconds = [self._timed(1) for _ in range(WARM_UPS)]
         known = {name: getattr(self.running, name) for name in ("versions", "note", "work")}
         return {"seconds": statistics.median(seconds)} | known
 
     def run(self, steps: int) -> dict:
-        self._timed(1)  # other processes have had the caches meanwhile
+        self._timed(1)  # warm-up: other processes have used the caches meanwhile
         return {"seconds": self._timed(steps)}
 
     def _timed(self, steps: int) -> float:
@@ -75,7 +75,7 @@ class Session:
 
 
 def serve_cases(prepare: dict[str, Prepare]) -> None:
-    """Answers requests until they end, with the computation that `prepare` has for the case's kind."""
+    """Answers requests until stdin is closed, with the computation in `prepare` for the case's kind."""
 
     def open_session(case: dict, batches: str, threads: int, outputs: str) -> Session:
         wanted, loaded = Case(**case), load(batches)

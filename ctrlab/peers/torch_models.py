@@ -1,6 +1,6 @@
-"""DeepFM, DLRM, DIN and an AUGRU in PyTorch, layer for layer what `ctrlab.models` computes, from the same first weights.
+"""DeepFM, DLRM, DIN and an AUGRU in PyTorch, equal to `ctrlab.models` layer by layer, with the same initial weights.
 
-Nothing is compiled: torch.compile around the towers gained nothing (0.98x in CPU time on DeepFM), and takes a minute.
+Nothing is compiled: torch.compile on the towers gained nothing (0.98x in CPU time on DeepFM) and takes a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ctrlab.peers.cases import Case
 
 
 def tower(name: str, inputs: int, units: Sequence[int], activation=nn.ReLU, *, norm=False, linear_top=False) -> nn.Sequential:
-    """Dense layers, an activation after each but a linear top, and after that Keras's BatchNormalization."""
+    """Dense layers with an activation after each, except after a linear top; then Keras's BatchNormalization."""
     layers: list[nn.Module] = []
     for i, n in enumerate(units):
         dense = nn.Linear(inputs, n)
@@ -39,12 +39,12 @@ def set_kernel(dense: nn.Linear, name: str) -> None:
 
 
 class Clicks(nn.Module):
-    """One id a column: what DeepFM and DLRM share."""
+    """The common part of DeepFM and DLRM, with one id per column."""
 
     def __init__(self, case: Case, tables_of: Callable):
         super().__init__()
         self.fields, self.dim = case.tables, case.dim
-        # The columns' names, as first weights know them.
+        # The names of the columns, which also select the initial weights.
         self.tables = tables_of({f"C{t + 1}": (case.rows, case.dim) for t in range(case.tables)}, PoolingMode.SUM)
         self.register_buffer("offsets", torch.arange(case.tables * case.batch + 1), persistent=False)
 
@@ -56,7 +56,7 @@ class DeepFM(Clicks):
     def __init__(self, case: Case, tables_of: Callable):
         super().__init__(case, tables_of)
         flat = self.fields * self.dim
-        # Picked from one vector: the gradient of an nn.EmbeddingBag of width 1 costs a sixth of the step.
+        # A gather from one vector: the gradient of an nn.EmbeddingBag of width 1 would take a sixth of the step.
         self.linear = nn.Parameter(torch.zeros(case.tables * case.rows))
         self.linear_numbers = nn.Linear(case.numbers, 1)
         nn.init.zeros_(self.linear_numbers.weight)
@@ -91,7 +91,8 @@ class DLRM(Clicks):
 
     @torch.no_grad()
     def _reorder(self, dense: nn.Linear) -> None:
-        """torchrec lists pairs (0, 1), (0, 2), ...; we (1, 0), (2, 0), (2, 1), ...: the same weights, in its order."""
+        """torchrec orders pairs (0, 1), (0, 2), ...; we order them (1, 0), (2, 0), (2, 1), ...: permutes the weights to its
+        order."""
         vectors = self.fields + 1
         place = np.zeros((vectors, vectors), np.int64)
         rows, columns = np.tril_indices(vectors, -1)
@@ -108,7 +109,7 @@ class DLRM(Clicks):
 
 
 class DIN(nn.Module):
-    """Histories end to end: the attention's layers see the events that are there, as ours do."""
+    """Uses flat histories: like ours, the attention's layers process only existing events."""
 
     def __init__(self, case: Case, tables_of: Callable):
         super().__init__()
@@ -129,7 +130,7 @@ class DIN(nn.Module):
     def inputs(self, batch):
         ids = torch.cat([batch[n] for n in ("user", "item", "items", "category", "categories")])
         rows, events = self.rows, len(batch["items"])
-        # A "bag" a table and row: without pooling only the tables' ends count.
+        # One "bag" per table and example; without pooling only the tables' ends matter.
         sizes = torch.zeros(3, rows, dtype=torch.int64)
         sizes[:, 0] = torch.tensor([rows, rows + events, rows + events])
         offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.ravel().cumsum(0)])
@@ -145,7 +146,7 @@ class DIN(nn.Module):
         query = self.prelu(self.query(target)).index_select(0, row_of)  # [N, C]
         scores = self.unit(torch.cat([query, history, query - history, query * history], 1))  # [N, 1]
         padded = scores.new_full((rows * longest,), float("-inf")).index_copy(0, cell, scores[:, 0]).view(rows, longest)
-        weights = torch.softmax(padded, 1).view(-1).index_select(0, cell)  # [N]; rows of no events give nothing
+        weights = torch.softmax(padded, 1).view(-1).index_select(0, cell)  # [N]; examples without events contribute nothing
         none = history.new_zeros(rows, history.shape[1])
         attended = none.index_add(0, row_of, history * weights[:, None])  # [B, C]
         total = none.index_add(0, row_of, history)  # [B, C]
@@ -154,7 +155,7 @@ class DIN(nn.Module):
 
 
 class AUGRU(nn.Module):
-    """A GRU whose update gate is scaled by an attention; resets after the product, so that each step has one product."""
+    """A GRU whose update gate is scaled by an attention. It resets after the product, so each step has a single product."""
 
     def __init__(self, inputs: int, hidden: int):
         super().__init__()

@@ -1,6 +1,6 @@
-"""PyTorch's side: FBGEMM's table-batched embeddings with their fused optimizer, torchrec's and torch's own layers.
+"""PyTorch's side: FBGEMM's table-batched embeddings with fused optimizer, torchrec's layers and torch's own.
 
-Runs in an environment of its own, with torch, fbgemm-gpu-cpu, torchrec and NumPy.
+It runs in its own environment, with torch, fbgemm-gpu-cpu, torchrec and NumPy.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 
-warnings.filterwarnings("ignore")  # of libraries about each other
+warnings.filterwarnings("ignore")  # the libraries warn about each other
 
 import fbgemm_gpu  # noqa: E402
 import numpy as np  # noqa: E402
@@ -28,7 +28,7 @@ VERSIONS = f"torch {torch.__version__.partition('+')[0]}, FBGEMM {fbgemm_gpu.__v
 
 
 def tables_of(shapes: dict[object, tuple[int, int]], pooling: PoolingMode) -> SplitTableBatchedEmbeddingBagsCodegen:
-    """All tables in one op whose backward pass is the Adagrad step on the touched rows. `shapes`: {name: (rows, dim)}."""
+    """All tables in one op. Its backward pass is the Adagrad step on the touched rows. `shapes`: {name: (rows, dim)}."""
     op = SplitTableBatchedEmbeddingBagsCodegen(
         [(rows, dim, EmbeddingLocation.HOST, ComputeDevice.CPU) for rows, dim in shapes.values()],
         optimizer=OptimType.EXACT_ADAGRAD,
@@ -72,7 +72,7 @@ def prepare_lookup(case: Case, batches: list[Batch], threads: int) -> Running:
 def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
     torch.set_num_threads(threads)
     model = torch_models.MODELS[case.kind](case, tables_of)
-    optimizer = torch.optim.Adagrad(  # the tables' step is in their own backward pass
+    optimizer = torch.optim.Adagrad(  # the tables are stepped in their own backward pass
         model.dense_parameters(),
         lr=cases.LEARNING_RATE,
         initial_accumulator_value=cases.FIRST_ACCUMULATOR,
@@ -99,7 +99,7 @@ def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
 
 
 def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
-    """torch.nn.GRU; the AUGRU, which torch has not, as a scripted loop with the inputs' product in front of it."""
+    """torch.nn.GRU. torch has no AUGRU, so that is a scripted loop, with the product of all inputs before it."""
     torch.set_num_threads(threads)
     attended = case.kind == "augru"
     make = torch_models.AUGRU if attended else torch.nn.GRU
@@ -108,7 +108,7 @@ def prepare_gru(case: Case, batches: list[Batch], threads: int) -> Running:
         layer = torch.jit.script(layer)
 
     def time_first(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(np.swapaxes(array, 0, 1)))  # [T, B, ...], the layout it likes best
+        return torch.from_numpy(np.ascontiguousarray(np.swapaxes(array, 0, 1)))  # [T, B, ...], torch's fastest layout
 
     names = ("x", "d_out", "attention") if attended else ("x", "d_out")
     given = [[time_first(batch[name]) for name in names] for batch in batches]

@@ -1,4 +1,4 @@
-"""The layers of our models, for the peers' models of the same name."""
+"""The layer sizes of our models, for the peers' models of the same name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctrlab.peers.cases import Case
 
 
 def with_units(case: Case) -> Case:
-    """The case with the sizes of its model's towers, as the attributes of our class say: `deep_units` is "deep"."""
+    """The case with its model's tower sizes, read from attributes of our class: `deep_units` is "deep"."""
     maker = MODELS.get(case.kind)
     if maker is None:
         return case

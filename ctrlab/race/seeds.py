@@ -26,9 +26,7 @@ def place_of(model: str, rows: str, steps: int, seeds: list[int]) -> Path:
     """
     known = imports.modules()
     code = imports.used("ctrlab.training.run", "ctrlab.race.worker", f"ctrlab.models.{model}", known=known)
-    libraries = versions() | {
-        name: metadata.version(name) for name in ("keras", "scikit-learn")
-    }  # they affect AUCs
+    libraries = versions() | {name: metadata.version(name) for name in ("keras", "scikit-learn")}  # they affect AUCs
     facts = {"rows": rows, "steps": steps, "seeds": seeds, "versions": libraries}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for module in code:

@@ -149,9 +149,7 @@ def waterfall(
         yaxis_range=[0, 1.18 * max(levels)],
     )
     under = [step[0] for step in steps]
-    chart.update_xaxes(
-        tickvals=under, ticktext=[name.replace(" ", "<br>") for name in under]
-    )  # keeps labels level
+    chart.update_xaxes(tickvals=under, ticktext=[name.replace(" ", "<br>") for name in under])  # keeps labels level
     return chart if floor is None else _floor_line(chart, floor / size, "y", f"floor {seconds(floor)}")
 
 
