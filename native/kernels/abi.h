@@ -1,7 +1,8 @@
-// What a kernel and its caller agree on. A kernel is plain C++ on pointers and sizes: no TensorFlow, no threads of its own.
+// The contract between a kernel and its caller. A kernel is plain C++ on pointers and sizes: no TensorFlow, no threads of its
+// own.
 //
-// The interface is C (plain structs, function pointers) with a version, so that a kernel compiled alone, later, by another
-// compiler, can take the place of ours while the program runs.
+// The interface is C (plain structs, function pointers) with a version. So a kernel that is compiled alone, later, or by another
+// compiler can replace ours while the program runs.
 
 #pragma once
 
@@ -9,17 +10,16 @@
 #include <cstdint>
 #include <new>
 
-// Goes up whenever a struct or a signature in kernels/<op>/<op>.h changes.
+// Increment this when a struct or a signature in kernels/<op>/<op>.h changes.
 #define CTRLAB_ABI_VERSION 1
 
 #define CTRLAB_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace ctrlab {
 
-// Runs body(begin, end) over pieces that cover [0, total), on whatever threads the caller owns.
-// The pieces come in any order and at the same time; `cycles` is what one unit costs, so that cheap work stays on one thread.
-// A body may throw std::bad_alloc, which must not leave a thread of the pool: the calling thread gets it when all pieces are
-// done.
+// Runs body(begin, end) over pieces that cover [0, total), on the caller's threads. The pieces run in any order and in parallel.
+// `cycles` is the cost of one unit; cheap work stays on one thread. A body may throw std::bad_alloc. The exception must not leave
+// a pool thread: the calling thread rethrows it when all pieces are done.
 struct ParallelFor {
   void* pool;
   void (*run)(void* pool, int64_t total, int64_t cycles, void (*body)(void* context, int64_t begin, int64_t end), void* context);
@@ -44,7 +44,7 @@ struct ParallelFor {
   }
 };
 
-// All on the calling thread.
+// Runs everything on the calling thread.
 inline constexpr ParallelFor kAlone{
     nullptr, [](void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) { body(context, 0, n); }};
 

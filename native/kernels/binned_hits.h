@@ -1,5 +1,5 @@
-// The hits (a known id in a row) of one id column, sorted into bins of 2^shift ids by a counting sort, block of rows by block.
-// Each bin then has one owner, so nobody waits and nothing races, and its hits stay in row order, so sums stay the same.
+// The hits (known ids in rows) of one id column, sorted into bins of 2^shift ids by a counting sort over blocks of rows. Each bin
+// has one owner, so there are no races and no waiting. Its hits stay in row order, so sums are deterministic.
 
 #pragma once
 
@@ -28,7 +28,7 @@ class BinnedHits {
 
   int64_t blocks() const { return blocks_; }
 
-  // A block's hits stay within the places of its own ids, so blocks may be sorted side by side.
+  // A block only writes to places reserved for its own ids, so blocks may be sorted in parallel.
   // `for_each(begin, end, visit)` calls visit(row, id, weight) for the known ids of rows [begin, end), in order.
   template <class ForEach>
   void SortBlock(int64_t block, const ForEach& for_each) {

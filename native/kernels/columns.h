@@ -1,5 +1,5 @@
-// Passes over a matrix [B, n] that sum each column: a thread owns a tile of columns and walks all rows, so that no sum is ever
-// shared, nothing waits, and each runs in the order of the rows.
+// Column sums over a matrix [B, n]. A thread owns a tile of columns and goes through all rows. So no sum is shared between
+// threads, and each sum runs in row order.
 
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace ctrlab {
 
-constexpr int kTileVectors = 4;  // 64 columns: four cache lines of a row, and sums that stay in registers
+constexpr int kTileVectors = 4;  // 64 columns: four cache lines per row, and sums that fit in registers
 
-// A tile of V vectors of columns, of which the last has `last` columns that are there.
+// A tile of V vectors of columns; `last` is the number of valid columns in the last one.
 template <int V, bool kWhole>
 struct ColumnTile {
   static constexpr int kVectors = V;
@@ -37,13 +37,13 @@ struct ColumnTile {
   }
 };
 
-// Column sums of float32 that do not lose their low bits to a large total: rows are added up in short runs.
+// Float32 column sums that do not lose low bits to a large total: rows are summed in short runs first.
 template <int V>
 class ColumnSums {
  public:
   void Add(int v, const Vec& x) { run_[v] += x; }
 
-  // After each row.
+  // Call it after each row.
   void NextRow() {
     if (++rows_ % kRun == 0) Flush();
   }
@@ -64,7 +64,7 @@ class ColumnSums {
   int64_t rows_ = 0;
 };
 
-// Calls body(tile) for every tile of `columns` columns; `cycles` is what one row of one tile costs.
+// Calls body(tile) for every tile of `columns` columns; `cycles` is the cost of one row in one tile.
 template <class Body>
 void ForEachTile(int64_t rows, int64_t columns, int64_t cycles, const ParallelFor& parallel_for, const Body& body) {
   constexpr int64_t kWide = kTileVectors * kLanes;

@@ -1,8 +1,8 @@
-// What the .cu files stand on. nvcc compiles them for a GPU; a plain C++20 compiler runs the same lines on threads of this
-// machine (cuda_emulation.h), so that their logic is checked, under sanitizers too, where there is no GPU.
+// The basis of the .cu files. nvcc compiles them for a GPU. A plain C++20 compiler runs the same code on CPU threads
+// (cuda_emulation.h), which checks the logic, also under sanitizers, on machines without a GPU.
 //
-// A twin takes the struct of its op's header, kernels/<op>/<op>.h, which lies in host memory; what it points to lies in device
-// memory. It returns 0 or a cudaError_t, and runs on the stream it is given without waiting for it.
+// A CUDA twin takes the struct of its op's header, kernels/<op>/<op>.h. The struct is in host memory; its pointers point to
+// device memory. The twin returns 0 or a cudaError_t, and runs asynchronously on the given stream.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #include <cuda_runtime.h>
 
-// The one block of shared memory that a launch asks for.
+// The single block of shared memory of a launch.
 #define CTRLAB_SHARED(name) extern __shared__ float name[]
 
 namespace ctrlab {
@@ -23,7 +23,7 @@ namespace ctrlab {
 template <class... Parameters, class... Arguments>
 int Launch(void (*kernel)(Parameters...), dim3 blocks, int threads, size_t shared_bytes, void* stream, Arguments... arguments) {
   if (blocks.x == 0 || blocks.y == 0) return cudaSuccess;
-  if (shared_bytes > (48 << 10)) {  // past the default, a kernel must ask
+  if (shared_bytes > (48 << 10)) {  // above the default, a kernel must opt in
     cudaError_t refused =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     if (refused) return refused;

@@ -1,7 +1,7 @@
-// A GPU made of this machine's threads: the blocks of a launch run one after another, the threads of a block at the same time.
+// A GPU emulated by CPU threads: the blocks of a launch run one after another, the threads of a block in parallel.
 //
-// It proves logic, not speed. Under AddressSanitizer a step past shared memory is seen, under ThreadSanitizer a missing
-// __syncthreads(); shared memory begins as NaN, so what is read before it was written shows.
+// It checks logic, not speed. AddressSanitizer finds accesses beyond shared memory, ThreadSanitizer finds a missing
+// __syncthreads(). Shared memory begins as NaN, so a read before the first write shows in the result.
 
 #pragma once
 
@@ -35,7 +35,7 @@ struct Block {
   }
   std::barrier<> all;
   std::vector<std::unique_ptr<std::barrier<>>> warps;
-  std::vector<float> exchange;  // a place for each thread
+  std::vector<float> exchange;  // one entry per thread
   std::vector<float> shared;
 };
 

@@ -1,5 +1,5 @@
-// Products of small matrices, such as a layer's kernel and a tile of positions, on one thread. A tile of the result stays in
-// registers while its whole sum runs; the right-hand side's rows come padded to whole vectors, so no tile has a ragged edge.
+// Small matrix products (GEMM), such as a layer's kernel times a tile of positions, on one thread. A tile of the result stays in
+// registers during its whole sum. Rows of the right-hand side are padded to whole vectors, so no tile has a ragged edge.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ctrlab {
 
-// An [m, k] matrix that may be a transposed one: element (i, p) is at data[i * row + p * step].
+// An [m, k] matrix, possibly a transposed one: element (i, p) is at data[i * row + p * step].
 struct Strided {
   const float* data;
   int64_t row, step;
@@ -20,9 +20,9 @@ struct Strided {
 namespace gemm {
 
 #ifdef __AVX512F__
-constexpr int kAccumulators = 25, kMostVectors = 5;  // of 32 registers; the rest hold a row of b
+constexpr int kAccumulators = 25, kMostVectors = 5;  // of 32 registers; the others hold a row of b
 #else
-constexpr int kAccumulators = 6, kMostVectors = 3;  // a Vec is two or four registers
+constexpr int kAccumulators = 6, kMostVectors = 3;  // a Vec takes two or four registers
 #endif
 constexpr int kMostRows = 6;
 
@@ -30,20 +30,20 @@ constexpr int RowsFor(int vectors) { return std::clamp(kAccumulators / vectors, 
 
 #define CTRLAB_INLINE __attribute__((always_inline))
 
-// f(0), f(1), ..., f(N - 1), written out, so that an array indexed by them can live in registers.
+// Calls f(0), f(1), ..., f(N - 1), unrolled, so that an array indexed by them can be in registers.
 template <int N, class F>
 CTRLAB_INLINE inline void Unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) CTRLAB_INLINE { (f(I), ...); }(std::make_integer_sequence<int, N>());
 }
 
-// A matrix whose rows are added up: sixteen numbers of row p, from a column on.
+// A right-hand side in memory: sixteen numbers of row p, starting at a column.
 struct RowsOf {
   const float* data;
   int64_t ld;
   CTRLAB_INLINE Vec operator()(int64_t p, int64_t column) const { return Load(data + p * ld + column); }
 };
 
-// sums[R, V vectors] += a[R, k] b[k, V vectors from `column` on], where b(p, column) is asked once for each vector.
+// sums[R, V vectors] += a[R, k] b[k, V vectors from `column` on]; b(p, column) is called once per vector.
 template <int R, int V, class Right>
 CTRLAB_INLINE inline void AddProducts(int64_t k, const Strided& a, const Right& b, int64_t column, Vec* sums) {
   const float* x = a.data;
@@ -53,7 +53,7 @@ CTRLAB_INLINE inline void AddProducts(int64_t k, const Strided& a, const Right& 
     Unrolled<V>([&](int v) CTRLAB_INLINE {
       row[v] = b(p, column + v * kLanes);
 #ifdef __AVX512F__
-      asm("" : "+v"(row[v]));  // gcc would rather read b again in each of the sums that it is part of
+      asm("" : "+v"(row[v]));  // otherwise gcc loads b again for each of its sums
 #endif
     });
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] += x[i / V * next] * row[i % V]; });
@@ -67,7 +67,7 @@ struct Tile {
     Vec sums[R * V];
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Vec{}; });
     if (add) Unrolled<R * V>([&](int i) CTRLAB_INLINE { sums[i] = Load(c + i / V * ldc + i % V * kLanes); });
-    // Memory of c is asked for now, to be at hand when the sums are done.
+    // Prefetch the memory of c, so that it is in the cache when the sums are done.
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { __builtin_prefetch(c + i / V * ldc + i % V * kLanes, 1); });
     AddProducts<R, V>(k, a, RowsOf{b, ldb}, 0, sums);
     Unrolled<R * V>([&](int i) CTRLAB_INLINE { Store(c + i / V * ldc + i % V * kLanes, sums[i]); });
@@ -89,8 +89,8 @@ constexpr auto AllTiles(std::integer_sequence<int, V...>) {
 template <template <int, int> class Of>
 constexpr auto kTiles = AllTiles<Of>(std::make_integer_sequence<int, kMostVectors>());
 
-// Cuts [m, n] into tiles: body(first row, rows, first column, vectors). Equal shares: 6 rows are better done as 3 + 3 than
-// as 5 + 1.
+// Splits [m, n] into tiles: body(first row, rows, first column, vectors). The shares are equal, because 6 rows run faster as
+// 3 + 3 than as 5 + 1.
 template <class Body>
 CTRLAB_INLINE inline void ForTiles(int64_t m, int64_t n, const Body& body) {
   const int64_t vectors = n / kLanes, chunks = (vectors + kMostVectors - 1) / kMostVectors;
@@ -106,7 +106,7 @@ CTRLAB_INLINE inline void ForTiles(int64_t m, int64_t n, const Body& body) {
 
 }  // namespace gemm
 
-// c[m, n] = a[m, k] b[k, n], or += where `add`; n a multiple of kLanes. Each sum runs in the order of p.
+// c[m, n] = a[m, k] b[k, n], or += if `add`; n must be a multiple of kLanes. Each sum runs in the order of p.
 inline void Gemm(bool add, int64_t m, int64_t n, int64_t k, const Strided& a, const float* b, int64_t ldb, float* c,
                  int64_t ldc) {
   gemm::ForTiles(m, n, [&](int64_t row, int64_t rows, int64_t column, int64_t wide) {
@@ -115,7 +115,7 @@ inline void Gemm(bool add, int64_t m, int64_t n, int64_t k, const Strided& a, co
   });
 }
 
-// `to` [rows, Padded(columns)] = `from` [rows, columns] and zeros.
+// `to` [rows, Padded(columns)] = `from` [rows, columns], padded with zeros.
 inline void Pad(const float* from, int64_t rows, int64_t columns, float* to) {
   const int64_t wide = Padded(columns);
   for (int64_t r = 0; r < rows; ++r) {
@@ -124,7 +124,7 @@ inline void Pad(const float* from, int64_t rows, int64_t columns, float* to) {
   }
 }
 
-// `to` [columns, Padded(rows)] = `from` [rows, ld] transposed, its first `columns` columns, and zeros.
+// `to` [columns, Padded(rows)] = the first `columns` columns of `from` [rows, ld], transposed and padded with zeros.
 inline void PadTransposed(const float* from, int64_t rows, int64_t columns, int64_t ld, float* to) {
   const int64_t wide = Padded(rows);
   for (int64_t c = 0; c < columns; ++c) {

@@ -1,4 +1,4 @@
-// A multi-layer perceptron as kernels take it: sigmoid after each layer but the last, which gives one number.
+// A multi-layer perceptron in the form that kernels take: sigmoid after each layer except the last, which has one output.
 
 #pragma once
 
@@ -18,13 +18,13 @@ struct DenseGradient {
   float* bias;    // [out]
 };
 
-// What the forward pass keeps of a layer's `out` numbers: they and some padding, so that rows are whole vectors of 16 floats.
+// Floats that the forward pass keeps per position for a layer: its `out` numbers, padded to whole vectors of 16 floats.
 inline int64_t KeptOf(const DenseLayer& layer) { return (layer.out + 15) / 16 * 16; }
 
-// How many layers' outputs the forward pass keeps: each sigmoid's, or the numbers themselves where there is no sigmoid.
+// Number of layers whose outputs the forward pass keeps: those with a sigmoid, or the output itself without any sigmoid.
 inline int64_t KeptLayers(int64_t layer_count) { return layer_count > 1 ? layer_count - 1 : 1; }
 
-// How many floats a position the forward pass keeps. They lie layer by layer: layer l's are [N, KeptOf(layer l)].
+// Floats that the forward pass keeps per position. They are stored by layer: layer l's are [N, KeptOf(layer l)].
 inline int64_t Kept(const DenseLayer* layers, int64_t layer_count) {
   int64_t floats = 0;
   for (int64_t l = 0; l < KeptLayers(layer_count); ++l) floats += KeptOf(layers[l]);

@@ -11,7 +11,7 @@ namespace ctrlab::scalar {
 
 using Doubles = std::vector<double>;
 
-// The output of every layer for one input, the input itself first: sigmoid but for the last.
+// The output of every layer for one input, which comes first. The last layer has no sigmoid.
 inline std::vector<Doubles> Mlp(const DenseLayer* layers, int64_t count, Doubles input) {
   std::vector<Doubles> outputs = {std::move(input)};
   for (int64_t l = 0; l < count; ++l) {

@@ -1,7 +1,7 @@
-// The table through which the bindings reach their kernels: a name, and the function that stands behind it now.
+// The table through which the bindings call their kernels: each name maps to the function that currently implements it.
 //
-// A learner's kernel takes the place of ours by ctrlab_kernels_replace and leaves it by ctrlab_kernels_restore. A call that
-// runs meanwhile finishes in the kernel it began with, so a library that was ever swapped in must stay loaded.
+// ctrlab_kernels_replace installs a learner's kernel, and ctrlab_kernels_restore removes it. A call in progress finishes in the
+// kernel that it began with, so a library that was ever swapped in must stay loaded.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ctrlab {
 
-// A row of the table, which it joins when it is made, as the library is loaded.
+// One row of the table. It registers itself when it is constructed, while the library is loaded.
 struct KernelSlot {
   KernelSlot(const char* name, void* ours);
 
@@ -21,7 +21,7 @@ struct KernelSlot {
   KernelSlot* const next;
 };
 
-// What bindings call: our kernel, or the one that has taken its place.
+// The function that bindings call: our kernel, or its replacement.
 template <auto* ours>
 class Kernel {
  public:
@@ -36,16 +36,16 @@ class Kernel {
   KernelSlot slot_;
 };
 
-// `name_kernel`, to be called as ctrlab_name; once a kernel, beside the op that calls it.
+// Declares `name_kernel` for calls of ctrlab_name. Use it once per kernel, next to the op that calls it.
 #define CTRLAB_KERNEL(name) \
   const Kernel<ctrlab_##name> name##_kernel { #name }
 
 }  // namespace ctrlab
 
-// What the C interface answers.
+// Return values of the C interface.
 enum ctrlab_status { CTRLAB_OK = 0, CTRLAB_UNKNOWN_KERNEL = 1, CTRLAB_OTHER_ABI = 2 };
 
 CTRLAB_EXPORT int ctrlab_kernels_replace(const char* name, void* function, int abi_version);
 CTRLAB_EXPORT int ctrlab_kernels_restore(const char* name);
-// CTRLAB_ABI_VERSION as of this library's build.
+// CTRLAB_ABI_VERSION at the time this library was built.
 CTRLAB_EXPORT int ctrlab_kernels_abi_version();

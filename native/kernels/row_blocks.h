@@ -1,4 +1,4 @@
-// Cutting a ragged batch for threads.
+// Splits a ragged batch into blocks for threads.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ctrlab {
 
-// Runs of rows with about the same work, block k's being rows [blocks[k], blocks[k + 1]). They depend on the batch alone, so
-// that sums over blocks always have the same order. A row costs `per_row` by itself, in events.
+// Runs of rows with about equal work; block k has rows [blocks[k], blocks[k + 1]). They depend only on the batch, so sums over
+// blocks always have the same order. `per_row` is the fixed cost of a row, in events.
 inline std::vector<int64_t> RowBlocks(const int64_t* splits, int64_t rows, int64_t per_row) {
   const int64_t all = splits[rows] + per_row * rows, target = std::max<int64_t>(256, all / 128);
   std::vector<int64_t> blocks = {0};

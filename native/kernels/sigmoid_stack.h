@@ -1,5 +1,5 @@
-// An MLP's layers above the first product, forward and backward over a tile of positions. How the first layer's sums are made is
-// what its users differ in: see attention.cc and auxiliary.cc.
+// An MLP's layers above the first product, forward and backward, over a tile of positions. Its users compute the first layer's
+// sums in different ways: see attention.cc and auxiliary.cc.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ctrlab {
 
-// y[0:n] += x[0:n], whole vectors.
+// y[0:n] += x[0:n], in whole vectors.
 inline void AddVectors(float* y, const float* x, int64_t n) {
   for (int64_t o = 0; o < n; o += kLanes) Store(y + o, Load(y + o) + Load(x + o));
 }
@@ -20,7 +20,7 @@ class SigmoidStack {
   static_assert(kLanes == 16, "mlp.h counts on vectors of 16 floats");
 
  public:
-  // Positions that are worked on together; their numbers fit the first level of cache.
+  // Positions per tile; their numbers fit in the L1 cache.
   static constexpr int64_t kTile = 64;
 
   SigmoidStack(const DenseLayer* layers, int64_t count) : layers_(layers, layers + count), kept_layers_(KeptLayers(count)) {
@@ -43,16 +43,16 @@ class SigmoidStack {
     }
   }
 
-  // Floats a position that Forward keeps and Backward reads.
+  // Floats per position that Forward keeps and Backward reads.
   int64_t kept() const { return kept_; }
-  // Floats a block's gradient takes: that of all layers but the first.
+  // Floats of a block's gradient: that of all layers but the first.
   int64_t gradient_floats() const { return gradient_floats_; }
   // Floats of scratch that Backward needs.
   int64_t scratch_floats() const { return kTile * kept_; }
-  // Bias of the first layer, padded.
+  // The first layer's bias, padded.
   const float* first_bias() const { return packed_[0].bias.data(); }
 
-  // Layer l's kept numbers of position n, where `kept` is of N positions.
+  // Layer l's kept numbers for position n, if `kept` holds N positions.
   float* At(float* kept, int64_t positions, int64_t l, int64_t n) const {
     return kept + positions * packed_[l].kept_at + n * KeptOf(layers_[l]);
   }
@@ -60,7 +60,7 @@ class SigmoidStack {
     return At(const_cast<float*>(kept), positions, l, n);
   }
 
-  // Positions [n, n + m): the first layer's sums, where they will be kept, -> everything above, and scores [m].
+  // Positions [n, n + m): the first layer's sums, stored where they will be kept, -> all layers above, and scores [m].
   void Forward(float* kept, int64_t positions, int64_t n, int64_t m, float* scores) const {
     if (layers_.size() == 1) {
       const float* sums = At(kept, positions, 0, n);
@@ -81,8 +81,8 @@ class SigmoidStack {
     for (int64_t i = 0; i < m; ++i) scores[i] = layers_.back().bias[0] + Dot(h + i * wide, top, wide);
   }
 
-  // The same positions back: d_scores [m] -> d_first [m, KeptOf(first layer)], the gradient of the first layer's sums; that of
-  // the layers above is added to `gradient`.
+  // Backward for the same positions: d_scores [m] -> d_first [m, KeptOf(first layer)], the gradient of the first layer's sums.
+  // Adds the gradients of the layers above to `gradient`.
   void Backward(const float* kept, int64_t positions, int64_t n, int64_t m, const float* d_scores, float* d_first,
                 float* gradient, float* scratch) const {
     const int64_t last = kept_layers_ - 1, wide = KeptOf(layers_[last]);
@@ -106,7 +106,7 @@ class SigmoidStack {
       BackwardLayer(kept, positions, l, n, m, d_of(l), d_of(l - 1), gradient + packed_[l].gradient_at);
   }
 
-  // A sum of blocks' gradients, laid out as Backward does, -> the gradients of all layers but the first.
+  // A sum of blocks' gradients, in Backward's layout, -> the gradients of all layers but the first.
   void Unpack(const float* gradient, const DenseGradient* out) const {
     for (size_t l = 1; l < layers_.size(); ++l) {
       const DenseLayer& layer = layers_[l];
@@ -126,13 +126,13 @@ class SigmoidStack {
     int64_t kept_at = 0, gradient_at = 0;
   };
 
-  // A layer's gradient: its kernel's [in, Padded(out)], then its bias's [Padded(out)]; the last layer's kernel lies down.
+  // A layer's gradient: its kernel's [in, Padded(out)], then its bias's [Padded(out)]. The last layer's kernel is transposed.
   int64_t GradientOf(int64_t l) const {
     const DenseLayer& layer = layers_[l];
     return l + 1 == std::ssize(layers_) ? Padded(layer.in) + kLanes : (layer.in + 1) * KeptOf(layer);
   }
 
-  // What layer l reads, as a matrix [m, in].
+  // The input of layer l, as a matrix [m, in].
   Strided Below(const float* kept, int64_t positions, int64_t l, int64_t n) const {
     return {At(kept, positions, l - 1, n), KeptOf(layers_[l - 1]), 1};
   }
@@ -156,7 +156,7 @@ class SigmoidStack {
   int64_t kept_layers_, kept_ = 0, gradient_floats_ = 0;
 };
 
-// out[0:n] of each block added up in the blocks' order, into the first one's: the same bits on any number of threads.
+// Adds out[0:n] of all blocks to the first block's, in block order: bitwise equal results for any number of threads.
 inline void AddBlocks(float* blocks, int64_t count, int64_t n, const ParallelFor& parallel_for) {
   parallel_for(n / kLanes, 2 * count, [&](int64_t begin, int64_t end) {
     for (int64_t k = 1; k < count; ++k)

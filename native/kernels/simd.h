@@ -1,5 +1,5 @@
-// Sixteen floats at a time, in the vector extension that gcc and clang share. The compiler splits a Vec where the machine's
-// registers are narrower, so this is portable; nothing here is an intrinsic.
+// Vectors of sixteen floats, in the vector extension of gcc and clang. The compiler splits a Vec if the machine's registers are
+// narrower, so the code is portable and uses no intrinsics.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace ctrlab {
 constexpr int64_t kLanes = 16;
 typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
 
-// n floats and what fills their last vector.
+// n, rounded up to whole vectors.
 constexpr int64_t Padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // `p` need not be aligned.
@@ -31,13 +31,13 @@ inline void AddScaled(float* y, float a, const float* x, int64_t n) {
     for (int64_t o = 0; o < n; ++o) y[o] += a * x[o];
     return;
   }
-  // The last sixteen may overlap those before, so they are read before anything is written.
+  // The last sixteen may overlap those before, so they are read before any write.
   const Vec last = Load(y + n - kLanes) + a * Load(x + n - kLanes);
   for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(y + o, Load(y + o) + a * Load(x + o));
   Store(y + n - kLanes, last);
 }
 
-// to[0:n] = from[0:n]; they do not overlap.
+// to[0:n] = from[0:n]; the two must not overlap.
 inline void Copy(const float* from, float* to, int64_t n) {
   if (n < kLanes) {
     std::copy_n(from, n, to);
@@ -47,12 +47,12 @@ inline void Copy(const float* from, float* to, int64_t n) {
   Store(to + n - kLanes, Load(from + n - kLanes));
 }
 
-// Asks for what lies `bytes` past `p`; the address need not be valid.
+// Prefetches the cache line `bytes` past `p`; the address need not be valid.
 inline void Prefetch(const void* p, int64_t bytes) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes)));
 }
 
-// The sum of all lanes, halves added to halves.
+// The sum of all lanes, by adding halves.
 inline float Sum(const Vec& v) {
   typedef float Half __attribute__((vector_size(32)));
   typedef float Quarter __attribute__((vector_size(16)));
@@ -75,7 +75,7 @@ inline float Dot(const float* x, const float* y, int64_t n) {
   return sum + Sum(sums);
 }
 
-// kLanes x kLanes, in place: four rounds, each swapping halves of pairs of rows that are `step` apart.
+// Transposes kLanes x kLanes in place: four rounds, each swapping halves of pairs of rows that are `step` apart.
 template <int step, int... lane>
 inline void TransposeRound(Vec* v, std::integer_sequence<int, lane...>) {
   for (int i = 0; i < kLanes; ++i) {

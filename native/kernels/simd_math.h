@@ -1,4 +1,4 @@
-// Elementary functions of sixteen floats at a time, by polynomials: relative error below 3e-7 wherever the answer is a normal
+// Elementary functions on sixteen floats at a time, by polynomials. The relative error is below 3e-7 if the result is a normal
 // number (native/check/blocks.cc measures it). NaN stays NaN.
 
 #pragma once
@@ -14,17 +14,17 @@ inline Vec Splat(float x) { return x - Vec{}; }
 inline Bits BitsOf(const Vec& v) { return reinterpret_cast<const Bits&>(v); }
 inline Vec FromBits(const Bits& b) { return reinterpret_cast<const Vec&>(b); }
 
-// e^x; x is first brought into [-87.3, 88], where e^x is a normal number.
+// e^x; x is first clamped to [-87.3, 88], where e^x is a normal number.
 inline Vec Exp(Vec x) {
   x = x > 88.0f ? Splat(88.0f) : x;
   x = x < -87.3f ? Splat(-87.3f) : x;
-  // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more, and
-  // shifted to where a float has its exponent, they are 2^n. By that it is multiplied: added to the exponent, n would make a
-  // number of a NaN.
+  // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to a whole number in the low bits. With 127 added and shifted
+  // into the exponent field these bits are 2^n. The result is multiplied by it; adding n to the exponent instead would turn a NaN
+  // into a number.
   constexpr float kRound = 12582912.0f + 127.0f;
   const Vec shifted = x * 1.44269504f + kRound;
   const Vec n = shifted - kRound;
-  const Vec r = x - n * 0.693359375f + n * 2.12194440e-4f;  // ln 2 in two parts, the first one exact when multiplied by n
+  const Vec r = x - n * 0.693359375f + n * 2.12194440e-4f;  // ln 2 in two parts; the first is exact when multiplied by n
   Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;          // the minimax polynomial of Cephes's expf
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
@@ -47,7 +47,7 @@ inline Vec Tanh(const Vec& x) {
   return size < 0.625f ? near : (x < 0.0f ? -far : far);
 }
 
-// log(1 + e^x), the cross-entropy of a logit -x that should be large.
+// log(1 + e^x), the cross-entropy of a logit -x whose label is 1.
 inline Vec Softplus(const Vec& x) {
   const Vec e = Exp(x < 0.0f ? x : -x);          // in (0, 1]
   const Vec s = e / (2.0f + e), square = s * s;  // log(1 + e) = 2 artanh(s), and s <= 1/3

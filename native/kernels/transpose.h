@@ -1,6 +1,6 @@
-// Blocks of rows, transposed: what lies row after row in memory is put side by side, one row in each lane, and back.
+// Transposes blocks of rows: rows that are consecutive in memory become lanes, one row per lane, and back.
 //
-// With a row in each lane one weight meets all rows of the block at once, so no width (36 is not a multiple of 16) is padded.
+// With one row per lane, each weight applies to all rows of the block at once, so widths such as 36 need no padding to 16.
 
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace ctrlab {
 
-constexpr int64_t kBlockRows = 2 * kLanes;  // two vectors a line: each weight that was loaded is used twice
+constexpr int64_t kBlockRows = 2 * kLanes;  // two vectors per weight: each loaded weight is used twice
 
 namespace transpose_detail {
 
-// Swaps the off-diagonal quarters of all 2D x 2D squares of a 16 x 16 tile. D = 1, 2, 4, 8 in turn transpose it.
+// Swaps the off-diagonal quarters of all 2D x 2D squares in a 16 x 16 tile. Steps D = 1, 2, 4, 8 transpose it.
 template <int D, int... I>
 inline void Swap(Vec* v, std::integer_sequence<int, I...>) {
   for (int i = 0; i < kLanes; ++i) {
@@ -33,7 +33,7 @@ inline void Tile(Vec* v) {
   Swap<8>(v, lanes);
 }
 
-// The columns [0, n) in pieces of 16; the last piece overlaps the one before it. Only fewer than 16 columns go one by one.
+// The columns [0, n) in pieces of 16; the last piece overlaps the one before it. Only n < 16 is processed column by column.
 template <class Piece, class One>
 inline void Columns(int64_t n, const Piece& piece, const One& one) {
   if (n < kLanes) {
@@ -63,7 +63,7 @@ inline void RowsToLanes(const float* const* rows, int64_t n, float* to, int64_t 
   }
 }
 
-// to[0:n] = from[0:n], for rows too short to be worth a call of memcpy.
+// to[0:n] = from[0:n], for rows too short for a call of memcpy.
 inline void CopyRow(const float* from, int64_t n, float* to) {
   transpose_detail::Columns(n, [&](int64_t c) { Store(to + c, Load(from + c)); }, [&](int64_t c) { to[c] = from[c]; });
 }

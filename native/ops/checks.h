@@ -1,4 +1,4 @@
-// What every binding checks of splits and ids, so that kernels may trust them.
+// The checks of splits and ids in all bindings. Kernels trust their input because of them.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace ctrlab {
 
-// Splits are 0 = s[0] <= s[1] <= ... <= s[B] = count. `what` names whose splits they are: "column 3".
+// Splits must be 0 = s[0] <= s[1] <= ... <= s[B] = count. `what` names their owner: "column 3".
 inline absl::Status CheckSplits(std::string_view what, const tensorflow::Tensor& splits, int64_t count) {
   if (!tensorflow::TensorShapeUtils::IsVector(splits.shape()) || splits.NumElements() == 0) {
     return InvalidArgument("The splits of ", what, " must be a vector of one more than its rows; received ",
@@ -35,9 +35,9 @@ inline absl::Status CheckSplits(std::string_view what, const tensorflow::Tensor&
   return absl::OkStatus();
 }
 
-// Ids are -1 (unknown) or in [0, size); `splits` [B + 1] is null where each row has one id.
+// Ids must be -1 (unknown) or in [0, size); `splits` [B + 1] is null if each row has one id.
 inline absl::Status CheckIds(std::string_view what, const int64_t* ids, const int64_t* splits, int64_t count, int64_t size) {
-  // One pass without branches; where the bad id stands is looked for only when there is one.
+  // One pass without branches; only if it finds a bad id, a second pass searches its position.
   uint64_t bad = 0;
   for (int64_t i = 0; i < count; ++i) bad |= static_cast<uint64_t>(ids[i]) + 1 > static_cast<uint64_t>(size);
   if (!bad) return absl::OkStatus();
@@ -52,7 +52,7 @@ inline absl::Status CheckIds(std::string_view what, const int64_t* ids, const in
                          ".");
 }
 
-// `what` names the tensor: "d_out". The sizes are no TensorShape: making one of sizes whose product overflows ends the process.
+// `what` names the tensor: "d_out". The sizes are not a TensorShape: constructing one whose product overflows aborts the process.
 inline absl::Status CheckShape(std::string_view what, const tensorflow::Tensor& tensor, absl::Span<const int64_t> sizes) {
   const auto received = tensor.shape().dim_sizes();
   if (std::equal(received.begin(), received.end(), sizes.begin(), sizes.end())) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// What ops on logs of changes share: what a consumer says to a log, whether of an embedding variable or of a dense table.
+// The consumer calls of change logs, which the ops on embedding variables and on dense tables share.
 
 #pragma once
 
@@ -28,7 +28,7 @@ inline absl::Status WriteNumbers(OpKernelContext* context, int output, std::init
   return absl::OkStatus();
 }
 
-// What a consumer says to a log. A Resource has `log()` and says a problem by `Told`.
+// A consumer's message to a log. A Resource provides `log()`, and reports problems by `Told`.
 template <class Resource>
 absl::Status Confirm(OpKernelContext* context, Resource& resource, const std::string& consumer) {
   const Tensor* version;
@@ -63,7 +63,7 @@ class ConsumerOp final : public ResourceOp<Resource> {
   }
 };
 
-// Registers the three under names that begin so; their first input, `handle`, is of a Resource.
+// Registers the three ops with this name prefix; their first input, `handle`, is a Resource.
 #define CTRLAB_CONSUMER_OPS(prefix, handle, Resource)                                                            \
   REGISTER_OP(prefix "Confirm")                                                                                  \
       .Input(handle ": resource")                                                                                \

@@ -1,4 +1,4 @@
-// The tensors of a table's state, as ops take and give them: n rows of D numbers, S slots, m candidates, r removed keys.
+// The tensors of a table's state in ops: n rows of D numbers, S slots, m candidates, r removed keys.
 
 #pragma once
 
@@ -26,7 +26,7 @@ enum Part {
   kNames
 };
 
-// Declares these tensors, but for the names, as inputs or outputs of an op.
+// Declares these tensors (all but the names) as inputs or outputs of an op.
 #define CTRLAB_STATE(Declare)             \
   Declare("keys: int64")                  \
       .Declare("values: float")           \
@@ -55,12 +55,12 @@ inline absl::Status WriteNames(OpKernelContext* context, int output, const std::
   return absl::OkStatus();
 }
 
-// The first ten outputs of an op, made when the engine knows the sizes.
+// The first ten outputs of an op, allocated when the engine knows the sizes.
 class StateOutputs {
  public:
   StateOutputs(OpKernelContext* context, int64_t dim, int64_t slots) : context_(context), dim_(dim), slots_(slots) {}
 
-  // Called by a table, so it must not call the table.
+  // A table calls it, so it must not call the table.
   embedding::MakeRoom Room() {
     return [this](const embedding::StateSizes& sizes, embedding::StateOut* out) {
       allocated_ = Allocate(sizes, out);
@@ -68,7 +68,7 @@ class StateOutputs {
     };
   }
 
-  // TensorFlow's own word where there was no memory, else the engine's.
+  // TensorFlow's own error if an allocation failed, otherwise the engine's.
   absl::Status Checked(const std::string& name, const embedding::Status& status) const {
     TF_RETURN_IF_ERROR(allocated_);
     return OfTable(name, status);

@@ -1,4 +1,4 @@
-// The table of an embedding variable as a resource of TensorFlow, and how ops find it behind its handle.
+// The table of an embedding variable as a TensorFlow resource, and how ops find it by its handle.
 
 #pragma once
 
@@ -15,20 +15,20 @@
 
 namespace ctrlab {
 
-// A problem that the engine found, with the name of the table it found it in.
+// An error of the engine, with the name of its table.
 inline absl::Status OfTable(const std::string& name, const embedding::Status& status) {
   if (status.ok()) return absl::OkStatus();
   return InvalidArgument("Embedding variable ", name, ": ", status.problem());
 }
 
-// The table, and the names of its optimizer's slots, which the engine only counts. Whoever changes the slots holds `slots_mutex`,
-// whoever needs names that fit them shares it.
+// The table, and the names of its optimizer's slots; the engine only knows their number. Changing the slots requires
+// `slots_mutex` exclusively. Using names that must match the slots requires it shared.
 class TableResource : public tensorflow::ResourceBase {
  public:
   static constexpr char kKind[] = "an embedding variable";
 
   TableResource(std::string name, std::unique_ptr<embedding::Table> table) : name_(std::move(name)), table_(std::move(table)) {}
-  // One of those that stand for a served table, of which none knows what the others do.
+  // One of several resources for one served table; they do not know of each other.
   TableResource(std::string name, std::shared_ptr<embedding::ServedTable> served)
       : name_(std::move(name)), served_(std::move(served)) {}
 
@@ -36,7 +36,7 @@ class TableResource : public tensorflow::ResourceBase {
   int64_t MemoryUsed() const override { return table().Stats().bytes; }
   const std::string& name() const { return name_; }
   embedding::Table& table() const { return served_ ? served_->table() : *table_; }
-  // For what consumers say to its log of changes: ops/consumer.h.
+  // For consumers of its change log: ops/consumer.h.
   embedding::Table& log() const { return table(); }
   absl::Status Told(const embedding::Status& status) const { return OfTable(name_, status); }
   embedding::ServedTable* served() const { return served_.get(); }  // or null
@@ -50,7 +50,7 @@ class TableResource : public tensorflow::ResourceBase {
   std::shared_mutex slots_mutex;
   std::vector<std::string> slot_names;
 
-  // The latest step of an update, or of a state that was taken; a state that takes the place of everything says it anew.
+  // The latest step of an update or of an imported state. A state that replaces everything sets it anew.
   int64_t last_step() const { return last_step_.load(std::memory_order_relaxed); }
   void SetStep(int64_t step) { last_step_.store(step, std::memory_order_relaxed); }
   void SawStep(int64_t step) {
@@ -69,7 +69,7 @@ class TableResource : public tensorflow::ResourceBase {
 using TablePtr = tensorflow::core::RefCountPtr<TableResource>;
 using TableOp = ResourceOp<TableResource>;
 
-// Of the input list `tables`, whose dimensions the op was made for.
+// The tables of the input list `tables`; the op was made for their dimensions.
 template <class Dims>
 absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<TablePtr>* tables) {
   OpInputList handles;

@@ -1,4 +1,4 @@
-// How a binding refuses an input: the rule, what was received, and where.
+// How a binding rejects an input: the rule, what was received, and where.
 
 #pragma once
 

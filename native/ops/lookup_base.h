@@ -1,4 +1,4 @@
-// What the ops that look up many columns share: every check of the columns of a batch, and the tensors of M outputs.
+// The common part of ops that look up many columns: all checks of a batch's columns, and the tensors of M outputs.
 
 #pragma once
 
@@ -21,7 +21,7 @@ class LookupBase : public StatusOp {
   }
 
  protected:
-  // The columns of one call, as the kernels take them. The op's inputs outlive it.
+  // The columns of one call, in the form that kernels take. The op's inputs must outlive it.
   struct Batch {
     std::vector<LookupColumn> columns;
     std::vector<int64_t> output_rows;  // [M]
@@ -44,7 +44,7 @@ class LookupBase : public StatusOp {
 
     const int64_t rows = RowsOf(ids[0], splits[0]);
     batch->output_rows.assign(plan_.widths.size(), -1);
-    std::vector<int64_t> first(plan_.widths.size(), -1);  // of each output, the first column
+    std::vector<int64_t> first(plan_.widths.size(), -1);  // for each output, its first column
     for (int64_t c = 0; c < count; ++c) {
       const LookupColumn& column = batch->columns[c];
       if (RowsOf(ids[c], splits[c]) != rows) {
@@ -113,7 +113,7 @@ class LookupBase : public StatusOp {
     return CheckIds(what, column->ids, column->splits, count, plan_.tables[column->table].rows);
   }
 
-  // Where each id has a row of its own, columns side by side must be cut into rows alike.
+  // For `rows` columns side by side, which must have equal lengths in every row.
   static absl::Status CheckSideBySide(const LookupColumn& one, int64_t at, const LookupColumn& other, int64_t c, int64_t rows) {
     if ((one.combiner == kRows) != (other.combiner == kRows)) {
       return InvalidArgument("The columns of an output must all be pooled, or all keep a row for each id; columns ", at, " and ",

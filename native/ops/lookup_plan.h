@@ -1,4 +1,4 @@
-// Which column of a lookup reads which table and where its numbers go, as an op's attributes say it; and the shapes that follow.
+// The layout of a lookup, from an op's attributes: each column's table and its place in an output; and the resulting shapes.
 
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace ctrlab {
 
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // rows of a table, ids of a column, numbers of a row
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // rows per table, ids per column, numbers per row
 
-// What a column may hold: places of a table, or -1 for "unknown"; or any key at all, none of which is unknown.
+// The ids of a column: rows of a table, or -1 for "unknown"; or any key, without "unknown".
 enum class Ids { kPlaces, kAnyKey };
 
 struct Plan {
@@ -24,7 +24,7 @@ struct Plan {
   std::vector<LookupColumn> columns;  // [C], without ids and splits
   std::vector<int64_t> widths;        // [M]
 
-  // Of an op that is made, or whose shapes are inferred. Tables that hold any key say no number of rows.
+  // For an op that is constructed, or for shape inference. Tables with arbitrary keys have no number of rows.
   template <class Attributes>
   absl::Status Read(Attributes* attributes, Ids ids) {
     std::vector<int64_t> rows, dims, table_of, output_of;
@@ -89,7 +89,7 @@ inline absl::Status LookupShape(InferenceContext* c, Ids kind) {
   TF_RETURN_IF_ERROR(c->input("ids", &ids));
   TF_RETURN_IF_ERROR(c->input("splits", &splits));
   std::vector<DimensionHandle> rows;
-  for (size_t m = 0; m < plan.widths.size(); ++m) rows.push_back(c->UnknownDim());  // not the same for all: they are merged
+  for (size_t m = 0; m < plan.widths.size(); ++m) rows.push_back(c->UnknownDim());  // may differ between outputs: they are merged
   for (size_t i = 0; i < plan.columns.size(); ++i) {
     const LookupColumn& column = plan.columns[i];
     TF_RETURN_IF_ERROR(c->WithRank(ids[i], 1, &ids[i]));
@@ -104,7 +104,7 @@ inline absl::Status LookupShape(InferenceContext* c, Ids kind) {
   return absl::OkStatus();
 }
 
-// The same for the gradient: each table's merged ids, what else is one number an id, and their rows.
+// The shapes of the gradient: each table's merged ids, further tensors with one number per id, and the ids' rows.
 inline absl::Status MergedShape(InferenceContext* c, Ids kind, std::initializer_list<const char*> one_an_id) {
   Plan plan;
   TF_RETURN_IF_ERROR(plan.Read(c, kind));

@@ -1,4 +1,4 @@
-// Reading an MLP's kernels and biases, inputs of an op, with every shape checked.
+// Reads and checks an MLP's kernels and biases from the inputs of an op.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace ctrlab {
 
-// Layer 0 takes `in` numbers, each layer what the one below gives, and the last gives one.
+// Layer 0 takes `in` numbers, each layer takes the output of the one below, and the last gives one number.
 inline absl::Status ReadLayers(const tensorflow::OpInputList& kernels, const tensorflow::OpInputList& biases, int64_t in,
                                std::vector<DenseLayer>* layers) {
   for (int l = 0; l < kernels.size(); ++l) {
@@ -30,7 +30,7 @@ inline absl::Status ReadLayers(const tensorflow::OpInputList& kernels, const ten
   return absl::OkStatus();
 }
 
-// Allocates the layers' gradients in the shapes of the layers.
+// Allocates the gradients of the layers, in the layers' shapes.
 inline absl::Status AllocateGradients(tensorflow::OpKernelContext* context, const std::vector<DenseLayer>& layers,
                                       std::vector<DenseGradient>* gradients) {
   tensorflow::OpOutputList kernels, biases;

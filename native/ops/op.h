@@ -1,4 +1,4 @@
-// What every binding is written with: TensorFlow's names, and an op whose work answers with a status.
+// Common definitions for all bindings: TensorFlow's names, and an op that returns a status.
 
 #pragma once
 
@@ -25,8 +25,8 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// Too little memory for scratch is an error of the op and not the process's end, in threads of the pool too: ParallelFor brings
-// it to this one.
+// If scratch memory runs out, the op fails instead of the process. This also holds in pool threads: ParallelFor rethrows their
+// exception in the calling thread.
 class StatusOp : public OpKernel {
  public:
   using OpKernel::OpKernel;

@@ -8,7 +8,7 @@
 
 namespace ctrlab {
 
-// Units as dear as this are handed out one by one: of shares cut beforehand, all wait for the one whose thread lost its core.
+// Units of at least this cost are distributed one by one. With fixed shares all threads would wait for one that lost its core.
 constexpr int64_t kDearCycles = 100'000;
 
 inline ParallelFor IntraOpPool(tensorflow::OpKernelContext* context) {

@@ -1,6 +1,6 @@
-// The raw columns that a parsing op takes: their layouts, checked, and their texts as kernels see them.
+// The raw columns of a parsing op: checks their layouts, and gives their texts in the form that kernels take.
 //
-//   single   [B], a value a row        joined   string [B], a list in each text        ragged   [N] with splits [B + 1]
+//   single   [B], one value per row    joined   string [B], one list per text        ragged   [N] with splits [B + 1]
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ctrlab {
 
 inline constexpr char kSingle[] = "single", kJoined[] = "joined", kRagged[] = "ragged";
 
-// The batch size, which all columns share; unknown where no shape says it. Inputs are the values, then splits of ragged columns.
+// The common batch size of all columns, or unknown if no shape gives it. Inputs are the values, then splits of ragged columns.
 inline absl::Status BatchOf(tensorflow::shape_inference::InferenceContext* c, std::vector<std::string>* layouts,
                             tensorflow::shape_inference::DimensionHandle* batch) {
   TF_RETURN_IF_ERROR(c->GetAttr("layouts", layouts));
@@ -38,18 +38,18 @@ inline absl::Status BatchOf(tensorflow::shape_inference::InferenceContext* c, st
   return absl::OkStatus();
 }
 
-// A batch's columns. The tensors, held by `values`, outlive the pointers.
+// The columns of a batch. `values` holds the tensors, so that the pointers stay valid.
 struct RawBatch {
   tensorflow::OpInputList values, splits_list;
   std::unique_ptr<StringView[]> views;
-  std::vector<const StringView*> texts;  // null of a column that is no text
-  std::vector<const int64_t*> splits;    // null of a column that is not ragged
+  std::vector<const StringView*> texts;  // null for a column that is not text
+  std::vector<const int64_t*> splits;    // null for a column that is not ragged
   int64_t rows = -1;
 };
 
 class RawColumns {
  public:
-  // Reads attributes "names", "layouts", "separators", "T" and "R"; what is wrong with them goes to the context.
+  // Reads the attributes "names", "layouts", "separators", "T" and "R"; reports errors to the context.
   explicit RawColumns(tensorflow::OpKernelConstruction* context) {
     int ragged;
     OP_REQUIRES_OK(context, context->GetAttr("T", &types_));

@@ -1,4 +1,4 @@
-// Objects of ours behind handles of TensorFlow, each alive as long as somebody holds its handle.
+// Objects of ours behind TensorFlow handles. Each lives as long as a handle to it exists.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ctrlab {
 
-// As the op's first output; the object is the handle's from here on.
+// Makes the op's first output a handle of the object, which the handle owns from then on.
 template <class Resource>
 absl::Status WriteHandle(OpKernelContext* context, Resource* resource) {
   Tensor* handle;
@@ -26,7 +26,7 @@ absl::Status FindResource(OpKernelContext* context, const Tensor& handle, tensor
   return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), found);
 }
 
-// An op on the one Resource behind its first input.
+// An op on the Resource behind its first input.
 template <class Resource>
 class ResourceOp : public StatusOp {
  public:

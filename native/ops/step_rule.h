@@ -1,4 +1,4 @@
-// The numbers of an optimizer as ops take them: learning_rate (float scalar), step (scalar) and numbers (double [6]).
+// The numbers of an optimizer as op inputs: learning_rate (float scalar), step (scalar) and numbers (double [6]).
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ctrlab {
 inline constexpr const char* kStepKinds[] = {"sgd", "adagrad", "ftrl", "adam_async"};
 inline constexpr int kSlotsOf[] = {0, 1, 2, 2};
 
-// Of the op's attribute `kind`, which REGISTER_OP has held to one of the names.
+// From the op's attribute `kind`; REGISTER_OP allows only valid names.
 inline absl::Status ReadKind(OpKernelConstruction* context, StepKind* kind) {
   std::string name;
   TF_RETURN_IF_ERROR(context->GetAttr("kind", &name));
@@ -25,7 +25,7 @@ inline absl::Status ReadKind(OpKernelConstruction* context, StepKind* kind) {
   return absl::OkStatus();
 }
 
-// Of the inputs `learning_rate`, `step` and `numbers`; the step is an int64 or a float, as the op has it.
+// From the inputs `learning_rate`, `step` and `numbers`; the step is an int64 or a float, depending on the op.
 inline absl::Status ReadRule(OpKernelContext* context, StepKind kind, StepRule* rule) {
   const Tensor *rate, *step, *numbers;
   TF_RETURN_IF_ERROR(context->input("learning_rate", &rate));

@@ -1,4 +1,4 @@
-// Variables that an op works on where they lie, without a copy: looked up behind their handles and locked, all at once.
+// Variables that an op reads or writes in place, without a copy. All are found by their handles and locked at once.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace ctrlab {
 
-// float32 variables, locked for reading or for writing until this goes out of scope.
+// float32 variables, locked for reading or writing until this object is destroyed.
 //
-// Locks are taken in the order of their addresses, as TensorFlow's own ops do, so that no two ops wait for each other. While a
-// lock is held nothing else changes the tensors; no reference to one is kept, which would make the next writer copy it.
+// Locks are taken in the order of their addresses, like in TensorFlow's own ops, so that two ops can't deadlock. While a lock is
+// held nothing else changes the tensors. No reference to a tensor is kept, because that would make the next writer copy it.
 class LockedVariables {
  public:
   enum class For { kReading, kWriting };
@@ -35,7 +35,7 @@ class LockedVariables {
     }
   }
 
-  // Adds the variables of an input list; `what` names one of them: "table". Call Lock after the last.
+  // Adds the variables of an input list; `what` is the singular name: "table". Call Lock after the last.
   absl::Status Add(tensorflow::OpKernelContext* context, const char* list, const char* what) {
     tensorflow::OpInputList handles;
     TF_RETURN_IF_ERROR(context->input_list(list, &handles));
@@ -80,7 +80,7 @@ class LockedVariables {
   const std::string& name(int i) const { return names_[i]; }
   const float* data(int i) const { return tensor(i).flat<float>().data(); }
 
-  // Where variable i may be written. Where a reader still has the tensor, the variable gets a copy of its own first.
+  // The memory of variable i for writing. If a reader still holds the tensor, the variable first gets its own copy.
   absl::Status Writable(tensorflow::OpKernelContext* context, int i, float** data) {
     tensorflow::Tensor* tensor = variables_[i]->tensor();
     if (!tensor->RefCountIsOne()) {

@@ -1,12 +1,12 @@
-// The rows of Parquet files, again and again, and a window on them from which rows are taken in any order.
+// The rows of Parquet files in an endless stream of epochs, and a window over it from which rows are taken in any order.
 //
-//   files     |  a  |      b      |          one after the other, then from the first on again
-//   blocks    | 0 | 1 |  2  |  3  |          at most 65,536 rows of one row group: what is decoded at once
-//   window        |~~~~~~~~~~~|              the blocks of which a row is still wanted
+//   files     |  a  |      b      |          one after the other, then again from the first
+//   blocks    | 0 | 1 |  2  |  3  |          at most 65,536 rows of one row group: the unit of decoding
+//   window        |~~~~~~~~~~~|              the blocks with rows that are still wanted
 //
-// A row has a number in the endless stream of epochs. Of `shard` (index, count) only the rows of an epoch with
-// i % count == index are wanted, each once; a block whose rows have all been taken is given free, one of which none is wanted
-// is not decoded. So memory is bounded by how far rows are out of order, not by the files.
+// Rows are numbered over the endless stream. With `shard` (index, count) only an epoch's rows with i % count == index are wanted,
+// each once. A block is freed when its last wanted row was taken; a block without wanted rows is never decoded. So the disorder
+// of the rows bounds the memory, not the size of the files.
 
 #pragma once
 
@@ -23,31 +23,31 @@ namespace ctrlab::parquet {
 
 struct Block {
   int file, group;
-  int64_t first;  // row in the group
-  int64_t start;  // row in the epoch
+  int64_t first;  // first row in the row group
+  int64_t start;  // first row in the epoch
   int64_t rows;
 };
 
-// Which rows lie where; asked of the files' footers once.
+// The location of all rows, read once from the files' footers.
 struct Plan {
   std::vector<std::string> files;
   std::vector<ColumnSpec> columns;
   std::vector<std::shared_ptr<::parquet::FileMetaData>> footers;
   std::vector<Block> blocks;
-  int64_t rows = 0;  // in an epoch
+  int64_t rows = 0;  // per epoch
 };
 
-// Raises: a file is no Parquet, or holds no rows at all; a fallback is no number.
+// Fails if a file is not Parquet, if the files have no rows, or if a numeric column's fallback is not a number.
 arrow::Result<Plan> MakePlan(std::vector<std::string> files, std::vector<ColumnSpec> columns);
 
 struct Shard {
   int64_t index = 0, count = 1;
 
-  // How many of the first `rows` rows of an epoch are wanted.
+  // How many of an epoch's first `rows` rows are wanted.
   int64_t Of(int64_t rows) const { return rows > index ? (rows - index + count - 1) / count : 0; }
 };
 
-// Decodes blocks, in falling or rising order, but rising is quicker.
+// Decodes blocks in any order; ascending order is faster.
 class Decoder {
  public:
   explicit Decoder(const Plan& plan) : plan_(plan) {}
@@ -59,11 +59,11 @@ class Decoder {
 
   const Plan& plan_;
   int file_ = -1, group_ = -1;
-  int64_t row_ = 0;  // of the group: the next one that `batches_` gives
+  int64_t row_ = 0;  // in the row group: the next row of `batches_`
   std::vector<int> leaves_;
   std::unique_ptr<::parquet::arrow::FileReader> reader_;
-  std::unique_ptr<arrow::RecordBatchReader> batches_;  // ends before `reader_` does
-  std::shared_ptr<arrow::RecordBatch> rest_;           // of the batch that `batches_` gave last
+  std::unique_ptr<arrow::RecordBatchReader> batches_;  // must be destroyed before `reader_`
+  std::shared_ptr<arrow::RecordBatch> rest_;           // of the last batch from `batches_`
 };
 
 // Rows [start, start + rows) of a block.
@@ -76,18 +76,18 @@ class Window {
  public:
   Window(const Plan& plan, Shard shard) : plan_(plan), shard_(shard), decoder_(plan) {}
 
-  // Marks rows as taken that are not needed.
+  // Marks rows as taken without reading them.
   arrow::Status Skip(const int64_t* rows, int64_t count);
-  // The rows with these numbers, as runs that hold until the next call.
+  // The rows with these numbers, as runs that are valid until the next call.
   arrow::Status Take(const int64_t* rows, int64_t count, std::vector<Run>* runs);
-  // Goes on from row `first` of the stream: none before it is wanted any more. Only before the first row is taken.
+  // Starts at row `first` of the stream; earlier rows are not wanted. Call it before the first row is taken.
   void StartAt(int64_t first);
 
  private:
   struct Held {
     const Block* block;
     int64_t start;   // in the stream
-    int64_t wanted;  // rows
+    int64_t wanted;  // number of wanted rows
     bool decoded = false;
     std::vector<Column> columns = {};
   };
@@ -100,18 +100,18 @@ class Window {
   const Shard shard_;
   Decoder decoder_;
   std::deque<Held> window_;
-  int64_t next_ = 0;     // block of the stream behind the window
-  int64_t decoded_ = 0;  // blocks at the window's beginning that were decoded or not wanted
+  int64_t next_ = 0;     // stream's block after the window
+  int64_t decoded_ = 0;  // blocks at the start of the window that are decoded or not wanted
 };
 
-// Numbers of `runs` to out; `width` bytes each.
+// Copies the numbers of `runs` to out; `width` bytes each.
 void CopyNumbers(const std::vector<Run>& runs, int column, int64_t width, void* out);
-// Row splits of lists, [rows + 1]; returns how many entries there are.
+// Row splits of lists, [rows + 1]; returns the number of entries.
 int64_t CopySplits(const std::vector<Run>& runs, int column, int64_t* splits);
-// The lists' entries, one after the other.
+// Copies the entries of lists, one after the other.
 void CopyEntries(const std::vector<Run>& runs, int column, int64_t width, void* out);
 
-// Calls use(text) for each row, or for each entry of each row.
+// Calls use(text) for each row, or for each entry in each row.
 template <class Use>
 void EachText(const std::vector<Run>& runs, int c, Use use) {
   for (const Run& run : runs) {
@@ -122,7 +122,7 @@ void EachText(const std::vector<Run>& runs, int c, Use use) {
   }
 }
 
-// Calls use(text) for each row with its entries in one text.
+// Calls use(text) for each row, with its entries joined into one text.
 template <class Use>
 void EachJoined(const std::vector<Run>& runs, int c, const ColumnSpec& spec, Use use) {
   std::string text;

@@ -1,4 +1,4 @@
-// A batch's columns as tensors: Arrow's memory itself where it is one piece and lies as TensorFlow needs it, else a copy.
+// A batch's columns as tensors. They share Arrow's memory if it is one aligned piece; otherwise they are copies.
 
 #pragma once
 
@@ -19,7 +19,7 @@ using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::tstring;
 
-// Memory of Arrow's as a tensor's. TensorFlow reads it and never writes to it, for it is not owned.
+// Arrow's memory as a tensor's buffer. TensorFlow only reads it, because the buffer does not own the memory.
 class ArrowBuffer : public tensorflow::TensorBuffer {
  public:
   ArrowBuffer(std::shared_ptr<arrow::Buffer> memory, const void* data, size_t size)
@@ -122,7 +122,7 @@ class Tensors {
     return entries;
   }
 
-  // TensorFlow's kernels may end the process over a tensor that does not lie as its own allocator would have put it.
+  // TensorFlow's kernels may abort the process if a tensor is not aligned like its own allocator's memory.
   static bool Fits(const void* data) {
     return reinterpret_cast<uintptr_t>(data) % tensorflow::Allocator::kAllocatorAlignment == 0;
   }

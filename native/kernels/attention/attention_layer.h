@@ -2,17 +2,17 @@
 //
 //   [q, k, q - k, q * k] W = q (Wq + Wd) + k (Wk - Wd + diag(q) Wp)
 //
-// so a row makes its own [C, units] matrix once, and each of its events is one product with that instead of a [4 C] vector's.
+// so each row needs one [C, units] matrix, and each of its events needs one product with that matrix instead of a [4 C] vector's.
 //
-// Where q and k are far from 0 and near each other, q Wd - k Wd cancels, which shows in a unit whose |Wd| is above |Wq| + |Wk|.
-// If there is one, a row that has an event with |k - q| < |k| / 2 takes the same matrix times e = k - q, which is rounded but
-// once, and its own side gets what is missing:
+// If q and k are far from 0 and close to each other, q Wd - k Wd cancels. The error matters in a unit with |Wd| > |Wq| + |Wk|. If
+// the layer has such a unit, rows with an event where |k - q| < |k| / 2 use the same matrix on e = k - q, which has only one
+// rounding, and add the difference to the row's own side:
 //
 //   [q, k, q - k, q * k] W = q (Wq + Wk + diag(q) Wp) + e (Wk - Wd + diag(q) Wp)
 //
-// Without a near event |k| is at most 2 |q - k| and |q| 3 |q - k|; with one |q| is from 1/2 to 3/2 of that event's |k|. So the
-// error of a unit's sum is at most 6 times the bound of a product with the [4 C] vector itself, for the event of the row where
-// that is largest: C 2^-24 (|q| |Wq| + |k| |Wk| + |q - k| |Wd| + |q| |k| |Wp|).
+// Without a near event |k| is at most 2 |q - k|, and |q| at most 3 |q - k|. With one, |q| is 1/2 to 3/2 of that event's |k|. So
+// the error of a unit's sum is at most 6 times the bound for a product with the [4 C] vector, taken for the row's worst event:
+// C 2^-24 (|q| |Wq| + |k| |Wk| + |q - k| |Wd| + |q| |k| |Wp|).
 
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace ctrlab {
 
-// The first layer, taken apart.
+// The first layer, split into its parts.
 struct FirstLayer {
   int64_t in, out, wide, tall;                    // C, units, and both padded
   std::vector<float> query, keys, cross, shared;  // Wq + Wd, Wk - Wd, Wp, Wq + Wk: [C, wide]
@@ -51,7 +51,7 @@ struct FirstLayer {
     for (int64_t u = 0; u < out; ++u) cancels |= size(d, u) > size(q, u) + size(k, u);
   }
 
-  // Whether a row is to be taken apart around its query.
+  // Whether a row must be expanded around its query.
   bool HasNear(const float* q, const float* keys, int64_t events) const {
     if (!cancels) return false;
     for (const float* k = keys; k < keys + events * in; k += in) {
@@ -69,7 +69,7 @@ struct FirstLayer {
   }
 };
 
-// A row's own kernel, Wk - Wd + diag(q) Wp, made where it is used. [C, wide]: q goes by rows.
+// A row's own kernel, Wk - Wd + diag(q) Wp, computed on the fly. [C, wide]: q varies over rows.
 struct RowKernel {
   const float *keys, *cross, *q;
   int64_t ld;
@@ -78,7 +78,7 @@ struct RowKernel {
   }
 };
 
-// The same transposed, [units, tall]: q goes by columns.
+// Its transpose, [units, tall]: q varies over columns.
 struct RowKernelAcross {
   const float *keys, *cross, *q;
   int64_t ld;
@@ -87,8 +87,8 @@ struct RowKernelAcross {
   }
 };
 
-// Calls visit(first of some events, how many, their keys), with k - q for k where `near`; `scratch` is of
-// SigmoidStack::kTile events.
+// Calls visit(first event, number of events, their keys) for tiles of events, with k - q in place of k if `near`. `scratch` has
+// room for SigmoidStack::kTile events.
 template <class Visit>
 void ForEvents(const float* q, const float* keys, int64_t events, int64_t C, bool near, float* scratch, const Visit& visit) {
   constexpr int64_t kTile = SigmoidStack::kTile;

@@ -24,7 +24,7 @@ inline std::vector<Doubles> AttentionLayers(const AttentionInput& input, int64_t
   return Mlp(input.layers, input.layer_count, AttentionFeatures(input, b, n));
 }
 
-// scores [N]; kept as in mlp.h, its padding left alone.
+// scores [N]; `kept` as in mlp.h, without writing its padding.
 inline void AttentionScores(const AttentionInput& input, float* scores, float* kept) {
   const int64_t N = input.splits[input.rows];
   for (int64_t b = 0; b < input.rows; ++b) {

@@ -1,9 +1,9 @@
-// DIEN's auxiliary loss over a ragged batch: from the interest after an event, tell what was clicked next from what was not.
+// DIEN's auxiliary loss over a ragged batch: the interest after an event must tell the next clicked item from one not clicked.
 //
-//   loss = 1/M sum over events n that have a next one of  softplus(-x(h_n, clicked_{n+1})) + softplus(x(h_n, skipped_{n+1}))
+//   loss = 1/M sum over events n with a next event of  softplus(-x(h_n, clicked_{n+1})) + softplus(x(h_n, skipped_{n+1}))
 //
-// where x(h, e) = MLP([h, e]) is the logit that e follows h, and M is the number of such events; without any the loss is 0.
-// Shapes: B rows, N events, H numbers an interest, C numbers an event. Row b has events splits[b] to splits[b + 1] - 1.
+// where x(h, e) = MLP([h, e]) is the logit that e follows h, and M is the number of such events; with M = 0 the loss is 0.
+// Shapes: B rows, N events, H numbers per interest, C numbers per event. Row b has events splits[b] to splits[b + 1] - 1.
 // The caller has checked splits and layers; a kernel may trust them.
 
 #pragma once
@@ -29,7 +29,7 @@ struct AuxiliaryGradient {
 
 }  // namespace ctrlab
 
-// The loss, a float, and its gradient, in one pass: no activation outlives its tile. Outputs come uninitialised. The same bits
-// on any number of threads.
+// The loss, a float, and its gradient, in one pass, in which no activation is kept beyond its tile. Outputs are uninitialised on
+// entry. Bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_auxiliary(const ctrlab::AuxiliaryInput* input, float* loss, const ctrlab::AuxiliaryGradient* gradient,
                                     const ctrlab::ParallelFor* parallel_for);

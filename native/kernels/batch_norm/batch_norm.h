@@ -1,10 +1,10 @@
-// Bias, ReLU and batch normalisation after a dense layer's product, in one op each way.
+// Bias, ReLU and batch normalisation after a dense layer's product: one kernel forward, one backward.
 //
 //   a = max(product + bias, 0)          mean, variance: of each column of a, over the batch
 //   out = scale * (a - mean) / sqrt(variance + epsilon) + shift
 //
-// Shapes: B rows, n columns. The variance is that of the batch itself (divided by B). A batch of no rows has no statistics:
-// mean and variance are 0 and the moving ones stay.
+// Shapes: B rows, n columns. The variance is the batch's own (divided by B). An empty batch has no statistics: mean and variance
+// are 0, and the moving ones do not change.
 
 #pragma once
 
@@ -33,11 +33,11 @@ struct BatchNormGradient {
 
 }  // namespace ctrlab
 
-// Outputs come uninitialised, here and below. Each sum runs in the order of the rows: the same bits on any number of threads.
+// Outputs are uninitialised on entry, here and below. Each sum runs in row order: bitwise equal for any number of threads.
 CTRLAB_EXPORT void ctrlab_batch_norm(const ctrlab::BatchNormInput* input, const ctrlab::BatchNormMoving* moving, float* out,
                                      float* mean, float* variance, const ctrlab::ParallelFor* parallel_for);
 
-// `mean` and `variance` are those that ctrlab_batch_norm gave for this input; input->shift is not read.
+// `mean` and `variance` are ctrlab_batch_norm's results for this input; input->shift is not read.
 CTRLAB_EXPORT void ctrlab_batch_norm_gradient(const ctrlab::BatchNormInput* input, const float* mean, const float* variance,
                                               const float* d_out, const ctrlab::BatchNormGradient* gradient,
                                               const ctrlab::ParallelFor* parallel_for);

@@ -2,11 +2,11 @@
 //
 //   hidden[0][e] = relu(x kernels[0][e] + biases[0][e]),  hidden[l][e] = relu(hidden[l - 1][e] kernels[l][e] + biases[l][e])
 //
-// and each of K tasks mixes what they say, by a softmax over the experts:
+// and each of K tasks mixes their outputs, by a softmax over the experts:
 //
 //   gates[b, k] = softmax(logits[b, k]),  out[k, b] = sum over e of gates[b, k, e] * experts[e, b]
 //
-// Shapes: B rows, E experts, L layers, K tasks; layer l takes sizes[l] numbers a row and gives sizes[l + 1], a multiple of 16.
+// Shapes: B rows, E experts, L layers, K tasks; layer l maps sizes[l] numbers per row to sizes[l + 1], a multiple of 16.
 
 #pragma once
 
@@ -30,7 +30,7 @@ struct MixtureInput {
   int64_t rows, expert_count, tasks, width;  // B, E, K, H
 };
 
-// Floats of `scratch` for the experts' gradient: the gradient at each layer's sums, and the kernels transposed, rows padded.
+// Floats of `scratch` for the experts' gradient: the gradient of each layer's sums, and the transposed kernels with padded rows.
 inline int64_t ExpertsScratch(const ExpertsInput& input) {
   int64_t floats = input.rows * (input.sizes[0] + 15);
   for (int64_t l = 0; l < input.layers; ++l) {
@@ -41,12 +41,12 @@ inline int64_t ExpertsScratch(const ExpertsInput& input) {
 
 }  // namespace ctrlab
 
-// hidden: L of [E, B, sizes[l + 1]], uninitialised, as every output here is; the last is the result.
+// hidden: L of [E, B, sizes[l + 1]], uninitialised on entry, like all outputs here; the last is the result.
 CTRLAB_EXPORT void ctrlab_experts(const ctrlab::ExpertsInput* input, float* const* hidden,
                                   const ctrlab::ParallelFor* parallel_for);
 
-// d_out [E, B, sizes[L]] -> d_x [B, sizes[0]] and the gradients of kernels and biases, shaped like them. Each sum runs in one
-// order: the same bits on any number of threads.
+// d_out [E, B, sizes[L]] -> d_x [B, sizes[0]] and the gradients of kernels and biases, in their shapes. Each sum has a fixed
+// order: bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_experts_gradient(const ctrlab::ExpertsInput* input, const float* const* hidden, const float* d_out,
                                            float* scratch, float* d_x, float* const* d_kernels, float* const* d_biases,
                                            const ctrlab::ParallelFor* parallel_for);

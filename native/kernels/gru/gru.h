@@ -1,10 +1,10 @@
 // GRU and AUGRU over ragged histories. Row b's positions are [splits[b], splits[b + 1]); its state starts at zero.
 //
 //   r, u = sigmoid([x, h] W_g + b_g)      c = tanh([x, r * h] W_c + b_c)
-//   u' = (1 - a) u                        (u' = u where there is no attention)
+//   u' = (1 - a) u                        (u' = u without attention)
 //   h <- u' h + (1 - u') c
 //
-// Shapes: B rows, N = splits[B] positions, C inputs, H hidden. All matrices lie row after row. The caller has checked the splits.
+// Shapes: B rows, N = splits[B] positions, C inputs, H hidden. All matrices are row-major. The caller has checked the splits.
 
 #pragma once
 
@@ -25,7 +25,7 @@ struct GruInput {
   int64_t hidden;                 // H, at least 1
 };
 
-// The gradients with regard to the inputs, shaped like them; all come uninitialised. attention is null where the input's is.
+// The gradients of the inputs, in their shapes, uninitialised on entry. attention is null if the input's is.
 struct GruGradient {
   float* x;
   float* gates_kernel;
@@ -37,12 +37,12 @@ struct GruGradient {
 
 }  // namespace ctrlab
 
-// outputs [N, H]: the state after each position; last [B, H]: after a row's last one, zeros for a row without any;
-// gates [N, 3H]: r, u (before the attention) and c of each position, kept for the gradient. All come uninitialised.
+// outputs [N, H]: the state after each position; last [B, H]: the state after a row's last position, zeros for an empty row;
+// gates [N, 3H]: r, u (before the attention) and c of each position, kept for the gradient. All are uninitialised on entry.
 CTRLAB_EXPORT void ctrlab_gru(const ctrlab::GruInput* input, float* outputs, float* last, float* gates,
                               const ctrlab::ParallelFor* parallel_for);
 
-// From what the forward pass gave, d_outputs [N, H] and d_last [B, H]: the same bits on any number of threads.
+// Takes the forward pass's results, d_outputs [N, H] and d_last [B, H]. Bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_gru_gradient(const ctrlab::GruInput* input, const float* outputs, const float* gates,
                                        const float* d_outputs, const float* d_last, const ctrlab::GruGradient* gradient,
                                        const ctrlab::ParallelFor* parallel_for);

@@ -1,5 +1,5 @@
-// How the GRU kernels cut a batch: rows by length, longest first, in blocks of kBlockRows. A block runs its whole loop over time
-// on one thread, one row in each lane, so no thread ever waits for another one.
+// How the GRU kernels split a batch: rows are sorted by length, longest first, into blocks of kBlockRows. One thread runs the
+// whole time loop of a block, with one row per SIMD lane, so no thread waits for another.
 
 #pragma once
 
@@ -24,11 +24,11 @@ class GruBlocks {
 
   int64_t count() const { return count_; }
 
-  // Blocks are dealt out to that many groups like cards. It depends on the batch alone: what a group adds up in
-  // its own order is the same on any number of threads.
+  // Blocks are dealt round-robin to this many groups. The number depends only on the batch. Each group sums in its own order, so
+  // the result is the same for any number of threads.
   int64_t groups() const { return std::min<int64_t>(count_, 32); }
 
-  // Of the forward pass: a multiply-add a lane and cycle.
+  // Cost of the forward pass: one multiply-add per lane and cycle.
   int64_t CyclesPerGroup(const GruInput& input) const {
     const int64_t steps = input.splits[input.rows] / std::max<int64_t>(1, groups()) / kLanes + 1;
     return steps * 3 * input.hidden * (input.inputs + input.hidden + 50);
@@ -43,9 +43,9 @@ class GruBlocks {
   int64_t count_;
 };
 
-// The rows of one block while it runs through time. Rows are sorted by length, so those still running are the first `live`.
+// The rows of one block during the time loop. Rows are sorted by length, so the first `live` are still running.
 struct GruLanes {
-  int64_t row[kBlockRows], first[kBlockRows], length[kBlockRows];  // length 0 where the block has no such row
+  int64_t row[kBlockRows], first[kBlockRows], length[kBlockRows];  // length 0 if the block has no such row
 
   GruLanes(const GruInput& input, const GruBlocks& blocks, int64_t i) {
     for (int64_t l = 0; l < kBlockRows; ++l) {
@@ -60,7 +60,7 @@ struct GruLanes {
     return std::partition_point(length, length + kBlockRows, [t](int64_t n) { return n > t; }) - length;
   }
 
-  // Where each lane's numbers of position t are in `matrix` [N, width]; `nowhere` for lanes that have ended.
+  // Pointers to each lane's numbers at position t in `matrix` [N, width]; `nowhere` for lanes that have ended.
   template <class Float>
   void At(int64_t t, int64_t live, Float* matrix, int64_t width, Float* nowhere, Float** places) const {
     for (int64_t l = 0; l < live; ++l) places[l] = matrix + (first[l] + t) * width;
@@ -68,8 +68,8 @@ struct GruLanes {
   }
 };
 
-// Asks memory for the next position's rows, a few lanes at a time between products: so many rows at once are more than the
-// hardware's prefetchers follow, and asking for all of them in one go would hold up the loads that are wanted now.
+// Prefetches the next position's rows, a few lanes at a time between products. There are more rows than the hardware prefetchers
+// can follow, and prefetching all of them at once would delay the loads that are needed now.
 class GruAhead {
  public:
   struct Rows {
@@ -100,8 +100,8 @@ class GruAhead {
   int64_t lane_ = 0;
 };
 
-// A matrix [M, K] that lane matrices are multiplied by, cut into tiles of rows that lie in the order of their use: whole cache
-// lines of a weight matrix, one after the other, instead of a few numbers of each of its rows.
+// A matrix [M, K] that multiplies lane matrices, stored as tiles of rows in the order of their use. So the kernel reads whole
+// cache lines of weights in sequence, instead of a few numbers from each row.
 class GruWeights {
  public:
   GruWeights(int64_t M, int64_t K, const Strided& from) : M_(M), K_(K), values_(new float[M * K]) {
@@ -113,7 +113,7 @@ class GruWeights {
     }
   }
 
-  // to [M][L] = this [M, K] times lanes [K][L], or += with `add`.
+  // to [M][L] = this [M, K] times lanes [K][L]; with `add`, += instead of =.
   void Times(bool add, const float* lanes, float* to, GruAhead& ahead) const {
     for (int64_t i = 0; i < M_; i += kTile) {
       const int64_t rows = std::min(kTile, M_ - i);
@@ -133,7 +133,8 @@ class GruWeights {
   std::unique_ptr<float[]> values_;
 };
 
-// Scratch floats, cut into pieces that start on a cache line; made by the calling thread, since pool threads allocate nothing.
+// Scratch floats, cut into pieces aligned to cache lines. The calling thread allocates them, because pool threads allocate
+// nothing.
 class GruScratch {
  public:
   GruScratch(int64_t groups, int64_t floats_each) : each_((floats_each + 15) / 16 * 16), values_(new float[groups * each_ + 16]) {

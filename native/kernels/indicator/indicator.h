@@ -13,10 +13,10 @@ namespace ctrlab {
 
 struct IdColumn {
   const int64_t* ids;     // [n], each in [-1, size)
-  const int64_t* splits;  // [B + 1]: row b has ids[splits[b]] to ids[splits[b + 1] - 1]; null: row b has ids[b] alone
+  const int64_t* splits;  // [B + 1]: row b has ids[splits[b]] to ids[splits[b + 1] - 1]; null: row b has only ids[b]
   const float* weights;   // [n]; null: every weight is 1
   int64_t offset;         // the kernel row of this column's id 0
-  int64_t size;           // how many kernel rows are this column's
+  int64_t size;           // number of kernel rows of this column
 };
 
 struct IndicatorInput {
@@ -28,14 +28,14 @@ struct IndicatorInput {
 
 }  // namespace ctrlab
 
-// kernel [V, O] -> out [B, O]. `out` comes uninitialised.
+// kernel [V, O] -> out [B, O], uninitialised on entry.
 CTRLAB_EXPORT void ctrlab_indicator(const ctrlab::IndicatorInput* input, const float* kernel, float* out,
                                     const ctrlab::ParallelFor* parallel_for);
 
-// d_out [B, O] -> d_kernel [V, O], uninitialised. Each sum runs in the order of the rows: the same bits on any number of threads.
+// d_out [B, O] -> d_kernel [V, O], uninitialised on entry. Each sum runs in row order: bitwise equal for any number of threads.
 CTRLAB_EXPORT void ctrlab_indicator_gradient(const ctrlab::IndicatorInput* input, const float* d_out, float* d_kernel,
                                              const ctrlab::ParallelFor* parallel_for);
 
-// d_weights[c] [n_c], uninitialised; 0 where the id is -1.
+// d_weights[c] [n_c], uninitialised on entry; 0 if the id is -1.
 CTRLAB_EXPORT void ctrlab_indicator_weights_gradient(const ctrlab::IndicatorInput* input, const float* kernel, const float* d_out,
                                                      float* const* d_weights, const ctrlab::ParallelFor* parallel_for);

@@ -1,4 +1,4 @@
-// The arithmetic of the optimizers' rules, sixteen numbers of a row at a time, for dense and for embedding variables alike.
+// The arithmetic of the optimizers, on sixteen numbers of a row at a time. Dense and embedding variables share it.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ctrlab {
 
-constexpr int64_t kPiece = 16384;  // numbers that one thread changes at a time
+constexpr int64_t kPiece = 16384;  // numbers that one thread updates at a time
 
 constexpr int64_t RowsOfPiece(int64_t dim) { return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, dim)); }
 
@@ -23,7 +23,7 @@ inline Vec Sqrt(const Vec& x) {
   return root;
 }
 
-// Each rule changes weight w and slots a, b by gradient g, for one float or a vector of them.
+// Each rule updates weight w and slots a, b by gradient g, for one float or a vector of floats.
 struct Sgd {
   static constexpr int kSlots = 0;
   float rate;
@@ -55,7 +55,7 @@ struct Ftrl {
     z += g - (root - Sqrt(n)) / rate * w;
     n = after;
     const T divisor = root / rate + 2 * l2;
-    w = z > l1 ? (l1 - z) / divisor : (z >= -l1 ? zero : (-l1 - z) / divisor);  // the last where z is NaN, too
+    w = z > l1 ? (l1 - z) / divisor : (z >= -l1 ? zero : (-l1 - z) / divisor);  // the last case also for NaN
   }
 };
 
@@ -77,7 +77,7 @@ struct AdamAsync {
   }
 };
 
-// Calls run(the rule's arithmetic).
+// Calls run with the rule's arithmetic.
 template <class Run>
 void WithRule(const StepRule& rule, const Run& run) {
   switch (rule.kind) {
@@ -92,14 +92,14 @@ void WithRule(const StepRule& rule, const Run& run) {
   }
 }
 
-// The weights, slots and gradient of a row, or of a run of a dense variable; what a rule has no slot for may be any address.
+// Weights, slots and gradient of a row or of a piece of a dense variable. Pointers of slots that the rule lacks are not used.
 template <int Slots>
 struct StepRow {
   float *w, *a, *b;
   const float* g;
 };
 
-// Sixteen numbers of a row; read and written apart, so that two that overlap can both be read first.
+// Sixteen numbers of a row. Reading and writing are separate, so that two overlapping tiles can both be read first.
 template <int Slots>
 struct StepTile {
   Vec w, a = {}, b = {};
@@ -118,7 +118,7 @@ struct StepTile {
   }
 };
 
-// A step on n numbers, with the gradient times `scale`.
+// Steps n numbers, with the gradient times `scale`.
 template <class Rule>
 inline void Step(const Rule& rule, const StepRow<Rule::kSlots>& row, int64_t n, float scale) {
   if (n < kLanes) {
@@ -139,7 +139,7 @@ inline double SumOfSquares(const float* g, int64_t n) {
   return sum;
 }
 
-// What a gradient of that sum of squares is multiplied by, where its norm is clipped.
+// The factor for a gradient with this sum of squares, if its norm is clipped.
 inline float ClipScale(const StepRule& rule, double squares) {
   return rule.clip_norm / std::max(std::sqrt(squares), rule.clip_norm);
 }

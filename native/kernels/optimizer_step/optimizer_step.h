@@ -1,4 +1,4 @@
-// One step of an optimizer on all variables of a model: on the touched rows of a table, or on all of a dense variable.
+// One optimizer step on all variables of a model: on the touched rows of a table, or on a whole dense variable.
 //
 //   sgd         w -= lr g
 //   adagrad     a += g^2 ;                     w -= lr g / sqrt(a)
@@ -35,6 +35,6 @@ struct StepVariable {
 
 }  // namespace ctrlab
 
-// Changes weights and slots in place: the same bits on any number of threads.
+// Updates weights and slots in place. Bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_optimizer_step(const ctrlab::StepRule* rule, const ctrlab::StepVariable* variables, int64_t count,
                                          const ctrlab::ParallelFor* parallel_for);

@@ -61,7 +61,7 @@ struct Buffers {
   }
 };
 
-// Errors are measured by what went into a number: the weights and what a step can add to them.
+// Errors are measured relative to the weights and to what a step can add to them.
 inline void CompareStep(const std::string& name, const StepRule& rule, const Variable& v, const Floats& before,
                         const Floats& expected, const float* received) {
   Floats magnitude(before.size());
@@ -85,7 +85,7 @@ inline void Run(const std::string& name, const Case& test, const StepRule& rule,
     const int64_t numbers = v.rows * v.dim, given = (v.sparse ? std::ssize(v.ids) : v.rows) * v.dim;
     values.push_back(
         {RandomFloats(numbers), Absolute(RandomFloats(numbers)), Absolute(RandomFloats(numbers)), RandomFloats(given)});
-    for (float& a : values.back()[1]) a += 1;  // an accumulator near 0 would make every rounding of it large
+    for (float& a : values.back()[1]) a += 1;  // an accumulator near 0 would amplify every rounding
     expected_steps.push_back(expected.emplace_back(v, values.back()).step);
     received_steps.push_back(received.emplace_back(v, values.back()).step);
   }

@@ -1,7 +1,7 @@
-// FarmHash's 64-bit fingerprint, the hash behind tf.strings.to_hash_bucket_fast: the same number for the same bytes, for ever.
+// FarmHash's 64-bit fingerprint, the hash behind tf.strings.to_hash_bucket_fast. It is stable: equal bytes always hash equally.
 //
-// Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. Four formulas by length, each a few
-// multiplications.
+// Source: Geoff Pike, FarmHash (Fingerprint64 is its farmhashna::Hash64), 2014. The length selects one of four formulas, each
+// with a few multiplications.
 
 #pragma once
 
@@ -33,7 +33,7 @@ inline uint64_t UpTo16(const char* p, uint64_t n) {
   return Fold((first + (middle << 8)) * k2 ^ (n + (last << 2)) * k0) * k2;
 }
 
-// What 17 to 64 bytes have in common: their outer 32 bytes, mixed.
+// The common part for 17 to 64 bytes: mixes the first and last 32 bytes.
 struct Outer {
   uint64_t a, factor, left, right;
 
@@ -61,7 +61,7 @@ struct Pair {
   uint64_t first = 0, second = 0;
 };
 
-// 32 bytes and two seeds into two words.
+// Combines 32 bytes and two seeds into two words.
 inline Pair Absorb(const char* p, uint64_t a, uint64_t b) {
   a += LoadWord(p);
   b = std::rotr(b + a + LoadWord(p + 24), 21);
@@ -70,12 +70,12 @@ inline Pair Absorb(const char* p, uint64_t a, uint64_t b) {
   return {a + LoadWord(p + 24), b + std::rotr(a, 44) + before};
 }
 
-// What has been read so far, as seven words.
+// The hash state: seven words.
 struct State {
   uint64_t x, y, z;
   Pair v, w;
 
-  // Another 64 bytes. All but the last block mix with k1 and count their carried words once.
+  // Adds 64 bytes. All blocks but the last mix with k1 and count their carried words once.
   void Block(const char* p, uint64_t factor, uint64_t times) {
     x = std::rotr(x + y + v.first + LoadWord(p + 8), 37) * factor;
     y = std::rotr(y + v.second + LoadWord(p + 48), 42) * factor;
@@ -94,9 +94,9 @@ inline uint64_t Beyond64(const char* p, int64_t n) {
   s.x = kSeed * k2 + LoadWord(p);
   s.y = kSeed * k1 + 113;
   s.z = Fold(s.y * k2 + 113) * k2;
-  const int64_t rest = (n - 1) % 64;  // bytes after the last whole block, less one
+  const int64_t rest = (n - 1) % 64;  // bytes after the last full block, minus one
   for (const char* end = p + (n - 1) / 64 * 64; p != end; p += 64) s.Block(p, k1, 1);
-  // The last 64 bytes, most of which may have been read before.
+  // The last 64 bytes, which may overlap the block before.
   const uint64_t factor = k1 + 2 * (s.z & 0xff);
   s.w.first += rest;
   s.v.first += s.w.first;

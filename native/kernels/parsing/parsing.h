@@ -1,7 +1,7 @@
-// Raw columns to what a model computes with: text to ids, text to numbers, all columns of a batch in one call.
+// Turns raw columns into a model's input: text into ids, and text into numbers, for all columns of a batch in one call.
 //
-// Shapes: C columns, B rows. A column has one value a row, or a list: values side by side with splits, or one text that is cut
-// at a separator, where parts that are empty count for nothing. The caller has checked splits; a kernel may trust them.
+// Shapes: C columns, B rows. A column has one value per row, or a list: flat values with splits, or one text with separators,
+// whose empty parts are ignored. The caller has checked splits; a kernel may trust them.
 
 #pragma once
 
@@ -14,19 +14,19 @@ namespace ctrlab {
 
 enum class Encoding : int32_t {
   kHash,        // Fingerprint64 modulo buckets
-  kVocabulary,  // the place in `words`, -1 where it is none of them
+  kVocabulary,  // the index in `words`, or -1
   kIdentity,    // the whole number itself, in [0, buckets)
 };
 
 struct IdSource {
-  const StringView* texts;  // [B], or with splits [N]; null where integers are given
-  const int64_t* integers;  // the same, of a column of kIdentity that came as numbers
+  const StringView* texts;  // [B], or with splits [N]; null if integers are given
+  const int64_t* integers;  // the same, for a kIdentity column that holds numbers
   const int64_t* splits;    // [B + 1]: row b has values splits[b] to splits[b + 1] - 1; null: row b has value b
-  StringView separator;     // a value is a list in one text, cut here; size 0: a value is a value
-  int64_t max_length;       // of a list, only the last this many count; 0: all
+  StringView separator;     // splits a list in one text; size 0: each text is one value
+  int64_t max_length;       // only the last this many entries of a list count; 0: all
   Encoding encoding;
   int64_t buckets;
-  const StringView* words;  // [buckets] of kVocabulary, the first of equal words counts
+  const StringView* words;  // [buckets] for kVocabulary; the first of equal words counts
 };
 
 struct IdInput {
@@ -42,10 +42,10 @@ enum class Transform : int32_t {
 };
 
 struct NumberSource {
-  const StringView* texts;  // [B] lists in one text each; null where numbers are given
+  const StringView* texts;  // [B], one list per text; null if numbers are given
   const float* numbers;     // [B], or with splits [N]
-  const int64_t* splits;    // [B + 1]; null: one number a row
-  StringView separator;     // between the numbers of a text
+  const int64_t* splits;    // [B + 1]; null: one number per row
+  StringView separator;     // between the numbers in a text
   Transform transform;
   float low, width;
 };
@@ -54,7 +54,7 @@ inline float Transformed(const NumberSource& column, float x) {
   if (column.transform == Transform::kNone) return x;
   x -= column.low;
   if (column.transform == Transform::kMinMax) return x / column.width;
-  return std::log1p(x < 0 ? 0 : x);  // a NaN stays one
+  return std::log1p(x < 0 ? 0 : x);  // NaN stays NaN
 }
 
 struct NumberInput {
@@ -63,27 +63,27 @@ struct NumberInput {
   int64_t rows;                 // B
 };
 
-// A cell that is no number: where a kernel finds several, the one of the first column, there the first row. -1, -1: there
-// is none.
+// A cell that is not a number. If there are several, kernels report the first row of the first column. -1, -1: there is no such
+// cell.
 struct Fault {
   int64_t column, row;
 };
 
 }  // namespace ctrlab
 
-// splits[c] [B + 1] of the ids that column c will have; null for columns of one value a row.
+// splits[c] [B + 1] of the ids of column c; null for columns with one value per row.
 CTRLAB_EXPORT void ctrlab_id_splits(const ctrlab::IdInput* input, int64_t* const* splits,
                                     const ctrlab::ParallelFor* parallel_for);
 
-// ids[c], [B] or [splits[c][B]], uninitialised, in the order of rows and of their values.
+// ids[c], [B] or [splits[c][B]], uninitialised on entry, in the order of rows and of their values.
 CTRLAB_EXPORT void ctrlab_parse_ids(const ctrlab::IdInput* input, const int64_t* const* splits, int64_t* const* ids,
                                     ctrlab::Fault* fault, const ctrlab::ParallelFor* parallel_for);
 
-// out [B, C], uninitialised: the number, or the mean of the list (0 of none), transformed. A list is summed first to last.
+// out [B, C], uninitialised on entry: each number, or the mean of each list (0 if empty; summed in order), transformed.
 CTRLAB_EXPORT void ctrlab_parse_numbers(const ctrlab::NumberInput* input, float* out, ctrlab::Fault* fault,
                                         const ctrlab::ParallelFor* parallel_for);
 
-// indices [count, 2] of a sparse [rows, columns] -> lengths [rows], uninitialised: the greatest column + 1 of each row, 0
-// of none.
+// indices [count, 2] of a sparse [rows, columns] -> lengths [rows], uninitialised on entry: each row's greatest column + 1, 0 for
+// an empty row.
 CTRLAB_EXPORT void ctrlab_sequence_length(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths,
                                           const ctrlab::ParallelFor* parallel_for);

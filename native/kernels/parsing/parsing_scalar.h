@@ -1,5 +1,5 @@
-// The scalar twins of parsing.h: the definition in plain loops over strings of their own, with C's strtof for numbers.
-// Tests, the checker and the fuzzer compare with these. The hash itself is shared; tests hold that against TensorFlow's.
+// The scalar twins of parsing.h: the definition in plain loops over std::string, with C's strtof for numbers. Tests, the checker
+// and the fuzzer compare with these. The hash is shared; tests compare it with TensorFlow's.
 
 #pragma once
 
@@ -28,7 +28,7 @@ inline std::vector<std::string> Parts(const std::string& text, const std::string
   return parts;
 }
 
-// White space around a number is allowed, two signs or none of its digits are not.
+// Surrounding white space is allowed; two signs, or no digits, are not.
 inline std::string Stripped(const std::string& text) {
   const char* const space = " \t\n\v\f\r";
   const size_t begin = text.find_first_not_of(space);
@@ -64,7 +64,7 @@ inline bool Id(const IdSource& column, const std::string& text, int64_t* id) {
   return true;
 }
 
-// The ids of row b, and whether all of them are good. What is not kept is not even looked at.
+// The ids of row b; returns whether all are valid. Entries that are not kept are not parsed.
 inline bool RowOfIds(const IdSource& column, int64_t b, std::vector<int64_t>* ids) {
   auto first_kept = [&](int64_t begin, int64_t end) {
     return column.max_length > 0 ? std::max(begin, end - column.max_length) : begin;
@@ -86,7 +86,7 @@ inline bool RowOfIds(const IdSource& column, int64_t b, std::vector<int64_t>* id
   return good;
 }
 
-// out of row b, and whether all parts are numbers.
+// out for row b; returns whether all parts are numbers.
 inline bool RowOfNumbers(const NumberSource& column, int64_t b, float* out) {
   std::vector<float> numbers;
   bool good = true;

@@ -1,4 +1,4 @@
-// Text as kernels see it, and its parts between separators.
+// Text in the form that kernels take, and its parts between separators.
 
 #pragma once
 
@@ -29,7 +29,7 @@ inline uint64_t LoadHalf(const char* p) {
   return half;
 }
 
-// The n bytes at p, 1 to 8, the first lowest, zeros above. No other byte is touched.
+// The n bytes at p, 1 to 8, the first in the lowest byte, padded with zeros. It reads no other byte.
 inline uint64_t LoadBytes(const char* p, int64_t n) {
   if (n == 8) return LoadWord(p);
   if (n >= 4) return LoadHalf(p) | LoadHalf(p + n - 4) << 8 * (n - 4);
@@ -37,7 +37,7 @@ inline uint64_t LoadBytes(const char* p, int64_t n) {
   return byte(0) | byte(n / 2) | byte(n - 1);
 }
 
-// The top bit of every byte of `word` that is zero. Each byte is looked at alone, so nothing is carried into a neighbour.
+// The top bit of every zero byte of `word`. Bytes are tested separately, so nothing carries into a neighbour.
 inline uint64_t ZeroBytes(uint64_t word) {
   constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
   return ~(((word & kLow) + kLow) | word | kLow);
@@ -45,21 +45,21 @@ inline uint64_t ZeroBytes(uint64_t word) {
 
 constexpr uint64_t kEachByte = 0x0101010101010101;
 
-// Bit i says whether byte i of the 64 at p is the one that `pattern` repeats.
+// Bit i tells whether byte i of the 64 at p equals the byte that `pattern` repeats.
 inline uint64_t BytesThatAre(uint64_t pattern, const char* p) {
   typedef uint8_t Bytes __attribute__((vector_size(64)));
   typedef uint64_t Words __attribute__((vector_size(64)));
   typedef uint8_t Tops __attribute__((vector_size(8)));
   Bytes text;
   std::memcpy(&text, p, sizeof text);
-  // Each byte that is equal keeps a bit of its own; a word's eight bits meet in the highest byte of a product.
+  // Each equal byte keeps one bit; a product collects a word's eight bits in its highest byte.
   constexpr uint64_t kBits = std::endian::native == std::endian::big ? 0x0102040810204080 : 0x8040201008040201;
   const Words bits = (Words)(text == (Bytes)(Words{} + pattern)) & kBits;
   const Tops tops = __builtin_convertvector(bits * kEachByte >> 56, Tops);
   return LoadWord(reinterpret_cast<const char*>(&tops));
 }
 
-// The same of n < 64 bytes.
+// The same for n < 64 bytes.
 inline uint64_t BytesThatAre(uint64_t pattern, const char* p, int64_t n) {
   auto bits = [&](uint64_t word) { return (ZeroBytes(word ^ pattern) >> 7) * 0x0102040810204080 >> 56; };
   uint64_t found = 0;
@@ -70,8 +70,8 @@ inline uint64_t BytesThatAre(uint64_t pattern, const char* p, int64_t n) {
   return found;
 }
 
-// Calls visit(i, size, found) for each block of up to 64 bytes at text.data + i; bit k of `found` says whether separator, one
-// byte, stands in place k of the block.
+// Calls visit(i, size, found) for each block of up to 64 bytes at text.data + i. Bit k of `found` tells whether byte k of the
+// block is the separator (one byte).
 template <class Visit>
 inline void ForEachBlock(StringView text, StringView separator, const Visit& visit) {
   const uint64_t pattern = kEachByte * static_cast<uint8_t>(separator.data[0]);
@@ -80,7 +80,7 @@ inline void ForEachBlock(StringView text, StringView separator, const Visit& vis
   if (i < text.size) visit(i, text.size - i, BytesThatAre(pattern, text.data + i, text.size - i));
 }
 
-// Calls visit(begin, size) for each part of `text` between separators that is not empty, first to last.
+// Calls visit(begin, size) for each nonempty part of `text` between separators, from first to last.
 template <class Visit>
 inline void ForEachPart(StringView text, StringView separator, const Visit& visit) {
   const char* const p = text.data;
@@ -103,14 +103,14 @@ inline void ForEachPart(StringView text, StringView separator, const Visit& visi
   part(text.size);
 }
 
-// How many parts ForEachPart visits.
+// The number of parts that ForEachPart visits.
 inline int64_t CountParts(StringView text, StringView separator) {
   int64_t count = 0;
   if (separator.size != 1) {
     ForEachPart(text, separator, [&](const char*, int64_t) { ++count; });
     return count;
   }
-  // A part begins at a byte that is no separator, where the text begins or a separator stands before it.
+  // A part begins at a byte that is not a separator, at the start of the text or after a separator.
   uint64_t before = 1;
   ForEachBlock(text, separator, [&](int64_t, int64_t size, uint64_t ends) {
     count += std::popcount(~ends & (ends << 1 | before) & (~uint64_t{0} >> (64 - size)));

@@ -1,4 +1,4 @@
-// What stands between two products of a tower: bias and activation, or a learnt affine map, number by number.
+// The pointwise ops between two products of a tower: bias and activation, or a learned affine map.
 //
 //   kRelu     out = max(x + shift, 0)
 //   kPrelu    p = x + shift;  out = p > 0 ? p : slope * p
@@ -17,22 +17,22 @@ enum PointwiseKind : int32_t { kRelu, kPrelu, kAffine };
 struct PointwiseInput {
   const float* x;      // [B, n]
   const float* shift;  // [n]
-  const float* slope;  // [n]; null where the kind has none
+  const float* slope;  // [n]; null if the kind has no slope
   int64_t rows, columns;
   int32_t kind;
 };
 
 struct PointwiseGradient {
   float* d_x;                // [B, n]; may be d_out's own buffer
-  float *d_shift, *d_slope;  // [n]; d_slope null where the kind has none
+  float *d_shift, *d_slope;  // [n]; d_slope is null if the kind has no slope
 };
 
 }  // namespace ctrlab
 
-// Outputs come uninitialised, here and below; `out` may be x's own buffer.
+// Outputs are uninitialised on entry, here and below; `out` may be x's own buffer.
 CTRLAB_EXPORT void ctrlab_pointwise(const ctrlab::PointwiseInput* input, float* out, const ctrlab::ParallelFor* parallel_for);
 
 // Reads `out` for kRelu, input->x for kPrelu and kAffine; the other may be null.
-// Each sum runs in the order of the rows: the same bits on any number of threads.
+// Each sum runs in row order: bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_pointwise_gradient(const ctrlab::PointwiseInput* input, const float* out, const float* d_out,
                                              const ctrlab::PointwiseGradient* gradient, const ctrlab::ParallelFor* parallel_for);

@@ -1,6 +1,6 @@
-// The snapshot: arrays copied into buffers that are there already, by all threads, past the caches.
+// The snapshot: all threads copy arrays into existing buffers with stores that bypass the caches.
 //
-// What is copied is far larger than a cache and is next read much later, by the thread that writes it to disk.
+// The data is far larger than the caches, and is only read much later, by the thread that writes it to disk.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ctrlab {
 
-// `to` and `from` do not overlap.
+// `to` and `from` must not overlap.
 struct CopyPiece {
   const void* from;
   void* to;
