@@ -15,7 +15,7 @@ namespace ctrlab::embedding {
 
 namespace crc32c {
 
-// Eight tables: a byte's remainder when 0 to 7 zero bytes follow it, so that 8 bytes go in one step.
+// Eight tables: a byte's remainder when 0 to 7 zero bytes follow it, so that each step processes 8 bytes.
 inline constexpr auto kTables = [] {
   std::array<std::array<uint32_t, 256>, 8> tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -54,7 +54,7 @@ inline uint32_t Byte(uint32_t crc, uint8_t byte) { return PortableByte(crc, byte
 
 }  // namespace crc32c
 
-// `before` is the checksum of what comes before.
+// `before` is the checksum of the preceding bytes.
 inline uint32_t Crc32c(const void* data, size_t bytes, uint32_t before = 0) {
   const auto* p = static_cast<const uint8_t*>(data);
   uint32_t crc = ~before;

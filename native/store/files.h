@@ -1,4 +1,4 @@
-// Files that are read and written as a whole, and why the system refused.
+// Reading and writing of whole files, with the system's reason in errors.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ctrlab::embedding {
 // "Sentence: why the system refused."
 Status SystemError(const std::string& sentence);
 
-// An open file that closes when it goes; or a negative number.
+// A file descriptor that is closed on destruction; negative if none is open.
 class OwnedFile {
  public:
   explicit OwnedFile(int fd) : fd_(fd) {}
@@ -30,13 +30,13 @@ class OwnedFile {
   const int fd_;
 };
 
-// All of it; what the file does not hold (any more) is an error.
+// Reads exactly `bytes` bytes; a file that is too short is an error.
 Status ReadFully(int fd, const std::string& path, char* to, int64_t bytes, int64_t offset);
-// All of it. Where `from`, `bytes` and `offset` are multiples of a block, so is each part of it that the system takes.
+// Writes all bytes. If `from`, `bytes` and `offset` are multiples of a block, so is every partial write.
 Status WriteFully(int fd, const std::string& path, const char* from, int64_t bytes, int64_t offset);
 
-// A new file of these bytes, in the place of one of that name. Its bytes are on the disk when this returns well, and its name is
-// once the folder is synced: SyncFolder.
+// Writes a new file, which replaces one of the same name. On success its bytes are durable; its name is durable after the folder
+// is synced: SyncFolder.
 Status WriteFile(const std::string& path, std::string_view bytes);
 
 }  // namespace ctrlab::embedding

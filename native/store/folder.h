@@ -1,4 +1,4 @@
-// A folder of one process's: made so that its name outlives a loss of power, and locked.
+// A folder that belongs to one process: its name survives a loss of power, and it is locked.
 
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace ctrlab::embedding {
 
-// New and removed names in it outlive a loss of power when this returns.
+// On return, added and removed names in the folder survive a loss of power.
 Status SyncFolder(const std::string& folder);
 
-// All that is in it, without the names of itself and of what is above it.
+// All names in it, without "." and "..".
 Status NamesIn(const std::string& folder, std::vector<std::string>* names);
 
-// Makes it, and what is missing above it.
+// Makes the folder and its missing parents.
 Status MakeFolder(const std::string& folder);
 
-// Its name, and those of the folders above it in its file system, outlive a loss of power when this returns, but for one in a
-// folder that may not be read.
+// On return, its name and those of its parent folders in the same file system survive a loss of power, except for names in
+// folders that can't be read.
 Status SyncNameOf(const std::string& folder);
 
-// The lock of a folder, in its file LOCK. It goes with the process that took it, however that ends: a child that is forked does
-// not hold it.
+// The lock of a folder, in its file LOCK. The system releases it when the process that took it ends for any reason. A forked
+// child does not hold it.
 class FolderLock {
  public:
   static Status Take(const std::string& folder, std::unique_ptr<FolderLock>* lock);

@@ -1,4 +1,4 @@
-// How threads wait for each other at a table, and at a store.
+// The locks of tables and stores.
 
 #pragma once
 
@@ -9,8 +9,7 @@
 
 namespace ctrlab::embedding {
 
-// A mutex that goes to who waits for it before it goes to one who gives it back and wants it again at once, and that readers who
-// come and come keep from no writer.
+// A fair mutex: a waiting thread gets it before the thread that just released it, and a stream of readers can't starve a writer.
 class FairMutex {
  public:
   void lock() {
@@ -33,9 +32,9 @@ class FairMutex {
   std::shared_mutex mutex_;
 };
 
-// Many readers at once, or one writer alone; a writer that waits goes before readers that come after it, so it never starves.
-// Unlike a FairMutex it lets all readers in as soon as no writer waits, and keeps none of them in a queue.
-// A thread that goes through several gates takes them in the order of their addresses.
+// A readers-writer lock. A waiting writer goes before readers that arrive later, so it never starves. Unlike a FairMutex it
+// admits all readers as soon as no writer waits, without a queue. A thread that locks several gates takes them in the order of
+// their addresses.
 class Gate {
  public:
   void lock_shared() {

@@ -1,4 +1,4 @@
-// The one hash of a key, of stores and tables. ctrlab/embedding/initial_values.py has its twin in NumPy.
+// The hash of keys, for stores and tables. ctrlab/embedding/initial_values.py has its twin in NumPy.
 
 #pragma once
 
@@ -8,7 +8,7 @@ namespace ctrlab::embedding {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-// One to one on 64 bits; each bit of the result depends on all of x (the last step of SplitMix64: Steele, Lea & Flood, 2014).
+// A bijection on 64 bits; each bit of the result depends on all of x (the last step of SplitMix64: Steele, Lea & Flood, 2014).
 constexpr uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

@@ -1,7 +1,8 @@
-// The file MANIFEST of a store: which segments there must be. Its bytes: segment_format.h.
+// The file MANIFEST of a store: the list of segments that must exist. segment_format.h defines its bytes.
 //
-// It is written anew, beside the old one, and takes its name when it is on the disk, so there is always a whole one. A segment is
-// made before it is listed and leaves the list before its file goes, so a crash leaves files too many, never one too few.
+// A new manifest is written next to the old one and renamed when it is durable, so there is always a complete one. A segment is
+// made before it is listed, and removed from the list before its file is deleted. So after a crash there may be extra files, but
+// never a missing one.
 
 #pragma once
 
@@ -14,15 +15,15 @@
 namespace ctrlab::embedding {
 
 struct Manifest {
-  uint64_t next = 1;               // higher numbers, and this one, may have become segments since
-  uint64_t durable = 0;            // all that users wrote up to this sequence number was on the disk
+  uint64_t next = 1;               // segments with this number or higher may have been made since
+  uint64_t durable = 0;            // users' writes up to this sequence number were durable
   std::vector<uint64_t> segments;  // numbers, ascending
 };
 
-// *there is false where the folder has none.
+// *there is false if the folder has no manifest.
 Status ReadManifest(const std::string& folder, bool* there, Manifest* manifest);
 
-// When this returns well, it outlives a loss of power, and so do all names in the folder.
+// On success, the manifest and all names in the folder survive a loss of power.
 Status WriteManifest(const std::string& folder, const Manifest& manifest);
 
 }  // namespace ctrlab::embedding

@@ -1,4 +1,4 @@
-// What a call throws, as a sentence: for threads and functions of C, which no exception may leave.
+// Turns exceptions of a call into a sentence, for threads and C functions, which no exception may leave.
 
 #pragma once
 
@@ -20,7 +20,7 @@ Status NoThrow(const Call& call) {
   }
 }
 
-// For calls that nobody can be told of.
+// For calls that have no way to report an error.
 template <class Call>
 void Quietly(const Call& call) noexcept try {
   (void)call();

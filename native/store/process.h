@@ -1,5 +1,5 @@
-// What a process may share with a child that it forks, and what it must not: the child has a copy of everything, but of the
-// threads only the one that forked, so that a lock which another one held is never given back.
+// Safe sharing of objects with a forked child. The child has a copy of everything, but only the thread that forked. So a lock
+// that another thread held is never released in the child.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ctrlab::embedding {
 
-// The process that made this.
+// Remembers the process that made this object.
 class OwnProcess {
  public:
   bool Here() const { return getpid() == process_; }
@@ -26,7 +26,7 @@ class OwnProcess {
   const pid_t process_ = getpid();
 };
 
-// A mutex that a child finds free. There is one for each `Of`, since a handler of forks is there for ever.
+// A mutex that is free in a forked child. There is one per `Of`, because fork handlers can't be removed.
 template <class Of>
 std::mutex& FreeInChild() {
   static std::mutex* const mutex = [] {

@@ -1,4 +1,4 @@
-// Reads many records of segments at once: one block-aligned read for those that lie together, many reads in flight.
+// Reads many records of segments at once: one block-aligned read for neighbouring records, and many reads in flight.
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct WantedRecord {
   const Segment* segment;
   uint32_t record;
   int64_t key;
-  int64_t place;  // the row of the output it goes to
+  int64_t place;  // its row in the output
 
   static bool Before(const WantedRecord& a, const WantedRecord& b) {
     return a.segment->number != b.segment->number ? a.segment->number < b.segment->number : a.record < b.record;
@@ -28,8 +28,8 @@ class RecordReader {
   RecordReader(int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory);
   ~RecordReader();
 
-  // Puts the row of each wanted record to rows + place * row_bytes and sets found[place]. `wanted` is sorted on the way.
-  // A record that is not that key's row, whole, is an error that names it; all others are read all the same.
+  // Copies the row of each wanted record to rows + place * row_bytes and sets found[place]. Sorts `wanted`. A record that is
+  // damaged or has another key is an error that names it; all other records are still read.
   Status Read(std::vector<WantedRecord>* wanted, char* rows, uint8_t* found, const ParallelFor& parallel_for);
 
   int64_t reads() const { return reads_; }

@@ -1,4 +1,4 @@
-// Stores that live no longer than who opened them: where the rows below a table's memory lie.
+// Stores that live only as long as their user: they hold the rows below a table's memory.
 
 #pragma once
 
@@ -9,16 +9,15 @@
 
 namespace ctrlab::embedding {
 
-// Opens a store for rows of so many bytes: a new one, empty, each time.
+// Opens a new, empty store for rows of `row_bytes` bytes.
 using OpenStore = std::function<Status(int64_t row_bytes, std::unique_ptr<SegmentStore>* store)>;
 
-// Stores with these options in `options.path`, each new and empty, in a numbered folder of its own: one that lives and one that
-// is to take its place may be open at once. Their files go with them; they are never synced, and never read by another process.
+// Makes stores with these options in `options.path`, each new, empty, and in its own numbered folder, so that a store and its
+// replacement can be open at once. Their files are deleted with them. They are never synced, and other processes never read them.
 //
-// The first store that opens takes the lock of the folder, which all of them hold: one table at a time may use it. What earlier
-// tables left is removed without a look into it, in a thread. A folder with anything in it that no table made is refused, and
-// stays as it is: the file TIER marks those that tables use. What others put there meanwhile stays, too, unless it is named like
-// a store's files.
+// The first store takes the lock of the folder, and all of them hold it: one table at a time may use the folder. A thread removes
+// what earlier tables left, without reading it. The file TIER marks folders that tables use. A folder with files that no table
+// made is refused and left unchanged. Files that others add later stay too, unless their names are those of a store's files.
 OpenStore StoresIn(StoreOptions options);
 
 }  // namespace ctrlab::embedding

@@ -1,4 +1,4 @@
-// One segment file of a store: made, written at its end, sealed with an index, opened again, read.
+// One segment file of a store: it is made, appended to, sealed with an index, opened again, and read.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace ctrlab::embedding {
 
-// Memory whose address and size are multiples of a block, as O_DIRECT asks for.
+// Memory whose address and size are multiples of a block, as O_DIRECT requires.
 class AlignedBuffer {
  public:
   AlignedBuffer(int64_t bytes, std::shared_ptr<StoreMemory> memory);
@@ -34,10 +34,10 @@ class AlignedBuffer {
 
 // The name of a segment's file.
 std::string SegmentName(uint64_t number);
-// Of "0000000001.seg"; 0 where the name is none of ours.
+// The number in "0000000001.seg"; 0 if the name is not a segment's.
 uint64_t SegmentNumber(const std::string& name);
 
-// Which keys a segment may hold: a Bloom filter of 10 bits a key and 6 probes in one cache line.
+// The set of keys that a segment may hold: a Bloom filter with 10 bits per key and 6 probes in one cache line.
 class KeyFilter {
  public:
   KeyFilter(int64_t keys, StoreMemory* memory) : lines_((keys * 10 + 511) / 512 + 1, memory) {}
@@ -60,8 +60,8 @@ struct Tombstone {
   bool operator==(const Tombstone&) const = default;
 };
 
-// Those of a segment that are needed, in the order of its records, each with the place in the table of a segment that was seen to
-// hold an older record of its key: where one looks first whether it still does.
+// The tombstones of a segment that are still needed, in record order. With each goes the table index of a segment that held an
+// older record of its key: the search whether one still exists begins there.
 struct Tombstones {
   explicit Tombstones(std::pmr::memory_resource* memory) : all(memory), holders(memory) {}
 
@@ -72,11 +72,11 @@ struct Tombstones {
 
   std::pmr::vector<Tombstone> all;
   std::pmr::vector<uint32_t> holders;
-  int64_t copied = 0;  // so many of the first are needed no longer here, but in the segment that has their copies
+  int64_t copied = 0;  // this many of the first tombstones are now needed only in the segment with their copies
 };
 
-// A file and what is known about it. The counts change under the store's lock; path, number and file never do.
-// The file closes with the last who holds the segment, a reader or a snapshot; its name may be gone before.
+// A file and what is known about it. The counts change under the store's lock; path, number and file never change. The file is
+// closed with the last holder of the segment (a reader or a snapshot), possibly after its name was removed.
 struct Segment {
   Segment(std::string path, uint64_t number, int fd, int64_t capacity, std::shared_ptr<StoreMemory> memory)
       : path(std::move(path)),
@@ -88,16 +88,16 @@ struct Segment {
         entries(this->memory.get()) {}
   ~Segment();
 
-  // What was written is on the disk when this returns well. After a failure it never does again: the system may take what it
-  // could not write for written.
+  // On success, all written bytes are durable. After a failure it never succeeds again, because the system may drop the bytes
+  // that it could not write and report success later.
   Status Sync() const;
 
-  // Counts a record that is or will be in it.
+  // Counts a record that is, or will be, in the segment.
   void Note(const IndexEntry& entry);
 
   int64_t dead_rows() const { return records - commits - erasures - live; }
 
-  // In words for errors: the file and where in it.
+  // For errors: the file, and the position in it.
   std::string Place(int64_t record, int64_t row_bytes) const {
     return path + " at byte " + std::to_string(RecordOffset(record, row_bytes));
   }
@@ -107,48 +107,49 @@ struct Segment {
   const int fd;
   const std::shared_ptr<StoreMemory> memory;
   KeyFilter filter;
-  int64_t records = 0;  // all of them: rows, tombstones, commits
+  int64_t records = 0;  // all records: rows, tombstones, commits
   int64_t commits = 0, erasures = 0;
   int64_t live = 0;                             // rows that the store's index points to
   uint64_t lowest = ~uint64_t{0}, highest = 0;  // sequence numbers
-  uint64_t committed = 0;                       // the highest before the last commit
+  uint64_t committed = 0;                       // the highest sequence number before the last commit
   Tombstones tombstones;
   uint64_t looked_at =
-      ~uint64_t{0};      // compaction's own: segments that had been removed when it last looked which tombstones are needed
-  IndexEntries entries;  // of an unsealed one: what its index will be
+      ~uint64_t{0};      // used by compaction: number of removed segments when it last checked which tombstones are needed
+  IndexEntries entries;  // of an unsealed segment: its future index
   bool sealed = false;
-  mutable std::atomic<int> unsynced = 0;  // why the system could not sync it, or 0
-  bool damaged = false;                   // not to be compacted: the copy of a record would be lost
+  mutable std::atomic<int> unsynced = 0;  // the error that prevented a sync, or 0
+  bool damaged = false;                   // never compacted: copying would lose damaged records
   const OwnProcess process;
 };
 
-// What closes a sealed segment: the index of `entries`, then the footer.
+// The end of a sealed segment: the index of `entries`, then the footer.
 std::string IndexAndFooter(const IndexEntries& entries);
 
-// Writes records at the end of a segment, a buffer at a time. Whoever appends is alone in doing so; readers may look at the
-// buffer while they keep the appender from `Append` and `Settle` (the store's lock).
+// Appends records to a segment through a buffer. Only one thread at a time may append. Readers may read the buffer while they
+// hold the store's lock, which keeps the appender from `Append` and `Settle`.
 class Appender {
  public:
-  // `buffer_bytes` is at least a record; `indexed`: its segments keep `entries`, to be sealed.
+  // `buffer_bytes` is at least one record; `indexed`: its segments keep `entries`, to be sealed.
   Appender(int64_t row_bytes, int64_t buffer_bytes, bool indexed, std::shared_ptr<StoreMemory> memory);
 
-  // Makes the file with its header in the buffer. Its name outlives a loss of power once the manifest is written.
+  // Makes the file, with its header still in the buffer. Its name is durable once the manifest is written.
   Status Create(const std::string& folder, uint64_t number, int64_t capacity, bool direct);
   void Close() { segment_.reset(); }
 
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   bool Fits() const { return fill_ + RecordBytes(row_bytes_) <= buffer_.bytes(); }
-  // What may throw for want of memory: so many calls of Append that follow do not.
+  // Allocates everything that the next `records` calls of Append need; it may throw, they do not.
   void Reserve(int64_t records);
-  // `holder`: of a tombstone.
+  // `holder`: only for a tombstone.
   void Append(RecordKind kind, uint64_t sequence, int64_t key, const void* row, uint32_t holder = 0);
 
-  // Writes what the buffer holds to the file; with `all`, the last block too, filled up with zeros. Changes nothing that readers
-  // look at: that is done by `Settle`, after which what was written is read from the file.
+  // Writes the buffer to the file; with `all`, also the last block, padded with zeros. It changes nothing that readers use:
+  // `Settle` does that, and afterwards the written records are read from the file.
   Status Write(bool all);
   void Settle();
 
-  // The first record that is not in the file as a whole yet; the bytes of one, or null where it is. Under the store's lock.
+  // The first record that is not completely in the file yet; and a record's bytes, or null if it is in the file. Needs the
+  // store's lock.
   uint32_t FirstInBuffer() const;
   const char* InBuffer(uint32_t record) const;
 
@@ -158,30 +159,30 @@ class Appender {
   const std::shared_ptr<StoreMemory> memory_;
   AlignedBuffer buffer_;
   std::shared_ptr<Segment> segment_;
-  int64_t base_ = 0;     // where the buffer's first byte belongs in the file; a multiple of a block
+  int64_t base_ = 0;     // file offset of the buffer's first byte; a multiple of a block
   int64_t fill_ = 0;     // bytes in the buffer
-  int64_t written_ = 0;  // bytes of the file that are written
-  int64_t pending_ = 0;  // what `written_` will be after Settle
+  int64_t written_ = 0;  // bytes already written to the file
+  int64_t pending_ = 0;  // the value of `written_` after Settle
 };
 
-// What opening a file found out.
+// The result of opening a file.
 struct LoadedSegment {
-  std::shared_ptr<Segment> segment;  // null: there was nothing in it
+  std::shared_ptr<Segment> segment;  // null if the file holds no record
   std::string warning;               // what was dropped, or empty
   int64_t dropped_records = 0;
 };
 
-// Opens a file of an earlier run. Its `entries` are loaded, also of a sealed one.
+// Opens an existing file. Loads its `entries`, also for a sealed one.
 Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory,
                    LoadedSegment* loaded);
 
-// Refuses a file that is no segment of this number with such rows.
+// Refuses a file that is not a segment with this number and row size.
 Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes);
 
-// Cuts off what follows the records of a segment that nobody appends to, and gives it its index, from its `entries`.
+// Truncates a segment after its records and adds the index of its `entries`. No thread may append to it.
 Status SealWritten(const Segment& segment, int64_t row_bytes);
 
-// Opens for O_DIRECT or not, without noting the time of each read, which would wait for the file system's journal.
+// Opens a file, with O_DIRECT if `direct`. Reads do not update the access time, which would wait for the file system's journal.
 int OpenSegment(const std::string& path, int flags, bool direct);
 
 }  // namespace ctrlab::embedding

@@ -1,29 +1,29 @@
-// The bytes of a store's files. A store is a folder of segment files, 0000000001.seg and so on, a file MANIFEST that lists
+// The bytes of a store's files. A store is a folder with segment files (0000000001.seg and so on), a file MANIFEST that lists
 // them, and a file LOCK that its process holds. All numbers are little-endian; checksums are CRC-32C.
-// ctrlab/embedding/store/segments.py reads the same in NumPy.
+// ctrlab/embedding/store/segments.py reads the same format in NumPy.
 //
-//   segment   header, records, and once it is full: index, footer
+//   segment   header, records, and in a full segment: index, footer
 //   header    64 bytes   "ctrlseg\0", u32 version 1, u32 64, u64 row bytes, u64 number of the segment, zeros, u32 crc of the
 //                        60 bytes before it
 //   record    24 bytes   u32 crc of the rest of the record, u32 kind, u64 sequence number, i64 key; then the row's bytes
-//   index     16 bytes a record: i64 key, u64 sequence number * 4 + kind
+//   index     16 bytes per record: i64 key, u64 sequence number * 4 + kind
 //   footer    32 bytes   "ctrlend\0", u64 records, u32 crc of the index, zeros, u32 crc of the 28 before
 //   manifest  40 bytes   "ctrlman\0", u32 version 1, u32 crc of all that follows, u64 next number, u64 durable, u64 segments;
-//                        then u64 the number of each segment, ascending
+//                        then for each segment u64 its number, ascending
 //
-// Kinds: 0, a row; 1, a tombstone: the key has no row; 2, a commit: all before it in this file was on the disk when it
-// was written.
+// Kinds: 0, a row; 1, a tombstone: the key has no row; 2, a commit: all earlier records in this file were durable when it was
+// written.
 // Tombstones and commits carry a row of zeros, so that record i lies at 64 + i * (24 + row bytes).
-// Of several records of a key, in whatever files, the one with the highest sequence number counts. Compaction copies records as
-// they are, so the same one may be there twice.
+// Of a key's records in all files, the one with the highest sequence number counts. Compaction copies records unchanged, so the
+// same record may exist twice.
 //
-// A file without footer was being written: its records end at the first that is not whole. Zeros may follow the last one, up
-// to the next 4096 bytes. A broken record before a commit, or before a footer, is no torn tail but damage.
+// A file without footer was not finished: its records end at the first incomplete one. Zeros may follow the last record, up to
+// the next multiple of 4096 bytes. A broken record before a commit or a footer is not a torn tail but damage.
 //
-// A segment that the manifest lists must be there. One that it does not list is nothing if its number is below the next number
-// (compaction had put its records elsewhere), else it was made later. What users write has consecutive sequence numbers, in
-// files of consecutive numbers: where those above the manifest's `durable` have a gap, the power went before all was written,
-// and what comes after the gap counts no more.
+// A segment in the manifest's list must exist. An unlisted one is ignored if its number is below the next number (compaction has
+// moved its records); otherwise it was made later. Users' writes have consecutive sequence numbers, in files with consecutive
+// numbers. If those above the manifest's `durable` have a gap, power was lost before all were written, and records after the gap
+// are ignored.
 
 #pragma once
 
@@ -37,10 +37,10 @@ namespace ctrlab::embedding {
 
 static_assert(std::endian::native == std::endian::little, "segment files are little-endian");
 
-constexpr int64_t kBlock = 4096;  // what O_DIRECT reads and writes in
+constexpr int64_t kBlock = 4096;  // the unit of O_DIRECT
 constexpr int64_t BlockFloor(int64_t bytes) { return bytes & ~(kBlock - 1); }
 constexpr int64_t BlockCeil(int64_t bytes) { return BlockFloor(bytes + kBlock - 1); }
-constexpr int64_t kPiece = int64_t{256} << 10;  // bytes asked of the disk by who is in no hurry; more would keep readers waiting
+constexpr int64_t kPiece = int64_t{256} << 10;  // bytes per read of background work; larger reads would delay other readers
 constexpr uint32_t kSegmentVersion = 1;
 
 enum class RecordKind : uint32_t { kRow = 0, kTombstone = 1, kCommit = 2 };
@@ -98,7 +98,7 @@ struct ManifestHeader {
   uint64_t durable = 0;
   uint64_t segments = 0;
 
-  // Of what follows it, the `segments` numbers included.
+  // Of the bytes after this field, including the `segments` numbers.
   uint32_t Crc(const void* numbers) const {
     return Crc32c(numbers, segments * sizeof(uint64_t), Crc32c(&next, 3 * sizeof(uint64_t)));
   }
@@ -110,7 +110,7 @@ inline int64_t RecordOffset(int64_t record, int64_t row_bytes) {
   return static_cast<int64_t>(sizeof(SegmentHeader)) + record * RecordBytes(row_bytes);
 }
 
-// A record as it lies in a file, at `to`; a tombstone and a commit have no row.
+// Writes a record in the file format to `to`; a tombstone and a commit have no row.
 inline void WriteRecord(char* to, RecordKind kind, uint64_t sequence, int64_t key, const void* row, int64_t row_bytes) {
   const RecordHeader header{0, static_cast<uint32_t>(kind), sequence, key};
   std::memcpy(to, &header, sizeof header);

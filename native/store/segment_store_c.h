@@ -1,4 +1,4 @@
-// The store behind a C interface, for ctrlab/embedding/store/native.py. Every call returns 0, or 1 with one sentence in `problem`.
+// The C interface of the store, for ctrlab/embedding/store/native.py. Every call returns 0, or 1 with a sentence in `problem`.
 
 #pragma once
 
@@ -17,8 +17,8 @@ struct StoreNumbers {
 
 }  // namespace ctrlab::embedding
 
-// `store` and `snapshot` are numbers to be given to the other calls. Any thread may close one at any time, also twice, and 0:
-// calls that are inside finish first, later ones are refused. A snapshot outlives its store. A child that is forked is refused,
+// `store` and `snapshot` are handles for the other calls. Any thread may close one at any time; closing it twice, or closing 0,
+// does nothing. Calls in progress finish first, later ones are refused. A snapshot outlives its store. A forked child is refused
 // too.
 CTRLAB_EXPORT int ctrlab_store_open(const char* path, int64_t row_bytes, int64_t segment_bytes, int64_t write_buffer,
                                     int64_t compaction, int64_t direct, int64_t* store, ctrlab::embedding::StoreProblem* problem);
@@ -32,7 +32,7 @@ CTRLAB_EXPORT int ctrlab_store_flush(int64_t store, ctrlab::embedding::StoreProb
 CTRLAB_EXPORT int ctrlab_store_compact(int64_t store, ctrlab::embedding::StoreProblem* problem);
 CTRLAB_EXPORT int ctrlab_store_stats(int64_t store, ctrlab::embedding::StoreNumbers* numbers,
                                      ctrlab::embedding::StoreProblem* problem);
-// Warning number `index`; empty where there are no more.
+// Warning number `index`; empty after the last one.
 CTRLAB_EXPORT int ctrlab_store_warning(int64_t store, int64_t index, ctrlab::embedding::StoreProblem* sentence,
                                        ctrlab::embedding::StoreProblem* problem);
 CTRLAB_EXPORT int ctrlab_store_snapshot(int64_t store, int64_t* snapshot, int64_t* size,

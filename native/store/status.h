@@ -1,4 +1,4 @@
-// How a call of the engine ends: well, or with one sentence that says the rule, what was received, where, and the cure.
+// The result of an engine call: success, or one sentence with the rule, what was received, where, and the cure.
 
 #pragma once
 
@@ -11,7 +11,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   explicit Status(std::string problem) : problem_(std::move(problem)) {}
-  // With a sentence that is there for ever, so that it takes no memory to say that there is none.
+  // With a sentence of static storage, so that reporting an out-of-memory error allocates nothing.
   static Status Constant(const char* problem) noexcept {
     Status status;
     status.constant_ = problem;

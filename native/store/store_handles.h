@@ -1,4 +1,5 @@
-// Numbers for what C holds of ours: a number whose object was closed is refused, and no call uses what another one closes.
+// Handles (numbers) for objects behind a C interface. The handle of a closed object is refused, and no object is closed during a
+// call.
 
 #pragma once
 
@@ -18,7 +19,7 @@ namespace ctrlab::embedding {
 template <class T>
 class Handles {
  public:
-  // `closed`: the sentence for a number that is (no longer) one of ours.
+  // `closed`: the sentence for a number that is not, or no longer, a handle.
   explicit Handles(std::string closed) : closed_(std::move(closed)) {}
 
   int64_t Add(std::unique_ptr<T> object) {
@@ -38,11 +39,11 @@ class Handles {
     return opened->object ? call(*opened->object) : Status(closed_);
   }
 
-  // After the calls that are inside; nothing where it was closed before.
+  // Waits for calls in progress; does nothing if it is closed already.
   void Close(int64_t number) {
     const std::shared_ptr<Opened> opened = Find(number, true);
     if (!opened) return;
-    if (!opened->process.Here()) return opened->object = nullptr, void();  // nobody is inside, whatever the lock says
+    if (!opened->process.Here()) return opened->object = nullptr, void();  // a fork has no other threads inside
     std::unique_lock alone(opened->inside);
     opened->object = nullptr;
   }

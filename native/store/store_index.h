@@ -1,7 +1,7 @@
-// Where each key's record is: a hash table of {key, segment, record} that lies in memory, 16 bytes an entry, any int64 a key.
+// The location of each key's record: a hash table of {key, segment, record} in memory, 16 bytes per entry; any int64 is a key.
 //
-// Shards grow one by one, each to twice its size at a load of 0.8, so that no single insertion moves all entries.
-// Collisions go to the next place, and an erased entry is filled by those behind it, so that no place is ever lost to tombstones.
+// Shards grow separately, each to twice its size at a load factor of 0.8, so that no single insertion moves all entries.
+// Collisions use linear probing. Erasing moves later entries back, so no slot is lost to tombstones.
 
 #pragma once
 
@@ -47,7 +47,7 @@ class StoreIndex {
 
   using Places = std::vector<Entry>;
 
-  // Calls body(shard, entries) for each shard that has no room for those of these keys that fall into it.
+  // Calls body(shard, entries) for each shard that lacks room for those of these keys that belong to it.
   template <class Body>
   void ForEachTooSmall(const int64_t* keys, int64_t count, const Body& body) const {
     std::array<int64_t, kShards> more{};
@@ -58,7 +58,7 @@ class StoreIndex {
     }
   }
 
-  // A shard's places with room for so many entries, for Replace: between the two the index stays as it is.
+  // A shard's new slots with room for `entries`, to be passed to Replace. The index must not change between the two calls.
   Places Grown(int64_t shard, int64_t entries) const {
     const Places& old = shards_[shard].places;
     Shard grown{Places(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(8, (entries * 5 + 3) / 4))))};
@@ -69,7 +69,7 @@ class StoreIndex {
   }
   void Replace(int64_t shard, Places* places) { shards_[shard].places.swap(*places); }
 
-  // Returns where the key was before. There must be room for it.
+  // Returns the key's previous location. There must be room for it.
   Location Set(int64_t key, Location at) {
     const uint64_t hash = HashKey(key);
     Shard& shard = shards_[hash >> kShift];
@@ -92,7 +92,7 @@ class StoreIndex {
       const Entry& entry = shard.places[next];
       if (!entry.at.found()) break;
       const uint64_t wanted = HashKey(entry.key) & shard.mask();
-      // An entry may move back to the hole unless that is before the place it wants.
+      // An entry may move back into the hole, unless the hole is before its home slot.
       if (((next - wanted) & shard.mask()) >= ((next - hole) & shard.mask())) shard.places[hole] = entry, hole = next;
     }
     shard.places[hole] = {};
@@ -118,16 +118,16 @@ class StoreIndex {
   }
 
  private:
-  static constexpr int64_t kShards = 256;  // by the hash's high bits; places by its low bits
+  static constexpr int64_t kShards = 256;  // selected by the hash's high bits; the low bits select the slot
   static constexpr int kShift = 56;
 
   struct Shard {
-    Places places;  // 0 or a power of two of them
+    Places places;  // 0, or a power of two
     uint64_t used = 0;
 
     uint64_t mask() const { return places.size() - 1; }
 
-    // Where the key is, or the empty place where it belongs.
+    // The slot of the key, or the empty slot where it belongs.
     uint64_t PlaceOf(int64_t key, uint64_t hash) const {
       uint64_t place = hash & mask();
       while (places[place].at.found() && places[place].key != key) place = (place + 1) & mask();

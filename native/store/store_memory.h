@@ -1,4 +1,4 @@
-// What a store holds in memory, counted: all its large pieces come from here.
+// Counts a store's memory: all its large allocations go through here.
 
 #pragma once
 

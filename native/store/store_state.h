@@ -1,4 +1,4 @@
-// What the files of the store share: its state, its locks, and who may touch what.
+// The state of a store, shared by its source files: its members, its locks, and who may use what.
 
 #pragma once
 
@@ -21,12 +21,12 @@
 
 namespace ctrlab::embedding {
 
-constexpr int64_t kUnderLock = 256;  // records written without letting readers in between: some 50 us
+constexpr int64_t kUnderLock = 256;  // records written before readers are let in again: about 50 us
 
-// By the number in an index entry; null where a segment was removed. Never changed: a new one takes its place.
+// Segments by their number in index entries; null for a removed one. It is immutable: changes replace it by a new one.
 using SegmentTable = std::vector<std::shared_ptr<Segment>>;
 
-// A segment that is being written and its number in the table.
+// A segment that is being written, and its number in the table.
 struct Tail {
   Appender appender;
   uint32_t slot = Location::kNone;
@@ -35,9 +35,9 @@ struct Tail {
   bool open() const { return slot != Location::kNone; }
 };
 
-// Locks, always taken in this order: of compaction (one at a time), of writers (one at a time), of sealing, of the manifest, of
-// new names, of who changes the index or needs it unchanged, of the state (short: nobody waits for a disk under it, nor for what
-// takes longer the more rows there are). A tail's appender belongs to who holds its lock, `user_` to writers, `copies_` to
+// The locks, always taken in this order: compaction (one at a time), writers (one at a time), sealing, the manifest, new names,
+// changes of the index (or long reads of it), the state. The state's lock is held briefly: never during disk access or work that
+// grows with the number of rows. A tail's appender belongs to the holder of its lock, `user_` to writers, `copies_` to
 // compaction.
 class Store final : public SegmentStore {
  public:
@@ -101,7 +101,7 @@ class Store final : public SegmentStore {
   const StoreOptions options_;
   const int64_t record_bytes_, records_per_segment_;
   const std::unique_ptr<FolderLock> lock_;
-  const std::shared_ptr<StoreMemory> memory_ = std::make_shared<StoreMemory>();  // as the next
+  const std::shared_ptr<StoreMemory> memory_ = std::make_shared<StoreMemory>();  // shared, like the next, because
   const std::shared_ptr<RecordReader> reader_;                                   // snapshots outlive the store
 
   std::mutex compacting_;
@@ -114,19 +114,19 @@ class Store final : public SegmentStore {
   std::mutex sealing_;
 
   std::mutex saving_;
-  uint64_t saved_changes_ = 0;  // what the manifest on the disk knows of
-  std::mutex naming_;           // from where a segment gets its number to where it is in the table
+  uint64_t saved_changes_ = 0;  // the changes that the manifest on disk contains
+  std::mutex naming_;           // held from choosing a segment's number until it is in the table
 
-  FairMutex changing_;  // the index: held by who changes it, beside the state's lock, and by who needs it as it is for long
+  FairMutex changing_;  // of the index: held together with the state's lock to change it, or alone to keep it unchanged for long
 
   FairMutex state_;
   StoreIndex index_;
-  std::vector<std::shared_ptr<Segment>> full_;  // written as a whole, perhaps not synced, not sealed yet; the oldest first
+  std::vector<std::shared_ptr<Segment>> full_;  // complete, but perhaps not synced, and not sealed yet; oldest first
   std::shared_ptr<const SegmentTable> segments_ = std::make_shared<SegmentTable>();
-  uint64_t changes_ = 1;                // of the table, from Open on
-  std::vector<std::string> leftovers_;  // files that are to go once no manifest lists them
+  uint64_t changes_ = 1;                // number of changes of the table since Open
+  std::vector<std::string> leftovers_;  // files to delete once no manifest lists them
   uint64_t next_number_ = 1;
-  uint64_t durable_ = 0;  // what users wrote, up to this sequence number, is on the disk
+  uint64_t durable_ = 0;  // users' writes up to this sequence number are durable
   uint64_t removals_ = 0;
   int64_t total_ = 0;
   StoreStats stats_;
@@ -135,7 +135,7 @@ class Store final : public SegmentStore {
   std::atomic<bool> compacting_now_ = false;
   std::atomic<bool> stop_ = false;
   bool loaded_ = false;
-  std::unique_ptr<Worker> compaction_;  // or none; the last, for its thread uses all above
+  std::unique_ptr<Worker> compaction_;  // or null; last, because its thread uses all members above
 };
 
 }  // namespace ctrlab::embedding

@@ -1,4 +1,4 @@
-// A thread that does one thing whenever it is woken. It is joined when this goes.
+// A thread that runs one function whenever it is woken. The destructor joins it.
 
 #pragma once
 
@@ -19,16 +19,16 @@ namespace ctrlab::embedding {
 
 class Worker {
  public:
-  // Whether it could do its work, which it could not if it throws; it returns soon after `stop` is true.
+  // Returns whether the work was done; throwing means that it was not. It must return soon after `stop` becomes true.
   using Work = std::function<bool(const std::atomic<bool>& stop)>;
 
-  // Throws std::system_error where the system has no thread to give.
+  // Throws std::system_error if the system can't start a thread.
   Worker(const char* name, Work work) : state_(std::make_unique<State>(std::move(work))) {
     pthread_setname_np(state_->thread.native_handle(), name);
   }
 
   ~Worker() {
-    // A child that was forked has no such thread, which it would wait for, and a lock that nobody may ever give back.
+    // A forked child does not have the thread, so it must not wait for it or for its lock.
     if (!process_.Here()) {
       (void)state_.release();
       return;
@@ -61,7 +61,7 @@ class Worker {
         lock.unlock();
         const bool done = Done();
         lock.lock();
-        // What refused may refuse for long: it is not asked again whenever somebody wakes this.
+        // A failure may last: wait a second before trying again, whoever wakes the thread.
         if (!done) wake.wait_for(lock, std::chrono::seconds(1), [&] { return stop.load(); });
       }
     }
@@ -79,7 +79,7 @@ class Worker {
     std::condition_variable wake;
     bool wanted = false;
     std::atomic<bool> stop = false;
-    std::thread thread;  // the last, for it uses all above
+    std::thread thread;  // last, because it uses all members above
   };
 
   const OwnProcess process_;

@@ -1,10 +1,10 @@
-// A counting Bloom filter: how often a key came, for a few bytes a key expected; never too low, up to where its counters stop.
+// A counting Bloom filter: counts each key with a few bytes per expected key. Counts are never too low, until counters saturate.
 //
-//   n keys expected, rate p:  m = ceil(-n ln p / (ln 2)^2) counters, k = max(1, round(m / n ln 2)) of them a key
+//   n keys expected, rate p:  m = ceil(-n ln p / (ln 2)^2) counters, k = max(1, round(m / n ln 2)) counters per key
 //   counter i of a key        ((h + i (Mix(h) | 1)) high 64 bits of the product with m), h = HashKey(key)
-//   count                     the least of its counters, which stop at the most that their 1, 2 or 4 bytes hold
+//   count                     the minimum of its counters, which saturate at the maximum of their 1, 2 or 4 bytes
 //
-// A counter is as wide as the threshold asks for, so that no key reaches it too late.
+// Counters are wide enough for the threshold, so that every key can reach it.
 
 #pragma once
 
@@ -24,11 +24,11 @@ class BloomFilter {
   int64_t bytes() const { return counters_ * width_; }
   uint8_t* data() const { return pages_.data<uint8_t>(); }
 
-  // Any thread may add at any time: what the counters hold in the end does not depend on the order.
+  // Thread-safe: the final counters do not depend on the order of additions.
   void Add(int64_t key, int64_t count);
-  int64_t Count(int64_t key) const;  // when no thread adds
+  int64_t Count(int64_t key) const;  // while no thread adds
 
-  // What the counters of keys[i], for i in `which`, are; and back to that, when no thread adds. The first throws std::bad_alloc.
+  // Saves the counters of keys[i], for i in `which`, and restores them, while no thread adds. Saving may throw std::bad_alloc.
   struct Counters {
     std::vector<int64_t> places;
     std::vector<uint32_t> values;
@@ -36,7 +36,7 @@ class BloomFilter {
   Counters Before(const std::vector<int64_t>& which, const int64_t* keys) const;
   void Restore(const Counters& before);
 
-  // Each counter becomes at least that of another filter of the same size.
+  // Sets each counter to the maximum of itself and that of another filter of the same size.
   void TakeLarger(const uint8_t* other);
 
  private:

@@ -1,19 +1,20 @@
-// Which keys changed since when, for any number of consumers: a saver of deltas, servers that are kept up to date.
+// Logs which keys changed since when, for any number of consumers: a saver of deltas, servers that are kept up to date.
 //
-// Keys are noted in intervals, which end at cuts. What a consumer is given is, of each key in the intervals since its version,
-// what the table holds now; of a key that the table has nothing of, that it went. So the log keeps no values and no removals
-// apart from changes.
+// Keys are logged in intervals that end at cuts. A consumer gets, for each key in the intervals since its version, the table's
+// current content, or the information that the key is gone. So the log stores keys only: no values, and no separate list of
+// removals.
 //
-//   version    a number of the table's own, which never falls: raised at each cut, at a consumer's first too, and whenever all
-//              must start anew
-//   Cut        what the consumer has to be given; it has it once it Confirms. Not confirmed, the next cut gives it again
-//   bound      the log holds at most max(65,536, rows) keys; the oldest intervals go first. A consumer that needed one is
-//              forgotten, and a consumer that the log does not know is given everything. Consumers are as many as come
+//   version    the table's own number, which never decreases. Each cut raises it, including a consumer's first, and so does every
+//              event after which all consumers must start again
+//   Cut        what the consumer must be given; it has it after Confirm. Without Confirm, the next cut gives it again
+//   bound      the log holds at most max(65,536, rows) keys and drops the oldest intervals first. A consumer that needed a
+// dropped              interval is forgotten. A consumer that the log does not know is given everything. Any number of consumers
+// may come
 //
-// Without a consumer nothing is to be noted. Whoever owns the log keeps for each key whether it is in the list of the interval
-// that runs, and clears that where it is told to, so that a key is noted once an interval; twice does no harm.
+// Without consumers nothing needs to be logged. For each key, the log's owner stores whether it is in the list of the current
+// interval, and clears this mark when told to. So a key is logged once per interval; twice does no harm.
 //
-// Not for several threads at once, but for Note: one thread a shard.
+// Not thread-safe, except for Note: one thread per shard.
 
 #pragma once
 
@@ -29,7 +30,7 @@ namespace ctrlab::embedding {
 
 class ChangeLog {
  public:
-  using Clear = std::function<void(int64_t key)>;  // the key is in no list of the interval that runs; must not throw
+  using Clear = std::function<void(int64_t key)>;  // the key is in no list of the current interval; must not throw
 
   explicit ChangeLog(int64_t shards) : running_(shards) {}
 
@@ -38,40 +39,40 @@ class ChangeLog {
   int64_t size() const;   // keys in all lists
   int64_t bytes() const;  // of memory
 
-  // Room to Note so many keys in each shard. Where that is beyond the bound, intervals go, and with them consumers. Throws
+  // Reserves room to Note this many keys in each shard. Above the bound it drops intervals, and so consumers. Throws
   // std::bad_alloc.
   void Reserve(const std::vector<int64_t>& more, int64_t rows, const Clear& clear);
   void Note(int64_t shard, int64_t key) { running_[shard].push_back(key); }
 
-  // What a cut for a consumer is about: everything, or `keys`, ascending, each once. A cut that fails needs no End.
-  // Throws std::bad_alloc.
+  // The content of a cut for a consumer: everything, or `keys`, ascending and distinct. A cut that fails needs no End. Throws
+  // std::bad_alloc.
   struct Interval {
     std::string consumer;
-    int64_t since = -1;  // the consumer's version; -1: it is given everything
+    int64_t since = -1;  // the consumer's version; -1: it gets everything
     std::vector<int64_t> keys;
-    std::vector<int64_t> last;  // of these, those of the interval that runs
+    std::vector<int64_t> last;  // the part of `keys` from the current interval
   };
   Interval Begin(const std::string& consumer);
-  // The interval ends here; returns its version. Cannot fail.
+  // Ends the current interval; returns its version. Cannot fail.
   int64_t End(Interval interval, const Clear& clear) noexcept;
 
-  // The consumer has what its cut of this version gave: of those since it last confirmed one, or, where it has not, the last. One
-  // that was forgotten meanwhile stays so.
+  // Says that the consumer has everything up to this version: that of its last cut, or of an earlier one since it last confirmed;
+  // before its first confirmation only the last cut's. A consumer that was forgotten meanwhile stays forgotten.
   Status Confirm(const std::string& consumer, int64_t version);
-  // The consumer has all that there is now; returns the version. Throws std::bad_alloc.
+  // Says that the consumer has the current content; returns its version. Throws std::bad_alloc.
   int64_t CaughtUp(const std::string& consumer, const Clear& clear);
   void Forget(const std::string& consumer, const Clear& clear);
-  // All consumers are given everything from here on, for the table holds something else.
+  // Makes the next cut of every consumer give everything, because the table's whole content changed.
   void StartAnew(const Clear& clear);
 
  private:
   struct Consumer {
     int64_t has = -1;      // the version that it confirmed
-    int64_t offered = -1;  // that of its last cut
+    int64_t offered = -1;  // the version of its last cut
     int64_t needs() const { return has >= 0 ? has : offered; }
   };
   struct Ended {
-    int64_t version;  // in which a consumer has these
+    int64_t version;  // a consumer with this version has these changes
     std::vector<int64_t> keys;
   };
 

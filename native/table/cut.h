@@ -1,5 +1,5 @@
-// What a table holds at one moment, or what changed of it since a consumer's version, to be read in parts: a copy of what is in
-// memory, and a snapshot of what is below. It outlives the table.
+// The content of a table at one moment, or its changes since a consumer's version, to be read in parts. It consists of a copy of
+// the rows in memory and a snapshot of the rows below. It outlives the table.
 
 #pragma once
 
@@ -12,24 +12,24 @@
 
 namespace ctrlab::embedding {
 
-// The next rows of a snapshot of a tier's store, to those of `out` from `begin` on. A snapshot that ends before is a problem.
-// Throws std::bad_alloc.
+// Reads the next rows of a tier's snapshot into `out`, starting at row `begin`. A snapshot that ends early is a problem. Throws
+// std::bad_alloc.
 Status ReadRows(StoreSnapshot& below, int64_t dim, int64_t slots, int64_t begin, int64_t count, const StateOut& out);
 
 class Cut {
  public:
-  // `memory`: what the table will write to Room. Throws std::bad_alloc.
+  // `memory`: the sizes of what the table will write to Room. Throws std::bad_alloc.
   Cut(int64_t dim, int64_t slots, const StateSizes& memory, std::unique_ptr<StoreSnapshot> below);
 
   int64_t version() const { return version_; }
-  int64_t since() const { return since_; }  // the consumer's version till now; -1: this is everything
+  int64_t since() const { return since_; }  // the consumer's version before this cut; -1: this is everything
   int64_t dim() const { return dim_; }
   int64_t slots() const { return slots_; }
-  const StateSizes& sizes() const { return sizes_; }  // of all parts together
-  bool done() const { return done_; }                 // no part is left; there is one at least
+  const StateSizes& sizes() const { return sizes_; }  // totals over all parts
+  bool done() const { return done_; }                 // no part is left; there is at least one part
 
-  // The next part: at most `most` rows and as many candidates; the filter and the removed keys are in the first. Each key comes
-  // once. After a problem the cut is of no use any more.
+  // The next part: at most `most` rows and as many candidates; filter and removed keys are in the first. Each key comes once.
+  // After a problem the cut can't be used any more.
   Status Next(int64_t most, const MakeRoom& make_room);
 
  private:
@@ -49,7 +49,7 @@ class Cut {
   Array<float> slot_values_[2];
   const Array<uint8_t> filter_;
   const std::unique_ptr<StoreSnapshot> below_;
-  int64_t row_ = 0, candidate_ = 0;  // the next
+  int64_t row_ = 0, candidate_ = 0;  // the next ones
   bool done_ = false;
 };
 

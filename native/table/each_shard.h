@@ -1,4 +1,4 @@
-// Work on the shards of an index, one thread a shard.
+// Work on the shards of an index, one thread per shard.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ctrlab::embedding {
 
-// Calls visit(shard); `keys` of all of them together say how dear that is.
+// Calls visit(shard) for each; `keys`, the total number of keys, determines the estimated cost.
 template <class Visit>
 void EachIndexShard(const ParallelFor& parallel_for, int64_t keys, const Visit& visit) {
   constexpr int64_t kCyclesPerKey = 200;

@@ -1,11 +1,11 @@
-// Where a key's row is: shards of buckets, a cache line each, of four entries. A key's bucket comes from its hash; where that is
-// full, the next one that is not (round the end of the shard).
+// The hash index of a table: shards of buckets, each one cache line with four entries. A key's hash selects its bucket. If that
+// is full, the entry goes to the next bucket with room, wrapping around at the shard's end.
 //
-// Readers take no lock. One writer a shard inserts beside them: an entry is there once its `ref` is, which is written last. A
-// shard grows by 1.45 into a new array, which readers find from then on; the old one stays until TakeOld, when no reader can be
-// in it. The shards' sizes are staggered, so that not all grow at once and memory goes up evenly.
+// Readers take no lock. One writer per shard inserts while they read: an entry becomes valid with its `ref`, which is written
+// last. A shard grows by a factor of 1.45 into a new array, which later readers use. The old array is kept until TakeOld, when no
+// reader can be in it. The shards' sizes are staggered, so that they grow at different times and memory increases evenly.
 //
-// A key that is gone has an entry as long as a tier below may still hold a record of it, which the entry says is dead.
+// A removed key keeps an entry as long as a tier below may still hold its record; the entry marks that record as dead.
 
 #pragma once
 
@@ -21,23 +21,23 @@
 
 namespace ctrlab::embedding {
 
-// What an entry says of its key: 0: the entry is empty; below kCandidate: the key has row `ref - 1`; else it came `ref -
-// kCandidate` times: 0 times where it is gone.
+// The state of an entry's key. 0: the entry is empty. Below kCandidate: the key has row `ref - 1`. Otherwise the key came
+// `ref - kCandidate` times without a row; 0 times means that it was removed.
 using Ref = uint32_t;
 constexpr Ref kCandidate = Ref{1} << 31;
 constexpr Ref kGone = kCandidate;
-constexpr Ref kElsewhere = kCandidate;  // of one bucket: the search must go on, which finds out of a key that is gone
+constexpr Ref kElsewhere = kCandidate;  // result for one bucket: a full search is needed, which also finds removed keys
 constexpr int64_t kMostCount = kCandidate - 1;
 constexpr int64_t kMostRows = kCandidate - 1;
 
 inline bool IsRow(Ref ref) { return ref - 1 < kCandidate - 1; }
-// Whether the table holds something under an entry's key.
+// Whether the table holds a row or a count for an entry's key.
 inline bool IsLive(Ref ref) { return ref != 0 && ref != kGone; }
 
 struct Entry {
   std::atomic<int64_t> key;
   std::atomic<Ref> ref;
-  uint32_t stamp;  // last step, and in the lowest bit whether the change log has the key in its list; only writers look
+  uint32_t stamp;  // last step; the lowest bit tells whether the key is in the change log's list; used by writers only
 
   int64_t step() const { return stamp >> 1; }
   bool changed() const { return stamp & 1; }
@@ -57,7 +57,7 @@ class Index {
 
   static int64_t ShardOf(uint64_t hash) { return static_cast<int64_t>(hash >> (64 - kShardBits)); }
 
-  // For readers: where a key's entry should be, on its way into the cache; what that bucket says; and the whole search.
+  // For readers: prefetches a key's bucket; searches only that bucket; and the full search.
   const Bucket* Ask(uint64_t hash) const;
 
   static Ref FindIn(const Bucket& bucket, int64_t key) {
@@ -71,24 +71,25 @@ class Index {
     return entry ? entry->ref.load(std::memory_order_acquire) : 0;
   }
 
-  // For the writer, or the one that works on this shard for it.
+  // For the writer, or for the thread that works on this shard.
   Entry* FindEntry(int64_t key, uint64_t hash) const;
 
-  // Room for `more` entries in a shard; whether it grew, so that its entries are elsewhere now. Throws std::bad_alloc.
+  // Makes room for `more` entries in a shard; returns whether it grew, which moves its entries. Throws std::bad_alloc.
   bool Reserve(int64_t shard, int64_t more);
 
-  // Adds a key that has no entry, where there is room for one. Its entry stays where it is until the shard grows or is sifted.
+  // Adds a key without an entry; there must be room. The entry stays in place until the shard grows or is sifted.
   Entry* Insert(int64_t key, uint64_t hash, Ref ref, uint32_t stamp);
-  // Gives an entry another ref. Whoever makes an entry live that was gone, or the other way, must do it here.
+  // Changes an entry's ref. Every change between removed and live must go through here, because it updates the counts.
   void SetRef(Entry* entry, uint64_t hash, Ref ref) {
     shards_[ShardOf(hash)].gone += (ref == kGone) - (entry->ref.load(std::memory_order_relaxed) == kGone);
     entry->ref.store(ref, std::memory_order_release);
   }
 
-  // The change log has the key in its list no more: in what readers find, and in what Sift has made of it and Publish will show.
+  // The key is no longer in the change log's list. Clears its mark in the current array, and in the one that Sift made for
+  // Publish.
   void Unmark(int64_t key, uint64_t hash);
 
-  // Calls visit(entry) for a shard's entries that are live.
+  // Calls visit(entry) for each live entry of a shard.
   template <class Visit>
   void ForEach(int64_t shard, const Visit& visit) const {
     ForEachEntry(shard, [&](Entry& entry) {
@@ -96,31 +97,31 @@ class Index {
     });
   }
 
-  // A shard without some of its entries, with room for `entries`, made beside readers, who find it from Publish on. Throws
+  // Makes a copy of a shard without some entries, with room for `entries`. Readers keep using the old one until Publish. Throws
   // std::bad_alloc.
   template <class Keep>
   void Sift(int64_t shard, int64_t entries, const Keep& keep);
-  // Into what Sift has made: a key that is gone. What Sift has kept of it must not be live.
+  // Adds a removed key to what Sift has made. The key must not be live there.
   void AddGone(int64_t key, uint64_t hash);
-  void Publish(int64_t shard);  // nothing where none was made
-  void Discard();               // what was made and not published
+  void Publish(int64_t shard);  // does nothing if Sift made none
+  void Discard();               // drops what Sift made
 
-  // What no reader can be in any more, called when there is none; it takes the system a while to free it.
+  // Arrays that no reader can use any more; call it when there are no readers. Freeing them takes the system a while.
   struct Buckets;
   using Old = std::array<std::vector<std::unique_ptr<Buckets>>, kShards>;
   Old TakeOld();
 
   int64_t entries(int64_t shard) const { return shards_[shard].used; }
-  int64_t gone(int64_t shard) const { return shards_[shard].gone; }  // of these, keys that are gone
-  int64_t bytes() const;                                             // with those to be reclaimed
+  int64_t gone(int64_t shard) const { return shards_[shard].gone; }  // number of entries of removed keys
+  int64_t bytes() const;                                             // including arrays to be freed
 
  private:
   static const Entry* EntryIn(const Bucket& bucket, int64_t key) {
-    unsigned equal = 0;  // no branch for each: which of the four it is can't be foreseen
+    unsigned equal = 0;  // without branches, because it can't be predicted which of the four it is
     for (unsigned e = 0; e < 4; ++e)
       equal |= static_cast<unsigned>(bucket.entries[e].key.load(std::memory_order_relaxed) == key) << e;
     if (!equal) return nullptr;
-    // An entry that is being written may have looked like 0; its key is there when its ref is.
+    // A concurrent insertion may have shown key 0 here; the key is valid once its ref is.
     const Entry& entry = bucket.entries[std::countr_zero(equal)];
     return entry.ref.load(std::memory_order_acquire) != 0 && entry.key.load(std::memory_order_relaxed) == key ? &entry : nullptr;
   }

@@ -1,7 +1,7 @@
 // Lookup of many columns from many tables at once, pooled as in kernels/lookup/lookup.h, whose LookupInput it takes:
 //
-//   any int64 is a key; none means "unknown". LookupTable::rows is not used, LookupTable::dim is the table's.
-//   training: a key without a row reads its initial value; otherwise it reads 0, and counts in a mean all the same.
+//   Any int64 is a key; no key means "unknown". LookupTable::rows is not used, LookupTable::dim is the table's.
+//   training: a key without a row reads its initial value; otherwise it reads 0, but still counts in a mean.
 //   The mean of an empty row is 0.
 
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace ctrlab::embedding {
 
-// tables[t] -> out[m], uninitialised; every number of it belongs to one column. A table may stand in several places. Each table
-// is read at one moment: all before an Update or all after it.
+// tables[t] -> out[m], uninitialised on entry; each element belongs to one column. A table may appear several times. Each table
+// is read at one moment: completely before or completely after an Update.
 Status Lookup(const LookupInput& input, Table* const* tables, bool training, float* const* out, const ParallelFor& parallel_for);
 
 }  // namespace ctrlab::embedding

@@ -1,11 +1,12 @@
-// The first half of the lookup's gradient: the rows of equal keys added up, for any int64 keys. In two calls, so that the caller
-// can give room of the right size in between:
+// The first half of the lookup's gradient: the sum of the rows of equal keys, for any int64 keys. It takes two calls, so that the
+// caller can allocate the right size in between:
 //
 //   KeyMerge merge(input, parallel_for);        // needs ids and splits only
 //   ... merge.count(t) ...
 //   merge.Write(d_out, merged, parallel_for);
 //
-// Each sum runs column by column, row by row: the same bits on any number of threads. A mean's weight is 1 / the ids of the row.
+// Each sum runs column by column, row by row: bitwise equal for any number of threads. In a mean a key's weight is 1 / its row's
+// ids.
 
 #pragma once
 
@@ -16,11 +17,11 @@
 
 namespace ctrlab::embedding {
 
-// A table's gradient.
+// A table's merged gradient.
 struct MergedKeys {
-  int64_t* keys;    // [count(t)], ascending, each once
-  int64_t* counts;  // [count(t)], how often each came
-  float* rows;  // [count(t), D], the sum of what its places in the outputs were given; null: only keys and counts are asked for
+  int64_t* keys;    // [count(t)], ascending, distinct
+  int64_t* counts;  // [count(t)], number of occurrences of each
+  float* rows;  // [count(t), D], the sum of the gradients at its places in the outputs; null if only keys and counts are wanted
 };
 
 class KeyMerge {
@@ -28,9 +29,9 @@ class KeyMerge {
   KeyMerge(const LookupInput& input, const ParallelFor& parallel_for);  // keeps a reference to the input
   ~KeyMerge();
 
-  int64_t count(int64_t table) const;  // different keys
+  int64_t count(int64_t table) const;  // number of distinct keys
 
-  // d_out[m] -> merged[t]. d_out may be null where all `rows` are.
+  // d_out[m] -> merged[t]. d_out may be null if all `rows` are.
   void Write(const float* const* d_out, const MergedKeys* merged, const ParallelFor& parallel_for) const;
 
  private:

@@ -1,4 +1,4 @@
-// One sentence of a status, put together.
+// Builds the sentence of a status from parts.
 
 #pragma once
 

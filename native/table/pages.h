@@ -1,5 +1,5 @@
-// A piece of memory full of zeros. A large one is laid out for huge pages: a table's places are random, and each small page costs
-// a walk through the page table.
+// A block of zeroed memory. A large block uses huge pages: accesses to a table are random, and with small pages each one would
+// cost a page table walk.
 
 #pragma once
 
@@ -19,8 +19,8 @@ class Pages {
  public:
   Pages() = default;
 
-  // Memory is only taken where it is written to. The first `small` bytes stay in small pages, so that a table of a few rows takes
-  // little. Throws std::bad_alloc.
+  // Physical memory is only used where the block is written. The first `small` bytes use small pages, so that a table with few
+  // rows stays small. Throws std::bad_alloc.
   explicit Pages(int64_t bytes, int64_t small = 0) {
     if (bytes <= 0) return;
     const bool huge = bytes >= kHugePage;
@@ -30,7 +30,7 @@ class Pages {
     mapped_ = static_cast<char*>(mapped);
     data_ = huge ? mapped_ + (-reinterpret_cast<uintptr_t>(mapped_) & (kHugePage - 1)) : mapped_;
 #ifdef MADV_HUGEPAGE
-    if (bytes - small >= kHugePage) madvise(data_ + small, bytes - small, MADV_HUGEPAGE);  // a wish; it may be refused
+    if (bytes - small >= kHugePage) madvise(data_ + small, bytes - small, MADV_HUGEPAGE);  // a hint; the system may ignore it
 #endif
   }
 

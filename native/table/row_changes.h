@@ -1,6 +1,6 @@
-// Which rows of a dense table changed since when, for any number of consumers: a change log whose keys are the table's rows.
+// Tracks changed rows of a dense table for any number of consumers: a change log whose keys are the table's rows.
 //
-// A row is marked after it changed. So a change that a cut does not see yet is in the interval after it, and none is lost.
+// A row is marked after it changed. So a change that a cut misses is in the interval after the cut, and none is lost.
 
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace ctrlab::embedding {
 
-// For several threads at once.
+// Thread-safe.
 class RowChanges {
  public:
   explicit RowChanges(int64_t rows) : rows_(rows), marked_((rows + 63) / 64), log_(1) {}  // throws std::bad_alloc
 
   int64_t rows() const { return rows_; }
 
-  // These rows changed, ids in [0, rows). Without memory to note it, all consumers are given everything.
+  // Marks these rows as changed, ids in [0, rows). If memory runs out, every consumer's next cut gives everything.
   void Mark(const int64_t* ids, int64_t count) {
     std::lock_guard lock(mutex_);
     if (!log_.on()) return;
@@ -40,13 +40,13 @@ class RowChanges {
     }
   }
 
-  // All rows may have changed.
+  // Marks all rows as changed.
   void StartAnew() {
     std::lock_guard lock(mutex_);
     log_.StartAnew(clear_);
   }
 
-  // What changed since the version that a consumer confirmed, or everything: since -1, and no ids. Throws std::bad_alloc.
+  // The changes since the version that a consumer confirmed; or everything: since == -1, and no ids. Throws std::bad_alloc.
   struct Cut {
     int64_t since, version;
     std::vector<int64_t> ids;  // ascending
@@ -64,7 +64,7 @@ class RowChanges {
     return log_.Confirm(consumer, version);
   }
 
-  // The consumer has all that there is now, and the version of that. Throws std::bad_alloc.
+  // Says that the consumer has the current content; gives its version. Throws std::bad_alloc.
   Status CaughtUp(const std::string& consumer, int64_t* version) {
     std::lock_guard lock(mutex_);
     *version = log_.CaughtUp(consumer, clear_);
@@ -87,7 +87,7 @@ class RowChanges {
 
   const int64_t rows_;
   mutable std::mutex mutex_;
-  std::vector<uint64_t> marked_;  // the rows in the list of the interval that runs, 64 a word
+  std::vector<uint64_t> marked_;  // the rows in the list of the current interval, 64 per word
   ChangeLog log_;
   const ChangeLog::Clear clear_ = [this](int64_t id) { marked_[id >> 6] &= ~(uint64_t{1} << (id & 63)); };
 };

@@ -1,5 +1,5 @@
-// Rows of [value D | slot 1 D | slot 2 D] floats, and of each how often its key came. They lie in chunks that never move, so
-// readers take no lock: a row's number says where it is, and a chunk is there before any row in it has an entry in the index.
+// Rows of [value D | slot 1 D | slot 2 D] floats, with each key's frequency. The chunks never move, so readers take no lock. A
+// row's number gives its address, and a chunk exists before any of its rows has an entry in the index.
 
 #pragma once
 
@@ -22,7 +22,7 @@ class Rows {
         width_(dim * (1 + slots)),
         bits_(std::bit_width(static_cast<uint64_t>(kChunkBytes / (4 * width_) - 1))) {}
 
-  // The same rows under the same numbers, with other slots, all of them at `initial`. Throws std::bad_alloc.
+  // The same rows under the same numbers, with other slots, all initialised to `initial`. Throws std::bad_alloc.
   Rows(const Rows& from, int64_t slots, const float* initial) : Rows(from.dim_, slots) {
     Reserve(from.used_);
     used_ = from.used_;
@@ -38,7 +38,7 @@ class Rows {
   int64_t dim() const { return dim_; }
   int64_t slots() const { return slots_; }
 
-  // For readers: the row's value; its slots follow.
+  // For readers: the row's value, followed by its slots.
   float* Row(uint32_t row) const {
     return chunks_.load(std::memory_order_acquire)[row >> bits_].rows + static_cast<int64_t>(row & Mask()) * width_;
   }
@@ -48,8 +48,8 @@ class Rows {
     return chunks_.load(std::memory_order_relaxed)[row >> bits_].frequencies[row & Mask()];
   }
 
-  // Room for `more` rows: Take(0) to Take(more - 1) name them, in any order, on any thread; Took makes them taken. Throws
-  // std::bad_alloc.
+  // Makes room for `more` rows. Take(0) to Take(more - 1) give their numbers, in any order, from any thread; Took commits them.
+  // Throws std::bad_alloc.
   void Reserve(int64_t more) {
     const int64_t chunks = (used_ + more + Mask()) >> bits_;
     if (chunks > room_) Widen(std::max(chunks, 2 * room_));
@@ -71,14 +71,14 @@ class Rows {
     used_ += count - reused;
   }
 
-  // So that as many rows can be given back without fail. Throws std::bad_alloc.
+  // Afterwards this many rows can be freed without an allocation. Throws std::bad_alloc.
   void ReserveFree(int64_t count) { free_.reserve(free_.size() + count); }
 
-  // Gives rows back, to be taken again.
+  // Frees rows for later use.
   void Free(const std::vector<uint32_t>& rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }
 
   int64_t taken() const { return used_ - std::ssize(free_); }
-  int64_t used() const { return used_; }  // rows that were ever taken: their numbers are below this
+  int64_t used() const { return used_; }  // rows that were ever taken: all numbers are below this
 
   int64_t bytes() const {
     auto touched = [&](int64_t row_bytes) {
@@ -98,7 +98,8 @@ class Rows {
     Pages rows, frequencies;
   };
 
-  // A list of chunks that has room for more. A reader may be in the one before; all of them together are no larger than this one.
+  // Makes a larger list of chunks. The old list is kept, because a reader may use it; all old lists together are not larger than
+  // this one.
   void Widen(int64_t room) {
     auto list = std::make_unique<Chunk[]>(room);
     held_.reserve(room);
@@ -112,7 +113,7 @@ class Rows {
   uint32_t Mask() const { return (uint32_t{1} << bits_) - 1; }
 
   int64_t dim_, slots_, width_;
-  int bits_;  // of a row's number that say where it is in its chunk
+  int bits_;  // low bits of a row's number: its position in the chunk
   std::atomic<const Chunk*> chunks_ = nullptr;
   std::vector<std::unique_ptr<Chunk[]>> lists_;
   std::vector<Held> held_;

@@ -1,8 +1,7 @@
-// Tables that are served: the process's one registry of them, by container and name, so that all of its sessions and thread pools
-// read one copy.
+// Served tables: the process's registry of tables by container and name, so that all its sessions and thread pools read one copy.
 //
-// All who find or make a table share it. With the last of them it leaves the registry and the memory. Look-ups may come from any
-// number of threads at any time; loads and deltas of a table wait for each other.
+// All users that find or make a table share it. When the last one releases it, it leaves the registry and its memory is freed.
+// Lookups are thread-safe; loads and deltas of one table wait for each other.
 
 #pragma once
 
@@ -19,20 +18,20 @@
 
 namespace ctrlab::embedding {
 
-// As TensorFlow names its resources. The name tells what is served apart from other versions of it.
+// Named like TensorFlow's resources. The two together identify one version of what is served.
 struct ServedName {
   std::string container, name;
   auto operator<=>(const ServedName&) const = default;
 };
 
-// Keys, each once, and their rows.
+// Distinct keys and their rows.
 struct ServedRows {
   const int64_t* keys;  // [n]
   const float* values;  // [n, D]
   int64_t count;        // n
 };
 
-// What leads from one version to another: keys that go, then rows that come or take the place of those there.
+// The change from one version to another: keys to remove, then rows to add or replace.
 struct ServedDelta {
   int64_t from, to;  // to > from
   ServedRows rows;
@@ -44,9 +43,9 @@ class ServedTable {
  public:
   using MakeTable = std::function<Status(std::unique_ptr<Table>* table)>;
 
-  // Null where there is none of that name.
+  // Null if there is no table of that name.
   static std::shared_ptr<ServedTable> Find(const ServedName& name);
-  // The table of that name; `made`: there was none, and it is what `make` gave, at `version`.
+  // The table of that name. `made`: it did not exist, and is the result of `make`, at `version`.
   static Status FindOrMake(const ServedName& name, int64_t version, const MakeTable& make, std::shared_ptr<ServedTable>* table,
                            bool* made);
   ServedTable(ServedName name, int64_t version, std::unique_ptr<Table> table);  // FindOrMake's
@@ -54,14 +53,14 @@ class ServedTable {
 
   const ServedName& name() const { return name_; }
   Table& table() const { return *table_; }
-  // Look-ups that begin after this was read find at least this version.
+  // Lookups that begin after this call see at least this version.
   int64_t version() const { return version_.load(std::memory_order_acquire); }
 
-  // Adds a part of the version's rows; refused once there was a delta, whose rows the part would replace by older ones.
+  // Adds a part of the version's rows. Refused after a delta, whose rows the part would overwrite with older ones.
   Status Load(const ServedRows& rows, const ParallelFor& parallel_for);
-  // All rows of the version, in one part; nothing where some have been loaded: what the first of several sessions has done.
+  // Loads all rows of the version in one part. Does nothing if some are loaded: then another session was first.
   Status LoadOnce(const ServedRows& rows, const ParallelFor& parallel_for);
-  // All of a delta or, with a problem, nothing of it. `follows`: it begins at the version that the table has.
+  // Applies the whole delta or, with a problem, nothing. `follows`: the delta starts at the table's version.
   Status Apply(const ServedDelta& delta, const ParallelFor& parallel_for, bool* follows);
   // keys [n] -> rows [n, D], n < 2^31; a key without a row reads 0.
   Status Lookup(const int64_t* keys, int64_t count, float* rows, const ParallelFor& parallel_for) const;
@@ -74,7 +73,7 @@ class ServedTable {
 
   const ServedName name_;
   const std::unique_ptr<Table> table_;
-  std::mutex writer_;  // who changes what follows, and the table, holds it
+  std::mutex writer_;  // guards the members below, and changes of the table
   bool loaded_ = false, changed_ = false;
   std::atomic<int64_t> version_;
 };

@@ -1,4 +1,4 @@
-// Lists of keys in which each comes once.
+// Sorted lists of distinct keys.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ctrlab::embedding {
 
-// Ascending, each once.
+// Sorts and removes duplicates.
 inline void SortOnce(std::vector<int64_t>* keys) {
   std::sort(keys->begin(), keys->end());
   keys->erase(std::unique(keys->begin(), keys->end()), keys->end());

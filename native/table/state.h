@@ -1,4 +1,4 @@
-// What goes into a table and comes out of it: the arrays of ctrlab/embedding/table_state.py:TableState, which the caller owns.
+// The state of a table as arrays: those of ctrlab/embedding/table_state.py:TableState. The caller owns them.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace ctrlab::embedding {
 
-// The part of a table that a shard holds: keys with HashKey(key) mod count == index.
+// The shard of a table: keys with HashKey(key) mod count == index.
 struct Shard {
   uint64_t index = 0, count = 1;
   bool Has(int64_t key) const { return count == 1 || HashKey(key) % count == index; }
@@ -30,19 +30,19 @@ struct StateArrays {
   Int* candidate_keys = nullptr;         // [m]
   Int* candidate_counts = nullptr;       // [m]
   Int* candidate_steps = nullptr;        // [m]
-  Byte* filter = nullptr;                // [bytes]: a Bloom filter's counters, little-endian, as they lie in memory
+  Byte* filter = nullptr;                // [bytes]: a Bloom filter's counters in their memory layout, little-endian
   Int* removed = nullptr;                // [r], ascending
 };
 using StateOut = StateArrays<float, int64_t, uint8_t>;
 using StateIn = StateArrays<const float, const int64_t, const uint8_t>;
 
-// Makes room: is told the sizes, fills in the pointers (all that have a size; `slots` as many as the table has).
+// Allocates: it receives the sizes and sets all pointers with a size (as many `slots` as the table has).
 using MakeRoom = std::function<Status(const StateSizes& sizes, StateOut* out)>;
 
 enum class ImportKind : int64_t {
-  kAll = 0,      // the table holds what comes, and nothing else
-  kMore = 1,     // what comes is added: another part of the same moment. Of a Bloom filter's counters the larger stay
-  kChanges = 2,  // a delta, on what it refers to: removed keys go first, rows and candidates that come replace those there
+  kAll = 0,      // replaces the whole content
+  kMore = 1,     // adds another part of the same moment. Of a Bloom filter's counters the larger stay
+  kChanges = 2,  // applies a delta: first keys are removed, then rows and candidates are added or replaced
 };
 
 }  // namespace ctrlab::embedding

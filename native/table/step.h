@@ -1,6 +1,6 @@
-// One table's part in a step of an optimizer: first room is made for what it may need, beside readers, shard by shard; only then
-// are keys counted, admitted and given rows that nobody sees yet; then, alone, those are published and values and slots change.
-// What can be refused is refused before that; only a Bloom filter has counted by then, which Cancel takes back.
+// One table's part in an optimizer step. Prepare makes all room that may be needed, shard by shard, while readers continue. Admit
+// counts and admits keys and makes rows that no reader sees yet. Apply, with exclusive access, publishes these rows and changes
+// values and slots. Only Prepare can fail. By then only a Bloom filter has counted, and Cancel restores it.
 
 #pragma once
 
@@ -21,7 +21,7 @@
 namespace ctrlab::embedding {
 
 class Table::Step {
-  static constexpr int64_t kAhead = 16;   // keys between the one whose memory is asked for and the one in work
+  static constexpr int64_t kAhead = 16;   // distance between the key that is prefetched and the key that is processed
   static constexpr int64_t kNone = -1;    // no row
   static constexpr int64_t kComing = -2;  // a row that is still below
   static constexpr int64_t kMostFrequency = ~uint32_t{0};
@@ -35,8 +35,8 @@ class Table::Step {
         parallel_for_(parallel_for),
         step_(static_cast<int64_t>(rule.step)) {}
 
-  // Room for all that follows. Throws std::bad_alloc. A problem or an exception has changed at most which rows are in memory, and
-  // the filter, until Cancel.
+  // Makes room for everything that follows. Throws std::bad_alloc. A problem or an exception has changed only which rows are in
+  // memory, and the filter, until Cancel.
   Status Prepare() {
     Sort();
     RecordsRead read;
@@ -63,17 +63,17 @@ class Table::Step {
     table_.ReserveLog(changes);
     EachShard([&](int64_t s) {
       new_[s].reserve(made_[s]);
-      // Rows that sank or came up have moved the others' entries.
+      // Rows that moved down or up have moved the others' entries.
       if (content_.index.Reserve(s, entries[s]) || table_.tier_) FindAgain(s);
     });
     return Status();
   }
 
-  // Takes back what Prepare counted, where the step is not made.
+  // Restores what Prepare counted, if the step is not taken.
   void Cancel() { content_.filter.Restore(before_); }
 
-  // Counts, admits, makes rows, for which there are only entries without a row until Apply. From here on nothing allocates, since
-  // other tables may have taken the step.
+  // Counts, admits and makes rows; until Apply their entries are without a row. From here on nothing allocates, because other
+  // tables may already have taken the step.
   void Admit() {
     int64_t first = 0;
     std::array<int64_t, Index::kShards> firsts;
@@ -86,7 +86,7 @@ class Table::Step {
     table_.NotePeak();
   }
 
-  // The norm's share of what all keys that have a row are multiplied by.
+  // The factor, from the norm, for the gradients of all keys with a row.
   float Scale() {
     if (!(rule_.clip_norm > 0)) return 1;
     const int64_t piece = RowsOfPiece(table_.dim());
@@ -102,7 +102,7 @@ class Table::Step {
   void Apply(float scale, Index::Old* old) {
     std::lock_guard alone(table_.gate_);
     for (const auto& of_shard : new_) {
-      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);  // no candidate is gone
+      for (const auto& [entry, row] : of_shard) entry->ref.store(row + 1, std::memory_order_release);  // no candidate was removed
     }
     const int64_t dim = table_.dim();
     WithRule(rule_, [&](const auto& update) {
@@ -124,7 +124,7 @@ class Table::Step {
   }
 
  private:
-  // The keys' places, those of a shard together, ascending.
+  // Sorts the keys' indices by shard, ascending within a shard.
   void Sort() {
     hashes_.resize(batch_.size);
     order_.resize(batch_.size);
@@ -147,7 +147,7 @@ class Table::Step {
     EachIndexShard(parallel_for_, batch_.size, visit);
   }
 
-  // Calls visit(place of a key) for a shard's keys, each some time after ask(its place).
+  // Calls visit(index of a key) for a shard's keys, each a while after prefetch by ask(its index).
   template <class Ask, class Visit>
   void EachKey(int64_t s, const Ask& ask, const Visit& visit) const {
     const int64_t end = ends_[s + 1];
@@ -158,7 +158,7 @@ class Table::Step {
     }
   }
 
-  // The same, each with its entry, which is kept.
+  // The same, with each key's entry, which is stored.
   template <class Visit>
   void FindEach(int64_t s, const Visit& visit) {
     const auto ask = [&](int64_t i) { content_.index.Ask(hashes_[i]); };
@@ -168,7 +168,7 @@ class Table::Step {
     });
   }
 
-  // Once entries have moved.
+  // Finds the entries again after they have moved.
   void FindAgain(int64_t s) {
     FindEach(s, [&](int64_t i) {
       const Ref ref = RefOf(i);
@@ -178,7 +178,7 @@ class Table::Step {
 
   Ref RefOf(int64_t i) const { return entries_[i] ? entries_[i]->ref.load(std::memory_order_relaxed) : 0; }
 
-  // Finds the rows there are; `below`: the keys, ascending, whose rows were read from below.
+  // Finds existing rows; `below`: the keys, ascending, whose rows were read from below.
   void Look(int64_t s, const std::vector<int64_t>& below) {
     FindEach(s, [&](int64_t i) {
       const Ref ref = RefOf(i);
@@ -187,7 +187,7 @@ class Table::Step {
     });
   }
 
-  // Of all keys without a row, and keeps what the counters were.
+  // Counts all keys without a row in the filter, and saves the previous counters.
   void CountInFilter() {
     std::vector<int64_t> unknown;
     for (int64_t i = 0; i < batch_.size; ++i) {
@@ -199,20 +199,20 @@ class Table::Step {
     });
   }
 
-  // How often a key without a row has come, this step's included.
+  // The count of a key without a row, including this step.
   int64_t CountOf(int64_t i) const {
     if (content_.filter.bytes()) return content_.filter.Count(batch_.keys[i]);
-    const Ref ref = RefOf(i);  // of a key that is gone: 0 times
+    const Ref ref = RefOf(i);  // 0 times for a removed key
     return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
   }
 
   bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
 
-  // How many rows a shard will make, how many entries, and how many keys the change log will take.
+  // Computes how many rows and entries a shard will make, and how many keys the change log will get.
   void Decide(int64_t s, bool logged, int64_t* entries, int64_t* changes) {
     for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
       const int64_t i = order_[k];
-      if (!logged && rows_[i] != kNone) continue;  // its entry need not come into the cache once more
+      if (!logged && rows_[i] != kNone) continue;  // avoids loading its entry into the cache again
       const bool row = rows_[i] == kNone && Admitted(CountOf(i));
       const bool counted = rows_[i] != kNone || row || !content_.filter.bytes();
       made_[s] += row;
@@ -251,7 +251,7 @@ class Table::Step {
       if (!admitted) return;
       const uint32_t row = content_.rows->Take(next++);
       rows_[i] = row;
-      // A Bloom filter's counter may have stopped below what this batch alone brings.
+      // A saturated counter of the Bloom filter may be below the count of this batch alone.
       content_.rows->Frequency(row) = static_cast<uint32_t>(std::min(kMostFrequency, std::max(count, batch_.counts[i])));
       table_.FillNew(key, *content_.rows, row);
       new_[s].push_back({entry, row});
@@ -263,7 +263,7 @@ class Table::Step {
     return (batch_.size + piece - 1) / piece;
   }
 
-  // Of the gradient's rows [begin, end), those whose key has a row; runs of them as the kernel of dense tables adds them.
+  // The sum of squares over the gradient's rows [begin, end) whose key has a row, in runs, as in the kernel for dense tables.
   double Squares(int64_t begin, int64_t end) const {
     double sum = 0;
     while (begin < end) {
@@ -282,12 +282,12 @@ class Table::Step {
   const ParallelFor& parallel_for_;
   const int64_t step_;
   std::vector<uint64_t> hashes_;
-  std::vector<int32_t> order_;                                 // the keys' places, shard by shard
+  std::vector<int32_t> order_;                                 // the keys' indices, shard by shard
   std::vector<int64_t> ends_;                                  // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
-  std::vector<Entry*> entries_;                                // the keys' in the index; null: none
-  std::vector<int64_t> rows_;                                  // where the key's row is
-  std::vector<int64_t> made_;                                  // rows that a shard makes
-  std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and what is to point to them
+  std::vector<Entry*> entries_;                                // the keys' entries in the index, or null
+  std::vector<int64_t> rows_;                                  // the keys' rows
+  std::vector<int64_t> made_;                                  // rows that each shard makes
+  std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and the entries that will point to them
   std::vector<double> squares_;
   BloomFilter::Counters before_;  // of the filter, before this step
 };

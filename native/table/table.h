@@ -1,13 +1,13 @@
 // The rows of one embedding variable in memory: a concurrent hash table of int64 keys, any of them legal.
 //
-// What a call does is defined by ctrlab/embedding/reference.py (NumPy). Nothing depends on the order of arrival or on threads.
-// Lookups (lookup.h) may run at any time, many at once. Calls that change the table wait for each other; only their short
-// exclusive phase (the step on the values, rows that come in by an Import, the moment at which an array takes another's place)
-// waits for lookups, and lookups for it. Nobody waits for a disk, reads one or frees memory there, but for a lookup that has
-// found the rows it read moved again and again: it reads with the gate shut to writers.
+// ctrlab/embedding/reference.py (NumPy) defines each call. No result depends on the order of arrival or on threads. Lookups
+// (lookup.h) may run at any time, in parallel. Calls that change the table wait for each other. Only their short exclusive phase
+// excludes lookups: the change of values in a step, imported rows, or the swap of an array. In that phase nobody waits for a
+// disk, reads from one, or frees memory. The exception is a lookup whose rows moved again and again while it read them: it then
+// reads with the gate closed to writers.
 //
-// No call throws, but where it lacks the memory for a sentence: of Stats, or of a refusal. A call that returns a problem has
-// changed nothing, but for a consumer's first cut, from which on changes are noted for it.
+// Calls do not throw, unless memory runs out for a sentence (of Stats or of an error). A call that returns a problem has changed
+// nothing, except that a consumer's first cut starts logging for it.
 
 #pragma once
 
@@ -39,7 +39,7 @@
 
 namespace ctrlab::embedding {
 
-// The keys of one step. Ascending, each once; counts at least 1: how often the key came in the batch.
+// The merged keys of one step, ascending and distinct. Counts, at least 1, are occurrences in the batch.
 struct MergedBatch {
   const int64_t* keys;    // [n]
   const int64_t* counts;  // [n]
@@ -48,33 +48,33 @@ struct MergedBatch {
 };
 
 struct TableStats {
-  int64_t rows = 0, candidates = 0;  // rows of both tiers
+  int64_t rows = 0, candidates = 0;  // rows in both tiers
   int64_t rows_below = 0;            // rows in the tier below the memory
-  int64_t bytes = 0;                 // held in memory now: rows, slots, index, filter, change log, and what the store below holds
-  int64_t peak_bytes = 0;            // the most since the table was made
-  int64_t hits = 0, hits_below = 0;  // keys looked up whose row was in memory; whose row was read from below
-  int64_t misses = 0;                // keys looked up that had no row: the three add up to all keys looked up
+  int64_t bytes = 0;                 // now in memory: rows, slots, index, filter, change log, and the memory of the store below
+  int64_t peak_bytes = 0;            // the maximum since the table was made
+  int64_t hits = 0, hits_below = 0;  // lookups whose row was in memory; lookups whose row was read from below
+  int64_t misses = 0;                // lookups without a row: the three add up to all keys looked up
   int64_t logged = 0;                // keys in the change log
-  std::string problem;               // why rows could not sink in the background the last time; empty: they could
+  std::string problem;               // why rows could not move down in the background the last time; empty if they could
 };
 
 class Table;
 
-// What one step does to a table.
+// One table's arguments in a step.
 struct TableStep {
   Table* table;
   MergedBatch batch;
 };
 
-// One step at rule.step (t: whole, in [1, 2^31)) of an optimizer on several tables, each given once, with as many slots as it
-// needs: counts, admits, makes rows, changes values and slots. The same bits on any number of threads. With clip_norm: a table's
-// norm is over the keys that have a row, once admitted. Either all tables take the step or none does; then `which` (may be null)
-// is the one that could not.
+// One step of an optimizer at rule.step (t: whole, in [1, 2^31)) on several tables, each given once and with the slots that the
+// rule needs. It counts and admits keys, makes rows, and changes values and slots. Bitwise equal for any number of threads. With
+// clip_norm, a table's norm is over the keys that have a row after admission. Either all tables take the step or none; then
+// `which` (may be null) is the table that could not.
 Status Update(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, int64_t* which = nullptr);
 
 class Table {
  public:
-  // Refuses a dim outside [1, 2^16) and options that options.py refuses.
+  // Refuses a dim outside [1, 2^16), and options that options.py refuses.
   static Status CheckOptions(const TableOptions& options);
   static Status Make(const TableOptions& options, std::unique_ptr<Table>* table);
 
@@ -82,52 +82,52 @@ class Table {
   int64_t slots() const;         // S: 0 until SetSlots
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 
-  // Puts a tier below the memory, which then holds `memory_rows` rows at most, or those of the last update or Import where they
-  // are more; before there are rows. It is opened with the first update.
+  // Puts a tier below the memory. The memory then holds at most `memory_rows` rows, or the rows of the last update or Import if
+  // these are more. Call it before there are rows. The first update opens the tier.
   Status SetTier(TierOptions options);
-  // Brings the rows of these keys up, as many as `memory_rows`, so that the lookup that comes finds them; nothing to wait for
-  // where there is no tier.
+  // Moves up to `memory_rows` of these keys' rows up into memory, so that the next lookup finds them there. Returns at once
+  // without a tier.
   Status Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for);
   // The keys whose rows are below.
   Status KeysBelow(std::vector<int64_t>* keys) const;
 
-  // Gives each row `count` slots (0 to 2) beside its value; new ones begin at initial[s]. With the count it has already, rows
-  // stay as they are and only rows to come begin at `initial`. With another, old slots go; refused while rows are below the
-  // memory.
+  // Gives each row `count` slots (0 to 2) beside its value; new slots begin at initial[s]. If the count is the current one,
+  // existing rows keep their slots, and only new rows begin at `initial`. Otherwise old slots are dropped; refused while rows are
+  // below the memory.
   Status SetSlots(int64_t count, const float* initial);
 
-  // Of this table alone.
+  // Updates this table alone.
   Status Update(const MergedBatch& batch, const StepRule& rule, const ParallelFor& parallel_for) {
     const TableStep step{this, batch};
     return embedding::Update({&step, 1}, rule, parallel_for);
   }
 
-  // Rows and candidates with step - last step > steps_to_live go. `removed` (may be null): how many rows. Lookups run meanwhile.
+  // Evicts rows and candidates with step - last step > steps_to_live. `removed` (may be null): number of rows. Lookups may run.
   Status EvictSteps(int64_t step, int64_t steps_to_live, const ParallelFor& parallel_for, int64_t* removed);
-  // Rows whose value has an L2 norm below the threshold go. A Bloom filter forgets nothing, so a key that went and comes
-  // again may have a row at once.
+  // Evicts rows whose value has an L2 norm below the threshold. A Bloom filter forgets nothing, so an evicted key may get a row
+  // at its next occurrence.
   Status EvictNorms(double threshold, const ParallelFor& parallel_for, int64_t* removed);
 
-  // Writes all of `shard`'s keys to the arrays that make_room gives, from one moment; lookups run meanwhile.
+  // Writes all keys of `shard`, at one moment, to the arrays that make_room gives. Lookups may run.
   Status Export(Shard shard, const MakeRoom& make_room, const ParallelFor& parallel_for);
 
-  // What changed since the version that a consumer confirmed; or everything, for one that the change log does not know.
+  // The changes since the version that a consumer confirmed; or everything, for a consumer that the change log does not know.
   Status CutFor(const std::string& consumer, const ParallelFor& parallel_for, std::unique_ptr<Cut>* cut);
-  // The consumer has what that cut gave; until it says so, the next cut gives it again.
+  // Says that the consumer has that cut; until then the next cut gives it again.
   Status Confirm(const std::string& consumer, int64_t version);
-  // The consumer has what the table holds now, and the version of that.
+  // Says that the consumer has the current content; gives its version.
   Status CaughtUp(const std::string& consumer, int64_t* version);
   void Forget(const std::string& consumer);
 
-  // Takes what comes of `shard`'s keys, as changes of what the table holds. `slots` in `in`: either all of the table's or none
-  // (then they begin at their initial values); a table without slots and rows takes on `slot_count`, until SetSlots says what new
-  // rows begin at (0 till then). Refused: keys twice (rows and candidates together), frequencies outside [0, 2^32), candidates'
-  // counts outside [1, 2^31), steps outside [0, 2^31), a filter of another size. What comes counts as changed.
+  // Imports the keys of `shard` from `in`, as `kind` says. `slots` in `in` are either all of the table's or none (then they begin
+  // at their initial values). A table without slots and rows takes `slot_count` slots; until SetSlots, new rows then begin at 0.
+  // Refused: repeated keys (rows and candidates together), frequencies outside [0, 2^32), candidates' counts outside [1, 2^31),
+  // steps outside [0, 2^31), a filter of another size. Imported keys count as changed.
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
 
-  // A state that comes in parts: an empty table like this one, for Imports; then Adopt puts its content in place of this one's,
-  // and this one's there, at once. A stage is adopted once, by the table that made it.
+  // For a state that arrives in parts: an empty table with the same options, for Imports. Adopt then swaps the two tables'
+  // contents at once. A stage can be adopted once, by the table that made it.
   Status Stage(std::unique_ptr<Table>* stage) const;
   Status Adopt(Table* stage);
 
@@ -137,7 +137,7 @@ class Table {
   friend class TableReader;  // lookup.cc
   friend Status Update(std::span<const TableStep>, const StepRule&, const ParallelFor&, int64_t*);
 
-  // All that an Adopt replaces.
+  // Everything that Adopt replaces.
   struct Content {
     Content(int64_t dim, int64_t slots, const Admission& admission)
         : rows(std::make_unique<Rows>(dim, slots)),
@@ -149,7 +149,7 @@ class Table {
     std::unique_ptr<Rows> rows;
     BloomFilter filter;
   };
-  // What is about to leave the memory: of each shard of the index, its keys and the rows of those that have one.
+  // What is about to leave the memory: for each shard of the index, its keys, and the rows of keys with a row.
   struct Leaving {
     std::vector<std::vector<int64_t>> keys;
     std::vector<std::vector<uint32_t>> rows;
@@ -169,7 +169,7 @@ class Table {
   void AllMoved() {             // alone
     for (int64_t& moves : moves_) ++moves;
   }
-  // What goes, by last step and value; the value is null for keys without a row.
+  // Selects what is evicted, by last step and value; the value is null for keys without a row.
   using Old = std::function<bool(int64_t step, const float* value)>;
   Status Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed);
   void ReserveLog(const std::vector<int64_t>& more);
@@ -181,7 +181,7 @@ class Table {
   void NotePeak(int64_t more = 0);
 
   // tier.cc
-  bool HasRowsBelow() const { return tier_ && tier_->open(); }  // that there may be some; inside the gate
+  bool HasRowsBelow() const { return tier_ && tier_->open(); }  // whether there may be some; inside the gate
   Status OpenTier();
   void AddAbsent(const int64_t* keys, int64_t count, std::vector<int64_t>* absent) const;
   void BringUp(const RecordsRead& up);
@@ -196,7 +196,7 @@ class Table {
 
     bool operator<(const Victim& other) const { return order != other.order ? order < other.order : key < other.key; }
   };
-  using Piece = std::span<const Victim>;  // of one shard
+  using Piece = std::span<const Victim>;  // within one shard
   int64_t Room() const;
   void WakeDemotion();
   bool Demote(const std::atomic<bool>& stop);
@@ -230,22 +230,22 @@ class Table {
   const TableOptions options_;
   const InitialValues initial_;
 
-  mutable FairMutex writer_;  // whoever changes anything below holds it
-  Gate gate_;                 // and this, too, for what lookups must not see half done
-  int64_t stage_of_ = 0;      // the id of the table that made this as a stage and has not adopted it; 0: none
+  mutable FairMutex writer_;  // held by every change of the members below
+  Gate gate_;                 // also held for changes that lookups must not see half done
+  int64_t stage_of_ = 0;      // id of the table that made this stage and has not adopted it; 0: not a stage
   std::unique_ptr<Content> content_;
-  std::unique_ptr<Tier> tier_;  // null: there is none
-  // Of each shard of the index, goes up whenever rows of it leave the memory or what is below, alone.
+  std::unique_ptr<Tier> tier_;  // null without a tier
+  // Per shard of the index, incremented (with exclusive access) whenever its rows leave the memory or the store below.
   std::array<int64_t, Index::kShards> moves_{};
   ChangeLog log_;
-  // The keys of the last two Prefetches: while the rows of one are trained on, those of the other come. They sink only where an
-  // update finds no room otherwise.
+  // The keys of the last two Prefetches: one batch is trained on while the rows of the other are loaded. They move down only if
+  // an update finds no room otherwise.
   std::vector<int64_t> fetched_, fetched_before_;
   float slot_initial_[2] = {0, 0};
   int64_t peak_bytes_ = 0;
   std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
-  Status demotion_ended_;             // how demotion ended the last time
-  std::unique_ptr<Worker> demotion_;  // the last, for its thread uses all above
+  Status demotion_ended_;             // the last result of demotion
+  std::unique_ptr<Worker> demotion_;  // last, because its thread uses all members above
 };
 
 }  // namespace ctrlab::embedding

@@ -1,23 +1,22 @@
-// The tier below a table's memory: a row is in the one or in the other, never in both.
+// The tier below a table's memory. A row is in memory or below, never in both.
 //
-//   raise   an update of a key whose row is below brings it up, all of a batch in one read. A lookup reads rows where they are,
-//           all in one read too; then it brings up as many as the memory has room for, unless a writer is at work: it waits for
-//           none
-//   sink    when fewer rows than a sixteenth of `memory_rows` may still come, a thread sinks rows until it is an eighth: those
-//           unused for longest (LRU, by last step) or least often used (LFU, by frequency, ties by last step). An update that
-//           finds no room sinks as many itself; never those of its own step, so where these are more than `memory_rows`, the
-//           memory holds them all until the thread has come to them
+//   raise   an update of a key whose row is below moves the row up; one read for all of a batch. A lookup reads rows where they
+// are,           also in one read; then it moves up as many as memory has room for, but only if no writer is active: it never
+// waits for one   sink    when there is room for less than a sixteenth of `memory_rows`, a thread moves rows down until there is
+// room for an           eighth. It takes the least recently used rows (LRU, by last step) or the least frequently used (LFU, by
+// frequency, ties           by last step). An update that finds no room moves rows down itself, but never those of its own step.
+// If these are more           than `memory_rows`, the memory holds all of them until the thread has moved some down
 //
-// The index says which record below is true: one whose key has no entry. A key with an entry (a row in memory, a candidate, or
-// gone) has no row below, whatever the store still holds under it: a dead record, which the thread erases, a piece at a time.
-// So nobody else waits for the disk to forget, and a disk that refuses to loses nothing.
+// The index tells which records below are valid: those whose key has no entry. A key with an entry (a row in memory, a candidate,
+// or a removed key) has no row below. A record that the store still has for it is dead, and the thread erases it, in small
+// pieces. So no call waits for the disk to erase, and a disk error loses nothing.
 //
-// What is below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step].
+// Below is a SegmentStore, or anything with its interface; its rows are [value | slots | frequency | last step].
 //
-// A faster memory (HBM) in front of a table would be to the table what the table is to its store: its index says which record in
-// the table is true, and the table gives it Get, Put and Erase on these same records. There is none yet.
+// A faster memory (HBM) above the table could use the table as the table uses its store: its index would tell which records in
+// the table are valid, and the table would provide Get, Put and Erase for these records. It does not exist yet.
 //
-// The store is no save: each table makes a new one. Checkpoints hold the rows of both tiers.
+// The store is not a checkpoint: each table makes a new one. Checkpoints contain the rows of both tiers.
 
 #pragma once
 
@@ -42,7 +41,7 @@ struct TierOptions {
   Cache cache = Cache::kLfu;
 };
 
-// How a row of `width` floats lies below.
+// The layout of a row of `width` floats below.
 struct Record {
   int64_t width;
 
@@ -63,43 +62,43 @@ struct Record {
   }
 };
 
-// Records of a table's rows that were read, in the order of their keys.
+// Records of a table's rows that were read, in key order.
 struct RecordsRead {
   std::vector<int64_t> keys;
-  std::vector<float> numbers;  // floats, for their alignment: the values are used where they lie
+  std::vector<float> numbers;  // floats, for their alignment: the values are used in place
 
   const char* At(int64_t k, const Record& record) const {
     return reinterpret_cast<const char*>(numbers.data()) + k * record.bytes();
   }
 };
 
-// Of these keys those that the store has a record of, read in pieces of bounded memory.
+// Reads the records that the store has for these keys, in pieces of bounded size.
 Status ReadRecords(SegmentStore& store, const Record& record, const std::vector<int64_t>& keys, const ParallelFor& parallel_for,
                    RecordsRead* read);
 
-// Not for several threads at once: the table's writer holds it.
+// Not thread-safe: the table's writer uses it.
 class Tier {
  public:
   explicit Tier(TierOptions options) : options_(std::move(options)) {}
 
   const TierOptions& options() const { return options_; }
-  // Rows that the memory should have room for.
+  // The number of rows for which memory should have room.
   int64_t spare() const { return (options_.memory_rows + 7) / 8; }
-  // Of rows in memory, those of a lower order sink first.
+  // Rows in memory with a lower order move down first.
   uint64_t Order(uint32_t frequency, uint32_t step) const {
     return (options_.cache == Cache::kLfu ? uint64_t{frequency} << 32 : 0) | step;
   }
 
   bool open() const { return store_ != nullptr; }
-  // A new store, for rows of `width` floats.
+  // Uses a new store, for rows of `width` floats.
   void Take(std::unique_ptr<SegmentStore> store, int64_t width) { store_ = std::move(store), record_ = {width}; }
-  // No store, as before the first Take; who reads it keeps it until they are done.
+  // Drops the store, as before the first Take; readers of it keep it until they are done.
   std::shared_ptr<SegmentStore> Leave() noexcept {
     std::vector<int64_t>().swap(dead_);
     dead_records_ = 0;
     return std::exchange(store_, nullptr);
   }
-  // All but the options, which are the same.
+  // Swaps everything but the options, which are the same.
   void Swap(Tier& other) noexcept {
     store_.swap(other.store_), dead_.swap(other.dead_);
     std::swap(record_, other.record_), std::swap(dead_records_, other.dead_records_);
@@ -107,27 +106,27 @@ class Tier {
 
   const std::shared_ptr<SegmentStore>& store() const { return store_; }
   const Record& record() const { return record_; }
-  // None in a child that was forked, whose store says nothing.
+  // 0 in a forked child, because the store gives it no statistics.
   int64_t rows() const { return store_ ? std::max<int64_t>(0, store_->Stats().live - dead_records_) : 0; }
   int64_t bytes() const { return (store_ ? store_->Stats().memory_bytes : 0) + static_cast<int64_t>(dead_.capacity()) * 8; }
 
-  // Room to note so many dead keys. Throws std::bad_alloc.
+  // Makes room to note `more` dead keys. Throws std::bad_alloc.
   void ReserveDead(int64_t more) {
     const size_t wanted = dead_.size() + more;
     if (wanted > dead_.capacity()) dead_.reserve(std::max(wanted, dead_.capacity() + dead_.capacity() / 2));
   }
-  // These keys have an entry in the index; so many of their records below are dead that were not.
+  // These keys have an entry in the index now; `records` more records below are dead.
   void NoteDead(const std::vector<int64_t>& keys, int64_t records) {
     dead_.insert(dead_.end(), keys.begin(), keys.end());
     dead_records_ += records;
   }
-  // So many dead records were written anew, as true ones, or are erased.
+  // `records` dead records were overwritten by valid ones, or erased.
   void FewerDead(int64_t records) { dead_records_ -= records; }
-  std::vector<int64_t>& dead() { return dead_; }  // keys that were noted, some of which may have sunk again since
-  // How many of these keys the store has a record of, which it knows without the disk.
+  std::vector<int64_t>& dead() { return dead_; }  // noted keys; some may have moved down again since
+  // How many of these keys have a record in the store; needs no disk access.
   int64_t CountBelow(const std::vector<int64_t>& keys) const noexcept;
 
-  // Calls visit(key, record) for each record, dead ones, too.
+  // Calls visit(key, record) for each record, including dead ones.
   template <class Visit>
   Status ForEach(const Visit& visit) const;
 
@@ -139,7 +138,7 @@ class Tier {
   int64_t dead_records_ = 0;
 };
 
-// So many records are in work at a time.
+// The number of records that are processed at a time.
 inline int64_t RecordsAtATime(const Record& record) { return std::clamp<int64_t>((int64_t{4} << 20) / record.bytes(), 1, 4096); }
 
 template <class Visit>
