@@ -1,4 +1,4 @@
-// How fast this machine's disk answers: random reads of 4096 bytes, past the page cache, one at a time and 128 at a time.
+// Measures this machine's disk: random reads of 4096 bytes without the page cache, one at a time and with 128 in flight.
 
 #pragma once
 
@@ -18,10 +18,10 @@
 namespace ctrlab {
 
 struct DiskSpeed {
-  double reads_per_second = 0, reads_per_second_alone = 0;  // 0 where the system has no queue for reads
+  double reads_per_second = 0, reads_per_second_alone = 0;  // 0 if the system has no queue for reads
 };
 
-// In the given file, which should be far larger than the disk's own cache, for so many seconds each.
+// Measures in the given file, which should be far larger than the disk's own cache, for `seconds` each.
 inline DiskSpeed MeasureDisk(const std::string& path, double seconds) {
   constexpr int kDepth = 128;
   constexpr int64_t kBlock = 4096;

@@ -1,5 +1,5 @@
-// oneDNN's own GRU or AUGRU ("vanilla": the reset comes before the product), forward and backward, as a program of its own: a
-// peer to be timed against and to compare numbers with. It never shares a process with TensorFlow, which carries another oneDNN.
+// oneDNN's own GRU or AUGRU ("vanilla": the reset is applied before the product), forward and backward, as a separate program to
+// compare times and results with. It never shares a process with TensorFlow, which contains another oneDNN.
 //
 //   onednn_gru <file>     each line on stdin runs one pass and is answered by a line; at the end of stdin the last pass's
 //                         results go to <file>.out
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   const auto one_way = rnn_direction::unidirectional_left2right;
   const auto training = prop_kind::forward_training, backward = prop_kind::backward;
 
-  // The two primitives differ in the attention only, and in the types of everything that is made of them.
+  // The two primitives differ only in the attention, and in the types derived from them.
   const auto run = [&](const auto& forward_d, const auto& backward_d, auto forward_kernel, auto backward_kernel) {
     memory out(out_d, cpu), workspace(forward_d.workspace_desc(), cpu), d_x(x_d, cpu), d_bias(bias_d, cpu);
     memory d_kernel_x(kernel_x.get_desc(), cpu), d_kernel_h(kernel_h.get_desc(), cpu);

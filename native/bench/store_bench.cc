@@ -1,22 +1,22 @@
-// The store beside LevelDB and RocksDB: random reads and updates of which 80 % go to 20 % of the keys, all past the page cache.
+// Compares our store with LevelDB and RocksDB: random reads and updates, 80 % of them on 20 % of the keys, without the page
+// cache.
 //
 //   store_bench <folder> <keys> <row bytes> <batch> <rounds> <seconds> [store ...]     one JSON object on stdout
 //
-// Each store (ctrlab, rocksdb, leveldb) is filled, then opened and closed again in each round, one after the other. There half
-// as many updates as keys bring it to where garbage is collected; then come three phases: "mixed", a batch of reads, a batch of
-// updates, and so on, for so many seconds; "compacting", batches of reads while another thread makes the store compact all it
-// has; "read", batches of reads only, while nothing else goes on. All run on one thread of the caller's and the threads they
-// start themselves. What was done to be fair:
+// Each store (ctrlab, rocksdb, leveldb) is filled once. In each round it is opened and closed again, one store after the other.
+// Updates of half as many rows as keys first make enough garbage for compaction. Then come three phases: "mixed", batches of
+// reads and of updates alternately, for `seconds`; "compacting", batches of reads while another thread compacts the whole store;
+// "read", batches of reads only, without background work. The caller uses one thread; stores may start their own. To be fair:
 //
-//   memory       each peer gets a block cache of as many bytes as ctrlab holds in memory, and Bloom filters of 10 bits
-//                a key and a write buffer of 64 MiB beside it.
+//   memory       each peer gets a block cache of as many bytes as ctrlab holds in memory, plus Bloom filters of 10 bits per key
+// and                a write buffer of 64 MiB.
 //   page cache   ctrlab and RocksDB read and write with O_DIRECT. LevelDB has no such option: it gets an Env that reads tables
 //                for Get with O_DIRECT, and for its compaction thread through the page cache, with the system's read-ahead.
-//   durability   no store syncs within a phase. RocksDB writes no log (what it then has on the disk is what ctrlab has: whatever
-//                was flushed); LevelDB can't do without one.
+//   durability   no store syncs within a phase. RocksDB writes no log (then both have on disk what was flushed); LevelDB can't
+//                work without one.
 //   batches      RocksDB: MultiGet (async_io) and a WriteBatch; LevelDB: a loop of Gets and a WriteBatch.
 //
-// The bound is the disk: random reads of 4096 bytes in a file of ctrlab's, 128 in flight, measured between the phases.
+// The bound is the disk: random reads of 4096 bytes in one of ctrlab's files, 128 in flight, measured between the phases.
 
 #include <algorithm>
 #include <atomic>
@@ -40,13 +40,13 @@ using namespace ctrlab::bench;
 using ctrlab::DiskSpeed;
 using ctrlab::MeasureDisk;
 
-// Key number i; numbers that lie together have keys that do not.
+// The key with number i; consecutive numbers have scattered keys.
 int64_t KeyOf(int64_t i) { return static_cast<int64_t>(static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15); }
 
 class Draws {
  public:
   Draws(const Sizes& sizes, uint64_t seed) : sizes_(sizes), random_(seed) {}
-  // 80 % of them from the first 20 % of the numbers.
+  // 80 % of them are among the first 20 % of the numbers.
   void Batch(std::vector<int64_t>* keys) {
     keys->resize(sizes_.batch);
     const int64_t hot = std::max<int64_t>(1, sizes_.keys / 5);
@@ -67,7 +67,7 @@ class Draws {
 };
 
 struct Latency {
-  double at, seconds;  // of a batch; since the phase began
+  double at, seconds;  // start and duration of a batch; start relative to the phase
 };
 
 void Fill(Peer& store, const Sizes& sizes) {
@@ -89,7 +89,7 @@ struct Phase {
   std::vector<Latency> reads, updates;
 };
 
-// As long as `more(seconds since the start)`.
+// Repeats while `more(seconds since the start)`.
 template <class More>
 Phase Run(Peer& store, const Sizes& sizes, bool mixed, uint64_t seed, const More& more) {
   Draws draws(sizes, seed);
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
       Age(*store, sizes, seed + 10);
       std::printf("\"%s\": {", name.c_str());
       Print("mixed", Run(*store, sizes, true, seed + 11, for_long)), std::printf(", ");
-      const std::string facts = store->Facts();  // the bound on what is written is that of compaction by itself
+      const std::string facts = store->Facts();  // written bytes per user byte depend on compaction alone
       Print("compacting", ReadWhileCompacting(*store, sizes, seed + 12)), std::printf(", ");
       store->Finish();
       Print("read", Run(*store, sizes, false, seed + 13, for_long));

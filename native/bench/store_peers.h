@@ -1,4 +1,4 @@
-// The stores that are measured, behind one interface.
+// The measured stores, behind one interface.
 
 #pragma once
 
@@ -57,9 +57,9 @@ struct Sizes {
 class Peer {
  public:
   virtual ~Peer() = default;
-  virtual void Get(const std::vector<int64_t>& keys, std::string* rows) = 0;  // every key is there
+  virtual void Get(const std::vector<int64_t>& keys, std::string* rows) = 0;  // every key must exist
   virtual void Put(const std::vector<int64_t>& keys, const std::string& rows) = 0;
-  virtual void Finish() = 0;  // what is in memory goes to the disk, compaction comes to rest
+  virtual void Finish() = 0;  // flushes the memory to disk and waits for compaction
   virtual void CompactAll() = 0;
   virtual std::string Facts() = 0;
 };
@@ -185,7 +185,7 @@ class RocksDb final : public Peer {
 #ifdef HAS_LEVELDB
 inline thread_local bool in_background = false;
 
-// LevelDB's own, but for tables: their reads go past the page cache, unless compaction asks.
+// LevelDB's own Env, except for table files: reads bypass the page cache, unless compaction asks.
 class PastPageCache final : public leveldb::EnvWrapper {
  public:
   PastPageCache() : EnvWrapper(leveldb::Env::Default()) {}
@@ -257,7 +257,7 @@ class LevelDb final : public Peer {
     leveldb::DB* db;
     Check(leveldb::DB::Open(options, sizes.folder + "/leveldb", &db));
     db_.reset(db);
-    read_.verify_checksums = true;  // as the others do
+    read_.verify_checksums = true;  // as the other stores do
   }
   void Get(const std::vector<int64_t>& keys, std::string* rows) override {
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -272,7 +272,7 @@ class LevelDb final : public Peer {
     }
     Check(db_->Write({}, &batch));
   }
-  // It has no way to say that it rests: when the files of its tables have long been the same, it does.
+  // LevelDB can't report that it is idle; the check is that its table files have not changed for long.
   void Finish() override {
     std::string before, now;
     for (int same = 0; same < 10; same = before == now ? same + 1 : 0) {

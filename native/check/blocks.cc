@@ -1,7 +1,7 @@
-// What kernels are made of, against the C library and plain loops: the functions of simd_math.h, the products of gemm.h.
+// Checks the building blocks of kernels against the C library and plain loops: the functions of simd_math.h, the GEMM of gemm.h.
 //
-//   blocks    one line a function, "<name> <worst relative error> <where>"; exit code 1 with a line on stderr where it is too
-//             much.
+//   blocks    one line per function, "<name> <worst relative error> <where>"; exit code 1 with a line on stderr if an error is
+// too             large.
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,7 @@ void Product(bool add, int64_t m, int64_t n, int64_t k, bool transposed) {
   std::mt19937 rng(static_cast<unsigned>(m * 131 + n * 17 + k));
   std::normal_distribution<float> normal;
   auto random = [&](int64_t count) {
-    std::unique_ptr<float[]> values(new float[count]);  // exactly its size, so that AddressSanitizer sees a step too far
+    std::unique_ptr<float[]> values(new float[count]);  // its exact size, so that AddressSanitizer sees an overrun
     std::generate_n(values.get(), count, [&] { return normal(rng); });
     return values;
   };

@@ -1,7 +1,8 @@
 // The Parquet reader's rows without TensorFlow, for sanitizers: check_reader MODE SHARD COUNT FILE...
 //
-// Reads each file's columns x (float, missing ones 0.5) and past (lists of int32) in blocks; MODE "order" takes rows as they lie,
-// "mixed" backwards by thirty, over two epochs. Prints for each row its number and the sum of its values.
+// Reads each file's columns x (float, missing values become 0.5) and past (lists of int32) in blocks. MODE "order" takes rows in
+// file order; "mixed" takes them in reversed groups of thirty, over two epochs. Prints each row's number and the sum of its
+// values.
 
 #include <algorithm>
 #include <cstdio>

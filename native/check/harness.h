@@ -1,13 +1,13 @@
-// What the checks of all kernels share: pools, random numbers, buffers of exactly their size, the verdict, and `Main`, which
-// runs one kernel on inputs that are random and adversarial, under AddressSanitizer, against its scalar twin:
+// The common part of all kernels' checks: pools, random numbers, buffers of exact size, the verdict, and `Main`. `Main` runs one
+// kernel on random and adversarial inputs, under AddressSanitizer, and compares it with its scalar twin:
 //
-//   check <kernel> <seed>    "passed <seed>" and exit code 0: the kernel is right. 1: one JSON object on stdout says rule, case,
-//                            expected, received, index.
+//   check <kernel> <seed>    "passed <seed>" and exit code 0: the kernel is correct. 1: one JSON object on stdout with rule,
+// case,                            expected, received, index.
 //
-// Linked with the source that defines the kernel: a learner's, or ours in the tests. An op has a header of checks,
-// kernels/<op>/<op>_check.h, which ends with its `entries`, one a kernel; all kernels are weak symbols, since a learner's source
-// defines but one. Buffers have exactly their size, so one step too far is seen; outputs come full of NaN, so a value that was
-// never written is seen.
+// It is linked with the source that defines the kernel: a learner's, or ours in the tests. Each op has a header of checks,
+// kernels/<op>/<op>_check.h, which ends with its `entries`, one per kernel. All kernels are weak symbols, because a learner's
+// source defines only one. Buffers have their exact size, so that overruns are seen. Outputs are filled with NaN, so that an
+// element which the kernel does not write is seen.
 
 #pragma once
 
@@ -36,7 +36,7 @@ struct Pool {
 
 using Body = void (*)(void*, int64_t, int64_t);
 
-// The same work cut in three ways: a kernel that leans on one of them is wrong.
+// Three ways to split the work: a kernel that relies on one of them is wrong.
 inline const Pool pools[] = {
     {"the work in one piece", kAlone},
     {"the work unit by unit, the last first",
@@ -73,7 +73,7 @@ inline Floats RandomFloats(int64_t count) {
   return values;
 }
 
-// What an output comes full of, so that a value that was never written is seen.
+// The initial content of an output, so that an element which is not written is seen.
 inline Floats Nans(int64_t count) { return Floats(count, std::numeric_limits<float>::quiet_NaN()); }
 
 inline std::string Quoted(double value) {
@@ -92,7 +92,7 @@ inline std::string Quoted(double value) {
 
 constexpr float kTolerance = 1e-5f;
 
-// How many tolerances a float sum of so many terms, one after the other, may be off: each addition rounds to 2^-24 of the sum.
+// The allowed error, in tolerances, of a sequential float sum of `terms` terms: each addition rounds to 2^-24 of the sum.
 inline float OfSum(int64_t terms) { return std::max(1.0f, static_cast<float>(terms) * 0x1p-24f / kTolerance); }
 
 inline void Compare(const std::string& rule, const std::string& test, const Floats& expected, const Floats& magnitude,
@@ -134,7 +134,7 @@ inline int Main(int argc, char** argv, std::initializer_list<std::span<const Ent
       }
       rng.seed(std::strtoull(argv[2], nullptr, 10));
       entry.check(entry.kernel);
-      std::printf("passed %s\n", argv[2]);  // a kernel that ends the process has not passed
+      std::printf("passed %s\n", argv[2]);  // a kernel that ends the process early has not passed
       return 0;
     }
   }

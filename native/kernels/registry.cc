@@ -5,7 +5,7 @@
 namespace ctrlab {
 namespace {
 
-KernelSlot* first = nullptr;  // constant, so it is there before the first slot is made
+KernelSlot* first = nullptr;  // constant-initialised, so it exists before the first slot is constructed
 
 KernelSlot* Find(const char* name) {
   for (KernelSlot* slot = first; slot; slot = slot->next) {

@@ -73,7 +73,7 @@ REGISTER_OP("Ctrlab>AttentionGradient")
     .SetShapeFn(AttentionGradientShape)
     .Doc("The gradient of Ctrlab>Attention.");
 
-// What both ops read. The tensors outlive it.
+// The inputs of both ops. The tensors must outlive it.
 struct Batch {
   std::vector<DenseLayer> layers;
   AttentionInput input;

@@ -1,4 +1,4 @@
-// What changed of a table since a consumer's version, and a state that comes in parts: cuts and stages as resources.
+// Cuts (a table's changes since a consumer's version) and stages (a state that arrives in parts), as resources.
 
 #include <memory>
 #include <mutex>
@@ -129,7 +129,7 @@ REGISTER_OP("Ctrlab>EmbeddingAdopt")
     .Input("stage: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Puts what a stage of this table has taken in place of what the table holds.");
+    .Doc("Replaces the content of a table by that of its stage, at once.");
 
 class EmbeddingAdoptOp : public TableOp {
  public:

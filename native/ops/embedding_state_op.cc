@@ -1,4 +1,4 @@
-// Ctrlab>EmbeddingExport and Ctrlab>EmbeddingImport: what a table holds as tensors, and back. Every input is checked here.
+// Ctrlab>EmbeddingExport and Ctrlab>EmbeddingImport: a table's content as tensors, and back. Every input is checked here.
 
 #include <mutex>
 #include <string>
@@ -109,7 +109,7 @@ class EmbeddingImportOp : public TableOp {
     return absl::OkStatus();
   }
 
-  // A served table has keys and values alone, and takes them from the first who load the model.
+  // A served table has keys and values only, and takes them from the first session that loads the model.
   template <class PartOf>
   absl::Status Serve(OpKernelContext* context, const TableResource& table, const PartOf& part) const {
     int64_t others = 0;

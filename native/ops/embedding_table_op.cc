@@ -1,4 +1,4 @@
-// Makes embedding variables: the handle, the slots of its optimizer, eviction, figures. Every input is checked here.
+// The ops of embedding variables: handle, optimizer slots, eviction, statistics. Every input is checked here.
 
 #include <cmath>
 #include <iterator>
@@ -16,8 +16,8 @@ namespace {
 
 using embedding::Table;
 
-// `served_name`, not `shared_name`: tf.saved_model.load puts another ending to each of those, so that what is loaded twice is
-// two.
+// `served_name`, not `shared_name`: tf.saved_model.load adds a different suffix to each shared_name, so a model that is loaded
+// twice would have two tables.
 REGISTER_OP("Ctrlab>EmbeddingTable")
     .Attr("table_name: string")
     .Attr("dim: int")
@@ -152,7 +152,7 @@ class EmbeddingSetSlotsOp : public TableOp {
     TF_RETURN_IF_ERROR(table.MayBeTrained());
     const std::lock_guard lock(table.slots_mutex);
     if (table.slot_names != names_) TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().SetSlots(0, nullptr)));
-    table.slot_names.clear();  // should there be no memory for the new ones
+    table.slot_names.clear();  // in case there is no memory for the new ones
     TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().SetSlots(std::ssize(names_), initial_.data())));
     table.slot_names = names_;
     return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Nothing changes before all of
-// it is checked.
+// Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Everything is checked before
+// anything changes.
 
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@
 namespace ctrlab {
 namespace {
 
-// On the bits, so that a compiler makes vectors of it.
+// Tests the bits, so that the compiler can vectorize the loop.
 bool AllFinite(const float* x, int64_t n) {
   constexpr uint32_t kExponent = 0x7f800000;
   uint32_t bad = 0;
@@ -80,7 +80,7 @@ class EmbeddingUpdateOp : public StatusOp {
     return absl::OkStatus();
   }
 
-  // Held in the order of their addresses, as every caller holds them.
+  // Locked in the order of their addresses, as every caller does.
   absl::Status LockSlots(const std::vector<TablePtr>& tables, std::vector<std::shared_lock<std::shared_mutex>>* locks) const {
     std::vector<TableResource*> order;
     for (const TablePtr& table : tables) order.push_back(table.get());

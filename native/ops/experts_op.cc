@@ -95,7 +95,7 @@ REGISTER_OP("Ctrlab>MixtureGradient")
     .SetShapeFn(MixtureGradientShape)
     .Doc("The gradient of Ctrlab>Mixture's out.");
 
-// A kernel's view of the inputs that both of the experts' ops share. The tensors outlive it.
+// The inputs of both of the experts' ops, in the form that kernels take. The tensors must outlive it.
 struct Towers {
   std::vector<const float*> kernels, biases;
   std::vector<int64_t> sizes;
@@ -203,7 +203,7 @@ class ExpertsGradientOp : public StatusOp {
   }
 };
 
-// Reads experts [E, B, H] and `gates`, logits or what the softmax made of them, [B, K * E].
+// Reads experts [E, B, H] and `gates` [B, K * E], which are logits or softmax outputs.
 absl::Status ReadMixture(const Tensor& experts, const Tensor& gates, int64_t tasks, MixtureInput* input) {
   if (tasks > kMostTasks) return InvalidArgument("There must be at most ", kMostTasks, " tasks; received ", tasks, ".");
   if (experts.dims() != 3 || experts.dim_size(0) == 0) {

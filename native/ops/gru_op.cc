@@ -71,7 +71,7 @@ REGISTER_OP("Ctrlab>GruGradient")
     .SetShapeFn(GruGradientShape)
     .Doc("The gradient of Ctrlab>Gru.");
 
-// The op's inputs, checked. The tensors outlive it.
+// The op's inputs, checked. The tensors must outlive it.
 struct Batch {
   GruInput input{};
   int64_t positions = 0;
@@ -109,7 +109,7 @@ struct Batch {
   }
 };
 
-// Reads a batch, then runs a kernel, whose calling thread may run out of memory for its scratch space.
+// Reads a batch, then runs a kernel, whose calling thread may fail to allocate scratch memory.
 class GruBase : public StatusOp {
  public:
   explicit GruBase(OpKernelConstruction* context) : StatusOp(context) {

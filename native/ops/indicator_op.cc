@@ -81,7 +81,7 @@ REGISTER_OP("Ctrlab>IndicatorGradient")
     .SetShapeFn(IndicatorGradientShape)
     .Doc("The gradient of Ctrlab>Indicator: dense d_kernel, and d_weights where there are weights.");
 
-// A kernel's view of an op's inputs. The tensors outlive it.
+// An op's inputs in the form that kernels take. The tensors must outlive it.
 struct Batch {
   std::vector<IdColumn> columns;
   IndicatorInput input;

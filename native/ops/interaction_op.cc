@@ -89,7 +89,7 @@ REGISTER_OP("Ctrlab>DotInteractionGradient")
     .SetShapeFn(GradientShape)
     .Doc("The gradient of Ctrlab>DotInteraction.");
 
-// Reads what all four ops share. The tensors outlive `input`.
+// Reads the common inputs of all four ops. The tensors must outlive `input`.
 absl::Status Read(OpKernelContext* context, int64_t dim, int bottoms, InteractionInput* input) {
   const Tensor& fields = context->input(bottoms);
   const TensorShape& shape = fields.shape();

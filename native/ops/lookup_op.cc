@@ -84,7 +84,7 @@ class LookupGradientOp : public LookupBase {
     std::vector<const float*> d_out;
     TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
 
-    // How many different ids there are is known only in the end, so there is room for the most and the tensors are cut.
+    // The number of distinct ids is only known at the end, so tensors are allocated for the maximum and then truncated.
     std::vector<int64_t> room(plan_.tables.size(), 0);
     for (const LookupColumn& column : batch.columns) {
       room[column.table] += column.splits ? column.splits[batch.input.rows] : batch.input.rows;
@@ -104,7 +104,7 @@ class LookupGradientOp : public LookupBase {
     TF_RETURN_IF_ERROR(context->output_list("merged_ids", &ids_out));
     TF_RETURN_IF_ERROR(context->output_list("merged_rows", &rows_out));
     for (size_t t = 0; t < room.size(); ++t) {
-      if (merged[t].count < 0 || merged[t].count > room[t]) {  // a kernel that was swapped in may say anything
+      if (merged[t].count < 0 || merged[t].count > room[t]) {  // a swapped-in kernel may return anything
         return absl::InternalError("A merge must not answer with more rows than there is room for.");
       }
       ids_out.set(t, ids[t].Slice(0, merged[t].count));

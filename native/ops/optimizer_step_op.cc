@@ -80,7 +80,7 @@ class OptimizerStepOp : public StatusOp {
         }
       }
     }
-    // Only now, when nothing can be refused any more, does anything change.
+    // Nothing can be refused any more, so variables may change from here on.
     for (int i = 0; i < count_; ++i) {
       StepVariable& step = steps[i];
       TF_RETURN_IF_ERROR(variables.Writable(context, i, &step.weights));

@@ -34,7 +34,7 @@ absl::Status ParseIdsShape(InferenceContext* c) {
     ids.push_back(c->Vector(one ? batch : c->UnknownDim()));
     if (!one) lists.push_back(c->Vector(ends));
   }
-  TF_RETURN_IF_ERROR(c->set_output("ids", ids));  // refuses another number of outputs than there are
+  TF_RETURN_IF_ERROR(c->set_output("ids", ids));  // refuses a wrong number of outputs
   return c->set_output("lists", lists);
 }
 
@@ -100,7 +100,7 @@ REGISTER_OP("Ctrlab>SequenceLength")
     .SetShapeFn(SequenceLengthShape)
     .Doc("The greatest column + 1 of each row of a sparse matrix.");
 
-// The first part of `text` that `wrong` says is no value, for a message.
+// The first part of `text` that `wrong` rejects, for a message.
 template <class Wrong>
 std::string WrongPart(StringView text, StringView separator, const Wrong& wrong) {
   constexpr int64_t kMost = 40;
@@ -118,7 +118,7 @@ std::string WrongPart(StringView text, StringView separator, const Wrong& wrong)
   return absl::StrCat("'", shown, found.size > kMost ? "...'" : "'");
 }
 
-// `columns`, known from the attributes, with this batch's values; those that are no text lie where `numbers` points.
+// `columns`, known from the attributes, with this batch's values; those that are not text are at `numbers`.
 template <class Source, class T>
 std::vector<Source> OfBatch(std::vector<Source> columns, const T* Source::* numbers, const RawColumns& raw,
                             const RawBatch& batch) {

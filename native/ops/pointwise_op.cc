@@ -63,7 +63,7 @@ class PointwiseBase : public StatusOp {
   }
 
  protected:
-  // Everything but x; `matrix` has the shape of x.
+  // Reads everything but x; `matrix` has the shape of x.
   absl::Status Read(OpKernelContext* context, const Tensor& matrix, PointwiseInput* input) const {
     const Tensor *shift, *slope;
     TF_RETURN_IF_ERROR(context->input("shift", &shift));

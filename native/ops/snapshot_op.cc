@@ -44,8 +44,9 @@ class SnapshotOp : public StatusOp {
       if (others.insert(variables[count_ + i].get()).second) continue;
       return InvalidArgument("A target must be no source, and the target of one source; target ", i, " is not.");
     }
-    // Taken between steps, when nothing is written: a lock is held only while a variable's tensor is taken hold of.
-    // Both tensors of a pair are held, so that whoever assigns to a variable meanwhile does not free what is copied.
+    // The snapshot is taken between steps, when nothing is written. A lock is only held while a variable's tensor is referenced.
+    // Both tensors of a pair are referenced, so that a concurrent assignment to a variable does not free the data that is being
+    // copied.
     std::vector<Tensor> held(2 * count_);
     std::vector<CopyPiece> pieces;
     for (int i = 0; i < count_; ++i) {
@@ -82,7 +83,7 @@ class SnapshotOp : public StatusOp {
     return absl::OkStatus();
   }
 
-  // A tensor that somebody still reads is left to them.
+  // A target tensor that is still being read is left to its readers.
   static absl::Status MakeOwn(OpKernelContext* context, Tensor* target) {
     if (target->RefCountIsOne()) return absl::OkStatus();
     Tensor own;

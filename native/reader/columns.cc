@@ -30,7 +30,7 @@ TypePtr TypeOf(Kind kind) {
   return nullptr;
 }
 
-// One number of a kind, as its bytes.
+// One number of the given kind, as bytes.
 arrow::Result<std::vector<uint8_t>> Number(Kind kind, std::string_view text) {
   std::vector<uint8_t> bytes(WidthOf(kind));
   const char* end = text.data() + text.size();
@@ -118,12 +118,12 @@ class Maker {
     return Status::OK();
   }
 
-  // Words of `array`, `fallback` in the place of those that are missing or empty.
+  // The words of `array`, with `fallback` for missing and empty ones.
   Status Text(ArrayPtr array, std::string_view fallback) {
     if (array->type_id() != arrow::Type::DICTIONARY) {
       return Words(array, fallback);
     }
-    // Else bytes that are no UTF-8, or places where there is no word, would go through.
+    // Otherwise invalid UTF-8, or indices without a word, would pass.
     const Status valid = array->ValidateFull();
     if (!valid.ok()) return Wrong(" is damaged: ", valid.message());
     const auto& encoded = static_cast<const arrow::DictionaryArray&>(*array);

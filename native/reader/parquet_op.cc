@@ -74,7 +74,7 @@ struct Options {
   DataTypeVector types;
   std::vector<PartialTensorShape> shapes;
 
-  // For each attribute, by its name: read from an op, or written to the graph of one.
+  // Calls `use` for each attribute with its name, to read it from an op or to write it to a graph.
   template <class Use>
   void Each(Use use) {
     use("columns", &columns), use("kinds", &kinds), use("forms", &forms), use("fallbacks", &fallbacks);
@@ -154,7 +154,7 @@ class ParquetDataset : public DatasetBase {
    protected:
     absl::Status GetNextInternal(IteratorContext* context, std::vector<Tensor>* out, bool* at_end) override {
       const std::lock_guard lock(mutex_);
-      *at_end = failed_;  // whoever goes on after an error would meet it again and again
+      *at_end = failed_;  // otherwise a caller that continues after an error would get it again and again
       if (failed_) return absl::OkStatus();
       absl::Status status;
       try {
@@ -174,7 +174,7 @@ class ParquetDataset : public DatasetBase {
       return absl::UnimplementedError("A Parquet reader's state is the number of its batches; give it to read(..., start=).");
     }
 
-    // In the stream of epochs, of the shard's row with this number.
+    // The row number in the stream of epochs, for the shard's row with this number.
     int64_t RowAt(int64_t number) const {
       const Shard shard = dataset()->shard();
       const int64_t in_epoch = dataset()->in_epoch();
@@ -238,13 +238,13 @@ class ParquetDataset : public DatasetBase {
     std::mutex mutex_;
     std::unique_ptr<IteratorBase> order_;
     Window window_;
-    int64_t done_ = 0;  // rows of the shard, those left out at the start included
+    int64_t done_ = 0;  // rows of the shard so far, including those skipped at the start
     bool started_ = false, failed_ = false;
     std::vector<int64_t> rows_;
     std::vector<Run> runs_;
   };
 
-  DatasetBase* const order_;  // null: as they lie
+  DatasetBase* const order_;  // null: in file order
   const Plan plan_;
   const Options options_;
 };

@@ -30,7 +30,7 @@ const Status& StatusOf(const arrow::Result<T>& result) {
   return result.status();
 }
 
-// What `f` returns, an exception (Parquet's own) as a status.
+// Calls `f` and turns exceptions (Parquet's own) into a status.
 template <class F>
 auto Guarded(const std::string& path, F f) -> decltype(f()) {
   try {
@@ -151,7 +151,7 @@ arrow::Result<std::vector<Column>> Decoder::Decode(const Block& block) {
 }
 
 void Window::StartAt(int64_t first) {
-  const int64_t row = first % plan_.rows;  // of the epoch
+  const int64_t row = first % plan_.rows;  // in the epoch
   const auto before = [](int64_t r, const Block& block) { return r < block.start; };
   const auto after = std::upper_bound(plan_.blocks.begin(), plan_.blocks.end(), row, before);
   next_ = first / plan_.rows * static_cast<int64_t>(plan_.blocks.size()) + (after - plan_.blocks.begin()) - 1;
@@ -198,7 +198,7 @@ Status Window::Take(const int64_t* rows, int64_t count, std::vector<Run>* runs) 
   for (int64_t i = 0; i < count;) {
     ARROW_ASSIGN_OR_RAISE(Held* const found, Find(rows[i]));
     Held& held = *found;
-    while (!held.decoded) {  // and all before it, for they are wanted, too, and lie before it in the file
+    while (!held.decoded) {  // also decodes all blocks before it: they are wanted too, and come first in the file
       Held& next = window_[decoded_];
       if (next.wanted) {
         ARROW_ASSIGN_OR_RAISE(next.columns, decoder_.Decode(*next.block));

@@ -1,8 +1,7 @@
-// Compaction: the live records of a segment are copied as they are to the end of another one, the copies go to the disk, then
-// the file is removed.
+// Compaction: copies the live records of a segment unchanged to the end of another one, syncs the copies, then removes the file.
 //
-// What makes this safe: before a file goes, its copies are on the disk, and so is every newer record that made others in it
-// garbage; a tombstone goes only where no other file can hold an older record of its key, which it would bring back.
+// It is safe because, before a file is removed, its copies are durable, and so is every newer record that made others in it
+// garbage. A tombstone is only dropped when no other file can hold an older record of its key, which would come back otherwise.
 
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ constexpr int64_t kDeadRecords = 10'000'000;
 
 }  // namespace
 
-// Far too much is twice as much, without what is in segments that are being written, which nothing could be done about.
+// The limit for "far too much" is twice the normal one, without the segments that are being written, which can't be compacted.
 bool Store::ThereIs(Garbage garbage) const {
   if (garbage == Garbage::kAny) return true;
   int64_t total = total_;
@@ -36,14 +35,15 @@ bool Store::ThereIs(Garbage garbage) const {
          total - index_.size() > times * kDeadRecords;
 }
 
-// A tombstone is needed while another segment may hold an older row of its key, unless a newer one made it garbage. What was
-// found not to be is not needed later either: a newer record keeps its own tombstone, and no segment gets older ones. So it is
-// forgotten, and looked at again is only what is left; most often its holder is still there, and that is all there is to see.
+// A tombstone is needed while another segment may hold an older row of its key, unless a newer record made it garbage. Once it is
+// not needed, it is never needed again: a newer record has its own tombstone, and no segment gets older records. So it is
+// forgotten, and only the others are checked again. Most often the segment that holds the older row still exists, which ends the
+// check.
 void Store::FindGarbage(uint32_t slot) {
   std::shared_lock reading(state_);
   const std::shared_ptr<const SegmentTable> table = segments_;
   const uint64_t removals = removals_;
-  std::vector<bool> may_hold(table->size());  // rows that are older than these tombstones: where there are dead ones
+  std::vector<bool> may_hold(table->size());  // whether a segment has dead rows older than these tombstones
   for (uint32_t other = 0; other < table->size(); ++other) {
     const Segment* const found = (*table)[other].get();
     may_hold[other] = found && other != slot && other != user_.slot && found->dead_rows() > 0;
@@ -85,15 +85,16 @@ void Store::FindGarbage(uint32_t slot) {
   lock.unlock();  // before the old ones are freed
 }
 
-// Records that compaction of the segment would get rid of, as far as is known; and where no tombstone is needed any more. Commits
-// are no reason to copy all the others.
+// The number of records that compacting the segment would free, as far as known, without tombstones that are still needed.
+// Commits do not count, because they are no reason to copy all the others.
 Store::Share Store::GarbageOf(const Segment& segment) const {
   const auto share = [&](int64_t garbage) { return static_cast<double>(garbage) / static_cast<double>(segment.records); };
   const int64_t garbage = segment.dead_rows() + segment.erasures;
   return {share(garbage - segment.tombstones.count()), share(garbage)};
 }
 
-// The sealed segment with the largest share of garbage, the oldest of several; kNone where none has more than a third, or any.
+// The sealed segment with the largest share of garbage, the oldest among equals; kNone if none has more than a third (`all`:
+// any).
 uint32_t Store::PickSegment(bool all) {
   const double enough = all ? 0 : 1.0 / 3;
   for (;;) {
@@ -116,7 +117,7 @@ uint32_t Store::PickSegment(bool all) {
   }
 }
 
-// One segment after the other, in turn with others who do the same.
+// Compacts one segment after the other, alternating with other threads that do the same.
 Status Store::CompactWhile(Garbage garbage) {
   while (!stop_) {
     std::lock_guard compacting(compacting_);
@@ -140,7 +141,7 @@ Status Store::Relieve() {
 }
 
 Status Store::Compact() {
-  // Twice, for tombstones that are copied before the older rows go for which they are needed.
+  // Two passes: the first may copy tombstones, and the second then removes the older rows that need them.
   for (int time = 0; time < 2; ++time) {
     for (Tail* tail : {&copies_, &user_}) {
       std::lock_guard lock(tail == &user_ ? writing_ : compacting_);
@@ -176,8 +177,8 @@ Status Store::CompactSegment(uint32_t slot) {
       return Status();
     }
   }
-  // Nothing goes before what replaces it is on the disk: copies of its rows, those of an earlier attempt too, and what users
-  // wrote.
+  // Before a file is removed, its replacement must be durable: copies of its rows, including those of an earlier attempt, and the
+  // users' newer records.
   if (copies_.open() && !options_.scratch) {
     if (Status status = WriteOut(&copies_, true); !status.ok()) return status;
     if (Status status = copies_.appender.segment()->Sync(); !status.ok()) return status;
@@ -187,7 +188,7 @@ Status Store::CompactSegment(uint32_t slot) {
   return Remove(slot);
 }
 
-// To the end of the other segment what is live of these; that is where it is found from then on.
+// Copies the live ones of these records to the end of the other segment, and points the index to the copies.
 Status Store::CopyRecords(uint32_t slot, const char* records, int64_t first, int64_t count, bool* whole) {
   *whole = true;
   for (int64_t i = 0; i < count; ++i) {
@@ -243,7 +244,7 @@ Status Store::ReadBlocks(const Segment& segment, char* to, int64_t begin, int64_
   return Status();
 }
 
-// From the table, then from the manifest, then from the folder.
+// Removes it from the table, then from the manifest, then from the folder.
 Status Store::Remove(uint32_t slot) {
   {
     std::lock_guard lock(state_);

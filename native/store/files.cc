@@ -29,7 +29,7 @@ Status WriteFully(int fd, const std::string& path, const char* from, int64_t byt
     const ssize_t n = pwrite(fd, from, wanted, offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("Can't write to " + path);
-    // Of a short write only whole blocks count, so that the next one starts at a block.
+    // After a short write only whole blocks count, so that the next write starts at a block.
     const int64_t whole = n == wanted ? n : BlockFloor(n);
     if (whole == 0) return Status("Can't write to " + path + ": the disk took less than a block.");
     from += whole, offset += whole, bytes -= whole;
@@ -38,7 +38,7 @@ Status WriteFully(int fd, const std::string& path, const char* from, int64_t byt
 }
 
 Status WriteFile(const std::string& path, std::string_view bytes) {
-  unlink(path.c_str());  // one whose sync was refused: the system may take its bytes for written
+  unlink(path.c_str());  // the sync was refused: the system may later report its bytes as written
   const OwnedFile file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (file.fd() < 0) return SystemError("Can't write " + path);
   if (Status status = WriteFully(file.fd(), path, bytes.data(), std::ssize(bytes), 0); !status.ok()) return status;

@@ -19,8 +19,8 @@ namespace ctrlab::embedding {
 
 namespace {
 
-// The files of this process's locks. flock's lock goes when the last descriptor of the file closes, and a child inherits those:
-// it closes them at once, or its parent's lock would live as long as it does.
+// The files of this process's locks. A flock is released when the last descriptor of the file is closed. A forked child inherits
+// the descriptors and closes them at once; otherwise the parent's lock would live as long as the child.
 class Locks {
  public:
   static Locks& OfProcess() {
@@ -28,7 +28,7 @@ class Locks {
     return *locks;
   }
 
-  // Not while the process forks, so that a child misses none.
+  // Excludes forks meanwhile, so that a child knows every descriptor.
   template <class Open>
   int Add(const Open& open) {
     std::lock_guard lock(mutex_);
@@ -38,11 +38,11 @@ class Locks {
     return fd;
   }
 
-  // Nothing in a child: it has closed it.
+  // Does nothing in a child, which has closed it already.
   void Close(int fd) {
     std::lock_guard lock(mutex_);
     if (!std::erase(files_, fd)) return;
-    flock(fd, LOCK_UN);  // also of a child's that has just been forked and has not run yet
+    flock(fd, LOCK_UN);  // also releases it in a child that was just forked and has not run yet
     close(fd);
   }
 
@@ -73,7 +73,7 @@ Status SyncFolder(const std::string& folder) {
 }
 
 Status NamesIn(const std::string& folder, std::vector<std::string>* names) {
-  // Not std::filesystem's iterator, which ends the process where there is no memory for a name.
+  // Not std::filesystem's iterator, which terminates the process if memory for a name runs out.
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
   for (const dirent* file = nullptr; opened && (errno = 0, file = readdir(opened.get()));) {
     if (const std::string name = file->d_name; name != "." && name != "..") names->push_back(name);

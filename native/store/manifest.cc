@@ -46,7 +46,7 @@ Status WriteManifest(const std::string& folder, const Manifest& manifest) {
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.append(reinterpret_cast<const char*>(manifest.segments.data()), manifest.segments.size() * sizeof(uint64_t));
   if (Status status = WriteFile(fresh, bytes); !status.ok()) return status;
-  // The segments' names before the list that has them, and the list before any file goes.
+  // The segments' names must be durable before the list that names them, and the list before any file is deleted.
   if (Status status = SyncFolder(folder); !status.ok()) return status;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return SystemError("Can't rename " + fresh);
   return SyncFolder(folder);

@@ -13,7 +13,7 @@ namespace ctrlab::embedding {
 namespace {
 
 constexpr int64_t kDepth = 128;            // reads in flight
-constexpr int64_t kRunBytes = 4 * kBlock;  // the longest that records which lie together are read as one
+constexpr int64_t kRunBytes = 4 * kBlock;  // the largest read that combines neighbouring records
 constexpr int64_t kCyclesOfRead = 20'000;
 
 }  // namespace
@@ -21,7 +21,7 @@ constexpr int64_t kCyclesOfRead = 20'000;
 // One system queue for reads and a buffer for each of them.
 class RecordReader::Queue {
  public:
-  // Through the page cache the system's queue would wait for each read in turn, so there is none.
+  // With the page cache the system's queue would process the reads one by one, so there is none.
   Queue(int64_t slot_bytes, bool direct, const std::shared_ptr<StoreMemory>& memory)
       : slot_bytes_(slot_bytes), buffer_(direct ? kDepth * slot_bytes : slot_bytes, memory) {
     if (!direct || syscall(SYS_io_setup, kDepth, &context_) != 0) context_ = 0;
@@ -38,7 +38,7 @@ class RecordReader::Queue {
     return 0;
   }
 
-  // At least one, or -1.
+  // Waits for at least one read; returns the number, or -1.
   int64_t Wait(io_event* events) {
     for (;;) {
       const long n = syscall(SYS_io_getevents, context_, 1, kDepth, events, nullptr);
@@ -57,7 +57,7 @@ struct RecordReader::Output {
   char* rows;
   uint8_t* found;
   std::mutex mutex;
-  Status status;  // the first that went wrong
+  Status status;  // the first error
 
   void Fail(Status problem) {
     std::lock_guard lock(mutex);
@@ -167,20 +167,20 @@ void RecordReader::ReadRuns(const WantedRecord* wanted, int64_t count, Output* o
       submitted += taken;
     }
     in_flight += submitted;
-    for (; submitted < prepared; ++submitted) {  // the system takes no more: read those one by one
+    for (; submitted < prepared; ++submitted) {  // the system takes no more: read these one by one
       const auto slot = static_cast<int64_t>(ready[submitted]->aio_data);
       read_alone(runs[slot_of_run[slot]], queue->slot(slot));
       idle[idle_count++] = slot;
     }
     if (in_flight == 0) continue;
     const int64_t done = queue->Wait(events);
-    // The queue goes, which waits for what the system still reads, and only then do its buffers.
+    // The queue is destroyed first, which waits for the system's reads, and only then its buffers.
     if (done < 0) return output->Fail(SystemError("Can't wait for reads of rows, " + std::to_string(in_flight) + " of them"));
     for (int64_t i = 0; i < done; ++i) {
       const auto slot = static_cast<int64_t>(events[i].data);
       const Run& run = runs[slot_of_run[slot]];
       if (events[i].res < 0) {
-        read_alone(run, queue->slot(slot));  // says what is wrong, if it still is
+        read_alone(run, queue->slot(slot));  // reports the error, if it still exists
       } else {
         deliver(run, queue->slot(slot), events[i].res);
       }

@@ -28,7 +28,7 @@ bool IsStoreFile(const std::string& name) {
   return name == "LOCK" || name == "MANIFEST" || name == "MANIFEST.new" || SegmentNumber(name) > 0;
 }
 
-// Of a folder that is a store's; 0 where the name is none of ours.
+// The number of a store's folder; 0 for another name.
 uint64_t StoreNumber(const std::string& name) {
   uint64_t number = 0;
   std::from_chars(name.data(), name.data() + name.size(), number);
@@ -68,14 +68,14 @@ class Scratch {
     return Status();
   }
 
-  // Who holds this has the folder of that name, which goes when nobody does.
+  // The holder of the result owns the folder of that name, which is deleted with the last holder.
   static std::shared_ptr<const void> Take(const std::shared_ptr<Scratch>& scratch, std::string* folder) {
     uint64_t number;
     {
       std::lock_guard lock(scratch->mutex_);
       scratch->taken_.insert(number = scratch->next_++);
     }
-    // Where there is no memory for this it gives the number back at once, which takes the lock.
+    // If the allocation fails, shared_ptr calls the deleter at once, which takes the lock.
     std::shared_ptr<const void> held(scratch.get(), [scratch, number](const void*) {
       std::lock_guard lock(scratch->mutex_);
       scratch->taken_.erase(number);
@@ -100,7 +100,7 @@ class Scratch {
     return written.ok() ? SyncFolder(path_) : written;
   }
 
-  // Removes what is of stores and held by none. What can't be removed is tried again by the next table.
+  // Removes stores' files that nobody holds. What can't be removed now is tried again by the next table.
   void Clean(const std::atomic<bool>& stop) {
     std::vector<std::string> names, files;
     (void)!NamesIn(path_, &names).ok();

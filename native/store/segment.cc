@@ -58,8 +58,8 @@ bool KeyFilter::MayHold(int64_t key) const {
   return true;
 }
 
-// A file system may tell the disk which blocks a file leaves, and reads wait meanwhile: so a file without a name goes a piece at
-// a time. Not in a child, whose parent may read it.
+// Deleting a large file can make the file system discard many blocks on the disk while reads wait. So a file without a name is
+// truncated in small pieces. A forked child does not do this, because its parent may still read the file.
 Segment::~Segment() {
   struct stat about;
   if (process.Here() && fstat(fd, &about) == 0 && about.st_nlink == 0) {
@@ -95,7 +95,7 @@ void Segment::Note(const IndexEntry& entry) {
 int OpenSegment(const std::string& path, int flags, bool direct) {
   const int wanted = O_RDWR | O_CLOEXEC | flags | (direct ? O_DIRECT : 0);
   const int fd = open(path.c_str(), wanted | O_NOATIME, 0644);
-  return fd < 0 && errno == EPERM ? open(path.c_str(), wanted, 0644) : fd;  // who does not own the file may not ask for that
+  return fd < 0 && errno == EPERM ? open(path.c_str(), wanted, 0644) : fd;  // only a file's owner may ask for that
 }
 
 Appender::Appender(int64_t row_bytes, int64_t buffer_bytes, bool indexed, std::shared_ptr<StoreMemory> memory)
@@ -148,7 +148,7 @@ Status Appender::Write(bool all) {
 void Appender::Settle() {
   if (pending_ <= written_) return;
   written_ = pending_;
-  // The buffer then starts with the block of the first record that is not in the file as a whole.
+  // The buffer then starts with the block of the first record that is not completely in the file.
   const int64_t base = BlockFloor(RecordOffset(FirstInBuffer(), row_bytes_));
   std::memmove(buffer_.data(), buffer_.data() + (base - base_), fill_ - (base - base_));
   fill_ -= base - base_;

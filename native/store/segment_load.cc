@@ -1,4 +1,4 @@
-// Opening the files of an earlier run: by their index where they were sealed, record by record where they were not.
+// Opens files of an earlier run: by their index if they were sealed, otherwise record by record.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ struct File {
   int64_t row_bytes;
 };
 
-// 0 where it is as it should be, else a sentence; `torn` where not even the header was written.
+// 0 if the header is valid, else a sentence; `torn` if not even the header was written.
 Status CheckHeader(const File& file, uint64_t number, bool* torn) {
   SegmentHeader header;
   char bytes[sizeof header] = {};
@@ -54,7 +54,7 @@ Status CheckHeader(const File& file, uint64_t number, bool* torn) {
   return Status();
 }
 
-// Whether there is a footer with an index that is as it was written; then its entries.
+// Whether there is a footer with a valid index; then reads its entries.
 bool ReadIndex(const File& file, IndexEntries* entries) {
   SegmentFooter footer;
   const int64_t after_header = file.bytes - static_cast<int64_t>(sizeof(SegmentHeader) + sizeof footer);
@@ -79,8 +79,8 @@ bool ReadIndex(const File& file, IndexEntries* entries) {
 
 struct Scan {
   IndexEntries entries;          // of the records before the first broken one
-  bool tail = false;             // there is something after them that is no padding
-  int64_t committed_after = -1;  // a commit that comes after the first broken one
+  bool tail = false;             // something other than padding follows
+  int64_t committed_after = -1;  // a commit after the first broken record
 };
 
 // Reads all records, a few megabytes at a time.
@@ -130,7 +130,7 @@ Status CheckSegment(const std::string& path, uint64_t number, int64_t row_bytes)
 
 Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, bool direct, std::shared_ptr<StoreMemory> memory,
                    LoadedSegment* loaded) {
-  // Through the page cache, since headers and footers lie at no multiple of a block.
+  // With the page cache, because headers and footers are not aligned to blocks.
   const OwnedFile opened(open(path.c_str(), O_RDWR | O_CLOEXEC));
   File file{opened.fd(), path, 0, row_bytes};
   if (file.fd < 0) return SystemError("Can't open the segment " + path);
@@ -143,7 +143,7 @@ Status LoadSegment(const std::string& path, uint64_t number, int64_t row_bytes, 
   Scan scan{IndexEntries(memory.get())};
   const bool sealed = ReadIndex(file, &scan.entries);
   if (!sealed && file.bytes >= static_cast<int64_t>(sizeof(SegmentHeader))) {
-    // What the disk has counts, not what the page cache holds and the system once failed to write.
+    // The disk's content counts, not that of the page cache, which the system may once have failed to write.
     if (fdatasync(file.fd) != 0) return SystemError("Can't sync " + path);
     posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
     scan.entries.clear();
@@ -188,7 +188,7 @@ Status SealWritten(const Segment& segment, int64_t row_bytes) {
   const OwnedFile file(open(segment.path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.fd() < 0) return SystemError("Can't open the segment " + segment.path);
   Status status = ftruncate(file.fd(), end) == 0 ? Status() : SystemError("Can't cut " + segment.path);
-  // The disk has each piece before the next is written, so that no read waits for all of it.
+  // Each piece is on disk before the next is written, so that reads never wait for the whole index.
   for (int64_t at = 0; status.ok() && at < std::ssize(index); at += kPiece) {
     const int64_t bytes = std::min(kPiece, std::ssize(index) - at);
     status = WriteFully(file.fd(), segment.path, index.data() + at, bytes, end + at);
@@ -196,7 +196,7 @@ Status SealWritten(const Segment& segment, int64_t row_bytes) {
                     SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);  // fdatasync tells of failures
   }
   if (status.ok() && fdatasync(file.fd()) != 0) status = SystemError("Can't sync the index of " + segment.path);
-  if (!status.ok()) (void)!ftruncate(file.fd(), end);  // what is left of the index is cut off, if not now then by the next run
+  if (!status.ok()) (void)!ftruncate(file.fd(), end);  // removes the rest of the index; if this fails, the next run does it
   return status;
 }
 

@@ -15,9 +15,9 @@ namespace ctrlab::embedding {
 
 namespace {
 
-constexpr int64_t kFoundAtOnce = 4096;  // keys looked up without letting writers in between
+constexpr int64_t kFoundAtOnce = 4096;  // lookups before writers are let in again
 constexpr int64_t kMostFull = 8;        // segments that wait to be sealed
-constexpr int64_t kAhead = 8;           // keys whose index entries are on their way to the cache
+constexpr int64_t kAhead = 8;           // distance between prefetching an index entry and using it
 
 }  // namespace
 
@@ -35,7 +35,7 @@ Store::~Store() {
   stop_ = true;
   compaction_ = nullptr;
   if (options_.scratch) return;
-  // Who wants to know whether this works calls Flush before.
+  // Errors are ignored: a caller that needs to know calls Flush first.
   for (Tail* tail : {&copies_, &user_}) Quietly([&] { return Close(tail); });
   Quietly([&] { return SealFull(); });
   if (loaded_) Quietly([&] { return SaveManifest(); });
@@ -66,7 +66,7 @@ Status Store::WriteOut(Tail* tail, bool all) {
   return Status();
 }
 
-// Notes after the tail's records that they, and all records that users wrote before, are on the disk.
+// Writes a commit after the tail's records: they, and all earlier records of users, are durable.
 Status Store::NoteCommit(Tail* tail) {
   if (!tail->open() || tail->uncommitted == 0 || options_.scratch) return Status();
   tail->appender.Reserve(1);
@@ -79,7 +79,7 @@ Status Store::NoteCommit(Tail* tail) {
   return WriteOut(tail, true);
 }
 
-// Nothing is appended to the tail's segment any more; SealFull does the rest, which takes the disk a while.
+// Ends appending to the tail's segment; SealFull does the rest, which takes the disk a while.
 Status Store::Close(Tail* tail) {
   if (!tail->open()) return Status();
   if (Status status = WriteOut(tail, true); !status.ok()) return status;
@@ -96,17 +96,17 @@ Status Store::SealFull(int64_t left) {
     std::shared_lock lock(state_);
     return std::ssize(full_) > left ? full_.front() : nullptr;
   };
-  if (!next()) return Status();  // which waits for nobody who seals
+  if (!next()) return Status();  // does not wait for another thread that seals
   std::lock_guard sealing(sealing_);
   while (const std::shared_ptr<Segment> segment = next()) {
     IndexEntries entries(memory_.get());  // large: freed when no lock is held
     if (!options_.scratch) {
-      // An index is to say nothing of records that a loss of power may take, with their file or with those before them.
+      // An index must not name records that a loss of power could destroy, in this file or in earlier ones.
       if (Status status = segment->Sync(); !status.ok()) return status;
       if (Status status = SaveManifest(); !status.ok()) return status;
       if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
     }
-    segment->tombstones.Shrink();  // nobody looks at them before it is sealed
+    segment->tombstones.Shrink();  // not read before the segment is sealed
     std::lock_guard lock(state_);
     segment->sealed = true;
     entries.swap(segment->entries);
@@ -115,7 +115,7 @@ Status Store::SealFull(int64_t left) {
   return Status();
 }
 
-// Sees to it that a record can be appended.
+// Makes room for one more record.
 Status Store::MakeRoom(Tail* tail) {
   if (tail->open() && tail->appender.segment()->records >= records_per_segment_) {
     if (Status status = Close(tail); !status.ok()) return status;
@@ -128,12 +128,12 @@ Status Store::MakeRoom(Tail* tail) {
 }
 
 Status Store::NewSegment(Tail* tail) {
-  // They take memory, and a writer that outruns the disk would never see that it refuses.
+  // Unsealed segments take memory, and a writer that is faster than the disk would never notice that the disk refuses.
   if (Status status = SealFull(kMostFull - 1); !status.ok()) {
     return Status("At most " + std::to_string(kMostFull) +
                   " full segments may wait to be sealed, so the store takes no more: " + status.problem());
   }
-  std::lock_guard naming(naming_);  // a manifest in between would take the file for one that compaction got rid of
+  std::lock_guard naming(naming_);  // a concurrent manifest would treat the file as one that compaction removed
   uint64_t number;
   {
     std::lock_guard lock(state_);
@@ -153,7 +153,7 @@ Status Store::NewSegment(Tail* tail) {
   return Status();
 }
 
-// Lists the segments where they are not those of the manifest on the disk, then removes the files that no list has any more.
+// Writes a new manifest if the list of segments changed, then deletes the files that are in no list any more.
 Status Store::SaveManifest() {
   std::lock_guard saving(saving_);
   Manifest manifest;
@@ -218,7 +218,7 @@ Status Store::Write(RecordKind kind, const int64_t* keys, const char* rows, int6
   return Status();
 }
 
-// No file needs to know of it, since none is opened again.
+// No file needs to record this, because the files are never opened again.
 void Store::EraseInMemory(const int64_t* keys, int64_t count) {
   for (int64_t i = 0; i < count;) {
     std::lock_guard changing(changing_);
@@ -229,7 +229,7 @@ void Store::EraseInMemory(const int64_t* keys, int64_t count) {
   }
 }
 
-// So that no lock of the state lasts as long as a shard's entries take to move: readers go on in the old one meanwhile.
+// Readers use the old index while a shard's entries are moved, so that no lock of the state is held for that long.
 void Store::GrowIndex(const int64_t* keys, int64_t count) {
   index_.ForEachTooSmall(keys, count, [&](int64_t shard, int64_t entries) {
     StoreIndex::Places places = index_.Grown(shard, entries);
@@ -247,7 +247,7 @@ Status Store::Erase(const int64_t* keys, int64_t count) { return Write(RecordKin
 Status Store::Get(const int64_t* keys, int64_t count, void* rows, uint8_t* found, const ParallelFor& parallel_for) {
   auto* const out = static_cast<char*>(rows);
   std::vector<WantedRecord> wanted;
-  std::vector<std::shared_ptr<const SegmentTable>> tables;  // keep the files open until all is read
+  std::vector<std::shared_ptr<const SegmentTable>> tables;  // keep the files open until everything is read
   std::vector<Location> places(std::min(count, kFoundAtOnce));
   for (int64_t first = 0; first < count; first += kFoundAtOnce) {
     const int64_t n = std::min(count - first, kFoundAtOnce);
@@ -284,7 +284,7 @@ Status Store::Find(const int64_t* keys, int64_t count, uint8_t* found) {
   return Status();
 }
 
-// What users wrote, to the disk. Without `commit` no writer waits for the disk, and nothing in the file says that it is there.
+// Syncs what users wrote. Without `commit` no writer waits for the disk, and the file does not record the sync.
 Status Store::SyncUser(bool commit) {
   if (options_.scratch) return Status();
   std::unique_lock writing(writing_);

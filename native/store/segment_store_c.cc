@@ -12,7 +12,7 @@ using namespace ctrlab::embedding;
 
 namespace {
 
-// Never destroyed: what is open when the process ends is as it would be had it been killed.
+// Never destroyed: at the end of the process, open stores are left as if it had been killed.
 Handles<SegmentStore>& Stores() {
   static auto* const stores = new Handles<SegmentStore>("A store that was closed holds nothing; open it again.");
   return *stores;
@@ -23,7 +23,7 @@ Handles<StoreSnapshot>& Snapshots() {
   return *snapshots;
 }
 
-// Garbage stays bounded whoever writes.
+// Bounds the garbage, however fast callers write.
 Status Relieved(SegmentStore& store, Status written) { return written.ok() ? store.Relieve() : written; }
 
 template <class Call>

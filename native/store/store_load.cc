@@ -1,4 +1,4 @@
-// A store's folder at Open: the segments, then the index from all their records.
+// Opens a store's folder: first the segments, then the index from all their records.
 
 #include <algorithm>
 #include <memory>
@@ -10,7 +10,7 @@ namespace ctrlab::embedding {
 
 namespace {
 
-constexpr uint32_t kAtOnce = 4096;  // records that the index grows for
+constexpr uint32_t kAtOnce = 4096;  // records per growth of the index
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Status Store::Load() {
   }
   if (Status status = DropAfterGap(); !status.ok()) return status;
   FillIndex();
-  // Nothing is refused any more, so files may change.
+  // Nothing is refused any more, so files may be changed from here on.
   for (const auto& segment : *segments_) {
     if (!segment->sealed) {
       if (Status status = SealWritten(*segment, options_.row_bytes); !status.ok()) return status;
@@ -39,7 +39,7 @@ Status Store::Load() {
   return Status();
 }
 
-// The numbers of the files in the folder, ascending, held against the manifest.
+// The numbers of the folder's files, ascending, checked against the manifest.
 Status Store::FindFiles(std::vector<uint64_t>* numbers) {
   std::vector<std::string> names;
   if (Status status = NamesIn(options_.path, &names); !status.ok()) return status;
@@ -62,7 +62,7 @@ Status Store::FindFiles(std::vector<uint64_t>* numbers) {
           " has no MANIFEST, so a segment that is missing would not be noticed; those that there are were taken.");
     }
     durable_ = ~uint64_t{0};
-    return options_.scratch ? Status() : SyncNameOf(options_.path);  // whoever made it
+    return options_.scratch ? Status() : SyncNameOf(options_.path);  // even if another process made it
   }
   for (const uint64_t number : manifest.segments) {
     if (std::binary_search(numbers->begin(), numbers->end(), number)) continue;
@@ -96,7 +96,7 @@ Status Store::AddFile(uint64_t number) {
   return Status();
 }
 
-// After a loss of power records may be there that come after others that are not.
+// After a loss of power, records may exist that follow lost ones.
 Status Store::DropAfterGap() {
   SegmentTable later;
   for (const auto& segment : *segments_) {
@@ -123,7 +123,7 @@ Status Store::DropAfterGap() {
   return Status();
 }
 
-// Of each key the record with the highest sequence number.
+// Keeps for each key the record with the highest sequence number.
 void Store::FillIndex() {
   const SegmentTable& segments = *segments_;
   auto entry_at = [&](Location at) { return segments[at.segment]->entries[at.record]; };

@@ -20,8 +20,8 @@ Status CheckOptions(const StoreOptions& options) {
   return in("segment_bytes", options.segment_bytes, RecordOffset(2, options.row_bytes), int64_t{1} << 40);
 }
 
-// A child that was forked from the store's process has a copy of it without its thread, and with locks that nobody gives back. So
-// it calls nothing of it, and does not even destroy it.
+// A forked child has a copy of the store without its thread, and with locks that may never be released. So it must not call, or
+// even destroy, the copy.
 class StoreOfProcess final : public SegmentStore {
  public:
   explicit StoreOfProcess(std::unique_ptr<Store> store) : store_(std::move(store)) {}

@@ -1,4 +1,5 @@
-// A store's rows at one moment: where they are is copied, and the segments are held. What is in no file yet is copied as it is.
+// A store's rows at one moment: their locations are copied, and the segments are held. Records that are in no file yet are
+// copied.
 
 #include <algorithm>
 #include <cstring>

@@ -10,7 +10,7 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr int64_t kFewest = 65'536;  // keys that the log holds whatever the table's size
+constexpr int64_t kFewest = 65'536;  // minimum capacity of the log, in keys
 
 }  // namespace
 
@@ -26,9 +26,9 @@ int64_t ChangeLog::bytes() const {
   for (const Ended& interval : ended_) keys += static_cast<int64_t>(interval.keys.capacity());
   for (const auto& of_shard : running_) keys += static_cast<int64_t>(of_shard.capacity());
   bytes += keys * 8;
-  constexpr int64_t kLinks = 32;  // of a node of the map
+  constexpr int64_t kLinks = 32;  // per node of the map
   for (const auto& one : consumers_) {
-    const bool apart = one.first.capacity() >= sizeof one.first / 2;  // a short name lies in the string itself
+    const bool apart = one.first.capacity() >= sizeof one.first / 2;  // short strings are stored inside the string object
     bytes += static_cast<int64_t>(sizeof one + kLinks + (apart ? one.first.capacity() + 1 : 0));
   }
   return bytes;
@@ -47,7 +47,7 @@ void ChangeLog::Reserve(const std::vector<int64_t>& more, int64_t rows, const Cl
     ended_.erase(ended_.begin(), kept);
   }
   if (size() + coming > bound) {
-    // Twice in it are keys that went and came back. Where that saves less than half, it would be looked for again and again.
+    // Keys that went and came back are listed twice. If removing duplicates saves less than half, it would be repeated too often.
     for (auto& of_shard : running_) SortOnce(&of_shard);
     if (size() + coming > bound / 2) consumers_.clear();
   }
@@ -74,7 +74,7 @@ ChangeLog::Interval ChangeLog::Begin(const std::string& consumer) {
     SortOnce(&interval.keys);
   }
   ended_.reserve(ended_.size() + 1);
-  // So that End finds it. It is given everything, and can't confirm a cut that it was given before it was forgotten.
+  // Registers it for End. It is given everything, and it can't confirm a cut from before it was forgotten.
   if (found == consumers_.end()) consumers_[consumer].offered = ++version_;
   return interval;
 }

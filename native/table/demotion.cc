@@ -1,5 +1,5 @@
-// How rows sink from a table's memory into the tier below: mostly in a thread of the table's own, a piece at a time, so that
-// others wait for no more than that; and in an update that finds no room.
+// Moves rows from a table's memory down into its tier: mostly in the table's own thread, in small pieces, so that others wait
+// briefly; and in an update that finds no room.
 
 #include <algorithm>
 #include <iterator>
@@ -13,10 +13,10 @@
 
 namespace ctrlab::embedding {
 
-// Rows that may come into the memory before one must sink.
+// The number of rows that memory has room for.
 int64_t Table::Room() const { return tier_->options().memory_rows - content_->rows->taken(); }
 
-// Half of the room that demotion makes may be taken before it is made again.
+// Half of the room that demotion makes may be used before it runs again.
 void Table::WakeDemotion() {
   if (!demotion_ || !HasRowsBelow()) return;
   if (Room() < (tier_->spare() + 1) / 2 || std::ssize(tier_->dead()) >= kPieceRows) demotion_->Wake();
@@ -30,8 +30,8 @@ bool Table::Demote(const std::atomic<bool>& stop) {
   return demotion_ended_.ok();
 }
 
-// Has the store catch up where much more of it is garbage than it bears; its writers here don't. Holding no lock: it takes as
-// long as a compaction.
+// Compacts the store when its garbage is far above the limit, because the store's writers here do not do it. It holds no lock: it
+// takes as long as a compaction.
 Status Table::Relieve() try {
   std::shared_ptr<SegmentStore> store;
   {
@@ -43,7 +43,7 @@ Status Table::Relieve() try {
   return OutOfMemory();
 }
 
-// Erases dead records, a piece at a time, then forgets the keys that are gone.
+// Erases dead records in small pieces, then forgets keys that are gone.
 Status Table::EraseDead(const std::atomic<bool>& stop) try {
   for (bool more = true; more && !stop;) {
     if (Status bad = Relieve(); !bad.ok()) return bad;
@@ -54,13 +54,13 @@ Status Table::EraseDead(const std::atomic<bool>& stop) try {
     const int64_t count = std::min(kPieceRows, std::ssize(dead));
     std::copy_if(dead.end() - count, dead.end(), std::back_inserter(piece),
                  [&](int64_t key) { return content_->index.FindEntry(key, HashKey(key)) != nullptr; });
-    SortOnce(&piece);  // a row that came up, sank and came up again is there twice
+    SortOnce(&piece);  // a row that moved up, down and up again is listed twice
     const int64_t before = tier_->CountBelow(piece);
     Status status;
     try {
       status = tier_->store()->Erase(piece.data(), std::ssize(piece));
     } catch (const std::bad_alloc&) {
-      status = OutOfMemory();  // perhaps after it has erased them
+      status = OutOfMemory();  // possibly after erasing them
     }
     tier_->FewerDead(before - (status.ok() ? 0 : tier_->CountBelow(piece)));
     if (!status.ok()) return status;
@@ -86,7 +86,8 @@ Status Table::EraseDead(const std::atomic<bool>& stop) try {
   return OutOfMemory();
 }
 
-// Chooses first, then sinks what is still as it was: the writers' lock is given away after every shard and every piece.
+// First selects rows, then moves down those that have not changed since: it releases the writers' lock after each shard and
+// piece.
 Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
   std::vector<Victim> victims;
   std::vector<uint8_t> marked;
@@ -97,7 +98,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
     if (s == 0) marked = RowsOf({fetched_, fetched_before_});
     count = tier_->spare() - Room();
     if (count <= 0) return Status();
-    AddVictims(s, marked, std::max(count, tier_->spare()), &victims);  // lookups take room meanwhile
+    AddVictims(s, marked, std::max(count, tier_->spare()), &victims);  // lookups use up room meanwhile
   }
   const std::vector<Piece> pieces = InPieces(&victims, count, kPieceRows);
   for (const Piece& piece : pieces) {
@@ -111,7 +112,7 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
   return OutOfMemory();
 }
 
-// Makes room in memory for so many rows, by other rows than those of `kept`; by what was fetched only where there are no others.
+// Makes room in memory for `incoming` rows by moving down rows outside `kept`; prefetched ones only if there are no others.
 // Throws std::bad_alloc.
 Status Table::Sink(int64_t incoming, std::span<const int64_t> kept) {
   if (Room() >= incoming) return Status();
@@ -132,7 +133,7 @@ Status Table::Sink(int64_t incoming, std::span<const int64_t> kept) {
   return Status();
 }
 
-// 1 for each row of these keys, by its number.
+// A mark for each row of these keys, by row number.
 std::vector<uint8_t> Table::RowsOf(std::initializer_list<std::span<const int64_t>> lists) const {
   std::vector<uint8_t> marked(content_->rows->used());
   for (const std::span<const int64_t> keys : lists) {
@@ -153,8 +154,8 @@ void Table::KeepFirst(int64_t count, std::vector<Victim>* victims) {
   victims->resize(count);
 }
 
-// The rows of a shard of the index that are not marked; those whose number is beyond the marks are not. Of all that was added,
-// those that are certainly not among the `count` that sink first may go again.
+// Adds the unmarked rows of a shard; rows with numbers beyond the marks are left out. Candidates that are certainly not among the
+// first `count` may be dropped again.
 void Table::AddVictims(int64_t shard, const std::vector<uint8_t>& marked, int64_t count, std::vector<Victim>* victims) const {
   content_->index.ForEach(shard, [&](const Entry& entry) {
     const Ref ref = entry.ref.load(std::memory_order_relaxed);
@@ -164,7 +165,7 @@ void Table::AddVictims(int64_t shard, const std::vector<uint8_t>& marked, int64_
   if (std::ssize(*victims) > 2 * count) KeepFirst(count, victims);
 }
 
-// Of the victims, those `count` that sink first, in pieces of one shard each.
+// The first `count` of the victims, in pieces of one shard each.
 std::vector<Table::Piece> Table::InPieces(std::vector<Victim>* victims, int64_t count, int64_t most) {
   KeepFirst(count, victims);
   std::sort(victims->begin(), victims->end(),
@@ -179,7 +180,7 @@ std::vector<Table::Piece> Table::InPieces(std::vector<Victim>* victims, int64_t 
   return pieces;
 }
 
-// Puts a piece's rows below, but for those that are no more as they were when they were chosen.
+// Moves a piece's rows down, except for those that have changed since they were selected.
 Status Table::SinkPiece(Piece piece) {
   Rows& rows = *content_->rows;
   Index& index = content_->index;
@@ -191,7 +192,7 @@ Status Table::SinkPiece(Piece piece) {
     if (IsRow(ref) && OrderOf(*entry, ref) == victim.order) entries.push_back(entry);
   }
   if (entries.empty()) return Status();
-  std::sort(entries.begin(), entries.end());  // as they lie in the shard
+  std::sort(entries.begin(), entries.end());  // in shard order
   const int64_t count = std::ssize(entries), shard = piece.front().shard;
   const Record record = tier_->record();
   std::vector<int64_t> keys(count);
@@ -221,7 +222,7 @@ Status Table::SinkPiece(Piece piece) {
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
-  if (!status.ok()) {  // the part of them that a disk too full has taken is dead: those rows are in memory
+  if (!status.ok()) {  // records that a full disk still took are dead: those rows are in memory
     (void)store.Find(keys.data(), count, is_below.data());
     int64_t taken = 0;
     for (int64_t k = 0; k < count; ++k) {

@@ -53,7 +53,7 @@ class Handles {
     return at == tables_.end() ? nullptr : at->second;
   }
 
-  // What the handle held: its last holder frees a table, and that takes a while.
+  // The handle's object: its last holder frees a table, which takes a while.
   TablePtr Take(ctrlab_table handle) {
     std::lock_guard lock(mutex_);
     const auto node = tables_.extract(handle);
@@ -66,7 +66,7 @@ class Handles {
   ctrlab_table last_ = 0;
 };
 
-// Never taken down: threads may be inside while the process ends.
+// Never destroyed: threads may still use it while the process ends.
 Handles& TheHandles() {
   static Handles& handles = *new Handles;
   return handles;

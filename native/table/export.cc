@@ -1,4 +1,4 @@
-// A table's content on its way out: all of it, or what changed, always at one moment.
+// Exports a table's content, or its changes, always from one moment.
 
 #include <algorithm>
 #include <cstring>
@@ -15,9 +15,9 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr size_t kAhead = 16;  // rows between the one that is asked for and the one that is copied
+constexpr size_t kAhead = 16;  // distance between the row that is prefetched and the row that is copied
 
-// Of each shard of the index, where its part begins; the last: where all end.
+// For each shard of the index, the start of its part; the last element is the end.
 std::vector<int64_t> Begins(const std::vector<int64_t>& counts) {
   std::vector<int64_t> begins(counts.size() + 1);
   for (size_t s = 0; s < counts.size(); ++s) begins[s + 1] = begins[s] + counts[s];
@@ -26,10 +26,11 @@ std::vector<int64_t> Begins(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
-// What goes out of the memory. A walk(s, visit) calls visit(entry) for entries of a shard of the index, always in the same order.
+// The exported part of the memory. A walk(s, visit) calls visit(entry) for entries of a shard of the index, always in the same
+// order.
 struct Table::Outgoing {
   std::vector<std::vector<uint32_t>> places{Index::kShards};  // the rows, in the order of the walk
-  std::vector<int64_t> rows, candidates;                      // where each shard's begin; the last: where all end
+  std::vector<int64_t> rows, candidates;                      // start of each shard's part; the last element is the end
 
   StateSizes Sizes() const { return {rows.back(), candidates.back(), 0, 0}; }
 };

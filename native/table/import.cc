@@ -1,4 +1,4 @@
-// A table's content on its way in.
+// Imports content into a table.
 
 #include <algorithm>
 #include <atomic>
@@ -34,7 +34,7 @@ Status Check(const StateSizes& sizes, const StateIn& in) {
 
 }  // namespace
 
-// What comes, by the shard of the index that it goes to.
+// The imported keys, grouped by shard of the index.
 class Table::Incoming {
  public:
   Incoming(Table& table, Shard shard, const StateSizes& sizes, int64_t slots, const StateIn& in, const ParallelFor& parallel_for)
@@ -52,7 +52,7 @@ class Table::Incoming {
 
   int64_t keys() const { return keys_; }
 
-  // Refuses a key that comes twice.
+  // Refuses repeated keys.
   Status CheckOnce() const {
     std::atomic<bool> twice = false;
     std::atomic<int64_t> which = 0;
@@ -72,7 +72,7 @@ class Table::Incoming {
     return twice ? Problem("A table holds each key once; received ", which.load(), " twice.") : Status();
   }
 
-  // Room for all of it, and to give back so many rows before: after that Put can't fail. Throws std::bad_alloc.
+  // Makes room for everything, and for freeing `leaving` rows before: after that Put can't fail. Throws std::bad_alloc.
   void Reserve(int64_t leaving) {
     Content& content = *table_.content_;
     int64_t rows = 0;
@@ -85,7 +85,7 @@ class Table::Incoming {
     EachIndexShard(parallel_for_, keys_, [&](int64_t s) { content.index.Reserve(s, KeysOf(s)); });
   }
 
-  // Puts it where room was made; what is there under the same key goes.
+  // Stores everything in the room that was made, replacing what the keys had.
   void Put() {
     Content& content = *table_.content_;
     EachIndexShard(parallel_for_, keys_, [&](int64_t s) {
@@ -147,12 +147,12 @@ class Table::Incoming {
   const int64_t slots_;
   const ParallelFor& parallel_for_;
   std::vector<std::vector<int64_t>> rows_, candidates_;
-  std::vector<std::vector<uint32_t>> gone_;  // by shard: rows whose key becomes a candidate
-  std::vector<int64_t> begins_;              // of each shard, where its new rows begin
+  std::vector<std::vector<uint32_t>> gone_;  // by shard: rows of keys that become candidates
+  std::vector<int64_t> begins_;              // for each shard, the start of its new rows
   int64_t keys_ = 0;
 };
 
-// Other slots for a table without rows, until this goes or they are kept.
+// New slots for a table without rows, until they are kept or this object is destroyed.
 class Table::OtherSlots {
  public:
   explicit OtherSlots(Table& table) : table_(table) {}
@@ -167,14 +167,14 @@ class Table::OtherSlots {
 
  private:
   void Swap() {
-    std::shared_ptr<SegmentStore> store;  // empty, and for rows of another size; goes once the gate is open
+    std::shared_ptr<SegmentStore> store;  // empty, and for another row size; destroyed after the gate is released
     std::lock_guard alone(table_.gate_);
     if (table_.tier_) store = table_.tier_->Leave();
     table_.content_->rows.swap(rows_);
   }
 
   Table& table_;
-  std::unique_ptr<Rows> rows_;  // the others
+  std::unique_ptr<Rows> rows_;  // the rows with the new slots
 };
 
 Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
@@ -192,7 +192,8 @@ Status Table::WrongFilter(int64_t bytes) const {
                  ": its expected keys, rate and threshold must be those that it was saved with.");
 }
 
-// The keys of a state, as rows, candidates or removed ones, whose rows are below. They are not read: what comes replaces them.
+// Finds which keys of a state (rows, candidates, removed keys) have rows below. These rows are not read, because they are
+// replaced.
 Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
                         std::vector<int64_t>* below) const {
   if (!HasRowsBelow()) return Status();
@@ -214,19 +215,19 @@ Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard,
 Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                          const ParallelFor& parallel_for) try {
   if (Status bad = Check(sizes, in); !bad.ok()) return bad;
-  Index::Old old;  // goes when nobody waits for it
+  Index::Old old;  // freed after all locks are released
   std::lock_guard writer(writer_);
   const int64_t slots = content_->rows->slots();
   const bool takes_slots = slots == 0 && TotalRows() == 0 && slot_count <= 2;
   if (slot_count != 0 && slot_count != slots && !takes_slots) {
     return Problem("The table has ", slots, " slots a row; received ", slot_count, ".");
   }
-  // Only the first part of a state has the filter.
+  // Only the first part of a state contains the filter.
   if (sizes.filter_bytes != 0 && sizes.filter_bytes != content_->filter.bytes()) return WrongFilter(sizes.filter_bytes);
   Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
   if (Status bad = CheckRoom(sizes.rows); !bad.ok()) return bad;
-  if (Status bad = SinkImported(); !bad.ok()) return bad;  // so no more than one part is ever beyond the memory
+  if (Status bad = SinkImported(); !bad.ok()) return bad;  // so at most one part is ever beyond the memory
   std::vector<int64_t> removed, below;
   if (kind == ImportKind::kChanges) {
     std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
@@ -269,8 +270,8 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   return OutOfMemory();
 }
 
-// Makes the rows that came in fit the memory. Where the tier refuses, all that came stays in memory, and the next part or update
-// tries again and returns the problem.
+// Moves imported rows down until they fit in memory. If the tier refuses, they stay in memory, and the next part or update tries
+// again and returns the problem.
 Status Table::SinkImported() try {
   if (!tier_ || Room() >= 0) return Status();
   if (Status bad = OpenTier(); !bad.ok()) return bad;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kGrowth = 1.45;
 constexpr double kFull =
-    0.72 * 4;  // entries a bucket when a shard grows: then 1 key in 9 is not in its first bucket; after, 1 in 40
+    0.72 * 4;  // entries per bucket when a shard grows: then 1 key in 9 is not in its first bucket; afterwards 1 in 40
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr double kWithinTwo = 0.95449973610364158;  // of a normal distribution, the share within two deviations
+constexpr double kWithinTwo = 0.95449973610364158;  // probability that a standard normal is in [-2, 2]
 
 // x with P(a standard normal is below x) = 1/2 + q, for |q| up to kWithinTwo / 2.
 inline double InverseNormal(double q) {

@@ -1,5 +1,5 @@
-// The lookup of many columns: block of rows by block, column by column. A key's way through memory is two steps, its bucket and
-// its row, each of which is asked for some keys before it is used, so that several are on their way at once.
+// The lookup of many columns: for each block of rows, column by column. A key takes two memory accesses, its bucket and its row.
+// Both are prefetched some keys ahead, so that several are in flight.
 
 #include "table/lookup.h"
 
@@ -27,21 +27,21 @@ int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? co
 }  // namespace
 
 // A lookup's view of a table. Rows below are read while the gate is open, so that no writer, and nobody behind one, waits for the
-// disk; what was read counts where nothing of its shard has left the memory or the tier meanwhile; the rest is read again, the
-// ninth time with the gate shut to writers.
+// disk. A result is valid if nothing in its shard left the memory or the tier meanwhile. The others are read again, the ninth
+// time with the gate closed to writers.
 class TableReader {
  public:
   TableReader(Table* table, bool training) : table_(table), dim_(table->dim()), training_(training) {}
 
   static Gate& GateOf(Table* table) { return table->gate_; }
 
-  // Inside the gate: whether all rows that the lookup needs are in memory or were read.
+  // Call it inside the gate: whether all rows that the lookup needs are in memory or were read.
   bool Ready(const LookupInput& input, int64_t table) {
     index_ = &table_->content_->index;
     rows_ = table_->content_->rows.get();
     has_tier_ = table_->HasRowsBelow();
     if (!has_tier_) {
-      below_ = {}, store_ = nullptr;  // what was read was of a content that is no longer there
+      below_ = {}, store_ = nullptr;  // the results belong to content that was replaced
       return true;
     }
     if (store_ && store_ == table_->tier_->store() && moves_ == table_->moves_) return true;
@@ -64,7 +64,7 @@ class TableReader {
     return absent_.empty();
   }
 
-  // Reads those of the absent keys whose rows are below; inside the gate or outside.
+  // Reads the rows of absent keys that are below; inside or outside the gate.
   Status ReadBelow(const ParallelFor& parallel_for) {
     RecordsRead more;
     if (Status bad = ReadRecords(*store_, record_, std::exchange(absent_, {}), parallel_for, &more); !bad.ok()) return bad;
@@ -72,8 +72,8 @@ class TableReader {
     return Status();
   }
 
-  // Brings up what was read, as much as there is room for; nothing where a writer is at work. Inside the gate, where none can end
-  // its work: so a row that is not in memory still is what was read. Nothing, too, where there is no memory for it: the rows stay
+  // Moves rows that were read up into memory, as far as there is room; does nothing while a writer is active. Call it inside the
+  // gate, where no writer can finish: so a row that is not in memory is still as it was read. If memory runs out, the rows stay
   // below, where the next lookup finds them.
   void Raise() {
     if (below_.keys.empty()) return;
@@ -87,9 +87,8 @@ class TableReader {
 
   int64_t dim() const { return dim_; }
 
-  // Calls use(i, row) for each key in turn, and counts it; row is null where the key has none in either tier. Four keys are in
-  // work at a time: one whose bucket is asked for, one whose bucket is read, one that has to be looked for further, one whose row
-  // is used.
+  // Calls use(i, row) for each key in order, and counts it; row is null if the key has none in either tier. It is a pipeline of
+  // four stages per key: prefetch the bucket, read the bucket, search further if necessary, use the row.
   template <class Use>
   void ForEach(const int64_t* keys, int64_t n, const Use& use) const {
     const Bucket* homes[kRing];
@@ -139,7 +138,7 @@ class TableReader {
     if (has_tier_) table_->hits_below_.fetch_add(below, std::memory_order_relaxed);
   }
 
-  // What a key without a row reads.
+  // The value that a key without a row reads.
   void FillUnknown(int64_t key, float* out) const {
     if (training_) {
       table_->initial_.Fill(key, out);
@@ -155,7 +154,7 @@ class TableReader {
     to->numbers.insert(to->numbers.end(), from.numbers.begin() + k * floats, from.numbers.begin() + (k + 1) * floats);
   }
 
-  // Of what was read, the records of these keys.
+  // From the records that were read, those of these keys.
   template <class Kept>
   void Keep(const Kept& kept) {
     RecordsRead still;
@@ -175,7 +174,7 @@ class TableReader {
     return both;
   }
 
-  // How many keys ahead of the one that is used each of the others is.
+  // The distance of each stage from the key that is used.
   static constexpr int64_t kAsk = 48, kRead = 28, kSearch = 16;
   static constexpr uint64_t kRing = 64;
 
@@ -192,7 +191,7 @@ class TableReader {
     return reinterpret_cast<const float*>(below_.At(at - below_.keys.begin(), record_));
   }
 
-  // The row that another lookup has brought up since this one looked, or null: what is in memory is what counts.
+  // The row, or null, if another lookup moved it up since this one looked: the row in memory is the valid one.
   const float* CameUp(int64_t key) const {
     const Ref ref = index_->Find(key, HashKey(key));
     return IsRow(ref) ? rows_->Row(ref - 1) : nullptr;
@@ -204,7 +203,7 @@ class TableReader {
   const Index* index_ = nullptr;
   const Rows* rows_ = nullptr;
   bool has_tier_ = false;
-  // What was found below, when, and in which store.
+  // What was found below, its version, and its store.
   std::array<int64_t, Index::kShards> moves_{};
   std::shared_ptr<SegmentStore> store_;
   Record record_{0};
@@ -214,9 +213,9 @@ class TableReader {
 
 namespace {
 
-constexpr int64_t kBlockRows = 512;  // rows of the output that a column fills before the next: its table's pages stay known
+constexpr int64_t kBlockRows = 512;  // output rows per column before the next column: keeps its table's pages in the TLB
 
-// Keys [begin, end) of a column, a row of the output each.
+// Copies the rows of keys [begin, end) of a column, one output row per key.
 void CopyRows(const TableReader& table, const LookupColumn& column, int64_t begin, int64_t end, float* out, int64_t width) {
   const int64_t* keys = column.ids + begin;
   table.ForEach(keys, end - begin, [&](int64_t i, const float* row) {
@@ -229,7 +228,7 @@ void CopyRows(const TableReader& table, const LookupColumn& column, int64_t begi
   });
 }
 
-// Rows [begin, end) of the output, the sum or mean of their keys' rows.
+// Rows [begin, end) of the output: the sum or mean of their keys' rows.
 void Pool(const TableReader& table, const LookupColumn& column, int64_t begin, int64_t end, float* out, int64_t width) {
   const int64_t dim = table.dim(), first = column.splits[begin];
   std::vector<float> unknown(dim);
@@ -252,8 +251,8 @@ void Pool(const TableReader& table, const LookupColumn& column, int64_t begin, i
   }
 }
 
-// The tables' gates, each once, in the order of their addresses: lookups of the same tables in another order don't wait in a
-// ring.
+// The tables' gates, each once, in the order of their addresses, so that lookups of the same tables in different orders can't
+// deadlock.
 class Passage {
  public:
   Passage(Table* const* tables, int64_t count) : tables_(tables, tables + count) {

@@ -1,5 +1,5 @@
-// Equal keys are found bin by bin: a hit (a key in a row of an output) goes to the bin that its hash says, so each key has one
-// owner, and the hits of a bin stay in their order. The different keys of a table are sorted by their digits.
+// Equal keys are found by bin: a hit (a key in a row of an output) goes to the bin given by its hash. So each key has one owner,
+// and the hits of a bin stay in order. A radix sort orders the distinct keys of a table.
 
 #include "table/merge.h"
 
@@ -14,7 +14,7 @@
 namespace ctrlab::embedding {
 namespace {
 
-constexpr int64_t kHitsPerBin = 8192;  // their table of different keys fits a core's own cache
+constexpr int64_t kHitsPerBin = 8192;  // their table of distinct keys fits in a core's own cache
 constexpr int64_t kMostBins = 64;
 constexpr int64_t kBlockIds = 8192;  // ids that one thread sorts into bins at a time
 
@@ -24,17 +24,17 @@ int64_t Ids(const LookupColumn& column, int64_t rows) { return column.splits ? c
 
 struct Hit {
   int64_t key;
-  int32_t row;  // of the output
+  int32_t row;  // in the output
   int32_t column;
 };
 
 struct Different {
   int64_t key;
   int64_t count;
-  int32_t bin, place;  // the place among the bin's keys
+  int32_t bin, place;  // the index among the bin's keys
 };
 
-// Sorts by key, byte by byte, the bytes that are equal in all left out.
+// Sorts by key, byte by byte, and skips bytes that are equal in all keys.
 void SortByKey(std::vector<Different>& keys) {
   constexpr uint64_t kSign = uint64_t{1} << 63;
   uint64_t differ = 0;
@@ -54,18 +54,18 @@ void SortByKey(std::vector<Different>& keys) {
 }  // namespace
 
 struct KeyMerge::Work {
-  // A table's part of the hits.
+  // One bin of a table's hits.
   struct Bin {
     int64_t table, index;
-    std::vector<std::pair<const Hit*, const Hit*>> runs;  // in the order of the sum
-    std::vector<int32_t> places;                          // of each hit: its key's place among the bin's keys
+    std::vector<std::pair<const Hit*, const Hit*>> runs;  // in summation order
+    std::vector<int32_t> places;                          // for each hit: its key's index among the bin's keys
     std::vector<Different> keys;
-    std::vector<int32_t> ranks;  // of each of these: its place among the table's keys
+    std::vector<int32_t> ranks;  // for each key of the bin: its index among the table's keys
   };
   // Ids [begin, end) of a column.
   struct Block {
     int64_t column, begin, end;
-    int64_t first_bin, bins;  // of its table
+    int64_t first_bin, bins;  // of the column's table
     Hit* hits = nullptr;
     std::vector<int64_t> ends;
   };
@@ -117,7 +117,7 @@ struct KeyMerge::Work {
     }
   }
 
-  // A counting sort; hits keep their order.
+  // A stable counting sort.
   void SortIntoBins(Block& block) const {
     const LookupColumn& column = input.columns[block.column];
     const uint64_t mask = block.bins - 1;
@@ -189,7 +189,7 @@ struct KeyMerge::Work {
   std::vector<Bin> bins;
   std::unique_ptr<Hit[]> hits;
   int64_t size = 0;
-  std::vector<std::vector<Different>> keys;  // of each table
+  std::vector<std::vector<Different>> keys;  // for each table
 };
 
 KeyMerge::KeyMerge(const LookupInput& input, const ParallelFor& parallel_for)

@@ -17,7 +17,7 @@ struct ServedTable::Registry {
   std::map<ServedName, std::weak_ptr<ServedTable>> tables;
 };
 
-// Never taken down: threads may be inside while the process ends.
+// Never destroyed: threads may still use it while the process ends.
 ServedTable::Registry& ServedTable::TheRegistry() {
   static Registry& registry = *new Registry;
   return registry;
@@ -29,7 +29,7 @@ ServedTable::ServedTable(ServedName name, int64_t version, std::unique_ptr<Table
 ServedTable::~ServedTable() {
   Registry& registry = TheRegistry();
   std::lock_guard lock(registry.mutex);
-  // Another of the same name may have been made since the last who shared this one let it go.
+  // A new table of the same name may have been made since the last holder released this one.
   if (const auto at = registry.tables.find(name_); at != registry.tables.end() && at->second.expired()) registry.tables.erase(at);
 }
 
@@ -42,7 +42,7 @@ std::shared_ptr<ServedTable> ServedTable::Find(const ServedName& name) {
 
 Status ServedTable::FindOrMake(const ServedName& name, int64_t version, const MakeTable& make,
                                std::shared_ptr<ServedTable>* table, bool* made) try {
-  std::shared_ptr<ServedTable> found;  // outlives the lock, which its end takes, too
+  std::shared_ptr<ServedTable> found;  // destroyed after the lock is released, because its destructor takes the lock
   Registry& registry = TheRegistry();
   std::lock_guard lock(registry.mutex);
   std::weak_ptr<ServedTable>& place = registry.tables[name];
@@ -92,7 +92,7 @@ Status ServedTable::Apply(const ServedDelta& delta, const ParallelFor& parallel_
 
 Status ServedTable::Take(ImportKind kind, const ServedRows& rows, std::span<const int64_t> removed,
                          const ParallelFor& parallel_for) try {
-  const std::vector<int64_t> never(rows.count);  // frequencies and last steps, which nobody asks for where nothing trains
+  const std::vector<int64_t> never(rows.count);  // frequencies and last steps, which are not needed without training
   StateIn in;
   in.keys = rows.keys;
   in.values = rows.values;

@@ -59,10 +59,10 @@ int64_t Table::filter_bytes() const {
 
 Status Table::SetSlots(int64_t count, const float* initial) {
   if (count < 0 || count > 2) return Problem("A table can have 0 to 2 slots; received ", count, ".");
-  std::shared_ptr<SegmentStore> store;  // goes when nobody waits for it
+  std::shared_ptr<SegmentStore> store;  // freed after all locks are released
   std::lock_guard writer(writer_);
   if (count != content_->rows->slots()) {
-    if (HasRowsBelow()) {  // or had, in a child that was forked, which can't know
+    if (HasRowsBelow()) {  // or had: a forked child can't know
       if (Status bad = tier_->store()->Find(nullptr, 0, nullptr); !bad.ok()) return bad;
     }
     if (const int64_t below = tier_ ? tier_->rows() : 0; below > 0)
@@ -101,12 +101,12 @@ ChangeLog::Clear Table::ClearChanged() const {
   return [this](int64_t key) { content_->index.Unmark(key, HashKey(key)); };
 }
 
-// Room to note so many keys of each shard. Throws std::bad_alloc.
+// Makes room to log this many keys per shard. Throws std::bad_alloc.
 void Table::ReserveLog(const std::vector<int64_t>& more) {
   if (log_.on()) log_.Reserve(more, TotalRows(), ClearChanged());
 }
 
-// The entry's key changes; where the log is on, room for it was reserved.
+// Logs a change of the entry's key, if the log is on; room for it was reserved.
 void Table::NoteChange(int64_t shard, Entry* entry) {
   if (!log_.on() || entry->changed()) return;
   entry->stamp |= 1;
@@ -132,7 +132,7 @@ Status Table::EvictNorms(double threshold, const ParallelFor& parallel_for, int6
 
 Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* removed) {
   (void)Relieve();
-  Index::Old old;  // goes when nobody waits for it
+  Index::Old old;  // freed after all locks are released
   std::lock_guard writer(writer_);
   try {
     std::vector<int64_t> below;
@@ -182,7 +182,7 @@ Status Table::Evict(const Old& goes, const ParallelFor& parallel_for, int64_t* r
   return Status();
 }
 
-// Whether so many more rows can be named.
+// Whether `more` more rows can be numbered.
 Status Table::CheckRoom(int64_t more) const {
   const int64_t rows = content_->rows->taken();
   if (rows + more <= kMostRows) return Status();
@@ -190,13 +190,13 @@ Status Table::CheckRoom(int64_t more) const {
                  " more: evict some, or give it ", "storage.");
 }
 
-// Makes the shards of the index anew that lose a key, or in which a key goes whose row is below, with room for so many more.
+// Makes new copies of the shards that lose a key, or in which a removed key has a row below, with room for `room` more entries.
 Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_t>& room, const std::vector<int64_t>& below,
                                       const ParallelFor& parallel_for) try {
   Leaving leaving{std::vector<std::vector<int64_t>>(Index::kShards), std::vector<std::vector<uint32_t>>(Index::kShards)};
   std::vector<std::vector<int64_t>> gone(Index::kShards);
   for (const int64_t key : below) gone[Index::ShardOf(HashKey(key))].push_back(key);
-  // A key that goes while a dead record of it may be below must not leave the index, which says that the record is dead.
+  // While a dead record of a removed key may be below, the key must keep an entry, because the entry marks the record as dead.
   const bool dead = tier_ && !tier_->dead().empty();
   Index& index = content_->index;
   EachIndexShard(parallel_for, content_->rows->taken() + std::ssize(below), [&](int64_t s) {
@@ -228,7 +228,7 @@ Table::Leaving Table::PrepareToRemove(const Goes& goes, const std::vector<int64_
   throw;
 }
 
-// What readers could be in is returned; the rows are to be freed.
+// Returns the arrays that readers may have used, for the caller to free later. The caller also frees the rows.
 Index::Old Table::PublishRemoval() {
   for (int64_t s = 0; s < Index::kShards; ++s) content_->index.Publish(s);
   AllMoved();
@@ -280,10 +280,10 @@ Status Table::Adopt(Table* stage) {
   if (stage->stage_of_ != id_) return none;
   stage->stage_of_ = 0;
   NotePeak(stage->Bytes());
-  // Nobody knows what the other has seen of this content.
+  // No consumer has seen the other content.
   log_.StartAnew(ClearChanged());
   stage->log_.StartAnew(stage->ClearChanged());
-  Gate* gates[] = {&gate_, &stage->gate_};  // the stage's thread may be at work, too
+  Gate* gates[] = {&gate_, &stage->gate_};  // the stage's own thread may be active, too
   std::sort(std::begin(gates), std::end(gates), std::less<>());
   std::lock_guard alone(*gates[0]);
   std::lock_guard both_alone(*gates[1]);

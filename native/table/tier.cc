@@ -1,4 +1,4 @@
-// How rows come up from the tier below a table's memory; demotion.cc: how they go down.
+// Moves rows up from the tier below a table's memory; demotion.cc moves them down.
 
 #include "table/tier.h"
 
@@ -40,7 +40,7 @@ int64_t Tier::CountBelow(const std::vector<int64_t>& keys) const noexcept {
   int64_t below = 0;
   for (int64_t begin = 0; begin < std::ssize(keys); begin += kAtOnce) {
     const int64_t count = std::min(kAtOnce, std::ssize(keys) - begin);
-    (void)store_->Find(keys.data() + begin, count, found);  // refused only where the erase between two counts was refused, too
+    (void)store_->Find(keys.data() + begin, count, found);  // only refused if the erase between two counts was refused, too
     below += std::count(found, found + count, 1);
   }
   return below;
@@ -78,9 +78,9 @@ Status Table::OpenTier() try {
   return Problem("A table with storage needs a thread, and the system has none to give: ", error.what(), ".");
 }
 
-// Adds those of these keys that have no entry: their rows may be below.
+// Adds the keys among these that have no entry: their rows may be below.
 void Table::AddAbsent(const int64_t* keys, int64_t count, std::vector<int64_t>* absent) const {
-  constexpr int64_t kAhead = 16;  // keys between the one whose memory is asked for and the one in work
+  constexpr int64_t kAhead = 16;  // distance between the key that is prefetched and the key that is processed
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count) content_->index.Ask(HashKey(keys[i + kAhead]));
     if (content_->index.Find(keys[i], HashKey(keys[i])) == 0) absent->push_back(keys[i]);
@@ -113,8 +113,8 @@ Status Table::Prefetch(const int64_t* keys, int64_t count, const ParallelFor& pa
   return OutOfMemory();
 }
 
-// Of these rows below, which a lookup has read and which still are as it read them, brings those up that sink last, as many as
-// there is room for. Throws std::bad_alloc.
+// Moves rows up that a lookup has read and that have not changed since: as many as there is room for, in the order in which they
+// would move down last. Throws std::bad_alloc.
 void Table::RaiseRead(const RecordsRead& read) {
   const int64_t room = Room();
   WakeDemotion();
@@ -141,7 +141,7 @@ void Table::BringUp(const RecordsRead& up) {
   BringUp(up, all);
 }
 
-// Brings up rows that are below; what they leave there is dead. Throws std::bad_alloc before anything is done.
+// Moves rows up; their records below become dead. Throws std::bad_alloc before any change.
 void Table::BringUp(const RecordsRead& up, const std::vector<int64_t>& which) {
   Rows& rows = *content_->rows;
   Index& index = content_->index;

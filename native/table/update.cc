@@ -1,4 +1,4 @@
-// One step of an optimizer on several tables, which all take it or none: what each does is in step.h.
+// One step of an optimizer on several tables, which all take it or none; step.h has one table's part.
 
 #include <algorithm>
 #include <cmath>
@@ -43,9 +43,9 @@ Status Update(std::span<const TableStep> steps, const StepRule& rule, const Para
   for (const TableStep& one : steps) {
     *which = &one - steps.data();
     if (Status bad = Check(one.batch); !bad.ok()) return bad;
-    (void)one.table->Relieve();  // a disk that refuses that refuses a Put, too, where one is needed
+    (void)one.table->Relieve();  // if the disk refuses this, it also refuses a Put that needs it
   }
-  std::vector<const TableStep*> order;  // as every caller takes their locks
+  std::vector<const TableStep*> order;  // in the order in which every caller takes their locks
   for (const TableStep& one : steps) order.push_back(&one);
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return std::less<>()(a->table, b->table); });
   std::vector<std::unique_lock<FairMutex>> writers;

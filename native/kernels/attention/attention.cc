@@ -1,5 +1,4 @@
-// Ragged attention, a block of rows at a time: how the first layer is made cheap, and how exact it is, is told in
-// attention_layer.h.
+// Ragged attention, one block of rows at a time. attention_layer.h explains how the first layer is made cheap, and its accuracy.
 
 #include "kernels/attention/attention.h"
 
@@ -27,14 +26,14 @@ using Sums = Products<R, V, RowKernel>;
 template <int R, int V>
 using KeyGradients = Products<R, V, RowKernelAcross>;
 
-// What the gradient of a row's own kernel, d = keys^T d_sums [C, wide], is added to.
+// The destinations of the gradient of a row's own kernel, d = keys^T d_sums [C, wide].
 struct KernelGradient {
   const float *q, *cross;       // [C], Wp [C, wide]
   float *d_q, *keys, *d_cross;  // [C], and of Wk - Wd and Wp [C, wide]
   int64_t wide;
 };
 
-// The rows [c, c + R) of it, V vectors from `column` on; it is never written to memory itself.
+// Rows [c, c + R) of it, V vectors from `column` on; the matrix itself is never written to memory.
 template <int R, int V>
 struct KernelGradients {
   static void Run(int64_t events, const Strided& keys, const float* d_sums, int64_t c, int64_t column, const KernelGradient& to) {
@@ -57,16 +56,16 @@ struct KernelGradients {
 };
 
 constexpr int64_t kTile = SigmoidStack::kTile;
-constexpr int64_t kPerRow = 2;  // what a row costs by itself, in events
+constexpr int64_t kPerRow = 2;  // fixed cost of a row, in events
 
-// Cycles of a block, for ParallelFor: about a fused multiply-add for each weight and event, sixteen at a time.
+// Estimated cycles of a block, for ParallelFor: one fused multiply-add per weight and event, sixteen at a time.
 int64_t CyclesPerBlock(const AttentionInput& input, int64_t blocks) {
   int64_t weights = 0;
   for (int64_t l = 0; l < input.layer_count; ++l) weights += input.layers[l].in * input.layers[l].out;
   return (input.splits[input.rows] + kPerRow * input.rows) / std::max<int64_t>(1, blocks) * (weights / 32 + 50);
 }
 
-// Per row, the first layer's sums; then in tiles of events whatever row they are of, the layers above.
+// The first layer's sums per row; then the layers above in tiles of events, which may span rows.
 void ScoreBlock(const AttentionInput& input, const FirstLayer& first, const SigmoidStack& stack, int64_t begin, int64_t end,
                 float* scores, float* kept, float* of_queries) {
   const int64_t N = input.splits[input.rows], C = input.width;
@@ -113,8 +112,8 @@ void Softmax(const float* scores, int64_t n, float* weights) {
   for (int64_t i = 0; i < n; ++i) weights[i] /= sum;
 }
 
-// A block's gradient of the first layer's four parts, [C, wide] each; the bias's, [wide]; then that of the layers above. `query`
-// is of the rows that are not taken apart around q, `shared` of those that are.
+// A block's gradient of the first layer's four parts, [C, wide] each; of its bias, [wide]; then of the layers above. `query` sums
+// over the rows that are not expanded around q, `shared` over those that are.
 struct BlockGradient {
   float *query, *keys, *cross, *shared, *bias, *above;
 
@@ -141,7 +140,7 @@ class Backward {
 
   int64_t scratch_floats() const { return stack_.scratch_floats() + kTile * (3 * first_.tall + first_.wide) + first_.tall; }
 
-  // `d_scores` [N] and `d_sums` [N, wide] are scratch of all blocks.
+  // `d_scores` [N] and `d_sums` [N, wide] are scratch memory shared by all blocks.
   void Block(int64_t begin, int64_t end, const float* weights, const float* kept, const float* d_weights, const float* d_attended,
              float* d_scores, float* d_sums, float* gradient, float* scratch, const AttentionGradient& out) const {
     const int64_t N = input_.splits[input_.rows];
@@ -157,7 +156,7 @@ class Backward {
   }
 
  private:
-  // Through the softmax and the weighted sum.
+  // Backward through the softmax and the weighted sum.
   void ScoresOfRow(int64_t b, const float* weights, const float* d_weights, const float* d_attended, float* d_scores) const {
     float mean = 0;
     for (int64_t n = input_.splits[b]; n < input_.splits[b + 1]; ++n) {
@@ -167,7 +166,7 @@ class Backward {
     for (int64_t n = input_.splits[b]; n < input_.splits[b + 1]; ++n) d_scores[n] = weights[n] * (d_scores[n] - mean);
   }
 
-  // Through the first layer: up to kTile rows with events from row b on. Returns the row after them.
+  // Backward through the first layer, for up to kTile rows with events from row b on. Returns the row after them.
   int64_t Rows(int64_t b, int64_t end, const float* weights, const float* d_attended, const float* d_sums,
                const BlockGradient& sums, float* scratch, const AttentionGradient& out) const {
     const int64_t C = input_.width, wide = first_.wide, tall = first_.tall;
@@ -195,8 +194,8 @@ class Backward {
     return b;
   }
 
-  // One row: adds to d_q what comes through its own kernel, and writes d_of_query, the sum of its events' d_sums. Whether
-  // it was taken apart around q.
+  // One row: adds to d_q the gradient through its own kernel, and writes d_of_query, the sum of its events' d_sums. Returns
+  // whether the row was expanded around q.
   bool Row(int64_t b, const float* weights, const float* d_attended, const float* d_sums, const BlockGradient& sums,
            const float* q, float* d_q, float* d_of_query, float* scratch, const AttentionGradient& out) const {
     const int64_t from = input_.splits[b], to = input_.splits[b + 1], C = input_.width, wide = first_.wide, tall = first_.tall;
@@ -239,7 +238,7 @@ class Backward {
   std::vector<float> across_, keys_, query_;  // the parts of the first layer, transposed: [out, tall]
 };
 
-// The parts' gradients -> that of [Wq; Wk; Wd; Wp].
+// Converts the parts' gradients to that of [Wq; Wk; Wd; Wp].
 void UnpackFirst(const BlockGradient& sums, const FirstLayer& first, const DenseGradient& out) {
   const int64_t part = first.in * first.out;
   for (int64_t c = 0; c < first.in; ++c) {

@@ -1,8 +1,8 @@
-// DIN's activation unit on a GPU, for its two sigmoid layers and one score: a block a row, chunk after chunk of its events.
+// DIN's activation unit on a GPU, for two sigmoid layers and one score: one block per row, which loops over chunks of its events.
 //
-// For one row the query is known, so the first layer on [q, k, q - k, q * k] is one small matrix of its own,
+// A row has one query, so its first layer on [q, k, q - k, q * k] is one small matrix of its own,
 //   q (Wq + Wd) + b, once,   and   k (Wk - Wd + diag(q) Wp)   for each event k,
-// which the block makes first and keeps in shared memory. q Wd - k Wd may cancel here: attention_layer.h says where it does.
+// which the block computes first and keeps in shared memory. q Wd - k Wd may cancel here: see attention_layer.h.
 
 #include "kernels/attention/attention.h"
 #include "kernels/cuda.h"
@@ -11,10 +11,10 @@ namespace ctrlab {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kEvents = 16;  // of a chunk
+constexpr int kEvents = 16;  // per chunk
 constexpr int kLayers = 3;
 
-// The layers, or their gradients, as a kernel takes them: the caller's array lies in host memory.
+// The layers, or their gradients, as a kernel argument: the caller's array is in host memory.
 template <class Layer>
 struct Layers {
   Layer at[kLayers];
@@ -38,7 +38,7 @@ __device__ void FirstLayer(const AttentionInput& a, const DenseLayer& layer, int
   CTRLAB_FOR(i, C * U) matrix[i] = Wk[i] - Wd[i] + q[i / U] * Wp[i];
 }
 
-// The softmax over scores[begin, end): each thread reads them all, since a history is short.
+// The softmax over scores[begin, end). Each thread reads all of them, because a history is short.
 __device__ void Softmax(const float* scores, int64_t begin, int64_t end, float* greatest, float* sum) {
   *greatest = scores[begin];
   for (int64_t n = begin; n < end; ++n) *greatest = fmaxf(*greatest, scores[n]);
@@ -103,7 +103,7 @@ __global__ void Forward(AttentionInput a, Layers<DenseLayer> layers, float* scor
   }
 }
 
-// Blocks add their sums to the kernels' gradients in any order: the last bits may differ from run to run.
+// Blocks add to the kernels' gradients in any order, so the last bits may differ between runs.
 __global__ void Backward(AttentionInput a, Layers<DenseLayer> layers, const float* weights, const float* kept,
                          const float* d_weights, const float* d_attended, AttentionGradient d, Layers<DenseGradient> d_layers) {
   const int64_t C = a.width, U = layers.at[0].out, S = layers.at[1].out;
@@ -133,7 +133,7 @@ __global__ void Backward(AttentionInput a, Layers<DenseLayer> layers, const floa
     FirstLayer(a, layers.at[0], b, base, matrix);
     CTRLAB_FOR(i, C * U) events[i] = 0;
     CTRLAB_FOR(j, U) row_d1[j] = 0;
-    // What reaches a weight: its own gradient, and through the weighted sum.
+    // The gradient of a weight: its own, and the one through the weighted sum.
     float mean = 0;
     for (int64_t n = begin; n < end; ++n) {
       float reaches = d_weights[n];
@@ -229,8 +229,8 @@ int64_t Blocks(const AttentionInput& a, int64_t most) { return a.rows < most ? a
 
 using namespace ctrlab;
 
-// The arrays of layers lie in host memory like the structs, since a launch depends on their sizes. There must be three layers.
-// scores [N] and kept [N, U + S] are room to work in, kept is for the gradient; weights [N], attended [B, C].
+// Like the structs, the arrays of layers are in host memory, because launches depend on their sizes. There must be three layers.
+// scores [N] and kept [N, U + S] are scratch memory; the gradient needs kept. weights [N], attended [B, C].
 CTRLAB_EXPORT int ctrlab_cuda_attention(const AttentionInput* input, float* scores, float* kept, float* weights, float* attended,
                                         void* stream) {
   if (input->layer_count != kLayers) return cudaErrorInvalidValue;

@@ -1,5 +1,6 @@
-// DIEN's auxiliary loss. The first layer's sum on [h, e] is h Wh + e We + b: its first part is made once for both e's. A loss's
-// gradient is known up to a factor as soon as the logits are, so a tile of positions goes forward and back while it is in cache.
+// DIEN's auxiliary loss. The first layer's sum on [h, e] is h Wh + e We + b; h Wh is computed once for both e's. Once the logits
+// are known, a loss's gradient is known up to a factor. So a tile of positions goes forward and backward while it is in the
+// cache.
 
 #include "kernels/auxiliary/auxiliary.h"
 
@@ -53,7 +54,7 @@ class Pass {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t from = input_.splits[b], to = input_.splits[b + 1];
       if (from == to) continue;
-      std::fill_n(out_.clicked + from * C_, C_, 0.0f);  // nothing comes before the first event, nothing after the last
+      std::fill_n(out_.clicked + from * C_, C_, 0.0f);  // no event precedes the first or follows the last
       std::fill_n(out_.skipped + from * C_, C_, 0.0f);
       std::fill_n(out_.interests + (to - 1) * H_, H_, 0.0f);
       for (int64_t n = from; n + 1 < to; ++n) {
@@ -95,7 +96,7 @@ class Pass {
     BackFirst(at, m, h, e, d, sums, rest);
   }
 
-  // Logits x [2 m] -> the mean's share of these positions, and its gradient.
+  // Logits x [2 m] -> the contribution of these positions to the mean, and its gradient.
   float Losses(float* x, int64_t m, float* d_x) const {
     const float share = 1.0f / static_cast<float>(positions_);
     float loss = 0;
@@ -111,7 +112,7 @@ class Pass {
     return share * loss;
   }
 
-  // Through the first layer: d [2 m, wide], the gradient of its sums.
+  // Backward through the first layer: d [2 m, wide], the gradient of its sums.
   void BackFirst(const int64_t* at, int64_t m, const float* h, const float* e, float* d, float* sums, float* scratch) const {
     float *d_e = scratch, *d_sum = d_e + 2 * kTile * tall_c_, *d_h = d_sum + kTile * wide_;
     Gemm(true, C_, wide_, 2 * m, {e, 1, C_}, d, wide_, sums + H_ * wide_, wide_);

@@ -1,5 +1,5 @@
-// The batch norm kernels. Activations are not kept: product + bias is cheaper to compute again than to fetch, and a tile's
-// rows come from the core's own cache in every pass but the first.
+// The batch norm kernels. Activations are not stored: recomputing product + bias is cheaper than reading them. After the first
+// pass, a tile's rows are in the core's own cache.
 
 #include "kernels/batch_norm/batch_norm.h"
 
@@ -10,7 +10,7 @@
 namespace ctrlab {
 namespace {
 
-// What is not a number stays so.
+// NaN stays NaN.
 inline Vec Relu(const Vec& x) { return x <= 0.0f ? Vec{} : x; }
 
 inline Vec InverseDeviation(const Vec& variance, float epsilon) {

@@ -1,5 +1,5 @@
-// The experts' kernels. A block of rows goes through all layers of an expert while its activations are in a core's own cache;
-// bias and ReLU are applied where a product was just written. The packed kernels [E, in, out] are read as they lie.
+// The experts' kernels. A block of rows goes through all layers of an expert while its activations are in a core's own cache.
+// Bias and ReLU are applied to a product's output at once. The packed kernels [E, in, out] are read in place.
 
 #include "kernels/experts/experts.h"
 
@@ -12,12 +12,12 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kBlock = 64;  // rows of a kernel that one piece of work takes
+constexpr int64_t kBlock = 64;  // rows of a kernel per unit of work
 
-// Rows of a batch that one piece of work takes: fewer in a small batch, so that each core gets its share.
+// Rows of the batch per unit of work: fewer in a small batch, so that all cores have work.
 int64_t BlockOf(int64_t rows) { return std::clamp<int64_t>(rows / 8, 16, kBlock); }
 
-// y = relu(y + bias) on [rows, n]; what is not a number stays so.
+// y = relu(y + bias) on [rows, n]; NaN stays NaN.
 void AddBiasRelu(float* y, const float* bias, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r, y += n) {
     for (int64_t o = 0; o < n; o += kLanes) {
@@ -27,7 +27,7 @@ void AddBiasRelu(float* y, const float* bias, int64_t rows, int64_t n) {
   }
 }
 
-// d = d_y times 1 where y > 0, else times 0: what is not a number stays so.
+// d = d_y where y > 0, else 0 * d_y, so that NaN stays NaN.
 void MaskByRelu(const float* y, const float* d_y, float* d, int64_t count) {
   for (int64_t k = 0; k < count; k += kLanes) Store(d + k, Load(d_y + k) * (Load(y + k) > Vec{} ? Vec{} + 1.0f : Vec{}));
 }
@@ -40,7 +40,7 @@ void SumRows(const float* d, int64_t rows, int64_t n, float* sums) {
   }
 }
 
-// `to` [n, Padded(rows)], its rows `wide` apart = `from` [rows, n] transposed, and zeros.
+// `to` [n, Padded(rows)], with a row stride of `wide`, = `from` [rows, n] transposed and padded with zeros.
 void TransposeRows(const float* from, int64_t rows, int64_t n, float* to, int64_t wide) {
   for (int64_t r = 0; r < rows; r += kLanes) {
     for (int64_t o = 0; o < n; o += kLanes) {
@@ -52,7 +52,7 @@ void TransposeRows(const float* from, int64_t rows, int64_t n, float* to, int64_
   }
 }
 
-// How `scratch` is cut: see ExpertsScratch.
+// The layout of `scratch`: see ExpertsScratch.
 struct Scratch {
   std::vector<float*> d_sums;      // L of [E, B, sizes[l + 1]]
   std::vector<float*> transposed;  // L of [E, sizes[l + 1], Padded(sizes[l])]
@@ -69,12 +69,12 @@ struct Scratch {
   }
 };
 
-// The numbers that layer l of expert e takes, [B, sizes[l]].
+// The input of layer l of expert e, [B, sizes[l]].
 const float* InputOf(const ExpertsInput& in, const float* const* hidden, int64_t l, int64_t e) {
   return l ? hidden[l - 1] + e * in.rows * in.sizes[l] : in.x;
 }
 
-// Gradients at the sums of every layer, and d_x, of rows [row, row + rows).
+// The gradients of every layer's sums, and d_x, for rows [row, row + rows).
 void DescendBlock(const ExpertsInput& in, const float* const* hidden, const float* d_out, const Scratch& scratch, int64_t row,
                   int64_t rows) {
   for (int64_t e = 0; e < in.experts; ++e) {
@@ -200,7 +200,7 @@ void ctrlab_mixture_gradient(const ctrlab::MixtureInput* input, const float* gat
       for (int64_t e = 0; e < E; ++e) std::fill_n(d_experts + (e * B + b) * H, H, 0.0f);
       for (int64_t k = 0; k < K; ++k) {
         const float *gate = gates + (b * K + k) * E, *d = d_out + (k * B + b) * H;
-        float* d_z = d_logits + (b * K + k) * E;  // first of the gates, then of the logits
+        float* d_z = d_logits + (b * K + k) * E;  // first the gates' gradient, then the logits'
         float mean = 0;
         for (int64_t e = 0; e < E; ++e) {
           AddScaled(d_experts + (e * B + b) * H, gate[e], d, H);

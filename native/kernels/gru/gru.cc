@@ -1,4 +1,4 @@
-// GRU and AUGRU, forward: a block of rows at a time, each through its whole history, with state and gates in the first cache.
+// GRU and AUGRU, forward: one block of rows at a time goes through its whole history, with state and gates in the L1 cache.
 
 #include "kernels/gru/gru.h"
 

@@ -1,7 +1,7 @@
-// GRU and AUGRU on a GPU: a block owns eight rows and walks their histories to the end, its weights in shared memory. Rows need
-// nothing from each other, so nothing but a block ever waits.
+// GRU and AUGRU on a GPU: a block owns eight rows and processes their whole histories, with the weights in shared memory. Rows
+// are independent, so there is no synchronisation between blocks.
 //
-// A thread owns one column of a product and all eight rows of it: each weight it reads serves eight multiplications.
+// A thread owns one column of a product for all eight rows, so each weight that it reads is used in eight multiplications.
 
 #include "kernels/cuda.h"
 #include "kernels/gru/gru.h"
@@ -9,11 +9,11 @@
 namespace ctrlab {
 namespace {
 
-constexpr int kRows = 8;        // of a block
-constexpr int kPositions = 32;  // of one round of the weights' gradient
+constexpr int kRows = 8;        // per block
+constexpr int kPositions = 32;  // per round of the weights' gradient
 constexpr int kSumThreads = 256;
 
-// The rows of a block: where each begins, how long it is, and the longest of them.
+// The rows of a block: their first positions, their lengths, and the longest length.
 struct Rows {
   int64_t begin[kRows];
   int length[kRows];
@@ -53,7 +53,7 @@ __global__ void Forward(GruInput input, float* outputs, float* last, float* gate
   float* gates_kernel = shared;                        // [J, 2H]
   float* candidate_kernel = gates_kernel + J * 2 * H;  // [J, H]
   float* xh = candidate_kernel + J * H;                // [J, rows]: x, then the state
-  float* xrh = xh + J * kRows;                         // [J, rows]: x, then the state behind the reset gate
+  float* xrh = xh + J * kRows;                         // [J, rows]: x, then the state after the reset gate
   float* update = xrh + J * kRows;                     // [H, rows]
   Copy(gates_kernel, input.gates_kernel, J * 2 * H);
   Copy(candidate_kernel, input.candidate_kernel, J * H);
@@ -104,7 +104,7 @@ __global__ void Forward(GruInput input, float* outputs, float* last, float* gate
   }
 }
 
-// Back through time: the gradient of x and of the attention, and in `d_gates` [N, 3H] that of what went into r, u and c.
+// Back through time: the gradients of x and of the attention; `d_gates` [N, 3H] gets those of the gates' and candidate's inputs.
 __global__ void Backward(GruInput input, const float* outputs, const float* gates, const float* d_outputs, const float* d_last,
                          float* d_x, float* d_attention, float* d_gates) {
   const int64_t C = input.inputs, H = input.hidden, J = C + H;
@@ -183,8 +183,8 @@ __global__ void Backward(GruInput input, const float* outputs, const float* gate
   }
 }
 
-// d_kernel += [x, h]^T d_gates over the block's positions. A thread sums some of the J x 3H products in registers' stead: in
-// shared memory, which holds a whole gradient. Blocks add up in any order: the last bits may differ from run to run.
+// d_kernel += [x, h]^T d_gates over the block's positions. A thread sums some of the J x 3H products, in shared memory, which
+// holds a whole gradient. Blocks add their results in any order, so the last bits may differ between runs.
 __global__ void SumOfPositions(GruInput input, int64_t positions, const int* first, const float* outputs, const float* gates,
                                const float* d_gates, GruGradient gradient) {
   const int64_t C = input.inputs, H = input.hidden, J = C + H;
@@ -248,7 +248,7 @@ CTRLAB_EXPORT int ctrlab_cuda_gru(const GruInput* input, float* outputs, float* 
   return Launch(Forward, BlocksFor(input->rows, ctrlab::kRows), Threads(2 * H), shared, stream, *input, outputs, last, gates);
 }
 
-// `positions` is N; `d_gates` [N, 3H] and `first` [N] are room to work in.
+// `positions` is N; `d_gates` [N, 3H] and `first` [N] are scratch memory.
 CTRLAB_EXPORT int ctrlab_cuda_gru_gradient(const GruInput* input, int64_t positions, const float* outputs, const float* gates,
                                            const float* d_outputs, const float* d_last, const GruGradient* gradient,
                                            float* d_gates, int* first, void* stream) {

@@ -1,5 +1,5 @@
-// GRU and AUGRU, backward: a block of rows at a time, each back through its whole history. What a step gives for the weights is
-// added up at once, while it is in a cache; each group of blocks has sums of its own, added together in a fixed order.
+// GRU and AUGRU, backward: one block of rows at a time goes back through its whole history. Each step's part of the weights'
+// gradient is added at once, while it is in a cache. Each group of blocks has its own sums, which are added in a fixed order.
 
 #include "kernels/gemm.h"
 #include "kernels/gru/gru.h"
@@ -10,12 +10,12 @@ namespace {
 
 constexpr int64_t L = kBlockRows;
 
-// Where a group keeps its numbers. A number of a lane matrix is at [k * L + lane].
+// The scratch memory of a group. Element k of a lane matrix is at [k * L + lane].
 struct Scratch {
   float *h, *rh;        // [H][L]: the state before the position, and r times it
-  float *g, *d_g;       // [3H][L]: r, u, c; the gradients of what goes into sigmoid and tanh
+  float *g, *d_g;       // [3H][L]: r, u, c; the gradients of the inputs of sigmoid and tanh
   float* d_x_h;         // [C + H][L]: of x, and of the state
-  float* d_h;           // [H][L]: of the state before, what is known of it
+  float* d_h;           // [H][L]: of the state before the position, accumulated
   float* joined[2];     // [L][K]: rows of [x, h, 1, 0...], and of [x, r * h, 1, 0...]
   float* d_kernels[2];  // [2H][K] and [H][K]: the transposed gradients of a kernel and its bias
   float *zeros, *nowhere;
@@ -31,7 +31,7 @@ struct Scratch {
     }
   }
 
-  // A row of `joined`: its last number that counts is the 1 that a bias is multiplied by.
+  // The width of a row of `joined`; its last used number is the 1 that multiplies the bias.
   static int64_t Width(int64_t C, int64_t H) { return Padded(C + H + 1); }
   static int64_t Floats(int64_t C, int64_t H) {
     return L * (9 * H + C + H + 2 * Width(C, H)) + 3 * H * Width(C, H) + 2 * std::max(C, 3 * H);
@@ -80,8 +80,8 @@ struct Backward {
   }
 
  private:
-  // What was kept of position t, and d_outputs added to the state's gradient. Lanes that have ended read zeros: then all of
-  // their gradients are zeros.
+  // Loads the kept values of position t, and adds d_outputs to the state's gradient. Lanes that have ended read zeros, so their
+  // gradients are zeros.
   void Load(const GruLanes& lanes, int64_t t, int64_t live, const Scratch& s) const {
     const float* from[L];
     float *d_h = s.d_x_h + C * L, *d_out = s.d_h;
@@ -114,7 +114,7 @@ struct Backward {
     for (int64_t l = 0; input.attention && l < live; ++l) gradient.attention[lanes.first[l] + t] = d_attention[l];
   }
 
-  // The gradient of the reset gate, and the state's through the candidate.
+  // The gradients of the reset gate, and of the state through the candidate.
   void Reset(const Scratch& s) const {
     float* d_rh = s.d_x_h + C * L;
     for (int64_t k = 0; k < H * L; k += kLanes) {
@@ -124,7 +124,7 @@ struct Backward {
     }
   }
 
-  // Adds the step's share of d_kernel = joined^T d_g, biases included.
+  // Adds the step's part of d_kernel = joined^T d_g, including biases.
   void Kernels(const GruLanes& lanes, int64_t t, int64_t live, const Scratch& s) const {
     float* to[L];
     for (int64_t l = 0; l < L; ++l) {
@@ -143,7 +143,7 @@ struct Backward {
   }
 };
 
-// kernel [K, J] and bias [J] from the transposed sums of all groups, in their order.
+// Adds the transposed sums of all groups, in order, into kernel [K, J] and bias [J].
 void Combine(const std::vector<Scratch>& groups, int which, int64_t inputs, int64_t J, int64_t K, float* kernel, float* bias) {
   for (int64_t j = 0; j < J; ++j) {
     for (int64_t k = 0; k <= inputs; ++k) {

@@ -1,5 +1,5 @@
-// The indicator kernels. Forward: gather the rows that are there and add them up, a tile of outputs in registers.
-// Gradient: the kernel's rows are cut into bins that fit a cache; each bin has one owner, so nobody waits and nothing races.
+// The indicator kernels. Forward: gathers and sums kernel rows, with a tile of outputs in registers. Gradient: the kernel's rows
+// are split into bins that fit in a cache. Each bin has one owner, so there are no races and no waiting.
 
 #include "kernels/indicator/indicator.h"
 
@@ -34,7 +34,7 @@ int64_t IdCount(const IndicatorInput& input) {
   return count;
 }
 
-// What a row costs: a kernel row comes from the second or third level of cache.
+// The estimated cycles of a row: kernel rows come from the L2 or L3 cache.
 int64_t CyclesPerRow(const IndicatorInput& input) {
   return IdCount(input) / std::max<int64_t>(1, input.rows) * (4 + input.outputs / 4) + 10;
 }
@@ -54,7 +54,7 @@ void SumTile(const IndicatorInput& input, const float* kernel, int64_t b, int64_
   for (int v = 0; v < Vectors; ++v) Store(out + b * input.outputs + o + v * kLanes, sums[v]);
 }
 
-// Outputs [o, O) of row b, one at a time: the linear term's O = 1, and what is left over of a row.
+// Outputs [o, O) of row b, one at a time: for the linear term's O = 1, and for the rest of a row.
 void SumRest(const IndicatorInput& input, const float* kernel, int64_t b, int64_t o, float* out) {
   for (; o < input.outputs; ++o) {
     float sum = 0;
@@ -67,10 +67,10 @@ void SumRest(const IndicatorInput& input, const float* kernel, int64_t b, int64_
   }
 }
 
-// A bin's kernel rows should stay in a core's own cache, beside the rows of d_out that stream past.
+// A bin's kernel rows should fit in a core's own cache, next to the rows of d_out that stream through it.
 constexpr int64_t kBinBytes = 128 << 10;
 
-// A run of one column's ids [begin, end), whose kernel rows one thread owns. `hits` is null where the run is the whole column.
+// A range of one column's ids [begin, end), whose kernel rows one thread owns. `hits` is null if it is the whole column.
 struct Bin {
   const IdColumn* column;
   const BinnedHits* hits;
@@ -95,7 +95,7 @@ void FillBin(const IndicatorInput& input, const Bin& bin, const float* d_out, fl
   }
 }
 
-// The most ids, as a power of two, whose kernel rows take at most kBinBytes.
+// The largest power of two of ids whose kernel rows take at most kBinBytes.
 int BinShift(int64_t outputs) {
   int shift = 0;
   while ((int64_t{2} << shift) * outputs * int64_t{sizeof(float)} <= kBinBytes && shift < 30) ++shift;

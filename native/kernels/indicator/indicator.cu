@@ -1,4 +1,4 @@
-// The indicator column on a GPU: a warp a row. With many outputs the lanes lie along them, else along the ids.
+// The indicator column on a GPU: one warp per row. With many outputs the lanes split the outputs, otherwise the ids.
 
 #include "kernels/cuda.h"
 #include "kernels/indicator/indicator.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Calls visit(id's kernel row, weight) for the ids of row b; lane `first` of `step` takes every step-th of them.
+// Calls visit(id's kernel row, weight) for the ids of row b; lane `first` takes every `step`-th id.
 template <class Visit>
 __device__ void ForEachHit(const IndicatorInput& input, int64_t b, int first, int step, const Visit& visit) {
   for (int64_t c = 0; c < input.column_count; ++c) {
@@ -41,7 +41,7 @@ __global__ void Forward(IndicatorInput input, const float* kernel, float* out) {
   }
 }
 
-// Sums arrive in any order, so their last bits may differ from run to run.
+// The order of additions varies, so the last bits may differ between runs.
 __global__ void Gradient(IndicatorInput input, const float* d_out, float* d_kernel) {
   const int64_t b = blockIdx.x * int64_t{kThreads / kWarp} + threadIdx.x / kWarp, O = input.outputs;
   const int lane = threadIdx.x % kWarp;

@@ -1,5 +1,5 @@
-// The interaction kernels. A row's embeddings fit the first level of cache, so each row is one small piece of work with
-// nothing written between: what the stock graph keeps in tensors stays in registers.
+// The interaction kernels. A row's embeddings fit in the L1 cache, so each row is one small unit of work without intermediate
+// tensors: what the stock graph writes to memory stays in registers.
 
 #include "kernels/interaction/interaction.h"
 
@@ -10,10 +10,10 @@
 namespace ctrlab {
 namespace {
 
-// Floats of a vector that are loaded together.
+// The number of floats of a vector that are loaded together.
 int64_t Tile(int64_t d, int64_t dim) { return std::min(kLanes, dim - d); }
 
-// Written so that the compiler makes one masked instruction of each where the machine has it.
+// Written so that the compiler makes one masked instruction of each, if the machine has it.
 Vec LoadPart(const float* p, int64_t n) {
   if (n == kLanes) return Load(p);
   alignas(Vec) float lanes[kLanes];
@@ -30,10 +30,10 @@ void StorePart(float* p, const Vec& v, int64_t n) {
   }
 }
 
-// What a row costs, where `flops` are done sixteen at a time and each float is moved once.
+// The estimated cycles of a row: `flops` are done sixteen at a time, and each float is moved once.
 int64_t Cycles(int64_t flops, int64_t floats) { return 10 + (flops + floats) / kLanes; }
 
-// The vectors of one row. Vector i >= 1 lies at `from_one + i * dim`; vector 0 may lie elsewhere.
+// The vectors of one row. Vector i >= 1 is at `from_one + i * dim`; vector 0 may be elsewhere.
 struct Row {
   const float* first;
   const float* from_one;
@@ -47,8 +47,8 @@ struct Row {
   const float* operator[](int64_t i) const { return i ? from_one + i * dim : first; }
 };
 
-// Dots of vectors [i, i + Rows) with the kLanes vectors whose dimensions [d, d + tile) are `columns`; added to `pairs`
-// from the second tile of dimensions on. Only those with vectors before i exist.
+// Dot products of vectors [i, i + Rows) with the kLanes vectors whose dimensions [d, d + tile) are `columns`. From the second
+// tile of dimensions on they are added to `pairs`. Only vectors before i count.
 template <int Rows>
 void DotTile(const Row& row, const Vec* columns, int64_t i, int64_t j, int64_t d, float* pairs) {
   Vec sums[Rows] = {};
@@ -81,9 +81,9 @@ void Dots(const Row& row, float* pairs) {
 
 // The gradient of one row: d_u[i] = sum over j != i of g(i, j) u[j], where g(i, j) for j < i lies at PairCount(i) + j.
 struct RowGradient {
-  float* d_first;             // where the gradient of vector 0 goes
-  float* d_from_one;          // + i * dim: where that of vector i goes
-  const float* d_first_self;  // [D]: what that of vector 0 begins with; null: nothing
+  float* d_first;             // gradient of vector 0
+  float* d_from_one;          // + i * dim: gradient of vector i
+  const float* d_first_self;  // [D]: initial value of the gradient of vector 0; null: zero
 
   // Vectors [i, i + Rows).
   template <int Rows>
@@ -132,7 +132,7 @@ void ctrlab_factorization_machine(const ctrlab::InteractionInput* input, float* 
     for (int64_t b = begin; b < end; ++b) {
       for (int64_t d = 0; d < D; d += kLanes) {
         const float* v = input->fields + b * F * D + d;
-        Vec sum = {}, pairs = {};  // as quick as the difference of squares, and nothing cancels
+        Vec sum = {}, pairs = {};  // as fast as the difference of squares, without cancellation
         for (int64_t f = 0; f < F; ++f) {
           const Vec one = LoadPart(v + f * D, Tile(d, D));
           pairs += one * sum;

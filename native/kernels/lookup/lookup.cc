@@ -1,7 +1,7 @@
-// The lookup kernels. Forward: block of rows by block, column by column, with the rows of the ids to come already asked for.
-// Merge: a table's ids set bits in a bitmap; the number of bits below an id's own is the place of its row in the result, so
-// nothing is hashed or compared. A second bitmap says which words of the first have any, since a batch uses few. Tables with
-// many ids are cut into bins of ids, each with one owner.
+// The lookup kernels. Forward: for each block of rows, column by column, with prefetch of the rows of later ids. Merge: a table's
+// ids set bits in a bitmap. The number of lower bits that are set is the index of an id's row in the result, so no id is hashed
+// or compared. A second bitmap marks the nonzero words of the first, because a batch uses few. Tables with many ids are split
+// into bins of ids, each with one owner.
 
 #include "kernels/lookup/lookup.h"
 
@@ -17,9 +17,9 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kBlockRows = 512;     // rows of the output that a column fills before the next: its table's pages stay known
-constexpr int64_t kAhead = 16;          // ids between the row that is asked for and the row that is used
-constexpr int64_t kHitsPerBin = 16384;  // their merged rows fit a core's own cache; to sort fewer costs more than it gains
+constexpr int64_t kBlockRows = 512;     // output rows per column before the next column: keeps its table's pages in the TLB
+constexpr int64_t kAhead = 16;          // distance between the row that is prefetched and the row that is used
+constexpr int64_t kHitsPerBin = 16384;  // their merged rows fit in a core's cache; smaller bins cost more than they save
 constexpr int64_t kMostBins = 64;
 
 bool OneRowEach(const LookupColumn& column) { return column.combiner == kRows || !column.splits; }
@@ -34,7 +34,7 @@ int64_t IdCount(const LookupInput& input) {
 
 int64_t CyclesPerId(const LookupInput& input) { return 20 + input.tables[0].dim / 2; }
 
-// A column's ids beside its table, for the forward pass.
+// A column's ids and its table, for the forward pass.
 struct Source {
   const float* table;
   int64_t dim;
@@ -51,7 +51,7 @@ struct Source {
   }
 };
 
-// Ids [begin, end), a row of the output each.
+// Copies the rows of ids [begin, end), one output row per id.
 void CopyRows(const Source& source, int64_t begin, int64_t end, float* out, int64_t width) {
   for (int64_t i = begin; i < end; ++i) {
     source.Ask(i + kAhead);
@@ -63,7 +63,7 @@ void CopyRows(const Source& source, int64_t begin, int64_t end, float* out, int6
   }
 }
 
-// The numbers of a pooled row from `o` on, in `Tiles` tiles of sixteen; the last may overlap the one before.
+// The numbers of a pooled row from `o` on, in `Tiles` tiles of sixteen; the last may overlap the one before it.
 template <int Tiles>
 void SumTiles(const Source& source, int64_t begin, int64_t end, bool mean, int64_t o, float* out) {
   int64_t at[Tiles];
@@ -105,8 +105,7 @@ void Pool(const Source& source, int64_t begin, int64_t end, bool mean, float* ou
   }
 }
 
-// The kernel's answer to "how often, and where from": calls visit(row of d_out, id, weight) for the known ids of rows
-// [begin, end) of a column, in order.
+// Calls visit(row of d_out, id, weight) for the known ids of rows [begin, end) of a column, in order.
 template <class Visit>
 inline void ForEachHit(const LookupColumn& column, int64_t begin, int64_t end, const Visit& visit) {
   if (OneRowEach(column)) {
@@ -176,25 +175,25 @@ class Merge {
  private:
   struct Column {
     const LookupColumn* column;
-    BinnedHits* hits;  // null where the table is one bin
+    BinnedHits* hits;  // null if the table is one bin
   };
   struct Table {
     std::vector<Column> columns;
     int64_t hits = 0;
   };
-  // A run of a table's ids [begin, end), 64 of them a word of the bitmap from `word` on, which one thread owns.
+  // A range of a table's ids [begin, end), owned by one thread. The bitmap has 64 of them per word, from `word` on.
   struct Bin {
     int64_t table, index, begin, end, word;
     bool is_all;        // the table's only bin
-    int64_t count = 0;  // different ids
-    int64_t place = 0;  // where its rows begin among the table's
+    int64_t count = 0;  // distinct ids
+    int64_t place = 0;  // index of its first row among the table's
   };
   struct Block {
     const Column* column;
     int64_t index;
   };
 
-  // Cuts table t into bins whose bitmap begins at word `word`; returns where the next table's begins.
+  // Splits table t into bins whose bitmap begins at word `word`; returns the first word of the next table.
   int64_t Cut(int64_t t, int64_t word) {
     Table& table = tables_[t];
     const int64_t size = input_.tables[t].rows;
@@ -233,10 +232,10 @@ class Merge {
     }
   }
 
-  // The words of a bin that hold an id, 64 of them a word; bins share none.
+  // Marks of the nonzero words of a bin, 64 words per mark word; bins share none.
   uint64_t* Used(const Bin& bin) const { return &used_[bin.word / 64 + (&bin - bins_.data())]; }
 
-  // Calls visit(word of the bin) for those that hold an id, in order.
+  // Calls visit(word of the bin) for each nonzero word, in order.
   template <class Visit>
   void ForEachUsed(const Bin& bin, const Visit& visit) const {
     const uint64_t* used = Used(bin);
@@ -295,9 +294,9 @@ class Merge {
   std::vector<std::unique_ptr<BinnedHits>> sorted_;
   std::vector<Block> blocks_;
   std::vector<Bin> bins_;
-  std::unique_ptr<uint64_t[]> bits_;  // the ids that came, 64 a word
-  std::unique_ptr<uint64_t[]> used_;  // the words of `bits_` that are not 0, 64 a word
-  std::unique_ptr<int32_t[]> below_;  // for each word that is not 0, the bits set in the words before it in its bin
+  std::unique_ptr<uint64_t[]> bits_;  // the batch's ids, 64 per word
+  std::unique_ptr<uint64_t[]> used_;  // the nonzero words of `bits_`, 64 per word
+  std::unique_ptr<int32_t[]> below_;  // for each nonzero word, the number of bits set in earlier words of its bin
 };
 
 }  // namespace

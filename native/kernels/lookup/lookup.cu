@@ -1,7 +1,7 @@
-// The lookup of all columns on a GPU, and the merging of equal ids. A thread owns one number of one place: (row, column, d).
+// The lookup of all columns on a GPU, and the merging of equal ids. One thread per output element: (row, column, d).
 //
-// Merging needs no sort: a table's ids set bits in a bitmap, and the number of bits below an id's own is the place of its row, as
-// in lookup.cc. So the merged ids ascend; the last bits of their sums differ from run to run, since they are added in any order.
+// Merging needs no sort: a table's ids set bits in a bitmap, and the number of lower bits that are set is the index of an id's
+// row, as in lookup.cc. So the merged ids ascend. Their sums are added in any order, so the last bits may differ between runs.
 
 #include "kernels/cuda.h"
 #include "kernels/lookup/lookup.h"
@@ -11,17 +11,17 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWordBits = 32;
-constexpr int kRun = 8;  // words of the bitmap that one thread counts at a time
+constexpr int kRun = 8;  // bitmap words that one thread counts at a time
 
-// What a merge works in, per table; it comes uninitialised, in device memory.
+// The scratch memory of a merge, per table; uninitialised on entry, in device memory.
 struct MergeRoom {
-  unsigned* taken;  // [ceil(V / 32)], a bit for each id
-  int* before;      // [ceil(V / 32)], how many ids the words before this one have
+  unsigned* taken;  // [ceil(V / 32)], one bit per id
+  int* before;      // [ceil(V / 32)], number of ids in earlier words
 };
 
 __device__ inline int64_t Words(const LookupTable& table) { return (table.rows + kWordBits - 1) / kWordBits; }
 
-// Where a taken id is among the merged ones.
+// The index of a marked id among the merged ones.
 __device__ inline int64_t PlaceOf(const MergeRoom& room, int64_t id) {
   const unsigned below = room.taken[id / kWordBits] & ((1u << id % kWordBits) - 1);
   return room.before[id / kWordBits] + __popc(below);
@@ -86,7 +86,7 @@ __global__ void Mark(LookupInput input, const MergeRoom* rooms) {
   }
 }
 
-// One block a table. Of each round of words a thread counts a run, and adds up the counts of the runs before it.
+// One block per table. In each round a thread counts the bits of a run of words, and adds the counts of earlier runs.
 __global__ void Number(LookupInput input, const MergeRoom* rooms, MergedRows* merged) {
   const MergeRoom room = rooms[blockIdx.y];
   const int64_t words = Words(input.tables[blockIdx.y]);
@@ -114,7 +114,7 @@ __global__ void Number(LookupInput input, const MergeRoom* rooms, MergedRows* me
   if (thread == 0) merged[blockIdx.y].count = total;
 }
 
-// Writes the merged ids, and zeros for their sums.
+// Writes the merged ids, and zeros into their sums.
 __global__ void List(LookupInput input, const MergeRoom* rooms, const MergedRows* merged) {
   const MergeRoom room = rooms[blockIdx.y];
   const MergedRows target = merged[blockIdx.y];
@@ -153,7 +153,7 @@ __global__ void Add(LookupInput input, const float* const* d_out, const MergeRoo
   });
 }
 
-// Enough blocks for the numbers of a column with one id a row; longer ones loop.
+// Enough blocks for a column with one id per row; longer columns loop.
 dim3 Grid(const LookupInput& input, int64_t of) {
   const int64_t blocks = BlocksFor(input.rows * 32, kThreads);
   return dim3(blocks < 1024 ? blocks : 1024, of);
@@ -168,7 +168,7 @@ CTRLAB_EXPORT int ctrlab_cuda_lookup(const LookupInput* input, const float* cons
   return Launch(Forward, Grid(*input, input->column_count), kThreads, 0, stream, *input, tables, out);
 }
 
-// `merged` [T] lies in device memory, as does `rooms` [T]; the count of ids is known there alone.
+// `merged` [T] and `rooms` [T] are in device memory; only the device knows the number of ids.
 CTRLAB_EXPORT int ctrlab_cuda_lookup_merge(const LookupInput* input, const float* const* d_out, MergedRows* merged,
                                            const MergeRoom* rooms, void* stream) {
   const dim3 columns = Grid(*input, input->column_count), tables = Grid(*input, input->table_count);

@@ -1,4 +1,4 @@
-// The optimizer's kernel: every variable is cut into pieces of about the same size, and each piece into vectors.
+// The optimizer's kernel: splits every variable into pieces of about equal size, and each piece into vectors.
 
 #include "kernels/optimizer_step/optimizer_step.h"
 
@@ -12,11 +12,11 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kAhead = 8;  // rows between the one that is asked for and the one that is changed
+constexpr int64_t kAhead = 8;  // distance between the row that is prefetched and the row that is updated
 
 struct Piece {
   const StepVariable* variable;
-  int64_t begin, end;  // rows where the variable has ids, else numbers
+  int64_t begin, end;  // rows if the variable has ids, else numbers
 };
 
 template <int Slots>

@@ -1,5 +1,5 @@
-// One optimizer step of all variables on a GPU: a pass for the gradients' norms where they are to be clipped, then a thread a
-// number. A grid row is a variable.
+// One optimizer step of all variables on a GPU: a pass for the gradients' norms if they are clipped, then one thread per number.
+// A grid row is a variable.
 
 #include "kernels/cuda.h"
 #include "kernels/optimizer_step/optimizer_step.h"
@@ -8,7 +8,7 @@ namespace ctrlab {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocks = 64;  // of a variable; they loop, since how many rows were merged is known on the GPU alone
+constexpr int kBlocks = 64;  // per variable; they loop, because only the GPU knows the number of merged rows
 
 __device__ inline int64_t Rows(const StepVariable& variable, const int64_t* const* counts) {
   return counts ? *counts[blockIdx.y] : variable.rows;
@@ -51,7 +51,7 @@ __global__ void Step(StepRule rule, const StepVariable* variables, const int64_t
       variable.slots[0][at] = more;
       w = fabsf(z) <= l1 ? 0.0f : (copysignf(l1, z) - z) / (sqrtf(more) / lr + 2 * l2);
     } else {
-      // 1 - beta before it is rounded: of .999 a float would keep four digits of the difference.
+      // 1 - beta is computed before rounding: for .999 a float difference would keep only four digits.
       const float b1 = static_cast<float>(rule.beta1), new1 = static_cast<float>(1 - rule.beta1);
       const float b2 = static_cast<float>(rule.beta2), new2 = static_cast<float>(1 - rule.beta2);
       const float m = variable.slots[0][at] = b1 * variable.slots[0][at] + new1 * g;
@@ -66,8 +66,8 @@ __global__ void Step(StepRule rule, const StepVariable* variables, const int64_t
 
 using namespace ctrlab;
 
-// `variables` [T] lies in device memory, as do `counts` [T], addresses of each variable's number of rows (null: `rows` holds),
-// and `squared_norms` [T], room to work in where the rule clips.
+// `variables` [T] is in device memory. So are `counts` [T], addresses of each variable's number of rows (null: use `rows`), and
+// `squared_norms` [T], scratch memory for a rule that clips.
 CTRLAB_EXPORT int ctrlab_cuda_optimizer_step(const StepRule* rule, const StepVariable* variables, const int64_t* const* counts,
                                              int64_t count, float* squared_norms, void* stream) {
   const dim3 grid(kBlocks, count);

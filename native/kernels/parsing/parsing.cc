@@ -1,6 +1,6 @@
-// The parsing kernels. Rows are shared out among threads; within a thread one column is done after the other, so that one kind
-// of work and one column's texts are at hand at a time. A text is looked at twice: once quickly, to count its parts, and once to
-// encode them, straight to their place.
+// The parsing kernels. Rows are distributed over threads. A thread processes one column after the other, so that one kind of work
+// and one column's texts are in the caches at a time. Each text is scanned twice: quickly to count its parts, then to encode them
+// directly into their final place.
 
 #include "kernels/parsing/parsing.h"
 
@@ -13,7 +13,7 @@
 namespace ctrlab {
 namespace {
 
-// The first cell, column by column, that is no number. Threads report theirs in any order.
+// The first cell, by column, that is not a number. Threads report faults in any order.
 class FirstFault {
  public:
   explicit FirstFault(int64_t rows) : rows_(rows) {}
@@ -38,7 +38,7 @@ class FirstFault {
 
 constexpr int64_t kCyclesPerByte = 3, kCyclesPerValue = 20;
 
-// What a row of a column costs, from its values in a few rows.
+// The estimated cycles of a row of a column, from its values in a few rows.
 int64_t CyclesPerRow(const StringView* texts, const int64_t* splits, int64_t rows) {
   if (splits) return kCyclesPerValue * (1 + splits[rows] / rows);
   if (!texts) return 1;
@@ -60,7 +60,7 @@ int64_t KeptOf(const IdSource& column, int64_t length) {
   return column.max_length > 0 ? std::min(column.max_length, length) : length;
 }
 
-// A vocabulary is a handful of words, so it is looked through.
+// A vocabulary has few words, so a linear search is enough.
 int64_t PlaceAmong(const StringView* words, int64_t count, const char* p, int64_t n) {
   for (int64_t i = 0; i < count; ++i) {
     if (words[i].size == n && std::memcmp(words[i].data, p, n) == 0) return i;
@@ -68,13 +68,13 @@ int64_t PlaceAmong(const StringView* words, int64_t count, const char* p, int64_
   return -1;
 }
 
-// Values of one column to ids. False where a value is no id.
+// Converts values of one column to ids. Returns false if a value is not an id.
 template <Encoding encoding>
 class Encoder {
  public:
   explicit Encoder(const IdSource& column) : column_(column) {}
 
-  // Row b, to its place in `ids`.
+  // Row b, written to its place in `ids`.
   bool Row(int64_t b, const int64_t* splits, int64_t* ids) const {
     int64_t* const out = ids + (splits ? splits[b] : b);
     if (column_.separator.size > 0) return Parts(column_.texts[b], splits[b + 1] - splits[b], out);
@@ -106,7 +106,7 @@ class Encoder {
   }
 
   bool Parts(StringView text, int64_t kept, int64_t* ids) const {
-    // Parts before the last `kept` are passed over; there are some only where the list was shortened.
+    // Parts before the last `kept` are skipped; there are some only if the list was shortened.
     const bool shortened = column_.max_length > 0 && kept == column_.max_length;
     int64_t skip = shortened ? CountParts(text, column_.separator) - kept : 0;
     bool good = true;
@@ -132,7 +132,7 @@ void EncodeRows(const IdSource& column, int64_t c, int64_t begin, int64_t end, c
   }
 }
 
-// The sum of the numbers in a text, first to last, over their number; false where a part is no number.
+// The mean of the numbers in a text, summed in order; false if a part is not a number.
 bool MeanOfText(StringView text, StringView separator, float* mean) {
   const char* const end = text.data + text.size;
   float sum = 0;

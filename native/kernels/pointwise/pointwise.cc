@@ -1,4 +1,4 @@
-// The pointwise kernels: one pass forward; backward one pass that gives d_x and adds up its columns on the way.
+// The pointwise kernels: one pass forward; backward one pass that computes d_x and sums its columns at the same time.
 
 #include "kernels/pointwise/pointwise.h"
 
@@ -13,7 +13,7 @@ template <int kKind>
 inline Vec Apply(const Vec& x, const Vec& shift, const Vec& slope) {
   if constexpr (kKind == kAffine) return slope * x + shift;
   const Vec p = x + shift;
-  return p <= 0.0f ? (kKind == kPrelu ? slope * p : Vec{}) : p;  // what is not a number stays so
+  return p <= 0.0f ? (kKind == kPrelu ? slope * p : Vec{}) : p;  // NaN stays NaN
 }
 
 template <int kKind, class Tile, int V = Tile::kVectors>

@@ -11,9 +11,9 @@
 namespace ctrlab {
 namespace {
 
-constexpr int64_t kPage = 4096;  // the unit that threads share out
+constexpr int64_t kPage = 4096;  // the unit of work for threads
 
-// A plain store first reads the line that it overwrites; streaming it past the caches saves a third of the traffic.
+// A plain store first reads the cache line that it overwrites; streaming stores avoid this and save a third of the traffic.
 void CopyPast(const char* from, char* to, int64_t bytes) {
 #ifdef __SSE2__
   if (reinterpret_cast<uintptr_t>(to) % 16 == 0) {
@@ -36,7 +36,7 @@ void CopyPast(const char* from, char* to, int64_t bytes) {
 
 void ctrlab_snapshot(const ctrlab::CopyPiece* pieces, int64_t count, const ctrlab::ParallelFor* parallel_for) {
   using namespace ctrlab;
-  std::vector<int64_t> first(count + 1, 0);  // the number of a piece's first page, all pieces numbered on
+  std::vector<int64_t> first(count + 1, 0);  // the number of each piece's first page, counted over all pieces
   for (int64_t p = 0; p < count; ++p) first[p + 1] = first[p] + (pieces[p].bytes + kPage - 1) / kPage;
 
   (*parallel_for)(first[count], kPage / 4, [&](int64_t begin, int64_t end) {

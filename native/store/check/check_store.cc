@@ -1,25 +1,25 @@
-// The store against std::map, under sanitizers and what else can happen to it.
+// Checks the store against std::map, under sanitizers and with injected faults.
 //
 //   check_store <what> <folder> <seed>    exit code 0 and "passed <what> <seed>"; or 1 and a sentence on stderr
 //
-// <what>: random      operations, reopened again and again, on both kinds of compaction and both ways to the disk
-//         kill        a process that writes is killed at a random moment; what it left is the state after some operation
-//         power       the same with the machine's power: of what was not synced, whatever the disk had a mind to write is there
-//         damage      each byte of a file changed, and each length that it can be cut to
-//         full        a disk that takes no more, then does again
-//         again       a compaction that failed is tried again, and the process killed
-//         together    readers, writers and snapshots beside compaction
-//         refused     syncs and waits that the system refuses once
-//         memory      each allocation refused in turn, in the caller's thread and in the store's
-//         held        what it says that it holds in memory
+// <what>: random      operations with repeated reopening, for both kinds of compaction and both kinds of disk access
+//         kill        a writing process is killed at a random moment; its files hold the state after some operation
+//         power       the same with a loss of power: any part of what was not synced may be on disk
+//         damage      every byte of a file is changed, and the file is cut to every length
+//         full        a disk that is full, then has room again
+//         again       a failed compaction is tried again, and the process is killed
+//         together    readers, writers and snapshots during compaction
+//         refused     single syncs and waits that the system refuses
+//         memory      each allocation fails in turn, in the caller's thread and in the store's
+//         held        the memory that the store reports
 //         scratch     the stores of a tier
-//         relieved    a writer beside a compaction that is stuck
+//         relieved    a writer during a compaction that is stuck
 //         unsealed    a disk that syncs nothing
 //         fork        a process that forks: its child is refused, writes nothing, keeps no lock
-//         forked-snapshot   the same while a snapshot holds files that have no name any more
-//         close       a store that is closed while other threads are inside
-//         burst       a writer that outruns compaction
-//         odd         folders and files that are not as they should be
+//         forked-snapshot   the same while a snapshot holds files whose names were removed
+//         close       a store that is closed while other threads use it
+//         burst       a writer that is faster than compaction
+//         odd         invalid folders and files
 
 #include "check_store.h"
 
