@@ -45,7 +45,7 @@ MODELS = tuple(DATA_SETS)
 LADDER: tuple[Optimization, ...] = (
     Optimization(
         name="indicator",
-        summary="sum the linear weights of the ids that are there instead of multiplying a dense multi-hot",
+        summary="sum the linear weights of an example's ids instead of multiplying a dense multi-hot vector",
         level="model",
         models=("wdl", "deepfm"),
         lesson="02_ops/01_indicator_column",
@@ -53,7 +53,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="lookup",
-        summary="look all columns up in one op, merge equal ids in a second, and step the optimizer in a third",
+        summary="look up all columns in one op, merge the gradients of equal ids in a second, and step the optimizer in a third",
         level="model",
         models=MODELS,
         lesson="02_ops/02_one_lookup",
@@ -61,7 +61,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="attention",
-        summary="score the events that are there, one product each with a matrix of their row's; softmax and sum in one pass",
+        summary="score real events only, not padding, with one small product per event; softmax and sum in one pass",
         level="model",
         models=("din", "dien"),
         lesson="02_ops/03_ragged_attention",
@@ -69,7 +69,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="gru",
-        summary="run the GRU over the events that are there: rows of similar length go through time together in one op",
+        summary="run the GRU over real events only: one op processes sequences of similar length as one block",
         level="model",
         models=("dien",),
         lesson="02_ops/04_fused_gru",
@@ -77,7 +77,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="augru",
-        summary="run the AUGRU the same way, with the gradient of its attention in the same op",
+        summary="run the AUGRU in the same way, with its attention's gradient in the same op",
         level="model",
         models=("dien",),
         lesson="02_ops/05_fused_augru",
@@ -85,7 +85,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="parsing",
-        summary="cut, hash and average the texts of all columns in two ops instead of a chain of string ops a column",
+        summary="split, hash and average the texts of all columns in two ops instead of a chain of string ops per column",
         level="model",
         models=MODELS,
         lesson="02_ops/06_sequence_parsing",
@@ -93,7 +93,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="interaction",
-        summary="let pairs of embeddings meet where they lie side by side: the lower triangle alone, in one pass",
+        summary="multiply pairs of embeddings in place, in one pass, and each pair once: only the lower triangle",
         level="model",
         models=("deepfm", "dlrm"),
         lesson="02_ops/07_interactions",
@@ -101,7 +101,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="subgraphs",
-        summary="make one op each way of what stands between a tower's products: bias and batch norm, PReLU, affine",
+        summary="fuse the ops between a tower's products (bias and batch norm, PReLU, affine) into one op each way",
         level="model",
         models=("deepfm", "dlrm", "din", "dien"),
         lesson="02_ops/08_subgraphs",
@@ -109,7 +109,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="experts",
-        summary="take a block of rows through all layers of an expert while it is in a core's cache, and mix in one pass",
+        summary="run a block of rows through all layers of an expert while it is in a core's cache; mix in one pass",
         level="model",
         models=("mmoe",),
         lesson="02_ops/09_experts",
@@ -117,7 +117,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="auxiliary",
-        summary="DIEN's auxiliary loss on the events that are there, forward and back in one pass",
+        summary="compute DIEN's auxiliary loss on real events only, forward and backward in one pass",
         level="model",
         models=("dien",),
         lesson="02_ops/03_ragged_attention",
@@ -125,7 +125,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="bf16",
-        summary="multiply the towers' matrices in bfloat16; weights, last layers and updates stay float32",
+        summary="multiply the towers' matrices in bfloat16; weights, last layers and updates stay in float32",
         level="model",
         models=MODELS,
         lesson="02_ops/10_mixed_precision",
@@ -150,7 +150,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="large_batch",
-        summary="train on 2,048 rows a step",
+        summary="train on 2,048 examples per step",
         level="input",
         models=MODELS,
         lesson="02_ops/12_feeding",
@@ -167,7 +167,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="stage",
-        summary="parse and hash the next batches in other threads while this one is trained on",
+        summary="parse and hash the next batches in other threads while the model trains on the current one",
         level="run",
         models=MODELS,
         lesson="02_ops/13_threads_and_stages",
@@ -175,7 +175,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="loop",
-        summary="take several steps in one call: the loop and the reader's iterator are inside the graph",
+        summary="take several steps per call: the loop and the reader's iterator are inside the graph",
         level="run",
         models=MODELS,
         lesson="02_ops/13_threads_and_stages",
@@ -183,7 +183,7 @@ LADDER: tuple[Optimization, ...] = (
     ),
     Optimization(
         name="async_checkpoint",
-        summary="copy the state between two steps and write it to the disk in a thread of its own",
+        summary="copy the state between two steps, and write it to disk in a background thread",
         level="run",
         models=MODELS,
         lesson="02_ops/14_checkpoints",
@@ -193,7 +193,7 @@ LADDER: tuple[Optimization, ...] = (
 
 STOCK = Optimization(
     name="stock",
-    summary="no rung but the rival of all: the fastest way found with TensorFlow's own ops, computing the same",
+    summary="not a rung, but the rival of all: the fastest way found with TensorFlow's own ops, with the same results",
     level="model",
     models=MODELS,
     lesson="02_ops/15_scoreboard",

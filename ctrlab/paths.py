@@ -52,7 +52,7 @@ def require_place(path: Path) -> None:
     if path.is_dir():
         raise CtrlabError(f"{path} is a folder; give the path of a file to write.")
     if not path.parent.is_dir():
-        raise CtrlabError(f"A file goes into a folder that exists; {path.parent} is none. Make it, or give another path.")
+        raise CtrlabError(f"A file must be in an existing folder; {path.parent} is not one. Make it, or give another path.")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass

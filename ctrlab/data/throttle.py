@@ -31,7 +31,7 @@ def slow_lines(path: str | tf.Tensor, bytes_per_second: float) -> tf.data.Datase
     >>> slow_lines("train.csv", 4e6).batch(512)     # doctest: +SKIP
     """
     if not bytes_per_second > 0:
-        raise CtrlabError(f"Storage must give more than 0 bytes a second; received {bytes_per_second}.")
+        raise CtrlabError(f"Storage must give more than 0 bytes per second; received {bytes_per_second}.")
 
     def blocks(name: bytes) -> Iterator[list[bytes]]:
         rest = b""

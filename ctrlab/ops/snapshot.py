@@ -42,7 +42,7 @@ def fused(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> Non
 
 def _agree(sources, targets) -> None:
     if not len(sources) == len(targets) > 0:
-        raise CtrlabError(f"There must be one target a source; received {len(targets)} for {len(sources)} sources.")
+        raise CtrlabError(f"There must be one target per source; received {len(targets)} for {len(sources)} sources.")
 
 
 OP = Op("snapshot", rung="async_checkpoint", definition=definition, baseline=baseline, fused=fused, differentiable=0)

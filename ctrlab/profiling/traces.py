@@ -93,7 +93,7 @@ class OpTable(Plain):
         """The `most` longest rows as a rich table; its last line sums the rest."""
         shown, rest = self.rows[:most], self.rows[most:]
         fields = [f for f in ("part", "op_type", "name") if any(getattr(row, f) for row in self.rows)]
-        caption = f"{self.wall * 1e3:.3g} ms a step · {self.steps} steps · {self.device}"
+        caption = f"{self.wall * 1e3:.3g} ms per step · {self.steps} steps · {self.device}"
         table = Table(title=self.title or None, caption=caption)
         for heading in fields:
             table.add_column(heading.replace("_", " "), overflow="fold")

@@ -122,7 +122,7 @@ def load(path: Path) -> RaceResult:
     try:
         content = json.loads(path.read_text())
     except FileNotFoundError:
-        raise BadData(f"A race result must be a file; there is none at {path}.") from None
+        raise BadData(f"A race result must be a file; {path} does not exist.") from None
     except (OSError, ValueError) as problem:
         raise BadData(f"A race result must be JSON; {path} is not ({problem}).") from None
     found = content.get("version") if isinstance(content, dict) else None

@@ -271,12 +271,12 @@ class Checkpoints:
                 old.unlink(missing_ok=True)
         except CtrlabError as error:  # a save that can't be opened does not tell which files it needs
             raise CheckpointError(
-                f"Checkpoints that nobody needs must go; which these are can't be said now: {error} That of step {save.step} is "
-                "written, and a later save deletes them."
+                f"Checkpoints that are no longer needed are deleted; now it is not known which these are: {error} "
+                f"That of step {save.step} is written, and a later save deletes them."
             ) from None
         except OSError as error:
             raise CheckpointError(
-                f"Checkpoints that nobody needs must go; {self.folder} does not let them: {error.strerror}. "
+                f"Checkpoints that are no longer needed are deleted; {self.folder} does not allow it: {error.strerror}. "
                 f"That of step {save.step} is written; make the folder writable, or delete them."
             ) from None
 

@@ -106,7 +106,7 @@ class EmbeddingTableOp : public StatusOp {
     bool is_new;
     TF_RETURN_IF_ERROR(OfTable(name_, embedding::ServedTable::FindOrMake(place_, 0, make, &served, &is_new)));
     if (served->table().dim() != options.dim) {
-      return InvalidArgument("Embedding variable ", name_, " of ", options.dim, " numbers a row must not be served as ",
+      return InvalidArgument("Embedding variable ", name_, " of ", options.dim, " numbers per row must not be served as ",
                              place_.name, " of container '", place_.container, "', which has ", served->table().dim(), ".");
     }
     made->reset(new TableResource(name_, std::move(served)));

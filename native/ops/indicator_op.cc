@@ -97,7 +97,7 @@ class IndicatorBase : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("W", &weighted));
     OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
     OP_REQUIRES(context, std::ssize(sizes_) == columns,
-                InvalidArgument("There must be one size a column; received ", sizes_.size(), " for ", columns, " columns."));
+                InvalidArgument("There must be one size per column; received ", sizes_.size(), " for ", columns, " columns."));
     OP_REQUIRES(context, weighted == 0 || weighted == columns,
                 InvalidArgument("All columns have weights or none; received ", weighted, " for ", columns, " columns."));
     for (size_t c = 0; c < sizes_.size(); ++c) {

@@ -145,7 +145,7 @@ class ParseIdsOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("words", &words_));
     const size_t count = raw_.columns();
     OP_REQUIRES(context, static_cast<size_t>(columns) == count && lists == raw_.lists(),
-                InvalidArgument("There must be one output of ids a column and one of splits a list; received ", columns, " and ",
+                InvalidArgument("There must be one output of ids per column and one of splits per list; received ", columns, " and ",
                                 lists, " for ", count, " columns."));
     OP_REQUIRES(
         context, max_lengths.size() == count && encodings.size() == count && buckets.size() == count,

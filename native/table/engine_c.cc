@@ -118,7 +118,7 @@ Answer CheckNumbers(const ServedTable& table, int64_t count, int64_t numbers) {
   if (count >= kMostKeys) return Refuse(CTRLAB_TABLE_INVALID, "A call is of less than 2^31 keys; received ", count, ".");
   const int64_t dim = table.table().dim();
   if (numbers == count * dim) return {};
-  return Refuse(CTRLAB_TABLE_INVALID, "Served table ", table.name().name, " has ", dim, " numbers a row; received room for ",
+  return Refuse(CTRLAB_TABLE_INVALID, "Served table ", table.name().name, " has ", dim, " numbers per row; received room for ",
                 numbers, " with ", count, " keys.");
 }
 

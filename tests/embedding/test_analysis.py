@@ -90,7 +90,7 @@ def test_what_is_no_report_is_refused(tmp_path):
     pq.write_table(pa.table({"id": [1]}), tmp_path / "other.parquet")
     with pytest.raises(BadData, match="lacks admitted, feature"):
         analysis.read(tmp_path / "other.parquet")
-    with pytest.raises(CtrlabError, match="goes into a folder that exists"):
+    with pytest.raises(CtrlabError, match="must be in an existing folder"):
         analysis.write(analysis.report({}), tmp_path / "no" / "report.parquet")
 
 

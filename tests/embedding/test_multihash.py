@@ -151,7 +151,7 @@ def test_rates_at_the_ends():
 def test_what_can_not_be_is_refused():
     with pytest.raises(CtrlabError, match=r"2 parts need two rows each.*received 3 rows"):
         multihash.parts(QuotientRemainder(rows=3), 10, 4)
-    with pytest.raises(CtrlabError, match="a number a row; received 50 rows of D = 2"):
+    with pytest.raises(CtrlabError, match="one number per row; received 50 rows of D = 2"):
         multihash.parts(BinaryCode(rows=50, operation="concat", blocks=3), 10, 2)
     with pytest.raises(UnknownName, match="Unknown operation 'sum'"):
         QuotientRemainder(operation="sum")

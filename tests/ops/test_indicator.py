@@ -218,7 +218,7 @@ REFUSED = {
     "splits that go past the end": (dict(splits=[[0, 1, 9]]), "end at its 2 ids; received 9"),
     "a kernel of other rows": (dict(kernel=np.zeros((4, 2))), "\\[3, outputs\\].*received \\[4,2\\]"),
     "a kernel of other rank": (dict(kernel=np.zeros(3)), "rank 2|must be \\[3, outputs\\]"),
-    "sizes of another number": (dict(sizes=[1, 2]), "one size a column; received 2 for 1"),
+    "sizes of another number": (dict(sizes=[1, 2]), "one size per column; received 2 for 1"),
     "a size of nothing": (dict(sizes=[0], kernel=np.zeros((0, 2))), "size of column 0.*received 0"),
     "weights of another shape": (dict(weights=[[1.0]]), "weights of column 0.*\\[2\\]; received \\[1\\]"),
     "weights of some columns": (dict(ids=[[0], [0]], splits=[[], []], weights=[[1.0]], sizes=[1, 2]), "weights or none"),
@@ -251,7 +251,7 @@ def test_a_gradient_of_another_shape_is_refused():
 @pytest.mark.parametrize("product", [indicator.OP.reference, *IMPLEMENTATIONS.values()])
 def test_what_can_be_seen_before_running_is_refused_in_one_sentence(product):
     kernel = random_kernel([3], 1)
-    with pytest.raises(CtrlabError, match=r"one size a column.*received 2 for 1"):
+    with pytest.raises(CtrlabError, match=r"one size per column.*received 2 for 1"):
         product([ids(0)], [1, 2], kernel)
     with pytest.raises(CtrlabError, match="received 2 for 1"):
         product([ids(0)], [3], kernel, [None, None])

@@ -252,7 +252,7 @@ REFUSED = {
     "too few encodings": (dict(encodings=["hash"]), "one length, encoding and number of buckets a column"),
     "too few names": (dict(names=["one"]), "one name, layout and separator a column; received 1"),
     "too few layouts": (dict(layouts=["single"], L=0, splits=[]), "one name, layout|one layout a column"),
-    "another number of outputs": (dict(C=3), "one output of ids a column"),
+    "another number of outputs": (dict(C=3), "one output of ids per column"),
     "another number of lists": (dict(L=2), "one of splits a list"),
     "a list without a separator": (dict(layouts=["joined", "ragged"], L=2), "joined column is text and has a separator"),
     "a separator of no list": (dict(separators=[";", ""]), "others have none; received layout single"),
@@ -276,7 +276,7 @@ def test_bad_inputs_are_refused(case):
 
 @pytest.mark.parametrize("parse", [ids.OP.reference, *IMPLEMENTATIONS.values()])
 def test_what_can_be_seen_before_running_is_refused_in_one_sentence(parse):
-    with pytest.raises(CtrlabError, match=r"one entry of values a column.*received 2 for 1"):
+    with pytest.raises(CtrlabError, match=r"one entry of values per column.*received 2 for 1"):
         parse([Categorical("a")], [texts("a"), texts("b")])
     with pytest.raises(CtrlabError, match="needs a separator; column 'a' has none"):
         parse([MultiHot("a", separator="")], [texts("a")])

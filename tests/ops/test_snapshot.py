@@ -89,5 +89,5 @@ def test_what_would_be_written_twice_or_while_it_is_read(sources, targets):
 @pytest.mark.parametrize("count", [0, 2])
 def test_one_target_a_source(implementation, count):
     source, target = pair((3,))
-    with pytest.raises(CtrlabError, match="one target a source"):
+    with pytest.raises(CtrlabError, match="one target per source"):
         implementation([source] * (count > 0), [target] * count)

@@ -95,7 +95,7 @@ def test_a_table_can_be_kept_and_shown(table):
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(table.to_table(most=3))
     text = console.export_text()
-    assert "a loop" in text and "more" in text and "share" in text and "ms a step" in text
+    assert "a loop" in text and "more" in text and "share" in text and "ms per step" in text
     one = OpTable((OpRow("MatMul", "", "", 1, 0.5, 1.0),), 1, 0.5, "by hand").to_table()
     assert [column.header for column in one.columns] == ["op type", "calls", "self ms", "share"]
 

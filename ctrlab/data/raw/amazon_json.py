@@ -56,7 +56,7 @@ def _parsed(block: Block, read, intake: Intake) -> list[tuple]:
         except UnicodeError as error:
             faults.reject(np.array([index]), "not UTF-8", [str(error)])
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            faults.reject(np.array([index]), "neither JSON nor a Python literal", ["expected one object a line"])
+            faults.reject(np.array([index]), "neither JSON nor a Python literal", ["expected one object per line"])
         except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             faults.reject(np.array([index]), "a field is missing or of another type", [f"{type(error).__name__} {error}"])
     return rows

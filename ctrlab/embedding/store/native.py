@@ -102,7 +102,7 @@ class Store:
         keys = _keys(keys)
         rows = np.ascontiguousarray(rows, self._dtype)
         if rows.shape != (len(keys), self._dim):
-            raise CtrlabError(f"A store's rows must be [{len(keys)}, {self._dim}], one a key; received {list(rows.shape)}.")
+            raise CtrlabError(f"A store's rows must be [{len(keys)}, {self._dim}], one row per key; received {list(rows.shape)}.")
         self._call("put", _pointer(keys), _pointer(rows), _INT(len(keys)))
 
     def get(self, keys) -> tuple[np.ndarray, np.ndarray]:

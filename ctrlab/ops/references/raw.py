@@ -31,7 +31,7 @@ def agree(columns: Sequence[Column], values: Sequence) -> None:
     """Checks for one entry of values per column, and a separator wherever text must be split."""
     if not len(columns) == len(values) > 0:
         raise CtrlabError(
-            f"There must be one entry of values a column, and a column; received {len(values)} for {len(columns)} columns."
+            f"There must be one entry of values per column, and at least one column; received {len(values)} for {len(columns)} columns."
         )
     for column in columns:
         if is_list(column) and not column.separator:

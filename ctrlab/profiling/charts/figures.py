@@ -218,7 +218,7 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
     """
     if not samples or not all(len(values) for values in samples.values()):
         raise CtrlabError(
-            f"A latency chart needs at least one sample a variant; received { ({k: len(v) for k, v in samples.items()}) }."
+            f"A latency chart needs at least one sample per variant; received { ({k: len(v) for k, v in samples.items()}) }."
         )
     colour = colours.of_names(samples)
     unit, size = unit_of([float(np.median(v)) for v in samples.values()])

@@ -32,7 +32,7 @@ def roofline(
     chart = figure(
         [*_roofs(ceilings), *_marks(points or {}, ceilings)],
         title,
-        x="arithmetic intensity (flops a byte of memory traffic)",
+        x="arithmetic intensity (flops per byte of memory traffic)",
         y="GFLOP/s",
         note="a computation can't lie above the line; the dotted drop is what is left to gain",
         device=ceilings.device,
