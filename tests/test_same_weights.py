@@ -77,7 +77,7 @@ def determined(baseline, state, batches):
             k: equality.move_tolerance(k, state, expected) if k.startswith("step") else equality.TOLERANCE for k in sure
         }
         for seed in range(3):
-            rounded = baseline.answers_from(equality.rounded_anew(state, seed), batch)
+            rounded = baseline.answers_from(equality.rounded_randomly(state, seed), batch)
             for key in sure:
                 tolerances[key] = max(tolerances[key], equality.ROUNDINGS * equality.distance(expected[key], rounded[key]))
         gradients = [v for key, v in tolerances.items() if key.startswith("gradient")]
@@ -141,7 +141,7 @@ def test_a_wrong_rung_is_noticed(baselines, monkeypatch):
 
 def test_what_only_rounding_decides_is_found():
     state = {"model/w": np.array([1.0, -2.0, 0.5], np.float32), "optimizer/w_m": np.ones(3, np.float32), "step": np.int64(3)}
-    moved = equality.rounded_anew(state, seed=0)
+    moved = equality.rounded_randomly(state, seed=0)
     assert np.all(moved["model/w"] != state["model/w"])
     np.testing.assert_allclose(moved["model/w"], state["model/w"], rtol=2e-7)
     assert moved["optimizer/w_m"] is state["optimizer/w_m"] and moved["step"] is state["step"]

@@ -102,7 +102,7 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
         files = {out: stack.enter_context(ParquetFile(out, raw.schema)) for out in outs}
         intake = stack.enter_context(Intake(name, rejects, sources, progress))
         for job in jobs:
-            _pour(raw, job, intake, [files[out] for out in job.outs], limit)
+            _write_rows(raw, job, intake, [files[out] for out in job.outs], limit)
         for file in files.values():
             file.keep()
         if intake.counts.rejected:
@@ -112,7 +112,7 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
     return intake.counts
 
 
-def _pour(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
+def _write_rows(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
     """Reads a job's sources once and writes its files."""
     counts, rows = intake.counts, 0
     for table in raw.tables(job.sources, intake, raw.schema):

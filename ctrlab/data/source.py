@@ -52,11 +52,6 @@ class Order:
         if self.epochs < 1 and self.epochs != -1:
             raise CtrlabError(f"epochs must be at least 1, or -1 for no end; received {self.epochs}.")
 
-    @property
-    def as_it_lies(self) -> bool:
-        """Whether all rows are read from the first on, in the files' order."""
-        return not self.shuffle and self.shard == (0, 1) and not self.start
-
     def __call__(self, rows: tf.data.Dataset) -> tf.data.Dataset:
         """Selects and orders the elements of `rows`: lines, records or row numbers."""
         index, count = self.shard

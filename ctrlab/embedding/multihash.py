@@ -86,7 +86,9 @@ def parts(choice: Choice, buckets: int, dim: int) -> Parts:
     budget = choice.budget(buckets)
     rows = budget * n if concat else budget  # a row of a concatenated part has only dim / n numbers
     if rows < 2 * n or (concat and dim < n):
-        raise CtrlabError(f"{n} parts need two rows each, and at least one number per row; received {budget} rows of D = {dim} for {choice}.")
+        raise CtrlabError(
+            f"{n} parts need two rows each, and at least one number per row; received {budget} rows of D = {dim} for {choice}."
+        )
     # A block has a whole number of bits, so its table may be smaller than its share of the budget.
     sizes = (2 ** int(math.log2(rows // n)),) * n if isinstance(choice, BinaryCode) else (rows - rows // 2, rows // 2)
     dims = tuple(dim // n + (k < dim % n) for k in range(n)) if concat else (dim,) * n

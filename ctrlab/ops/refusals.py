@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 
-AROUND = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*$|\s\[Op:[^\]]*\].*$", re.DOTALL)
+TENSORFLOW_MARKS = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*$|\s\[Op:[^\]]*\].*$", re.DOTALL)
 
 
 @contextlib.contextmanager
@@ -21,4 +21,4 @@ def one_sentence() -> Iterator[None]:
     except tf.errors.OpError as error:
         if not re.search("Ctrlab>(Embedding|Changes)", str(error)):
             raise
-        raise CtrlabError(AROUND.sub("", error.message).strip()) from None
+        raise CtrlabError(TENSORFLOW_MARKS.sub("", error.message).strip()) from None

@@ -75,13 +75,13 @@ class Worker:
         except OSError:
             answer = None
         if answer is None:
-            raise WorkerDied(self._obituary())
+            raise WorkerDied(self._death_report())
         if "problem" in answer:
             raise CtrlabError(answer["problem"])
         os.kill(self.pid, signal.SIGSTOP)
         return answer
 
-    def _obituary(self) -> str:
+    def _death_report(self) -> str:
         code = self._process.wait()
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._log.seek(0)

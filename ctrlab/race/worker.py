@@ -126,7 +126,7 @@ class Session:
         return {"seconds": seconds * rows / timed_rows if timed_rows else 0.0, "losses": losses + history.losses}
 
     def retrain(self, seed: int, steps: int) -> dict:
-        self.run.begin_anew(seed)
+        self.run.restart(seed)
         self.rows_owed = 0
         self.train(steps)
         return {}

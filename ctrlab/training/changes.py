@@ -95,14 +95,14 @@ class Changes:
     def forget_all(self) -> None:
         """Makes every consumer's next cut give everything. Call it after changing a table through its raw `tf.Variable`."""
         for variable in self._tables.values():
-            self._start_anew(variable)
+            self._reset_log(variable)
 
     def note(self, updates: Iterable[tuple[keras.Variable, tf.Tensor | tf.IndexedSlices]]) -> None:
         """Logs what a step changed: the rows of a merged sparse gradient, or all of a dense one. The optimizer calls this."""
         updates = [(variable, gradient) for variable, gradient in updates if id(variable) in self._logs]
         for variable, gradient in updates:
             if not isinstance(gradient, tf.IndexedSlices):
-                self._start_anew(variable)
+                self._reset_log(variable)
         sparse = [(v, gradient.indices) for v, gradient in updates if isinstance(gradient, tf.IndexedSlices)]
         if not sparse:
             return
@@ -124,7 +124,7 @@ class Changes:
             return Changed(np.arange(len(rows)), rows, None, version)
         return Changed(found.ids.numpy(), tf.gather(variable.value, found.ids).numpy(), since, version)
 
-    def _start_anew(self, variable) -> None:
+    def _reset_log(self, variable) -> None:
         with tf.device("CPU:0"):
             _native.library().ops.ctrlab_changes_start_anew(log=self._logs[id(variable)], variable=variable.value.handle)
 
@@ -133,7 +133,7 @@ class Changes:
 
         def noted(value):
             assigned = assign(value)
-            self._start_anew(variable)
+            self._reset_log(variable)
             return assigned
 
         return noted

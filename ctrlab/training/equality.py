@@ -23,7 +23,7 @@ ROUNDINGS = 4  # random roundings sample the rounding error; another order of su
 # The computed values are pure rounding noise, so no digits can be compared. They only have to be negligible beside the gradient
 # of the same layer's weight matrix.
 ZERO = {"attention/dense_2/bias": "attention/dense_2/kernel", "attention_dense_2_bias": "attention_dense_2_kernel"}
-NOTHING = 1e-3
+NEGLIGIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def answers(model) -> Callable:
     return answer
 
 
-def rounded_anew(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+def rounded_randomly(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     """`state` with each weight changed by one float32 rounding, up or down at random.
 
     Some tensors are the small difference of large terms: the gradient of a bias before a softmax is 0 except for rounding. How
@@ -133,6 +133,6 @@ def differences(expected: dict[str, np.ndarray], received: dict[str, np.ndarray]
     for key, kernel in zeros.items():
         whole = key in received and received[key].shape == expected[key].shape
         size = np.linalg.norm(received[key]) / np.linalg.norm(expected[kernel]) if whole else np.inf
-        if not size <= NOTHING:
+        if not size <= NEGLIGIBLE:
             found.append(Difference(key, float(size)))
     return sorted(found, key=lambda d: -d.relative)

@@ -96,7 +96,7 @@ def train(
                 losses, problem = step.take(batches, min(left))
             else:
                 losses, problem = [float(step(*batch)) for batch in itertools.islice(batches, 1)], None
-            _tell(model, history, losses, hooks, problem)
+            _call_hooks(model, history, losses, hooks, problem)
             if not losses:
                 break
     if not history.losses and steps != 0:
@@ -104,7 +104,7 @@ def train(
     return history
 
 
-def _tell(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep], stops: BaseException | None) -> None:
+def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequence[OnStep], stops: BaseException | None) -> None:
     """Calls every hook for every step that was taken, even if one raises, so that all hooks count the same steps."""
     for loss in losses:
         number = len(history.losses)

@@ -197,7 +197,7 @@ class Run:
             self._batches = iter(batches)
         return self._batches
 
-    def begin_anew(self, seed: int) -> None:
+    def restart(self, seed: int) -> None:
         """Starts again from `seed`: new weights, no slots, another order of rows. It can't be combined with checkpoints."""
         set_state(get_state(*self._new_model(seed)), self.model, self.optimizer)
         self._batches = iter(self.read(seed=seed))

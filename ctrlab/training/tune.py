@@ -149,7 +149,7 @@ class _Search:
             steps = self._steps(mine, own)
 
             def race(setting: Setting) -> Interval:
-                self._tell(f"{setting.intra} x {setting.inter} threads")
+                self._report(f"{setting.intra} x {setting.inter} threads")
                 with self._worker(setting) as other:
                     self._steps(other, setting)  # the first steps trace the graph
                     return _race(mine, own, other, setting, steps)
@@ -167,7 +167,7 @@ class _Search:
             steps = self._steps(worker, own)
 
             def race(setting: Setting) -> Interval:
-                self._tell(f"prefetch {setting.prefetch}, stage {setting.stage}")
+                self._report(f"prefetch {setting.prefetch}, stage {setting.stage}")
                 return _race(worker, own, worker, setting, steps)
 
             points = [_itself(own), *self._raced(others, race, until=self.budget)]
@@ -200,7 +200,7 @@ class _Search:
         seconds = min(_seconds(worker, setting, 2) / 2 for _ in range(2))
         return max(2, round(BLOCK_SECONDS / seconds))
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         self.watch(what, min(1.0, self.elapsed / self.budget))
 
 

@@ -183,7 +183,7 @@ class ParquetDataset : public DatasetBase {
 
     absl::Status Next(IteratorContext* context, std::vector<Tensor>* out, bool* at_end) {
       const Options& options = dataset()->options_;
-      TF_RETURN_IF_ERROR(order_ ? Ordered(context, at_end) : AsTheyLie(at_end));
+      TF_RETURN_IF_ERROR(order_ ? Ordered(context, at_end) : InFileOrder(at_end));
       const int64_t rows = static_cast<int64_t>(rows_.size());
       *at_end = *at_end || !rows || (options.drop_remainder && rows < options.batch_size);
       if (*at_end) return absl::OkStatus();
@@ -197,7 +197,7 @@ class ParquetDataset : public DatasetBase {
     }
 
     // The next batch's rows, by their numbers in the stream of epochs.
-    absl::Status AsTheyLie(bool* at_end) {
+    absl::Status InFileOrder(bool* at_end) {
       const int64_t count = std::min(dataset()->options_.batch_size, std::max<int64_t>(0, dataset()->end() - done_));
       *at_end = dataset()->in_epoch() == 0;
       rows_.resize(*at_end ? 0 : count);

@@ -120,7 +120,10 @@ def test_old_checkpoints_that_can_not_be_deleted(tmp_path, monkeypatch):
 
     with Checkpoints(tmp_path, *small_run(), every=1, keep=1, asynchronous=False) as checkpoints:
         steps(checkpoints, 1)
-        with monkeypatch.context() as patch, pytest.raises(CheckpointError, match=r"no longer needed are deleted; .* That of step 2 is"):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(CheckpointError, match=r"no longer needed are deleted; .* That of step 2 is"),
+        ):
             patch.setattr(Path, "unlink", fail)
             steps(checkpoints, 1)
         assert sorted(files_in(tmp_path)) == [1, 2]

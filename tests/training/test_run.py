@@ -64,7 +64,7 @@ def test_checkpoints_do_not_count_other_batches(tmp_path):
 def test_a_run_begins_anew_from_another_seed():
     run, other = Run(SPEC), Run(dataclasses.replace(SPEC, seed=7))
     run.train(2)
-    run.begin_anew(7)
+    run.restart(7)
     for name, array in get_state(run.model, run.optimizer).items():
         np.testing.assert_array_equal(array, get_state(other.model, other.optimizer)[name], err_msg=name)
     assert run.train(2).losses == pytest.approx(other.train(2).losses, rel=1e-5)

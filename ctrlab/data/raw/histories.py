@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ctrlab.data.raw import amazon_json
 from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.data.raw.delimited import Text
-from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake, Unheard
+from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake, SilentFaults
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
 from ctrlab.features import Schema
@@ -39,7 +39,7 @@ def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[
     for source in sources:
         name = _plain_name(source)
         if not name.endswith(NOT_ROWS):
-            negatives = _beside(source, name + "_neg")
+            negatives = _file_next_to(source, name + "_neg")
             yield from _aligned(source, negatives, intake, schema) if negatives else _drawn(source, intake, schema)
 
 
@@ -47,7 +47,7 @@ def _plain_name(path: Path) -> str:
     return path.name.removesuffix(".gz")
 
 
-def _beside(source: Path, name: str) -> Path | None:
+def _file_next_to(source: Path, name: str) -> Path | None:
     """The file of that name in the source's folder, plain or gzip."""
     return next((path for path in (source.with_name(name), source.with_name(name + ".gz")) if path.exists()), None)
 
@@ -107,7 +107,7 @@ def _own_items(source: Path, intake: Intake, schema: Schema) -> Catalogue:
     catalogue = Catalogue()
     intake.expect(source)
     for block in intake.blocks(source):
-        text = Text(block, _names(schema, OWN), schema.delimiter, Unheard(block)).table
+        text = Text(block, _names(schema, OWN), schema.delimiter, SilentFaults(block)).table
         items, categories = (text[name].combine_chunks() for name in ("history_items", "history_categories"))
         parallel = pc.fill_null(pc.equal(pc.count_substring(items, JOIN), pc.count_substring(categories, JOIN)), False)
         both = (pc.split_pattern(column.filter(parallel), JOIN).flatten() for column in (items, categories))

@@ -123,7 +123,7 @@ class Faults:
                 self.intake.reject(block or self.block, row, rule, detail)
 
 
-class Unheard(Faults):
+class SilentFaults(Faults):
     """For the first of two passes over a file: rejects rows without recording them, because the second pass does."""
 
     def __init__(self, block: Block):

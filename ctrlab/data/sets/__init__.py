@@ -26,13 +26,13 @@ from ctrlab.features import Schema
 _MODULES = {module.name: importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)}
 
 
-def _said(constant: str) -> dict:
+def _constants(constant: str) -> dict:
     return {name: getattr(module, constant) for name, module in _MODULES.items() if hasattr(module, constant)}
 
 
-RAWS: dict[str, Raw] = _said("RAW")
-GENERATORS: dict[str, Generator] = _said("GENERATOR")
-PUBLISHED: dict[str, Published] = _said("PUBLISHED")
+RAWS: dict[str, Raw] = _constants("RAW")
+GENERATORS: dict[str, Generator] = _constants("GENERATOR")
+PUBLISHED: dict[str, Published] = _constants("PUBLISHED")
 SCHEMAS: dict[str, Schema] = {name: generator.schema for name, generator in GENERATORS.items()}
 
 

@@ -103,7 +103,7 @@ def bench_lookups(size: Size, folder: Path) -> Waits:
                 removed += len(files - table.files()) if phase == "compacts" else 0
             table.fill("Filling it again")
             below += table.read_below()
-            table = table.left_to_another()
+            table = table.reopened_by_another()
             left += table.bytes()
             busy = watch(table.look_up, table.open, table.settle)
             pairs = {"opens": Pair(table.quiet(), busy), **pairs}
@@ -154,7 +154,7 @@ class _Table:
         self.variable.set_slots(RULE.slots)
         self.hot, self.nothing = tf.range(HOT, dtype=tf.int64), tf.zeros([0], tf.int64)
 
-    def left_to_another(self) -> _Table:
+    def reopened_by_another(self) -> _Table:
         """Another table over this one's files. A table that is deleted removes its files, so this stands for a killed process."""
         self.settle()
         place, left = self.storage / "waiting", self.storage / "left"

@@ -221,7 +221,7 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
     for _ in range(ATTEMPTS):
         try:
             return _last_whole(folder, use)
-        except _WentAway as others:
+        except _FileVanished as others:
             found = f" The last time: {others}" if str(others) else ""
     raise BadData(
         f"A folder's saves must stay until they are opened; {ATTEMPTS} times one that was listed in {folder} was gone before: "
@@ -230,7 +230,7 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
     )
 
 
-class _WentAway(Exception):
+class _FileVanished(Exception):
     """A listed file no longer exists. It carries the problems of the files that were opened before."""
 
 
@@ -252,7 +252,7 @@ def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Li
     paths = newest_first(folder, named)
     if named and named not in paths:
         if _pointer(folder)[0] != named:
-            raise _WentAway
+            raise _FileVanished
         step = int(PATTERN.fullmatch(named.name)[1])
         passed_over.append(PassedOver(f"{named} is missing, although {POINTER} names it.", step, position))
     places = places_of(paths)
@@ -262,7 +262,7 @@ def _last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Li
                 links = open_save(path, places, open_once)
             except BadData:
                 if not all(map(os.path.lexists, paths)):
-                    raise _WentAway(_problems(passed_over)) from None
+                    raise _FileVanished(_problems(passed_over)) from None
                 raise
             return links, use(links), tuple(passed_over)
         except BadData as problem:

@@ -75,7 +75,9 @@ def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 def agree(columns, sizes, weights) -> None:
     """Refuses columns, sizes and weights of different number, and ids that are not int64."""
     if not len(columns) == len(sizes) > 0:
-        raise CtrlabError(f"There must be one size per column, and at least one column; received {len(sizes)} for {len(columns)} columns.")
+        raise CtrlabError(
+            f"There must be one size per column, and at least one column; received {len(sizes)} for {len(columns)} columns."
+        )
     if weights is not None and len(weights) != len(columns):
         raise CtrlabError(f"Weights must be None or one entry per column; received {len(weights)} for {len(columns)} columns.")
     require_int64(columns)

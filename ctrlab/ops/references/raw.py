@@ -31,7 +31,8 @@ def agree(columns: Sequence[Column], values: Sequence) -> None:
     """Checks for one entry of values per column, and a separator wherever text must be split."""
     if not len(columns) == len(values) > 0:
         raise CtrlabError(
-            f"There must be one entry of values per column, and at least one column; received {len(values)} for {len(columns)} columns."
+            "There must be one entry of values per column, and at least one column; "
+            f"received {len(values)} for {len(columns)} columns."
         )
     for column in columns:
         if is_list(column) and not column.separator:
