@@ -41,7 +41,7 @@ class Plan:
     data: str
 
     def trainings(self, model: str) -> int:
-        """How often the race trains `model`: once per variant, and the baseline once per further seed."""
+        """How often the race trains `model`: once per variant, and once per further seed."""
         return len({contest.rungs_for(model, name) for name in self.sets}) + self.profile.seeds - 1
 
     def settings(self) -> Settings:
@@ -84,7 +84,7 @@ class Runner:
 
 @dataclass
 class Pace:
-    """The progress of the whole race in training steps, over all variants and over the baseline's further seeds."""
+    """The progress of the whole race in training steps, over all variants and further seeds."""
 
     total: float
     done: float = 0.0

@@ -145,8 +145,8 @@ class ParseIdsOp : public StatusOp {
     OP_REQUIRES_OK(context, context->GetAttr("words", &words_));
     const size_t count = raw_.columns();
     OP_REQUIRES(context, static_cast<size_t>(columns) == count && lists == raw_.lists(),
-                InvalidArgument("There must be one output of ids per column and one of splits per list; received ", columns, " and ",
-                                lists, " for ", count, " columns."));
+                InvalidArgument("There must be one output of ids per column and one of splits per list; received ", columns,
+                                " and ", lists, " for ", count, " columns."));
     OP_REQUIRES(
         context, max_lengths.size() == count && encodings.size() == count && buckets.size() == count,
         InvalidArgument("There must be one length, encoding and number of buckets a column; received ", max_lengths.size(), ", ",
