@@ -81,14 +81,14 @@ void CheckRandom(const std::string& folder) {
       Good(store->Compact());
       SameByGet(*store, model);
       const StoreStats stats = store->Stats();
-      // Tombstones stay where the filter of another segment takes a key for one of its own: one in a hundred, and commits stay.
+      // A tombstone stays if another segment's filter has a false positive for its key (one in a hundred), and commits stay.
       Require(stats.total <= stats.live + 60, "Compaction leaves no garbage: " + std::to_string(stats.total - stats.live));
       Require(compactions > 5, "Compaction happened: " + std::to_string(compactions));
     }
   }
 }
 
-// What the writer of the kill test does as its nth operation.
+// The nth operation of the writer in the kill test.
 struct Operation {
   int64_t key;
   bool erase;
@@ -123,7 +123,7 @@ struct Operation {
 void CheckKill(const std::string& folder) {
   fs::remove_all(folder);
   std::mt19937_64 moments(rng());
-  Model committed;  // after the first `from` operations
+  Model committed;  // the content after the first `from` operations
   uint64_t from = 0;
   for (int life = 0; life < 4; ++life) {
     StoreOptions options = Options(folder);
@@ -168,7 +168,7 @@ void CheckTogether(const std::string& folder) {
     options.direct = direct;
     auto store = Opened(options);
     constexpr int64_t kKeys = 2000;
-    // Key k's row holds a number that only goes up.
+    // Key k's row holds a number that only increases.
     auto row_of = [](int64_t key, int64_t version) {
       Row row{};
       std::memcpy(row.data(), &key, 8), std::memcpy(row.data() + 8, &version, 8);

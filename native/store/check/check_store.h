@@ -1,4 +1,4 @@
-// What the checks of the store share: rules, random keys and rows, a model of std::map.
+// The common part of the store's checks: rules, random keys and rows, a model based on std::map.
 
 #pragma once
 
@@ -50,7 +50,7 @@ inline void Good(const Status& status) {
   if (!status.ok()) Fail("Refused: " + status.problem());
 }
 
-// One sentence that holds what it should.
+// Requires an error whose sentence contains `part`.
 inline void Refused(const Status& status, const std::string& part) {
   if (status.ok()) Fail("Not refused: " + part);
   if (status.problem().find(part) == std::string::npos) Fail("\"" + part + "\" is not in: " + status.problem());
@@ -69,7 +69,7 @@ inline const ParallelFor kTwoThreads{nullptr,
 
 inline int64_t Below(int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); }
 
-// Few keys, so that they are overwritten often; the extremes among them.
+// Few keys, so that they are often overwritten; including the extremes.
 inline int64_t RandomKey() {
   switch (Below(40)) {
     case 0:

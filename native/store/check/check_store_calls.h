@@ -1,4 +1,4 @@
-// The store when a call of the system fails, or comes late: syncs, waits for reads, allocations.
+// Checks the store when system calls fail or are slow: syncs, waits for reads, allocations.
 
 #pragma once
 
@@ -17,7 +17,7 @@ extern "C" void* __real__ZnwmSt11align_val_t(size_t bytes, std::align_val_t alig
 namespace ctrlab::check::store {
 
 inline std::atomic<int> waits_to_fail = 0;
-// Allocations that still succeed before one fails; negative: all do. Of the main thread, and of the others.
+// Number of allocations that succeed before one fails; negative: all succeed. For the main thread, and for the others.
 inline std::atomic<int64_t> allocations_left = -1, allocations_left_elsewhere = -1;
 inline thread_local bool in_main = false;
 
@@ -56,7 +56,7 @@ inline void CheckRefused(const std::string& folder) {
   };
   auto store = Opened(options);
   Model model = PutKeys(*store, 0, 50);
-  folders = true;  // a manifest is written anew, so one refusal is no reason for another
+  folders = true;  // a manifest is rewritten completely, so one refused sync need not cause another
   to_fail = 2;
   Refused(store->Flush(), "Can't sync");
   Refused(store->Flush(), "Can't sync");
@@ -88,8 +88,8 @@ inline void CheckRefused(const std::string& folder) {
   sync_instead = nullptr;
 }
 
-// A disk that syncs no segment, so that none can be sealed: what waits for that stays bounded, and nothing that was taken is
-// lost.
+// A disk that syncs no segment, so that none can be sealed: the number of waiting segments stays bounded, and no accepted write
+// is lost.
 inline void CheckUnsealed(const std::string& folder) {
   for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
     fs::remove_all(folder);
@@ -127,7 +127,7 @@ inline void CheckUnsealed(const std::string& folder) {
   }
 }
 
-// The same calls with ever later allocations refused, each call again until it is not, by the interface of C.
+// Repeats the same calls through the C interface, with a later allocation failing each time, until none fails.
 inline void CheckMemory(const std::string& folder) {
   in_main = true;
   sync_instead = [](int) { return 0; };
@@ -193,7 +193,7 @@ inline void CheckMemory(const std::string& folder) {
   sync_instead = nullptr;
 }
 
-// On a disk that takes a while to sync, and in the store's own thread only.
+// On a disk with slow syncs; only for compaction in the store's own thread.
 inline void CheckBurst(const std::string& folder) {
   fs::remove_all(folder);
   in_main = true;

@@ -1,4 +1,4 @@
-// The store when something is wrong: damaged files, a full disk, odd folders.
+// Checks the store with faults: damaged files, a full disk, unexpected folders.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace ctrlab::check::store {
 
-// Opens a copy of a folder in which one file holds `bytes`: refused with a sentence, or every row that it gives is one that was
-// put, and none is missing without a warning.
+// Opens a copy of a folder in which one file contains `bytes`. It must be refused with a sentence; or every row that it gives
+// must be one that was put, and none may be missing without a warning.
 inline void OpenDamaged(const std::string& made, const std::string& name, const std::string& bytes, const Model& model,
                         const std::string& what) {
   const std::string folder = made + "-broken";
@@ -51,7 +51,7 @@ inline void CheckDamage(const std::string& folder) {
         wrong[i] = static_cast<char>(wrong[i] ^ 1 << Below(8));
         OpenDamaged(made, name, wrong, model, "a bit at byte " + std::to_string(i) + " of " + std::to_string(bytes.size()));
       }
-      const Model none;  // an unsealed file that is shorter is one whose end was never written
+      const Model none;  // a truncated unsealed file is like one whose end was never written
       for (size_t cut = 0; cut < bytes.size(); ++cut) {
         OpenDamaged(made, name, bytes.substr(0, cut), sealed || name == "MANIFEST" ? model : none,
                     "cut to " + std::to_string(cut));
@@ -67,7 +67,7 @@ inline void LimitFiles(rlim_t bytes) {
   Require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "A file's size can be limited.");
 }
 
-// A limit on the size of files stands for a full disk: both refuse a write and both may go away.
+// A file size limit simulates a full disk: both make writes fail, and both can be lifted.
 inline void CheckFull(const std::string& folder) {
   signal(SIGXFSZ, SIG_IGN);
   for (const Compaction compaction : {Compaction::kSync, Compaction::kAsync}) {
@@ -90,14 +90,14 @@ inline void CheckFull(const std::string& folder) {
       uint8_t found;
       Good(store->Get(&key, 1, &got, &found, kTwoThreads));
       const auto before = model.find(key);
-      const bool taken = put && found && got == row;  // what was refused may still have been taken
+      const bool taken = put && found && got == row;  // a refused Put may have stored some rows
       Require(taken || !put || !status.ok(), "Get gives what Put took.");
       Require(taken || (found ? before != model.end() && got == before->second : before == model.end()),
               "A refused Put changes nothing.");
       if (taken) model[key] = row;
     }
     LimitFiles(RLIM_INFINITY);
-    // A refused Put compacts nothing, so few of the calls meet the full disk.
+    // A refused Put does not compact, so few calls meet the full disk.
     Require(refused > 50, "The disk was full now and then: " + std::to_string(refused));
     SameByGet(*store, model);
     Good(store->Flush());
@@ -107,7 +107,7 @@ inline void CheckFull(const std::string& folder) {
   }
 }
 
-// What would be there if the process died now.
+// The content if the process died now.
 inline Model Killed(const std::string& folder) {
   const std::string copy = folder + "-copy";
   fs::remove_all(copy);
@@ -115,7 +115,7 @@ inline Model Killed(const std::string& folder) {
   return Content(*Opened(Options(copy)));
 }
 
-// A compaction that could not write its copies is tried again when none are left to be made.
+// A compaction that failed to write its copies is tried again, although no new copies are needed.
 inline void CheckAgain(const std::string& folder) {
   signal(SIGXFSZ, SIG_IGN);
   for (const rlim_t limit : {0, 2000}) {
@@ -195,7 +195,7 @@ inline void CheckOdd(const std::string& folder) {
   Write(first, zeros);
   Refused(SegmentStore::Open(options, &second), "The header of " + first + " at byte 0 is damaged");
   Write(first, whole);
-  Write(path, std::string(5000, 0));  // was being made
+  Write(path, std::string(5000, 0));  // as if it was being made
   store = Opened(options);
   Require(!fs::exists(path) && store->Warnings().size() == 1, "A segment that was being made is dropped.");
   store.reset();

@@ -1,4 +1,4 @@
-// What a store says that it holds in memory, beside what operator new gave out.
+// Compares the memory that a store reports with what operator new has allocated.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ctrlab::check::store {
 
-inline std::atomic<int64_t> given_out = 0;  // bytes that operator new gave and that were not given back
+inline std::atomic<int64_t> given_out = 0;  // bytes allocated by operator new and not freed
 
 inline void* Given(void* memory) {
   if (!memory) throw std::bad_alloc();

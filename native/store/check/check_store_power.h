@@ -1,10 +1,9 @@
-// The store on a disk that this check stands for: what it was told to sync it has, of the rest it has what it likes.
+// Checks the store on a simulated disk: synced data is kept; of the rest, any part may be lost.
 //
-// The program is linked with --wrap for the calls below, so that they come here. A sync writes nothing: it notes what the file,
-// or the folder, holds at that moment. A loss of power then leaves, of each file, blocks of what was synced last and blocks
-// of what was written since, and of each name the file that it was synced with, or the one that it has now, or none. The same
-// goes for the names of the folder and of those above it that were not there in the beginning: without one of them nothing is
-// left.
+// The program is linked with --wrap for the calls below, which redirects them here. A sync writes nothing: it records the content
+// of the file or folder at that moment. After a simulated loss of power, each file consists of blocks that were synced last and
+// blocks that were written since. Each name refers to the file with which it was synced, to its current file, or to none. The
+// same holds for the names of the folder and of its new parent folders: if one of them is lost, nothing is left.
 
 #pragma once
 
@@ -34,7 +33,7 @@ inline void Write(const std::string& path, const std::string& bytes) {
 
 class Disk {
  public:
-  // Whose syncs are looked at; what is there is on the disk. The folder need not be there.
+  // Watches the syncs in this folder, which need not exist. What exists now counts as durable.
   explicit Disk(const std::string& folder) : folder_(folder) {
     for (fs::path above = folder; !fs::exists(above); above = above.parent_path()) unsynced_.insert(above);
     for (const auto& [name, file] : Names()) synced_[file] = Bytes(PathOf(file));
@@ -58,7 +57,7 @@ class Disk {
     }
   }
 
-  // What could be found after a loss of power now, in another folder.
+  // Writes what could be found after a loss of power now into another folder.
   void LosePower(const std::string& found, std::mt19937_64* random) {
     std::lock_guard lock(mutex_);
     fs::remove_all(found);
@@ -94,7 +93,7 @@ class Disk {
     return names;
   }
 
-  // The file's number, which no other one gets while it is open; 0 where it is gone.
+  // The file's inode number, which stays reserved while it is open; 0 if the file is gone.
   ino_t Hold(const std::string& path) {
     struct stat about;
     const int fd = open(path.c_str(), O_RDONLY);
@@ -110,13 +109,13 @@ class Disk {
   std::map<ino_t, int> held_;
   std::map<ino_t, std::string> synced_;
   std::map<std::string, ino_t> names_;
-  std::set<fs::path> unsynced_;  // the folder and those above it whose names are not on the disk
+  std::set<fs::path> unsynced_;  // the folder and its parents whose names are not durable
 };
 
-inline std::function<int(int fd)> sync_instead;  // of what the wrapped calls do; changes while no store is open
-inline thread_local bool sync_as_ever = false;   // in this thread all the same
+inline std::function<int(int fd)> sync_instead;  // replaces the wrapped syncs; only changed while no store is open
+inline thread_local bool sync_as_ever = false;   // in this thread syncs work as usual
 
-// Lives of one store, each ended by a loss of power, and in each of them what other losses would have left.
+// Several lives of a store, each ended by a loss of power. In each life it also checks what other losses of power would leave.
 class PowerCheck {
  public:
   explicit PowerCheck(const std::string& folder) : folder_(folder), moments_(rng()) {}
@@ -174,7 +173,7 @@ class PowerCheck {
     }
   }
 
-  // Opens what a loss of power would leave now: the state after some operation since the last flush.
+  // Opens what a loss of power would leave now. It must be the state after some operation since the last flush.
   Model Survivors(Disk* disk, const std::string& name) {
     disk->LosePower(folder_ + "/" + name, &moments_);
     sync_as_ever = true;

@@ -1,4 +1,4 @@
-// The store when its process forks, and when one thread closes what others use.
+// Checks the store when its process forks, and when a thread closes objects that others use.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ctrlab::check::store {
 
-// What `child` returns, in a process that is forked and ends without destroying anything.
+// Runs `child` in a forked process that ends without running destructors; returns its result.
 template <class Child>
 pid_t Forked(const Child& child) {
   const pid_t process = fork();
@@ -65,9 +65,9 @@ inline void CheckFork(const std::string& folder) {
       std::unique_ptr<SegmentStore> again;
       Refused(SegmentStore::Open(options, &again), "another one has that");
       store.reset(), snapshot.reset();
-      // A store of its own, though a copy of its parent's lies in its memory.
+      // The child opens its own store, although its memory contains a copy of the parent's.
       options.path = folder + "-own";
-      options.compaction = Compaction::kSync;  // ThreadSanitizer follows no thread of a child
+      options.compaction = Compaction::kSync;  // ThreadSanitizer does not follow threads of a child
       fs::remove_all(options.path);
       again = Opened(options);
       const Model its = PutKeys(*again, 0, 50);
@@ -86,10 +86,10 @@ inline void CheckFork(const std::string& folder) {
     model.merge(PutKeys(*store, 500, 900));
     SameByGet(*store, model);
     store.reset();
-    store = Opened(options);  // though a child lives that was forked while the store was open
+    store = Opened(options);  // although a child that was forked while the store was open still lives
     Require(Content(*store) == model, "The parent goes on.");
     store.reset();
-    // The same where the parent is killed, and its child lives on.
+    // The same if the parent is killed while its child lives on.
     const pid_t parent = Forked([&] {
       store = Opened(options);
       if (fork() == 0) {
@@ -112,7 +112,7 @@ inline void CheckFork(const std::string& folder) {
   }
 }
 
-// Files that have no name any more belong to a snapshot of the parent's alone, and go a piece at a time.
+// Files without names are only used by the parent's snapshot, and are deleted in small pieces.
 inline void CheckForkedSnapshot(const std::string& folder) {
   fs::remove_all(folder);
   StoreOptions options = Options(folder);
@@ -131,7 +131,7 @@ inline void CheckForkedSnapshot(const std::string& folder) {
   Require(Content(*snapshot) == model, "A child takes nothing of its parent's snapshot.");
 }
 
-// By the interface of C, with any number of threads inside and none that knows of the others.
+// Through the C interface, with several threads inside that do not know of each other.
 inline void CheckClose(const std::string& folder) {
   constexpr char kClosed[] = "A store that was closed holds nothing; open it again.";
   for (int life = 0; life < 20; ++life) {
@@ -168,12 +168,12 @@ inline void CheckClose(const std::string& folder) {
     while (calls < 20) std::this_thread::yield();
     std::thread(ctrlab_store_close, store).join();
     ctrlab_store_close(store);
-    // Who closes a store has closed it: its folder may be used by another one.
+    // After close the folder is free: another store may use it.
     int64_t another = 0;
     Require(!ctrlab_store_open(folder.c_str(), kRowBytes, 6000, 4096, 1, 0, &another, &problem), problem.sentence);
     for (std::thread& thread : threads) thread.join();
     ctrlab_store_close(another);
-    // What outlives the store.
+    // Objects that outlive the store.
     int64_t count = 0, seen = 0;
     do {
       Require(!ctrlab_store_next(snapshot, 400, keys.data(), got.data(), &count, &problem), problem.sentence);

@@ -1,4 +1,4 @@
-// The stores of a tier: new and empty each, gone with their files, in a folder that what was left there is swept out of.
+// Checks the stores of a tier: each is new and empty, its files are deleted with it, and the folder is cleaned of leftovers.
 
 #pragma once
 
@@ -16,7 +16,7 @@ inline std::vector<std::string> NamesOf(const std::string& folder) {
 
 inline const std::vector<std::string> kSwept = {"LOCK", "TIER"};
 
-// Random operations on one that lives and one that is to take its place.
+// Random operations on one store in use and one that will replace it.
 inline void TwoStores(StoreOptions options) {
   fs::remove_all(options.path);
   std::atomic<int> syncs = 0;
@@ -44,7 +44,7 @@ inline void TwoStores(StoreOptions options) {
     }
     Good(store.Relieve());
     if (step % 50 == 0) SameByGet(store, model);
-    if (step % 500 == 499) {  // the staged one takes the other's place
+    if (step % 500 == 499) {  // the staged one replaces the other
       stores[0] = std::move(stores[1]);
       models[0] = std::exchange(models[1], {});
       Good(open(kRowBytes, &stores[1]));
@@ -69,7 +69,7 @@ inline void TwoStores(StoreOptions options) {
   sync_instead = nullptr;
 }
 
-// What others left: of ours, in whatever state, it goes unread; of anybody else's it stays, to the byte.
+// Leftovers: a store's files are deleted unread, in whatever state; other files stay unchanged.
 inline void Leftovers(const StoreOptions& options) {
   const OpenStore open = StoresIn(options);
   std::unique_ptr<SegmentStore> store;
@@ -92,7 +92,7 @@ inline void Leftovers(const StoreOptions& options) {
   fs::remove(options.path + "/MANIFEST");
   foreign("0000000001.seg");
 
-  // The same where the mark is, as earlier versions had it: damaged, of other rows, cut off.
+  // The same if the mark file exists, as earlier versions wrote it: damaged, of other rows, truncated.
   Write(options.path + "/TIER", "mark");
   Write(options.path + "/0000000002.seg", std::string(5000, 'x'));
   Write(options.path + "/0000000003.seg", "");
@@ -116,7 +116,7 @@ inline void Leftovers(const StoreOptions& options) {
   store.reset();
   Require(NamesOf(options.path) == kSwept, "What was left of ours is gone.");
 
-  // A process that is killed leaves all it has.
+  // A killed process leaves all its files.
   int status;
   waitpid(Forked([&] {
             Good(open(kRowBytes, &store));
@@ -127,7 +127,7 @@ inline void Leftovers(const StoreOptions& options) {
   Require(WIFSIGNALED(status) && NamesOf(options.path) == std::vector<std::string>({"1", "LOCK", "TIER"}), "It was killed.");
   Good(open(kRowBytes, &store));
   Require(fs::exists(options.path + "/2"), "A store has a folder that is not one that was left.");
-  // What others put there meanwhile stays, too.
+  // Files that others add meanwhile stay, too.
   const std::vector<std::string> notes = {options.path + "/notes.txt", options.path + "/2/notes.txt"};
   for (const std::string& name : notes) Write(name, "mine");
   store.reset();
@@ -136,12 +136,12 @@ inline void Leftovers(const StoreOptions& options) {
   Require(NamesOf(options.path + "/2") == std::vector<std::string>({"notes.txt"}), "What is ours is gone.");
 }
 
-// Each allocation is refused in turn, of those that open the stores of a tier and of those that sweep when they go.
+// Each allocation fails in turn, while stores of a tier are opened and while leftovers are removed.
 inline void ScratchWithoutMemory(const StoreOptions& options) {
   fs::remove_all(options.path);
   in_main = true;
   sync_instead = [](int) { return 0; };
-  alarm(60);  // or it would wait for ever
+  alarm(60);  // otherwise it could wait forever
   bool refused = true;
   for (int64_t left = 0; refused; ++left) {
     const OpenStore open = StoresIn(options);
@@ -172,7 +172,7 @@ inline void CheckScratch(const std::string& folder) {
   Leftovers(Options(folder));
 }
 
-// Who writes waits for no compaction, be it stuck, before it asks for relief.
+// Without a call of Relieve, a writer does not wait for compaction, even if that is stuck.
 inline void CheckRelieved(const std::string& folder) {
   fs::remove_all(folder);
   StoreOptions options = Options(folder);
@@ -184,7 +184,7 @@ inline void CheckRelieved(const std::string& folder) {
     return 0;
   };
   auto store = Opened(options);
-  alarm(60);  // or it would wait for ever
+  alarm(60);  // otherwise it could wait forever
   Model model;
   const int64_t per_segment = options.segment_bytes / RecordBytes(kRowBytes);
   for (int64_t i = 0; i < 7 * per_segment; ++i) {

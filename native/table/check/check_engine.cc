@@ -1,24 +1,24 @@
-// The engine of embedding variables against a twin of std::map, and by several threads at once:
+// Checks the engine of embedding variables against a twin based on std::map, and with several threads:
 //
-//   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; whatever both hold must be the same
-//   check_engine threads <seed>   lookups beside a writer that inserts, grows, exports, evicts and imports; no row is ever half
-//                                 of one, nor seen before its first step
+//   check_engine twin <seed>      random calls of all kinds on random and adversarial keys; both must always hold the same
+//   check_engine threads <seed>   lookups during a writer that inserts, grows, exports, evicts and imports; no lookup sees half a
+//                                 row, or a row before its first step
 //   check_engine tiers <seed>     the same on a table with a tier below
-//   check_engine memory <seed>    lookups of more keys than the memory above a tier may hold, each read once
+//   check_engine memory <seed>    lookups of more keys than fit in the memory above a tier, each read once
 //   check_engine closing <seed>   prefetches while the tier opens and closes
 //   check_engine waiting <seed>   lookups while an update waits for the disk
 //   check_engine adopted <seed>   a lookup that reads from below while the table adopts a stage
-//   check_engine demotion <seed>  rows that sink in the background, a full disk, a table that closes meanwhile
-//   check_engine allocations <seed>  calls of which any one allocation fails, without a tier and with one
-//   check_engine together <seed>  a step of two tables, of which one has a full disk
-//   check_engine unadmitted <seed>  ids that are counted, and push no row out
-//   check_engine disk <seed>      lookups beside a disk that does not answer
-//   check_engine little <seed>    the memory that a lookup asks for
-//   check_engine log <seed>       the bound of the log of changes, and who is forgotten
-//   check_engine imports <seed>   what comes besides, or without memory
-//   check_engine bytes <seed>     the memory that a table says it holds
+//   check_engine demotion <seed>  rows that move down in the background, a full disk, a table that closes meanwhile
+//   check_engine allocations <seed>  calls in which any single allocation fails, without and with a tier
+//   check_engine together <seed>  a step on two tables, one of which has a full disk
+//   check_engine unadmitted <seed>  ids that are counted but push no row out of memory
+//   check_engine disk <seed>      lookups while the disk does not answer
+//   check_engine little <seed>    the memory that a lookup allocates
+//   check_engine log <seed>       the bound of the change log, and which consumers are forgotten
+//   check_engine imports <seed>   imports that add to the content, or without memory
+//   check_engine bytes <seed>     the memory that a table reports
 //   check_engine changes <seed>   the log of a dense table's rows, while several threads change rows, some without memory
-//   check_engine bloom <seed>     the share of keys that never came and have a count, against the rate asked for
+//   check_engine bloom <seed>     the fraction of keys that never came but have a count, compared with the requested rate
 //
 // "passed" and exit code 0, or what is wrong and 1.
 
@@ -34,7 +34,7 @@
 
 namespace ctrlab::check::engine {
 
-// Random calls on a table and its twin, and copies of both that are kept up by what changed alone, each at its own pace.
+// Random calls on a table and its twin, and on copies of both that only receive changes, each at its own pace.
 void Compare(uint64_t seed) {
   rng.seed(seed);
   for (int round = 0; round < 12; ++round) {
@@ -67,8 +67,8 @@ void Compare(uint64_t seed) {
   }
 }
 
-// Every row is the same number D times at any moment: it begins at kBegin, which only training reads, and each step takes 1 from
-// all of it.
+// At any moment all D numbers of a row are equal: a row begins at kBegin, which only training reads, and each step subtracts 1
+// from all of them.
 void Threads(uint64_t seed, int64_t memory_rows) {
   constexpr int64_t kDim = 20, kKeys = 3000;
   constexpr float kBegin = 7;
@@ -162,7 +162,7 @@ void Memory(uint64_t seed) {
   const auto look_up = [&](const Pool& pool) {
     Must(ctrlab::embedding::Lookup({&column, 1, &shape, 1, &width, std::ssize(keys)}, &tables, false, &to, pool.parallel_for));
   };
-  look_up(pools[0]);  // raises as many rows as there is room for, so that the table's thread makes room again, exactly as much
+  look_up(pools[0]);  // fills the room with rows, so that the table's thread must make exactly as much again
   for (const auto& pool : pools) {
     Until("rows that do not sink", [&] { return in_memory() <= kMemoryRows - kMemoryRows / 8; });
     reads.calls = reads.keys = 0;
@@ -177,7 +177,7 @@ void Memory(uint64_t seed) {
   }
 }
 
-// SetSlots closes a tier that holds nothing; the next update opens it again.
+// SetSlots closes an empty tier; the next update opens it again.
 void Closing(uint64_t seed) {
   TableOptions options;
   options.dim = 4;

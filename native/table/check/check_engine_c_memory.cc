@@ -10,6 +10,6 @@ extern thread_local bool may_fail;
 
 void check_fail_allocation(int64_t in) {
   using namespace ctrlab::check::engine;
-  if (in == 0 && !may_fail) return;  // another thread's count may run
+  if (in == 0 && !may_fail) return;  // another thread's counter may still run
   fail_in = in, may_fail = in > 0;
 }

@@ -1,5 +1,5 @@
-// What a check of the engine is made of: keys, some of which fall into one bucket; a tier that may refuse to write; the arrays
-// of a saved state; and random tables.
+// The building blocks of the engine's checks: keys, some of which share a bucket; a tier that may refuse to write; the arrays of
+// a saved state; and random tables.
 
 #pragma once
 
@@ -27,7 +27,7 @@ inline void Must(const Status& status) {
   if (!status.ok()) Wrong(status.problem(), 0);
 }
 
-// A key whose hash is this one: the steps of Mix, undone.
+// The key with this hash: inverts the steps of Mix.
 inline int64_t KeyOf(uint64_t hash) {
   auto undo = [](uint64_t x, int shift) { return x ^ (x >> shift) ^ (x >> (2 * shift)); };
   auto inverse = [](uint64_t odd) {
@@ -45,7 +45,7 @@ struct Reads {
   std::atomic<int64_t> calls = 0, keys = 0;
 };
 
-// A tier's store that is a std::map, refuses every so often to write, and counts what it is asked for.
+// A tier's store based on std::map. It sometimes refuses to write, and counts what it is asked for.
 class MapStore : public SegmentStore {
  public:
   MapStore(int64_t row_bytes, std::atomic<int>* refuse_in, Reads* reads)
@@ -109,7 +109,7 @@ class MapStore : public SegmentStore {
   std::vector<std::string> Warnings() override { return {}; }
 
  private:
-  // Not from operator new, whose bytes the table answers for.
+  // Not operator new, whose bytes the table must account for.
   class Malloc final : public std::pmr::memory_resource {
     void* do_allocate(size_t bytes, size_t) override { return std::malloc(bytes); }
     void do_deallocate(void* memory, size_t, size_t) override { std::free(memory); }
@@ -174,7 +174,7 @@ struct Saved {
     };
   }
 
-  // What a part of a cut has, behind what came before.
+  // Appends a part of a cut to the earlier parts.
   void Append(const Saved& part) {
     const auto append = [](auto* to, const auto& from) { to->insert(to->end(), from.begin(), from.end()); };
     append(&keys, part.keys), append(&frequencies, part.frequencies), append(&steps, part.steps), append(&values, part.values);
@@ -210,7 +210,7 @@ struct Case {
   StepKind kind;
   double clip_norm;
   double spread;        // of the initial values
-  int64_t memory_rows;  // 0: there is no tier below
+  int64_t memory_rows;  // 0: without a tier
   std::vector<int64_t> keys;
 };
 
@@ -237,7 +237,7 @@ inline Case RandomCase(int round) {
         break;
       case 2:
         test.keys.push_back(KeyOf((bucket & ~uint64_t{0xffff}) + rng() % 64));
-        break;  // in one bucket, all of them
+        break;  // all in one bucket
       default:
         test.keys.push_back(Uniform(0, 1000) << 40);
     }

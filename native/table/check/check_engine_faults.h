@@ -1,4 +1,4 @@
-// What goes on while a table's writer is at work.
+// Checks what other calls can do while a table's writer is active.
 
 #pragma once
 
@@ -13,10 +13,10 @@
 namespace ctrlab::check::engine {
 
 // In failing_new.cc.
-extern std::atomic<int64_t> fail_in;  // how many allocations until one fails; 0: none does
-extern thread_local bool may_fail;    // whether this thread's count
+extern std::atomic<int64_t> fail_in;  // number of allocations until one fails; 0: none fails
+extern thread_local bool may_fail;    // whether this thread's allocations count
 
-// One step of SGD on these keys, which takes 1 from each row.
+// One step of SGD on these keys, which subtracts 1 from each row.
 inline Status Step(Table* table, const std::vector<int64_t>& keys, int64_t step, const Pool& pool) {
   const std::vector<int64_t> counts(keys.size(), 1);
   const Floats gradient(keys.size() * table->dim(), 1.0f);
@@ -42,7 +42,7 @@ inline std::vector<int64_t> Keys(int64_t first, int64_t count) {
   return keys;
 }
 
-// A store in which a read of a key, or every write, takes until it is let go, and which may be full.
+// A store in which reads of one key, or all writes, block until they are released; it may be full.
 class HeldStore final : public MapStore {
  public:
   struct Hold {
@@ -112,7 +112,7 @@ class HeldStore final : public MapStore {
   Hold* hold_;
 };
 
-// What a call says within a minute.
+// The result of a call, which must return within a minute.
 template <class Call>
 auto Soon(const std::string& what, const Call& call) {
   auto answer = std::async(std::launch::async, call);
@@ -154,7 +154,7 @@ inline void Waiting(uint64_t seed) {
   if (stats.misses != 400 || stats.hits_below < 200) Wrong("another number of misses", stats.misses);
 }
 
-// A lookup that reads from below while the table adopts another content leaves nothing of the old one in it.
+// A lookup that reads from below while the table adopts other content must not put any old row into it.
 inline void Adopted(uint64_t seed) {
   TableOptions options;
   options.dim = 3;
@@ -174,7 +174,7 @@ inline void Adopted(uint64_t seed) {
   if (Read(table.get(), {hold.key}, pools[0])[0] != 0) Wrong("a row of what was replaced", hold.key);
 }
 
-// Rows sink while nobody calls; a full disk keeps them in memory till there is no room; a table closes while rows sink.
+// Rows move down in the background. A full disk keeps them in memory until there is no room. A table closes while rows move down.
 inline void Demotion(uint64_t seed) {
   constexpr int64_t kMemoryRows = 160, kSpare = 20;
   TableOptions options;
@@ -215,7 +215,7 @@ inline void Demotion(uint64_t seed) {
   Until("a problem that stays", [&] { return table->Stats().problem.empty(); });
   Until("rows that do not sink again", [&] { return in_memory() == kMemoryRows - kSpare; });
   if (table->Stats().rows != last - first) Wrong("another number of rows", table->Stats().rows);
-  // What was fetched stays, though it was unused for longest, till two more fetches have come; the others make room.
+  // Prefetched rows stay, although they were unused for longest, until two more prefetches have come; others make room.
   const std::vector<int64_t> fetched = Keys(first, kMemoryRows - 3);
   const int64_t none = first - 1;
   const auto stays = [&] {
@@ -229,14 +229,14 @@ inline void Demotion(uint64_t seed) {
   Until("rows that don't make room for what was fetched", [&] { return in_memory() == std::ssize(fetched); });
   stays();
   Must(table->Prefetch(&none, 1, pools[0].parallel_for));
-  for (int i = 0; i < 5; ++i) Must(add(1));  // three fill the memory, and sink for the others
+  for (int i = 0; i < 5; ++i) Must(add(1));  // three fill the memory, and move down for the others
   stays();
   Must(table->Prefetch(&none, 1, pools[0].parallel_for));
   Must(add(1));
   Until("rows that do not sink after two more fetches", [&] { return in_memory() + kSpare / 2 <= kMemoryRows; });
   while (in_memory() > kMemoryRows - kSpare && in_memory() + kSpare / 2 <= kMemoryRows) Must(add(1));
   Until("rows that do not sink", [&] { return in_memory() == kMemoryRows - kSpare; });
-  // The thread is at work on a piece: lookups go on, and closing waits for it.
+  // The thread is processing a piece: lookups go on, and closing waits for it.
   hold.every_put = true;
   Must(add(kSpare / 2 + 1));
   hold.Reached();
@@ -246,7 +246,7 @@ inline void Demotion(uint64_t seed) {
   close.join();
 }
 
-// All that a table holds, in an order of its own.
+// The whole content of a table, in a canonical order.
 inline auto Held(Table* table) {
   Saved saved;
   Must(table->Export({}, saved.Room(table->dim(), 0), pools[0].parallel_for));

@@ -1,4 +1,4 @@
-// The log of changes: its bound, who is forgotten, and what comes in beside it.
+// Checks the change log: its bound, which consumers are forgotten, and imports meanwhile.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ctrlab::check::engine {
 
-// The log holds no more keys than it says; who falls behind is given everything.
+// The log holds at most the documented number of keys; a consumer that falls behind is given everything.
 inline void Log(uint64_t seed) {
   constexpr int64_t kBound = 65'536, kBatch = 4096;
   const TierOptions tier = TierOf(3000, Cache::kLfu);
@@ -37,7 +37,7 @@ inline void Log(uint64_t seed) {
   if (table->Stats().logged != 0) Wrong("a log for nobody", table->Stats().logged);
 }
 
-// An eviction that is more than the log may hold, while one holds on to it: what stays is logged as before.
+// An eviction with more keys than the log may hold, while a reader holds on to it: the rest is logged as before.
 inline void LogEvicted(uint64_t) {
   constexpr int64_t kRows = 30'000;
   const auto table = NewTable(1, {}, nullptr);
@@ -56,7 +56,7 @@ inline void LogEvicted(uint64_t) {
   if (cut->sizes().rows != kRows) Wrong("changes in a cut", cut->sizes().rows);
 }
 
-// One who was forgotten, and whose next cut the disk refuses, can't confirm the cut before.
+// A consumer that was forgotten, and whose next cut the disk refuses, can't confirm its cut from before.
 inline void LogForgotten(uint64_t seed) {
   HeldStore::Hold hold;
   const TierOptions tier = HeldStore::TierOf(10, &hold);
@@ -76,8 +76,8 @@ inline void LogForgotten(uint64_t seed) {
   if (cut->since() >= 0) Wrong("changes for one who was forgotten", cut->since());
 }
 
-// What comes besides takes no key away, neither in memory nor below, and nothing comes above a store that does not answer, as in
-// a child that was forked; and slots are taken on or not, as rows are.
+// An import that adds to the content removes no key, in memory or below. It is refused above a store that does not answer, as in
+// a forked child. Slots are imported or initialised like rows.
 inline void Imports(uint64_t) {
   HeldStore::Hold hold;
   const TierOptions tier = HeldStore::TierOf(10, &hold);

@@ -1,4 +1,4 @@
-// Memory: calls that have none, what a call asks for, and what a table says it holds.
+// Checks of memory: calls for which it runs out, how much a call allocates, and how much a table reports.
 
 #pragma once
 
@@ -8,11 +8,11 @@
 namespace ctrlab::check::engine {
 
 // In failing_new.cc.
-extern std::atomic<int64_t> bytes_in_use;  // that operator new has given and not got back
-extern std::atomic<int64_t> largest;       // the most that one call asked for
+extern std::atomic<int64_t> bytes_in_use;  // allocated by operator new and not freed
+extern std::atomic<int64_t> largest;       // the largest single allocation
 int64_t Mapped();                          // bytes of mapped pages that were written to
 
-// pools[2], in both threads of which an allocation may fail, and not where the other begins.
+// pools[2], where an allocation may fail in both threads, but not while the second one is started.
 inline const Pool failing_pool{"the work halved between two threads without memory",
                                {nullptr, [](void*, int64_t n, int64_t, Body body, void* c) {
                                   may_fail = false;
@@ -25,7 +25,7 @@ inline const Pool failing_pool{"the work halved between two threads without memo
                                   other.join();
                                 }}};
 
-// Equal keys merged, and their rows looked up, each alone and two in a sum.
+// Merges equal keys and looks up their rows, each alone and two in a sum.
 inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, const Pool& pool) try {
   const int64_t rows = std::ssize(keys) / 2, dim = table->dim();
   std::vector<int64_t> splits(rows + 1);
@@ -45,12 +45,12 @@ inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, con
   return Status("no memory");
 }
 
-// How many keys a consumer is told of, and since when.
+// How many keys a consumer is given, and since which version.
 inline auto Told(const Cut& cut) {
   return std::tuple(cut.since(), cut.sizes().rows, cut.sizes().candidates, cut.sizes().removed);
 }
 
-// Whichever allocation of a call fails, all is as it was before; and the call does its work when there is memory.
+// Whichever allocation of a call fails, nothing changes; and the call succeeds when there is memory.
 inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
   constexpr int64_t kDim = 2;
   rng.seed(seed);
@@ -70,13 +70,13 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
       Must(table->EvictSteps(4, 2, pools[0].parallel_for, nullptr));
       int64_t version;
       for (const auto& one : {tables[t].get(), blooms[t].get()})
-        Must(one->CaughtUp("a saver", &version));  // logs need memory, too
+        Must(one->CaughtUp("a saver", &version));  // the log needs memory, too
     }
     Saved in;
     StateOut out;
     Must(in.Room(kDim, 0)({150, 150, 0, kind == ImportKind::kChanges ? 150 : 0}, &out));
     for (int64_t i = 0; i < 150; ++i) {
-      const int64_t key = 250 + 2 * i;  // rows become candidates, candidates rows, others go
+      const int64_t key = 250 + 2 * i;  // rows become candidates, candidates become rows, others are removed
       in.keys[i] = key, in.frequencies[i] = 7, in.steps[i] = 9, in.values[i * kDim] = static_cast<float>(key);
       in.candidate_keys[i] = key + 1, in.candidate_counts[i] = 1, in.candidate_steps[i] = 8;
       if (!in.removed.empty()) in.removed[i] = 150 + i;
@@ -125,7 +125,7 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
         const bool failed = fail_in == 0;
         fail_in = 0;
         if (!failed) Must(status);
-        // What only reads may go on without the memory to keep what it read.
+        // A call that only reads may succeed without the memory to keep what it read.
         if (what <= kPrefetch ? !failed : status.ok()) break;
         if (held(0) != before) Wrong("a call without memory that changed something", n);
       }
@@ -139,7 +139,7 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
   }
 }
 
-// A lookup asks for no more memory than its keys below need.
+// A lookup allocates no more memory than its keys below need.
 inline void Little(uint64_t) {
   constexpr int64_t kDim = 40'000;
   const TierOptions tier = TierOf(20, Cache::kLru);
@@ -163,7 +163,7 @@ inline void Little(uint64_t) {
   if (const int64_t bytes = most_asked_for(below[0]); bytes > 3 * 4 * kDim) Wrong("memory for one key below", bytes);
 }
 
-// What Stats says the table holds is what operator new and mmap gave it.
+// The memory in Stats is what operator new and mmap have given the table.
 inline void Bytes(uint64_t seed) {
   const int64_t before = bytes_in_use + Mapped();
   const TierOptions tier = TierOf(40'000, Cache::kLru);

@@ -1,5 +1,5 @@
-// What the engine promises of waiting and room: steps that all tables take or none, ids that push no row out before they are
-// admitted, lookups that wait for no disk.
+// Checks the engine's guarantees: either all tables take a step or none, ids push no row out of memory before they are admitted,
+// and lookups in memory wait for no disk.
 
 #pragma once
 
@@ -16,7 +16,7 @@ inline std::unique_ptr<Table> NewTable(int64_t dim, Admission admission, const T
   return table;
 }
 
-// Two tables, the second above a full disk: whichever comes first, either both take a step or none does, filters included.
+// Two tables, the second above a full disk. In both orders, either both take a step or none does, filters included.
 inline void Together(uint64_t seed) {
   constexpr int64_t kMemoryRows = 60, kDim = 3;
   rng.seed(seed);
@@ -64,7 +64,7 @@ inline void Together(uint64_t seed) {
   }
 }
 
-// Ids that are not admitted push no row out of the memory.
+// Ids that are not admitted push no row out of memory.
 inline void Unadmitted(uint64_t seed) {
   constexpr int64_t kMemoryRows = 1000, kHot = 800;
   for (const Admission admission :
@@ -80,8 +80,8 @@ inline void Unadmitted(uint64_t seed) {
   }
 }
 
-// Lookups of keys in memory go on, whatever waits for the disk: a lookup that reads from below, with a writer behind it; an
-// eviction; a store that opens; a compaction that helps.
+// Lookups of keys in memory go on, whatever waits for the disk: a lookup that reads from below with a writer behind it, an
+// eviction, a store that opens, a compaction in Relieve.
 inline void Disk(uint64_t seed) {
   constexpr int64_t kMemoryRows = 100;
   HeldStore::Hold hold, opening;
@@ -108,7 +108,7 @@ inline void Disk(uint64_t seed) {
   opening.LetGo();
   first.join();
   for (int64_t step = 2; step <= 6; ++step) Must(Step(table.get(), Keys(50 * (step - 1), 50), step, pools[0]));
-  // A lookup reads key 7 from below; a step waits for its turn; keys of the last step are in memory.
+  // A lookup reads key 7 from below, a step waits for it, and the keys of the last step are in memory.
   hold.key = 7;
   std::thread slow([&] { Read(table.get(), {7}, pools[0]); });
   hold.Reached();
@@ -116,7 +116,7 @@ inline void Disk(uint64_t seed) {
   in_memory("a lookup that waits for another one's read", Keys(250, 50), -2);
   hold.LetGo();
   slow.join();
-  // An eviction reads all that is below.
+  // An eviction reads everything below.
   hold.Again(), hold.snapshots = true;
   std::thread evict([&] { Must(table->EvictSteps(7, 1000, pools[0].parallel_for, nullptr)); });
   hold.Reached();
@@ -124,7 +124,7 @@ inline void Disk(uint64_t seed) {
   hold.LetGo();
   evict.join();
   hold.snapshots = false;
-  // What an eviction erases is gone at once, whatever the disk says, and stays so.
+  // Evicted rows are gone at once, whatever the disk does, and stay gone.
   hold.full = true;
   int64_t removed = 0;
   Must(table->EvictSteps(7, 2, pools[0].parallel_for, &removed));

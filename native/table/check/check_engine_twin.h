@@ -1,5 +1,6 @@
-// A table and its twin of std::map, which take the same calls and must hold the same. What both share is the initial values (held
-// against NumPy elsewhere) and the optimizer's kernel, which the twin runs on a dense table: so the bits are the same.
+// A table and its twin based on std::map, which take the same calls and must hold the same. They share the initial values (which
+// other tests compare with NumPy) and the optimizer's kernel. The twin runs the kernel on a dense table, so results are bitwise
+// equal.
 
 #pragma once
 
@@ -53,7 +54,7 @@ class Pair {
     }
     StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0.01, 0.02, test_.clip_norm, 0.1, static_cast<double>(step)};
     const MergedBatch merged{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
-    // What a full disk keeps from being done is done when it is called again.
+    // What a full disk prevented is done when the call is repeated.
     refuse_in_ = static_cast<int>(Uniform(1, 12));
     for (Status status = table_->Update(merged, rule, pools[step % 3].parallel_for); !status.ok();) {
       if (status.problem() != "the disk is full") Must(status);
@@ -70,7 +71,7 @@ class Pair {
     const StepVariable variable{dense[0].data(), {dense[1].data(), dense[2].data()}, ids.data(), applied.data(), std::ssize(ids),
                                 test_.dim};
     ctrlab_optimizer_step(&rule, &variable, 1, &pools[0].parallel_for);
-    // The norm of a gradient some of whose rows are left out is summed in other pieces.
+    // If some rows of the gradient are left out, its norm is summed in other pieces.
     exact_ = exact_ && (test_.clip_norm == 0 || with_row.size() == keys.size());
     for (size_t i = 0; i < ids.size(); ++i) {
       for (int s = 0; s < 3; ++s) std::copy_n(dense[s].data() + i * test_.dim, test_.dim, (*twin_[with_row[i]].row)[s].data());
@@ -78,7 +79,7 @@ class Pair {
   }
 
   void EvictSteps(int64_t step, int64_t steps_to_live) {
-    refuse_in_ = static_cast<int>(Uniform(1, 12));  // a disk that refuses keeps no row from leaving
+    refuse_in_ = static_cast<int>(Uniform(1, 12));  // a disk that refuses must not keep rows from being evicted
     Must(table_->EvictSteps(step, steps_to_live, pools[step % 3].parallel_for, nullptr));
     std::erase_if(twin_,
                   [&](const auto& one) { return Goes(one, step - one.second.step > steps_to_live && HasEntry(one.second)); });
@@ -96,7 +97,7 @@ class Pair {
     });
   }
 
-  // Both ways of a lookup, pooled and not, for keys that are there and others.
+  // Both kinds of lookup, pooled and per key, for keys with and without rows.
   void Lookup() const {
     const int64_t rows = Uniform(1, 60), dim = test_.dim;
     std::vector<int64_t> ids, single(rows), splits{0};
@@ -144,8 +145,8 @@ class Pair {
     return saved;
   }
 
-  // Gives a consumer's copy what it needs to be what the table was, in parts. Not all of it is taken, nor confirmed: then it
-  // comes again.
+  // Brings a consumer's copy to the current state of the table, in parts. Sometimes it does not take all parts, or does not
+  // confirm: then they are given again.
   void BringUpToDate(const std::string& name, Pair* copy) {
     std::unique_ptr<Cut> cut;
     Must(table_->CutFor(name, pools[Uniform(0, 3)].parallel_for, &cut));
@@ -155,7 +156,7 @@ class Pair {
     version_ = cut->version();
     const std::map<int64_t, Twin> then = twin_;
     const Consumer was = std::exchange(consumer, {consumer.known, consumer.since, {}});
-    for (int64_t k = Uniform(0, 3) / 2; k > 0; --k) Update(step_ + 1);  // a cut is of its moment, whatever comes after
+    for (int64_t k = Uniform(0, 3) / 2; k > 0; --k) Update(step_ + 1);  // a cut is from one moment, whatever changes afterwards
     Saved saved;
     while (!cut->done()) {
       Saved part;
@@ -189,7 +190,7 @@ class Pair {
     Must(table_->Import(kind, {}, saved.Sizes(), Slots(), saved.In(), pools[Uniform(0, 3)].parallel_for));
   }
 
-  // The table put together again from its shards, saved apart.
+  // Joins the table from its shards, which were saved separately.
   void Reshard(int64_t count) {
     Pair parts(test_);
     for (int64_t j = 0; j < count; ++j) {
@@ -199,7 +200,7 @@ class Pair {
     Same(parts);
   }
 
-  // The table taken in again in place of itself, in parts, above a disk that may refuse. No consumer knows it then.
+  // Imports the table's own state in parts, above a disk that may refuse. Afterwards the log knows no consumer.
   void Reload() {
     const Saved saved = Save();
     std::unique_ptr<Table> stage;
@@ -236,7 +237,7 @@ class Pair {
       Wrong("a key twice in a state", 5);
   }
 
-  // Whether another table holds what the twin does.
+  // Checks that another table holds what the twin does.
   void Same(const Pair& other) {
     const Saved saved = Save();
     Pair same(test_);
@@ -259,14 +260,14 @@ class Pair {
   };
   struct Consumer {
     bool known = false;              // it has confirmed a version
-    std::set<int64_t> since, later;  // what changed since that; since its last cut
+    std::set<int64_t> since, later;  // keys changed since that version; since its last cut
   };
 
   static constexpr float kInitial[] = {0.1f, 0.2f};
 
   int64_t Slots() const { return test_.kind == kSgd ? 0 : test_.kind == kAdagrad ? 1 : 2; }
 
-  // What is only in a Bloom filter is no key of the table.
+  // A key that is only in a Bloom filter is not a key of the table.
   bool HasEntry(const Twin& one) const { return one.row || test_.admission != AdmissionKind::kBloom; }
 
   Row NewRow(int64_t key) const {
@@ -285,7 +286,7 @@ class Pair {
     for (auto& [name, consumer] : consumers_) consumer.since.insert(key), consumer.later.insert(key);
   }
 
-  // Whether a state holds what a twin does of the keys that it should have.
+  // Checks that a state holds what the twin does, for the keys that it should contain.
   template <class Wanted>
   void Check(const Saved& saved, const std::map<int64_t, Twin>& twin, const Wanted& wanted) const {
     int64_t rows = 0, candidates = 0;
@@ -329,7 +330,7 @@ class Pair {
     }
   }
 
-  // The gradient of that lookup's keys, merged; d_out counts 1, 2, 3, .. in the column that has a row each.
+  // The merged gradient of that lookup's keys; d_out counts 1, 2, 3, .. in the column with one row per key.
   void Merge(const LookupInput& input, const LookupColumn& each, int64_t rows) const {
     const LookupInput one{&each, 1, input.tables, 1, input.widths, rows};
     const int64_t ids = each.splits[rows], dim = test_.dim;

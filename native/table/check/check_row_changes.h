@@ -1,4 +1,4 @@
-// The log of a dense table's rows while several threads change rows, and when there is no memory to note a change.
+// Checks the log of a dense table's rows while several threads change rows, also without memory to log a change.
 
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace ctrlab::check::engine {
 
-// Threads raise rows and mark them; consumers copy what their cuts tell them, confirm it or not, and end with what the rows are.
+// Threads increase rows and mark them. Consumers copy the rows in their cuts, confirm them or not, and must end with the final
+// rows.
 inline void RowsChange(uint64_t seed) {
   constexpr int64_t kRows = 3000, kSteps = 4000;
   ctrlab::embedding::RowChanges changes(kRows);
@@ -40,10 +41,10 @@ inline void RowsChange(uint64_t seed) {
       if (cut.version <= version) Wrong("a version that does not rise", cut.version);
       version = cut.version;
       anew += cut.since < 0;
-      if (!last && random() % 4 == 0) continue;  // it never arrives
+      if (!last && random() % 4 == 0) continue;  // this cut is lost
       for (const int64_t id : cut.ids) copy[id] = rows[id];
       for (int64_t id = 0; cut.since < 0 && id < kRows; ++id) copy[id] = rows[id];
-      if (random() % 2) (void)changes.Confirm(name, version);  // refused where all began anew meanwhile
+      if (random() % 2) (void)changes.Confirm(name, version);  // refused if the log was reset meanwhile
     }
     for (int64_t id = 0; id < kRows; ++id) {
       if (copy[id] != rows[id]) Wrong("a change that was not told", id);

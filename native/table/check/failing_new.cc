@@ -1,5 +1,5 @@
-// An operator new that fails when it is told to, and counts what it gives; an mmap that counts what it gives (linked with
-// --wrap=mmap,--wrap=munmap). Apart from its users, so that no compiler sees through it.
+// An operator new that fails on request and counts its bytes, and an mmap that counts its bytes (linked with
+// --wrap=mmap,--wrap=munmap). In a separate file, so that compilers can't inline them into their users.
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ void Give(void* memory) {
 
 }  // namespace
 
-// Bytes of the mapped pages that were written to.
+// Bytes of mapped pages that were written to.
 int64_t Mapped() {
   std::lock_guard lock(mapping);
   int64_t bytes = 0;
@@ -67,7 +67,7 @@ void* __wrap_mmap(void* where, size_t size, int protection, int flags, int fd, o
   using namespace ctrlab::check::engine;
   void* mapped = __real_mmap(where, size, protection, flags, fd, offset);
   std::lock_guard lock(mapping);
-  const bool may = std::exchange(may_fail, false);  // the list's own memory is not the caller's
+  const bool may = std::exchange(may_fail, false);  // the list's own memory does not count as the caller's
   if (mapped != MAP_FAILED) Mappings()[static_cast<char*>(mapped)] = size;
   may_fail = may;
   return mapped;
@@ -84,7 +84,7 @@ int __wrap_munmap(void* where, size_t size) {
 
 void* operator new(std::size_t size) {
   using namespace ctrlab::check::engine;
-  // One thread fails of those that are here at once, and none counts below 0, where a failure could no longer be told.
+  // Among threads that arrive together one fails, and the counter never drops below 0, where a failure could not be detected.
   int64_t left = may_fail ? fail_in.load() : 0;
   while (left > 0 && !fail_in.compare_exchange_weak(left, left - 1)) {
   }
