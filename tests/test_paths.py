@@ -43,8 +43,8 @@ def test_a_place_is_refused_before_the_work(tmp_path):
     paths.require_place(tmp_path / "old.json")
     for path, says in [
         (tmp_path, "is a folder"),
-        (tmp_path / "no" / "x", "no is none"),
-        (tmp_path / "old.json" / "x", "is none"),
+        (tmp_path / "no" / "x", "no is not one"),
+        (tmp_path / "old.json" / "x", "is not one"),
     ]:
         with pytest.raises(CtrlabError, match=says):
             paths.require_place(path)

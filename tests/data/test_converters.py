@@ -293,7 +293,7 @@ def test_other_bad_input(raw, out, tmp_path):
         convert("criteo", tmp_path, out, progress=False)
     with pytest.raises(CtrlabError, match="is a folder"):
         convert("criteo", source, out.parent, progress=False)
-    with pytest.raises(CtrlabError, match=r"t\.tsv is none"):
+    with pytest.raises(CtrlabError, match=r"t\.tsv is not one"):
         convert("criteo", source, source / "rows.parquet", progress=False)
     with pytest.raises(CtrlabError, match="one of the raw files"):
         convert("criteo", source, source, progress=False)

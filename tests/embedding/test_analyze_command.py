@@ -159,7 +159,7 @@ def no_tables(folder):
         (lambda folder: None, ["nothing"], r"nothing can't be read: No such file"),
         (lambda folder: None, ["."], r"no whole checkpoint"),
         (no_tables, ["."], r"has no embedding variables"),
-        (no_tables, [".", "--out", "no/report.parquet"], r"folder that exists; no is none"),
+        (no_tables, [".", "--out", "no/report.parquet"], r"existing folder; no is not one"),
     ],
 )
 def test_what_can_t_be_analyzed_is_said_in_one_sentence(call, tmp_path, monkeypatch, breaks, arguments, says):

@@ -253,7 +253,7 @@ REFUSED = {
     "too few names": (dict(names=["one"]), "one name, layout and separator a column; received 1"),
     "too few layouts": (dict(layouts=["single"], L=0, splits=[]), "one name, layout|one layout a column"),
     "another number of outputs": (dict(C=3), "one output of ids per column"),
-    "another number of lists": (dict(L=2), "one of splits a list"),
+    "another number of lists": (dict(L=2), "one of splits per list"),
     "a list without a separator": (dict(layouts=["joined", "ragged"], L=2), "joined column is text and has a separator"),
     "a separator of no list": (dict(separators=[";", ""]), "others have none; received layout single"),
     "integers to hash": (dict(values=[tf.constant([1, 2], tf.int64), tf.constant(["c"])]), "must be text to be encoded by hash"),

@@ -60,5 +60,5 @@ def test_text_from_elsewhere_is_escaped(raced):
 
 
 def test_a_report_into_no_folder_is_refused_before_the_race(tmp_path):
-    with pytest.raises(CtrlabError, match="is none"):
+    with pytest.raises(CtrlabError, match="is not one"):
         report.check(tmp_path / "nowhere" / "race.html")
