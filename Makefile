@@ -1,4 +1,4 @@
-# Two commands: `make lab` opens the workbook, `make test` proves everything. Both set up what is missing and are quick the
+# Two commands: `make lab` opens the workbook, `make test` tests the package. Both set up what is missing and are quick the
 # second time. Needed: Linux x86-64, Python 3.11 to 3.13 with venv, g++ and make.
 
 VENV   := .venv
@@ -10,6 +10,10 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 PACKAGES := $(shell find ctrlab -name __init__.py)
 CPP    := $(filter %.c %.cc %.h %.cu %.cuh,$(NATIVE))
 SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
+FIRST_SOLVED = $(foreach part,$(wildcard notebooks/*/solutions),$(firstword $(sort $(wildcard $(part)/*.ipynb))))
+# nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
+NBVAL   = CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 \
+	--nbval-lax --nbval-cell-timeout=120
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -18,7 +22,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
-	@echo "make test   set up, then lint, tests, every notebook and the browser test"
+	@echo "make test   set up, then lint, tests, one solved lesson of each part and the browser test"
+	@echo "make test-notebooks  every solved lesson"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
 	@echo "make test-gpu   the CUDA kernels against float64, then beside torch; writes data/measurements/gpu.json"
 	@echo "make clean  remove the virtual environment, builds and caches"
@@ -27,7 +32,8 @@ lab: setup
 	$(BIN)/ctrlab data generate all --profile lesson
 	$(BIN)/ctrlab lab
 
-test: lint test-python test-notebooks
+test: lint test-python
+	$(NBVAL) $(FIRST_SOLVED)
 	@echo "All passed."
 
 test-long: setup
@@ -41,9 +47,8 @@ lint: setup
 test-python: setup
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
-# nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
 test-notebooks: setup
-	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 --nbval-lax --nbval-cell-timeout=120 $(SOLVED)
+	$(NBVAL) $(SOLVED)
 
 setup: $(VENV)/.built
 
