@@ -1,5 +1,5 @@
-"""What references take beside plain arrays, in NumPy: twins of TensorFlow's ragged and sparse tensors, slices, variables, and of
-`Events`; and what their cases are drawn with.
+"""What references take beside plain arrays, in NumPy: twins of TensorFlow's ragged tensors, slices, variables, and of `Events`;
+and what their cases are drawn with.
 """
 
 from __future__ import annotations
@@ -51,15 +51,6 @@ class Events:
     def of(cls, lengths, flat) -> Events:
         """From the rows' lengths."""
         return cls(np.cumsum([0, *lengths], dtype=np.int64), flat)
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """As a tf.SparseTensor: values [n] at indices int64 [n, 2] of a matrix of dense_shape [2]."""
-
-    indices: np.ndarray
-    values: np.ndarray
-    dense_shape: np.ndarray
 
 
 def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
