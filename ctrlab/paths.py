@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
@@ -60,14 +62,29 @@ def require_place(path: Path) -> None:
         raise CtrlabError(f"{path} can't be written: {error.strerror}; give another path.") from None
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file beside `path` and moves it there in one step: the file is the old one or the new, never half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+@contextlib.contextmanager
+def replacing(path: Path, suffix: str = ".part") -> Iterator[Path]:
+    """A path beside `path` to write a file to, which takes the place of `path` when the block ends, in one step.
+
+    So what is there is the old file or the new, never half of one; where the block raises, the new one is deleted.
+
+    Args:
+        suffix: of the new file's name, for writers that look at it.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        yield part
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file whole, or leaves what is there."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def _user_cache() -> Path:
