@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
@@ -60,14 +62,29 @@ def require_place(path: Path) -> None:
         raise CtrlabError(f"{path} can't be written: {error.strerror}; give another path.") from None
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file atomically: readers see the old file or the complete new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+@contextlib.contextmanager
+def replacing(path: Path, suffix: str = ".part") -> Iterator[Path]:
+    """A path next to `path` to write a file to. When the block ends, the new file replaces `path` in one step.
+
+    Readers see the old file or the complete new one. If the block raises, the new file is deleted.
+
+    Args:
+        suffix: of the new file's name, for writers that look at it.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        yield part
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file whole, or leaves what is there."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def _user_cache() -> Path:

@@ -31,6 +31,7 @@ import numpy as np
 
 from ctrlab.crc import joined
 from ctrlab.errors import BadData, CtrlabError, unreadable
+from ctrlab.paths import replacing
 
 DTYPES = {
     "F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
@@ -81,7 +82,7 @@ def writing(
         begins[name], end = end, end + dtype.itemsize * math.prod(shape)
     ends = dict(zip(begins, [*list(begins.values())[1:], end]))
     places, checksums = dict(begins), dict.fromkeys(begins, 0)
-    with _replacing(path) as file:
+    with _synced(path) as file:
 
         def put(name: str, rows: np.ndarray) -> None:
             data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
@@ -110,7 +111,7 @@ def write_durably(path: Path, pieces: Iterable) -> None:
     Raises:
         OSError: the disk refused.
     """
-    with _replacing(path) as file:
+    with _synced(path) as file:
         place = 0
         for piece in pieces:
             _write_at(file, place, piece)
@@ -320,21 +321,15 @@ def _header(shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Ma
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[int]:
-    """A new file next to `path` to write into. Afterwards it is synced and renamed; after an error it is deleted."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+def _synced(path: Path) -> Iterator[int]:
+    """A new file that replaces `path` when the block ends: it is synced before it is renamed, and its folder after that."""
+    with replacing(path) as part:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             yield file
             os.fsync(file)
         finally:
             os.close(file)
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
     _sync_folder(path.parent)
 
 

@@ -10,6 +10,7 @@ from ctrlab import profiles
 from ctrlab.commands import import_tensorflow
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import cache_folder, require_place
+from ctrlab.profiling import page
 from ctrlab.race import contest, live, runner, score
 
 
@@ -29,14 +30,14 @@ def run(
         console.print(f"Nothing to go on with: there is no {state} yet, so the race begins anew.", markup=False, soft_wrap=True)
     begun = runner.begin(plan, state, resume)
     if html:
-        from ctrlab.race import report
-
-        report.check(html)
+        page.check(html)
     ceilings = prepare(plan)
     with live.LiveTable(console, plan.models, plan.sets) as table:
         result = runner.race(plan, begun, state, ceilings, table.watch, table.on_model)
     console.print(live.final_table(result))
     if html:
+        from ctrlab.race import report
+
         report.write(result, html)
         console.print(f"Report: {html}")
     console.print(f"Result: {state}")

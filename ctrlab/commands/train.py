@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from ctrlab.embedding import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import require_place
+from ctrlab.paths import replacing, require_place
 from ctrlab.training import Evaluation, Run, Spec
 
 SMOOTHING = 0.95
@@ -96,9 +95,5 @@ def size_of(variables: Sequence[EmbeddingVariable]) -> str:
 
 def save_model(model, path: Path) -> None:
     """Writes the whole file or none of it."""
-    part = path.with_name(f".{path.stem}.{os.getpid()}.keras")
-    try:
+    with replacing(path, ".keras") as part:  # Keras writes what the name says
         model.save(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

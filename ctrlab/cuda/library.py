@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
 from pathlib import Path
 
+from ctrlab import compiling
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import cache_folder, native
+from ctrlab.paths import native
 
 COMMON = ("-std=c++20", "-shared")
 CUDA_FLAGS = ("-O3", "-arch=native", "-Xcompiler", "-fPIC")
@@ -51,19 +50,11 @@ def build(*, emulated: bool, sanitizer: str = "", arch: str = "") -> Path:
         arch: nvcc's -arch, by default that of the GPU in this machine.
     """
     flags = EMULATED_FLAGS if emulated else tuple(f"-arch={arch}" if arch and f == "-arch=native" else f for f in CUDA_FLAGS)
-    command = [*(host_compiler() if emulated else nvcc()), *COMMON, "-I", str(native()), *flags]
     if sanitizer:
-        command.append(f"-fsanitize={sanitizer}")
-    compiled, headers = sources(), sorted((native() / "kernels").rglob("*.h"))
-    parts = [" ".join(command).encode(), *(path.read_bytes() for path in compiled + headers)]
-    target = cache_folder() / f"ctrlab_cuda_{hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}.so"
-    if not target.exists():
-        beside = target.with_name(f".{target.stem}.{os.getpid()}.so")
-        made = subprocess.run([*command, *map(str, compiled), "-o", str(beside)], capture_output=True, text=True)
-        if made.returncode:
-            raise CtrlabError(f"The CUDA kernels must compile; {command[0]} says: {made.stderr.strip() or made.stdout.strip()}")
-        beside.replace(target)
-    return target
+        flags = (*flags, f"-fsanitize={sanitizer}")
+    flags, headers = (*COMMON, "-I", native(), *flags), (native() / "kernels").rglob("*.h")
+    by = compiling.compiler() if emulated else nvcc()
+    return compiling.cached("ctrlab_cuda.so", flags, sources(), reads=headers, by=by)
 
 
 def sources() -> list[Path]:
@@ -80,14 +71,6 @@ def nvcc() -> tuple[str, ...]:
     for command in filter(None, (os.environ.get("NVCC"), shutil.which("nvcc"), shutil.which("/usr/local/cuda/bin/nvcc"))):
         return tuple(shlex.split(command))
     raise CtrlabError("Compiling for a GPU needs nvcc and none was found; install the CUDA toolkit, or name its nvcc in NVCC.")
-
-
-def host_compiler() -> tuple[str, ...]:
-    """The command that compiles the emulation."""
-    for command in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
-        if shutil.which(shlex.split(command)[0]):
-            return tuple(shlex.split(command))
-    raise CtrlabError("The emulation needs a C++20 compiler and none was found; install g++ or name one in CXX.")
 
 
 # The structs of native/kernels, as the C interface takes them.

@@ -6,18 +6,18 @@ leave nothing half-made. Its manifest says what it was made from; where that has
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from filelock import FileLock
 
 from ctrlab import imports, profiles
 from ctrlab.data import make, sets
@@ -169,7 +169,8 @@ def _made(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> dict:
         return manifest
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(f".{folder.name}.lock")):
+        # One process at a time. The system takes the lock from one that is killed; a soft lock would outlive it.
+        with FileLock(folder.with_name(f".{folder.name}.lock"), fallback_to_soft=False):
             if (manifest := _manifest(folder, recipe)) is None:  # else another process has made it meanwhile
                 manifest = _make_folder(folder, recipe, make)
     return manifest
@@ -194,14 +195,6 @@ def _manifest(folder: Path, recipe: dict) -> dict | None:
     except (OSError, ValueError):
         return None
     return manifest if manifest.get("recipe") == recipe else None
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock of a process that died is gone with it."""
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _copy(files: DataFiles, format: str, encoded_for: Schema | None, out: Path, progress: bool) -> dict:

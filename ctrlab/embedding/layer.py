@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import keras_hooks
 from ctrlab.embedding.options import Options
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table_state import FIELDS, TableState
@@ -38,7 +39,7 @@ class Tables(keras.layers.Layer):
         self.tables = dict(tables)
         self.proxies = [table.proxy for table in self.tables.values()]  # Keras searches a layer's attributes for its weights
         for name, table in self.tables.items():
-            self._track_trackable(table, f"table_{name}")  # TensorFlow does not search Keras's dictionaries
+            keras_hooks.track(self, table, f"table_{name}")  # TensorFlow does not search Keras's dictionaries
         self.built = True
 
     def save_own_variables(self, store):

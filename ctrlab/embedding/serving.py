@@ -11,13 +11,14 @@ import secrets
 
 import tensorflow as tf
 
+from ctrlab import keras_hooks
 from ctrlab.embedding.table.resource import WHOLE, export_all, import_tensors
 from ctrlab.embedding.table_state import FIELDS, ROWS
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 
 
-class Served(tf.saved_model.experimental.TrackableResource):
+class Served(keras_hooks.Resource):
     """An embedding variable in a SavedModel: keys and values, without slots, counts, filter and storage.
 
     Functions that look up in the variable use this copy if they are exported with it and without the variable itself.
@@ -33,26 +34,25 @@ class Served(tf.saved_model.experimental.TrackableResource):
 
     @property
     def resource_handle(self) -> tf.Tensor:
-        """The variable's own handle. The export replaces it by what `_create_resource` makes there."""
-        return self.table.resource_handle if self._resource_handle is None else self._resource_handle
+        """The variable's own handle. The export replaces it by what `make_handle` makes there."""
+        return self.table.resource_handle if self.own_handle is None else self.own_handle
 
-    def _create_resource(self) -> tf.Tensor:
+    def make_handle(self) -> tf.Tensor:
         return self.table.make(None, None, self.container, self.served_name)
 
-    def _export_to_saved_model_graph(self, **kwargs):
+    def before_export(self) -> None:
         if self._exported:
             raise CtrlabError(
                 f"What is served is exported once; embedding variable {self.table.name} was: call served(model) for each export."
             )
         self.table.require_one_piece(served=True)
         self._exported = True
-        return super()._export_to_saved_model_graph(**kwargs)
 
-    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+    def saved_tensors(self) -> dict[str, tf.Tensor]:
         parts = export_all(self.resource_handle)
         return {"keys": parts.keys, "values": parts.values}
 
-    def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
+    def restore_tensors(self, tensors: dict[str, tf.Tensor]):
         n = tf.shape(tensors["keys"])[0]
         rest = {name: tf.zeros([n if name in ROWS else 0], dtype) for name, dtype in FIELDS.items() if name not in tensors}
         slots = {"slots": tf.zeros([0, n, self.table.dim]), "slot_names": tf.zeros([0], tf.string)}

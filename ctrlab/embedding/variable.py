@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import _native
+from ctrlab import _native, keras_hooks
 from ctrlab.embedding.options import (
     INITIALIZERS,
     BloomFilter,
@@ -71,7 +71,7 @@ class Stats:
         return self.hits / max(1, self.hits + self.hits_below + self.misses)
 
 
-class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
+class EmbeddingVariable(keras_hooks.Resource):
     """Rows of D numbers under any int64 keys. A key's row is made at its first update in training, or when a filter admits it.
 
     It is not a `tf.Variable`. Look rows up with `lookup`, or many columns at once with `ctrlab.embedding.table.ops.grouped`.
@@ -116,9 +116,9 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         with tf.init_scope(), one_sentence():
             _ = self.resource_handle  # made here, so that a wrong option is refused now and not at the first lookup
         self.proxy = Proxy(self)
-        self._track_trackable(self.proxy, "proxy")
+        keras_hooks.track(self, self.proxy, "proxy")
 
-    def _create_resource(self) -> tf.Tensor:
+    def make_handle(self) -> tf.Tensor:
         return self.make(self.options.admission, self.options.storage if tf.executing_eagerly() else None)
 
     def make(
@@ -297,7 +297,7 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
         Raises:
             CtrlabError: the table is larger than 4 GB. Writing it would take two or three times that memory.
         """
-        with tf.__internal__.eager_context.eager_mode():  # a SavedModel's graph also calls this
+        with keras_hooks.eagerly():  # a SavedModel's graph also calls this
             stats, slots = self.stats(), len(self.slot_names)
         size = stats.rows * (8 + 4 * self.dim)
         if not served:
@@ -315,17 +315,16 @@ class EmbeddingVariable(tf.saved_model.experimental.TrackableResource):
             f"{self.name}: make another variable, and load_state into it what state() gives of this one."
         )
 
-    def _export_to_saved_model_graph(self, *arguments, **options):
+    def before_export(self) -> None:
         self.require_one_piece()
-        return super()._export_to_saved_model_graph(*arguments, **options)
 
-    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+    def saved_tensors(self) -> dict[str, tf.Tensor]:
         if tf.executing_eagerly():  # in graph mode a SavedModel is being written, and the check was made before
             self.require_one_piece()
         parts = export_all(self.resource_handle)
         return {name: getattr(parts, name) for name in SAVED}
 
-    def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]):
+    def restore_tensors(self, tensors: dict[str, tf.Tensor]):
         return import_tensors(self.resource_handle, tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
 
 

@@ -84,7 +84,7 @@ def read_lesson(path: Path) -> Lesson:
         BadData: its metadata lack something.
     """
     name = f"{path.parents[1].name}/{path.stem}"
-    entry = notebook.read(path)["metadata"].get("ctrlab", {})
+    entry = notebook.read(path).metadata.get("ctrlab", {})
     try:
         minutes = entry["minutes"]
         found = Lesson(

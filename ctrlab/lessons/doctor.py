@@ -15,9 +15,9 @@ from typing import Literal
 
 import psutil
 
+from ctrlab.compiling import compiler
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course
-from ctrlab.ops.kernel_swap import compiler
 from ctrlab.paths import cache_folder
 from ctrlab.profiling.machine import cores, cpu_model
 

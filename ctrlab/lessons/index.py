@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nbformat import v4
+
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course, notebook
 from ctrlab.lessons.doctor import Report
@@ -14,22 +16,20 @@ _WELCOME = """# The CTR lab
 
 Six click models, from a faithful baseline to as fast as this machine allows, one optimization a notebook.
 Open a lesson below and run it from the top; what you change stays yours. This page is written anew by `ctrlab lab`."""
+_PROGRESS = "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"
 
 
 def write(work: Path, report: Report) -> None:
     """Write `index.ipynb` into the working folder: its tables are there at once, a cell brings the progress up to date."""
-    cells = [
-        ("markdown", "welcome", _WELCOME),
-        ("markdown", "course", course_table(report, Store(work / "progress"))),
-        ("code", "progress", "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"),
-        ("markdown", "machine", machine_table(report)),
-        ("markdown", "syllabi", syllabus_table()),
-    ]
-    nb = {
-        "cells": [{"cell_type": kind, "id": name, "metadata": {}, "source": text} for kind, name, text in cells],
-        "metadata": {},
-        "nbformat": 4,
-    }
+    nb = v4.new_notebook(
+        cells=[
+            v4.new_markdown_cell(_WELCOME, id="welcome"),
+            v4.new_markdown_cell(course_table(report, Store(work / "progress")), id="course"),
+            v4.new_code_cell(_PROGRESS, id="progress"),
+            v4.new_markdown_cell(machine_table(report), id="machine"),
+            v4.new_markdown_cell(syllabus_table(), id="syllabi"),
+        ]
+    )
     write_atomically(work / "index.ipynb", notebook.dumps(notebook.canonical(nb)))
 
 

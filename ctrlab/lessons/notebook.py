@@ -1,4 +1,4 @@
-"""A lesson's notebook as a file: canonical JSON, and the regions that hold the solutions.
+"""A lesson's notebook as a file, as nbformat reads and writes it: its canonical form, and the regions that hold the solutions.
 
 The solved notebook is the source. Its exercise cells are tagged `exercise-1`, `exercise-2`, ... and hold one region each,
 between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in a `%%kernel` cell). A markdown cell that holds the line
@@ -7,11 +7,12 @@ between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in a `%%kernel
 
 from __future__ import annotations
 
-import copy
-import json
 import re
 import textwrap
 from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode, v4
 
 from ctrlab.errors import BadData
 
@@ -21,64 +22,60 @@ _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python
 KEEP_OUTPUT = "nbval-check-output"
 
 
-def read(path: Path) -> dict:
-    """The notebook as a dictionary.
+def read(path: Path) -> NotebookNode:
+    """The notebook; a cell that has no id is called after its place.
 
     Raises:
         BadData: the file is no notebook of format 4.
     """
     try:
-        nb = json.loads(Path(path).read_text(encoding="utf-8"))
-        if nb["nbformat"] != 4 or not isinstance(nb["cells"], list):
+        nb = nbformat.reader.reads(Path(path).read_text(encoding="utf-8"))
+        if nb.nbformat != 4:
             raise ValueError("not of format 4")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadData(f"A lesson must be a Jupyter notebook of format 4; {path} is not ({error}).") from error
+        nb.nbformat_minor = v4.nbformat_minor
+        for place, cell in enumerate(nb.cells):
+            cell.setdefault("id", f"cell-{place:02d}")
+        if len({cell.id for cell in nb.cells}) < len(nb.cells):  # nbformat would call one of them by a random name
+            raise ValueError("two cells have the same id")
+        nbformat.validate(nb)
+    except (OSError, ValueError, AttributeError, nbformat.ValidationError) as error:
+        why = getattr(error, "message", None) or str(error).partition("\n")[0]
+        raise BadData(f"A lesson must be a Jupyter notebook of format 4; {path} is not ({why}).") from error
     return nb
 
 
-def dumps(nb: dict) -> str:
-    """Canonical JSON text: the same notebook is always the same bytes."""
-    return json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+def dumps(nb: NotebookNode) -> str:
+    """The text of its file: the same notebook is always the same bytes."""
+    return nbformat.writes(nb) + "\n"
 
 
-def source(cell: dict) -> str:
-    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+def tags(cell: NotebookNode) -> list[str]:
+    return cell.metadata.get("tags", [])
 
 
-def tags(cell: dict) -> list[str]:
-    return cell["metadata"].get("tags", [])
-
-
-def exercise_number(cell: dict) -> int | None:
+def exercise_number(cell: NotebookNode) -> int | None:
     """n for a cell tagged `exercise-n`, else None."""
     return next((int(m[1]) for m in map(_EXERCISE.match, tags(cell)) if m), None)
 
 
-def canonical(nb: dict) -> dict:
+def canonical(nb: NotebookNode) -> NotebookNode:
     """Without all that a run leaves behind: counts, widget state, and outputs other than those that nbval compares."""
     metadata = {"kernelspec": _KERNELSPEC, "language_info": {"name": "python"}}
-    if "ctrlab" in nb["metadata"]:
-        metadata["ctrlab"] = nb["metadata"]["ctrlab"]
-    return {"cells": [_cell(i, c) for i, c in enumerate(nb["cells"])], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    if "ctrlab" in nb.metadata:
+        metadata["ctrlab"] = nb.metadata.ctrlab
+    return v4.new_notebook(cells=list(map(_cell, nb.cells)), metadata=metadata)
 
 
-def _cell(place: int, cell: dict) -> dict:
-    kept = {k: v for k, v in cell["metadata"].items() if k == "tags" and v}
-    clean = {
-        "cell_type": cell["cell_type"],
-        "id": cell.get("id") or f"cell-{place:02d}",
-        "metadata": kept,
-        "source": source(cell).strip("\n").splitlines(keepends=True),
-    }
-    if cell["cell_type"] == "code":
-        outputs = copy.deepcopy(cell.get("outputs", [])) if KEEP_OUTPUT in tags(cell) else []
-        clean |= {"execution_count": None, "outputs": outputs}
-    return clean
+def _cell(cell: NotebookNode) -> NotebookNode:
+    kept = {"id": cell.id, "metadata": {"tags": tags(cell)} if tags(cell) else {}, "source": cell.source.strip("\n")}
+    if cell.cell_type == "code":
+        kept["outputs"] = cell.outputs if KEEP_OUTPUT in tags(cell) else []
+    return getattr(v4, f"new_{cell.cell_type}_cell")(**kept)
 
 
-def solutions(nb: dict) -> dict[int, str]:
+def solutions(nb: NotebookNode) -> dict[int, str]:
     """Exercise number -> the full source of its solved cell."""
-    return {n: source(cell) for cell in nb["cells"] if (n := exercise_number(cell)) is not None}
+    return {n: cell.source for cell in nb.cells if (n := exercise_number(cell)) is not None}
 
 
 def region_text(cell_source: str) -> str:
@@ -86,7 +83,7 @@ def region_text(cell_source: str) -> str:
     return textwrap.dedent(REGION.search(cell_source)[3]).strip("\n")
 
 
-def learner(solved: dict) -> dict:
+def learner(solved: NotebookNode) -> NotebookNode:
     """The learner's notebook: every region a stub that raises, its text in the solution's fold, no output at all.
 
     Raises:
@@ -94,16 +91,15 @@ def learner(solved: dict) -> dict:
     """
     nb = canonical(solved)
     answers: dict[int, str] = {}
-    for cell in nb["cells"]:
-        text, n = source(cell), exercise_number(cell)
+    for cell in nb.cells:
+        text, n = cell.source, exercise_number(cell)
         if "### BEGIN SOLUTION" in text or "### END SOLUTION" in text or n is not None:
             if n is None or len(REGION.findall(text)) != 1:
-                raise BadData(f"An exercise is one cell tagged exercise-n with one region; cell {cell['id']!r} is not.")
+                raise BadData(f"An exercise is one cell tagged exercise-n with one region; cell {cell.id!r} is not.")
             answers[n] = region_text(text)
-            text = REGION.sub(lambda m, n=n: _stub(m, n), text)
-            cell["source"] = text.splitlines(keepends=True)
-        if cell["cell_type"] == "code":
-            cell["outputs"] = []
+            cell.source = REGION.sub(lambda m, n=n: _stub(m, n), text)
+        if cell.cell_type == "code":
+            cell.outputs = []
     for n, answer in answers.items():
         _fold(nb, n, answer, language="cpp" if "%%kernel" in solutions(solved)[n] else "python")
     return nb
@@ -114,11 +110,11 @@ def _stub(region: re.Match, n: int) -> str:
     return f'{region[1]}#error "{message}"' if region[2] else f'{region[1]}raise NotImplementedError("{message}")'
 
 
-def _fold(nb: dict, n: int, answer: str, language: str) -> None:
+def _fold(nb: NotebookNode, n: int, answer: str, language: str) -> None:
     mark = f"<!-- solution {n} -->"
     fold = f"<details><summary>Solution</summary>\n\n```{language}\n{answer}\n```\n\n</details>"
-    for cell in nb["cells"]:
-        if cell["cell_type"] == "markdown" and mark in source(cell):
-            cell["source"] = source(cell).replace(mark, fold).splitlines(keepends=True)
+    for cell in nb.cells:
+        if cell.cell_type == "markdown" and mark in cell.source:
+            cell.source = cell.source.replace(mark, fold)
             return
     raise BadData(f"Every solution has its fold; exercise {n} has none. Write {mark} on a line of a markdown cell.")

@@ -8,6 +8,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
+from ctrlab import keras_hooks
 from ctrlab import optimizations as ladder
 from ctrlab.embedding import EmbeddingVariable, choices
 from ctrlab.embedding.serving import served
@@ -32,7 +33,7 @@ class Hyper:
     batch_size: int = 512
 
 
-class CTRModel(keras.Model):
+class CTRModel(keras_hooks.Served, keras.Model):
     """A click model: it takes the features of a Schema and gives one logit per task.
 
     Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
@@ -100,12 +101,9 @@ class CTRModel(keras.Model):
         found = [read for layer in self.layers if hasattr(layer, "reads") for read in layer.reads(ids)]
         return [(variable, keys.flat_values if isinstance(keys, tf.RaggedTensor) else keys) for variable, keys in found]
 
-    def _serving(self, input_signature=None):
+    def serving(self, input_signature=None):
         input_signature = input_signature or [self.input_signature()]
         return tf.function(lambda features: self(features, training=False), input_signature=input_signature)
-
-    # In `tf.saved_model.save` Keras takes every input of a subclassed model for float32, and can't export ragged inputs.
-    _default_save_signature = property(_serving)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """`input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
@@ -114,7 +112,7 @@ class CTRModel(keras.Model):
             return
         archive = keras.export.ExportArchive()
         archive.track(served(self))
-        serve = self._serving(input_signature)
+        serve = self.serving(input_signature)
         serve.get_concrete_function()
         archive.add_endpoint("serve", serve, **kwargs)
         archive.write_out(str(filepath), verbose=bool(verbose))

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import json
-import os
 import re
 import secrets
-import shlex
-import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ctrlab import _native
+from ctrlab import _native, compiling
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
-from ctrlab.paths import cache_folder, native
+from ctrlab.paths import native
 
 _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 
@@ -153,9 +148,10 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
         KernelError: it does not compile, writes or reads where it must not, takes longer than `seconds`, or answers wrong.
     """
     op = op_of(name)
-    program = _compile(path, [*CHECKED, str(_checker(op))], path.with_suffix(".check"), header_of(op))
+    program = _compile(path, CHECKED, path.with_suffix(".check"), header_of(op), [_checker(op)])
     seed = str(secrets.randbits(32))
-    code, out, err = _run([str(program), name, seed], seconds)
+    limits = f"detect_leaks=0:color=never:hard_rss_limit_mb={CHECK_MEGABYTES}"
+    code, out, err = compiling.run([program, name, seed], seconds, environment={"ASAN_OPTIONS": limits})
     if code == 0 and out.endswith(f"passed {seed}\n"):
         return
     if code is None:
@@ -183,50 +179,13 @@ def _line(err: str) -> str | None:
     return f"line {found[1]} of the kernel" if found else None
 
 
-def _run(command: list[str], seconds: float, cwd: Path | None = None) -> tuple[int | None, str, str]:
-    """Exit code, None where time ran out; stdout and stderr. Nothing of the process group is left behind."""
-    limits = f"detect_leaks=0:color=never:hard_rss_limit_mb={CHECK_MEGABYTES}"
-    # A preloaded allocator and AddressSanitizer do not go together.
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"ASAN_OPTIONS": limits}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    options = {"text": True, "errors": "replace", "env": environment, "cwd": cwd, "start_new_session": True}
-    with subprocess.Popen(command, **pipes, **options) as process:
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return None, "", ""
-    return process.returncode, out, err
-
-
-def _compile(source: Path, flags: list[str], target: Path, header: str | None = None) -> Path:
+def _compile(source: Path, flags: list[str], target: Path, header: str, objects: Iterable[Path] = ()) -> Path:
     """`target`, made by the compiler from `source`; `header` is included before its first line."""
-    include = ["-I", str(native()), *(["-include", header] if header else [])]
-    # Objects among the flags come after the source, where a linker wants them.
-    code, _, err = _run([*compiler(), *include, source.name, *flags, "-o", str(target)], COMPILE_SECONDS, cwd=source.parent)
-    if re.search(r"cannot find .*(asan|ubsan)", err):
-        raise CtrlabError(
-            f"Checking a kernel needs the sanitizer libraries of {compiler()[0]}; install libasan and libubsan (gcc) or "
-            "libclang-rt (clang)."
-        )
-    if code != 0:
-        raise KernelError("A kernel must compile.", output=err.strip() or f"{compiler()[0]} gave up without a word.")
-    return target
-
-
-@functools.cache
-def compiler() -> tuple[str, ...]:
-    """The command that compiles C++, in words: $CXX, else g++, else clang++.
-
-    Raises:
-        CtrlabError: there is none.
-    """
-    for command in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
-        if shutil.which(shlex.split(command)[0]):
-            return tuple(shlex.split(command))
-    raise CtrlabError("Compiling a kernel needs a C++20 compiler and none was found; install g++ or name one in CXX.")
+    flags = ["-I", native(), "-include", header, *flags]
+    try:
+        return compiling.compile(flags, [source.name, *objects], target, folder=source.parent, seconds=COMPILE_SECONDS)
+    except compiling.CompileError as refused:
+        raise KernelError("A kernel must compile.", output=refused.output) from None
 
 
 @functools.cache
@@ -263,17 +222,10 @@ def checks_of(ops: Iterable[str]) -> str:
 
 @functools.cache
 def _checker(op: str) -> Path:
-    """The checks of an op's kernels as an object file, compiled once for each compiler and version of the sources, kept in the
-    cache folder."""
-    source = checks_of([op])
-    version = subprocess.run([*compiler(), "--version"], capture_output=True, check=True).stdout
-    parts = [version, repr(CHECKED).encode(), source.encode()]
+    """The checks of an op's kernels as an object file, kept in the cache folder."""
     folders = (native() / folder for folder in ("check", "kernels", f"kernels/{op}"))
-    parts += [header.read_bytes() for folder in folders for header in sorted(folder.glob("*.h"))]
-    kept = cache_folder() / f"kernel_check_{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.o"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(prefix="ctrlab-check-", dir=kept.parent) as folder:
-            main = Path(folder) / "main.cc"
-            main.write_text(source, encoding="utf-8")
-            _compile(main, [*CHECKED, "-c"], main.with_suffix(".o")).replace(kept)
-    return kept
+    headers = [header for folder in folders for header in folder.glob("*.h")]
+    with tempfile.TemporaryDirectory(prefix="ctrlab-check-") as folder:
+        main = Path(folder, f"check_{op}.cc")
+        main.write_text(checks_of([op]), encoding="utf-8")
+        return compiling.cached(f"kernel_check_{op}.o", [*CHECKED, "-I", native(), "-c"], [main], reads=headers)

@@ -1,8 +1,10 @@
-"""Plots as a page that needs nothing else to be read. plotly is no dependency of the package: it is asked for beforehand."""
+"""Every HTML page of the package: text and plots from a template, in a file that needs nothing else to be read.
+
+plotly and Jinja2 are no dependencies of the package: they come with `ctrlab[lab]`, and are asked for before the work.
+"""
 
 from __future__ import annotations
 
-import html
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,20 +12,37 @@ from pathlib import Path
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import require_place
 
+TEMPLATE = Path(__file__).with_name("page.html")
+
 
 def check(path: Path) -> None:
     """Says before the work whether a page could be written after it.
 
     Raises:
-        CtrlabError: plotly is not installed, or `path` can't be written.
+        CtrlabError: plotly or Jinja2 is not installed, or `path` can't be written.
     """
-    if importlib.util.find_spec("plotly") is None:
-        raise CtrlabError("Plots need plotly: pip install plotly, or leave --html out.")
+    for name in ("plotly", "jinja2"):
+        if importlib.util.find_spec(name) is None:
+            raise CtrlabError(f"Plots need {name}: pip install {name}, or leave --html out.")
     require_place(path)
 
 
-def of_figures(figures: Sequence, title: str) -> str:
-    """The page of some plotly figures; the first carries plotly.js for all."""
-    parts = [figure.to_html(full_html=False, include_plotlyjs=k == 0) for k, figure in enumerate(figures)]
-    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head>'
-    return f"{head}<body>{''.join(parts)}</body></html>"
+def of_figures(figures: Sequence, title: str, template: Path = TEMPLATE, **values) -> str:
+    """The page of some plotly figures; the first carries plotly.js for all.
+
+    Args:
+        template: one that extends page.html, with `values` in it. What it is given as text is escaped.
+    """
+    import jinja2
+    from markupsafe import Markup
+
+    folders = [template.parent, TEMPLATE.parent]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    drawn = [Markup(figure.to_html(full_html=False, include_plotlyjs=k == 0)) for k, figure in enumerate(figures)]
+    return environment.get_template(template.name).render(title=title, figures=drawn, **values)

@@ -17,6 +17,7 @@ Embedding variables do this themselves: `ctrlab.embedding.table.cut`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import _native
+from ctrlab import _native, keras_hooks
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import one_sentence
@@ -56,7 +57,7 @@ class Changes:
         self._logs = {id(v): make(table_name=name, rows=v.shape[0]) for name, v in self._tables.items()}
         for variable in self._tables.values():
             variable.assign = self._noting(variable, variable.assign)
-            variable._restore_from_tensors = self._noting(variable, variable._restore_from_tensors)  # for tf.train.Checkpoint
+            keras_hooks.wrap_restore(variable, functools.partial(self._noting, variable))
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -157,7 +158,7 @@ def track(model: keras.Model, optimizer: TouchedRows) -> Changes:
         had = "is tracked already" if optimizer.changes else "has traced a step without it"
         raise CtrlabError(f"Changes are tracked from before an optimizer's first step; {optimizer.name} {had}: make a new one.")
     tables = {}
-    for layer in model._flatten_layers():
+    for layer in keras_hooks.all_layers(model):
         if isinstance(layer, Embeddings):
             tables |= {table.path: table for table in layer.tables.values()}
         elif isinstance(layer, keras.layers.Embedding):

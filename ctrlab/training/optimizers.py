@@ -12,6 +12,7 @@ import math
 import keras
 import tensorflow as tf
 
+from ctrlab import keras_hooks
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
@@ -24,7 +25,7 @@ LOSS_SCALE = 2.0**15
 
 
 @keras.saving.register_keras_serializable("ctrlab")
-class TouchedRows(keras.optimizers.LossScaleOptimizer):
+class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
     """SGD, Adagrad, FTRL or AdamAsync. Sparse gradients are merged and change only the touched rows and their slots.
 
     Under the policy mixed_float16 it scales the loss, as `keras.optimizers.LossScaleOptimizer` does for other optimizers.
@@ -119,14 +120,11 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
     def check_finite(self, grads):
         return super().check_finite([g.values if isinstance(g, tf.IndexedSlices) else g for g in grads])
 
-    def _overwrite_variable_with_gradient(self, variable):
-        return False  # a proxy is marked for other optimizers; this one steps its gradient as usual
-
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def step_all(self, gradients, variables, learning_rate):
         if not tf.distribute.has_strategy():
-            self._step(grads, trainable_variables, learning_rate)
+            self._step(gradients, variables, learning_rate)
             return
-        if tables := [v.name for v in trainable_variables if isinstance(v, Proxy)]:
+        if tables := [v.name for v in variables if isinstance(v, Proxy)]:
             raise CtrlabError(
                 f"Embedding variables can't be trained under a distribution strategy; received {tables[0]}: "
                 "train in one process, outside of the strategy's scope."
@@ -136,7 +134,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
                 "Changes can't be tracked under a distribution strategy: train in one process, outside of its scope."
             )
         # Each replica steps its variables separately; the results are the same.
-        super()._backend_update_step(grads, trainable_variables, learning_rate)
+        self.step_each(gradients, variables, learning_rate)
 
     @part("optimizer")
     def _step(self, grads, variables, learning_rate):
@@ -166,7 +164,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
 
     @property
     def _counts(self) -> list[keras.Variable]:
-        return [self._iterations, *([self.step_counter, self.dynamic_scale] if self.initial_scale else [])]
+        return [self.iterations, *([self.step_counter, self.dynamic_scale] if self.initial_scale else [])]
 
     @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
@@ -184,7 +182,7 @@ class TouchedRows(keras.optimizers.LossScaleOptimizer):
         return self._update(self.rule, updates, *numbers, clip_norm=self.clip_norm)
 
     def _slots_of(self, variable) -> dict[str, tf.Variable]:
-        return {name: slot.value for name, slot in self._slots[self._get_variable_index(variable)].items()}
+        return {name: slot.value for name, slot in self._slots[self.index_of(variable)].items()}
 
     def _numbers(self, learning_rate) -> tuple[tf.Tensor, tf.Tensor]:
         """The learning rate and the number of this step (1 for the first), float32."""

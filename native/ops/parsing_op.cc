@@ -1,5 +1,4 @@
-// Ctrlab>ParseIds, Ctrlab>ParseNumbers and Ctrlab>SequenceLength: every input is checked here, then kernels are called through
-// the table.
+// Ctrlab>ParseIds and Ctrlab>ParseNumbers: every input is checked here, then kernels are called through the table.
 
 #include <memory>
 #include <string>
@@ -20,7 +19,6 @@ namespace {
 CTRLAB_KERNEL(id_splits);
 CTRLAB_KERNEL(parse_ids);
 CTRLAB_KERNEL(parse_numbers);
-CTRLAB_KERNEL(sequence_length);
 
 absl::Status ParseIdsShape(InferenceContext* c) {
   DimensionHandle batch;
@@ -43,17 +41,6 @@ absl::Status ParseNumbersShape(InferenceContext* c) {
   std::vector<std::string> layouts;
   TF_RETURN_IF_ERROR(BatchOf(c, &layouts, &batch));
   c->set_output(0, c->Matrix(batch, layouts.size()));
-  return absl::OkStatus();
-}
-
-absl::Status SequenceLengthShape(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &unused));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &unused));
-  ShapeHandle dense;
-  TF_RETURN_IF_ERROR(c->MakeShapeFromShapeTensor(1, &dense));
-  TF_RETURN_IF_ERROR(c->WithRank(dense, 2, &dense));
-  c->set_output(0, c->Vector(c->Dim(dense, 0)));
   return absl::OkStatus();
 }
 
@@ -92,13 +79,6 @@ REGISTER_OP("Ctrlab>ParseNumbers")
     .Output("numbers: float")
     .SetShapeFn(ParseNumbersShape)
     .Doc("Raw number columns, or the means of their lists, transformed, side by side.");
-
-REGISTER_OP("Ctrlab>SequenceLength")
-    .Input("indices: int64")
-    .Input("dense_shape: int64")
-    .Output("lengths: int64")
-    .SetShapeFn(SequenceLengthShape)
-    .Doc("The greatest column + 1 of each row of a sparse matrix.");
 
 // The first part of `text` that `wrong` rejects, for a message.
 template <class Wrong>
@@ -286,35 +266,8 @@ class ParseNumbersOp : public StatusOp {
   std::vector<NumberSource> columns_;
 };
 
-class SequenceLengthOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor &indices = context->input(0), &shape = context->input(1);
-    OP_REQUIRES(context, TensorShapeUtils::IsMatrix(indices.shape()) && indices.dim_size(1) == 2 && shape.NumElements() == 2,
-                InvalidArgument("A sparse matrix has indices [N, 2] and a shape of 2; received ", indices.shape().DebugString(),
-                                " and ", shape.shape().DebugString(), "."));
-    const int64_t rows = shape.flat<int64_t>()(0), columns = shape.flat<int64_t>()(1), count = indices.dim_size(0);
-    OP_REQUIRES(context, rows >= 0 && columns >= 0,
-                InvalidArgument("A sparse matrix must have no negative size; received [", rows, ", ", columns, "]."));
-    const int64_t* at = indices.flat<int64_t>().data();
-    for (int64_t k = 0; k < count; ++k) {
-      const int64_t row = at[2 * k], column = at[2 * k + 1];
-      OP_REQUIRES(
-          context, row >= 0 && row < rows && column >= 0 && column < columns,
-          InvalidArgument("Indices must lie in [", rows, ", ", columns, "]; received [", row, ", ", column, "] at ", k, "."));
-    }
-    Tensor* lengths;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rows}), &lengths));
-    const ParallelFor pool = IntraOpPool(context);
-    sequence_length_kernel(at, count, rows, lengths->flat<int64_t>().data(), &pool);
-  }
-};
-
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ParseIds").Device(DEVICE_CPU), ParseIdsOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>ParseNumbers").Device(DEVICE_CPU), ParseNumbersOp);
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>SequenceLength").Device(DEVICE_CPU), SequenceLengthOp);
 
 }  // namespace
 }  // namespace ctrlab

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctrlab import compiling
 from ctrlab.cuda import __main__, devices, library
 from ctrlab.errors import CtrlabError
 
@@ -19,7 +20,7 @@ SANITIZERS = {"": "", "asan": "address,undefined", "tsan": "thread"}
 
 def runtime(name: str) -> str:
     """A library of the compiler, by its file name; the name itself where it has none."""
-    command = [*library.host_compiler(), f"-print-file-name={name}"]
+    command = [*compiling.compiler(), f"-print-file-name={name}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -27,7 +28,7 @@ def sanitized(name: str) -> dict:
     """The environment of a process whose libraries may have been compiled with the sanitizer."""
     found = runtime(f"lib{name}.so")
     if not os.path.isabs(found):
-        pytest.skip(f"no library of the sanitizer {name} for {library.host_compiler()[0]}")
+        pytest.skip(f"no library of the sanitizer {name} for {compiling.compiler()[0]}")
     # Exceptions are thrown through the C++ library, which must be there before the sanitizer looks for it.
     return {
         "LD_PRELOAD": f"{found} {runtime('libstdc++.so.6')}",
@@ -85,6 +86,7 @@ def test_merged_ids_out_of_order_are_noticed(tmp_path):
     code = f"""
 import sys
 from pathlib import Path
+from ctrlab import compiling
 from ctrlab.cuda import __main__, library
 right = library.sources()
 library.sources = lambda: [Path({str(tmp_path)!r}, p.name) if p.name == "lookup.cu" else p for p in right]
@@ -137,7 +139,7 @@ __global__ void Probe(float* out) {{ [[maybe_unused]] CTRLAB_SHARED(shared); {ke
 int main() {{ float out[8]; Launch(Probe, 2, 8, 8 * sizeof(float), nullptr, out); return out[7] != 1; }}
 """)
     command = [
-        *library.host_compiler(),
+        *compiling.compiler(),
         "-std=c++20",
         "-g",
         "-O1",

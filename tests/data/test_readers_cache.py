@@ -1,6 +1,10 @@
 """Prepared data: made once, made again when what it is made from changes, whole or not at all."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -71,6 +75,44 @@ def test_two_at_once(made):
         first, second = pool.map(lambda _: data.prepare("criteo", profile=SMALL), range(2))
     assert first == second
     assert len(made) == 1
+
+
+MAKER = """
+import sys, time
+from ctrlab import data
+from ctrlab.data import cache
+from ctrlab.profiles import Profile
+
+generate, note, seconds = cache.sets.generate, sys.argv[1], float(sys.argv[2])
+
+def noted(*arguments):
+    with open(note, "a") as file:
+        print("made", file=file, flush=True)
+    time.sleep(seconds)  # so that the other one comes meanwhile
+    return generate(*arguments)
+
+cache.sets.generate = noted
+profile = Profile("small", rows=1_000, step_share=0.0, min_steps=1, repetitions=1, seeds=1)
+print(data.prepare("criteo", profile=profile, progress=False).rows)
+"""
+
+
+def test_two_processes_at_once(made, tmp_path):
+    command = [sys.executable, "-c", MAKER, str(tmp_path / "note"), "1"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=120)[0] for process in both] == ["1000\n", "1000\n"]
+    assert (tmp_path / "note").read_text() == "made\n"
+
+
+def test_a_process_that_is_killed_holds_nothing(made, tmp_path):
+    note = tmp_path / "note"
+    with subprocess.Popen([sys.executable, "-c", MAKER, str(note), "600"]) as process:
+        while not note.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert data.prepare("criteo", profile=SMALL).rows == 1_000
+    assert made == [("criteo", 1_200)]
 
 
 def test_nothing_is_left_of_a_broken_run(made, monkeypatch, tmp_path):

@@ -51,7 +51,7 @@ def test_lessons_follow_each_other():
 def test_metadata_that_lack_something(tmp_path, entry):
     path = tmp_path / "01_part" / "solutions" / "01_x.ipynb"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"nbformat": 4, "cells": [], "metadata": {"ctrlab": entry} if entry else {}}))
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "cells": [], "metadata": {"ctrlab": entry} if entry else {}}))
     with pytest.raises(BadData, match="metadata"):
         course.read_lesson(path)
 

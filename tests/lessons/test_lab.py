@@ -1,6 +1,5 @@
 """What `ctrlab lab` does to a working folder, and the server it starts."""
 
-import json
 import socket
 
 import pytest
@@ -100,7 +99,7 @@ def test_the_server_listens_on_loopback_with_a_token_that_ps_cannot_see(work, mo
 def test_the_index_shows_map_machine_progress_and_syllabi(work):
     work.mkdir()
     index.write(work, doctor.Report((doctor.Finding("disk", "1 GB | free", "2 GB", "limited", "Free some."),)))
-    nb = json.loads((work / "index.ipynb").read_text())
-    text = "\n".join(map(notebook.source, nb["cells"]))
+    nb = notebook.read(work / "index.ipynb")
+    text = "\n".join(c.source for c in nb.cells)
     for needed in ("To come", "01_indicator_column.ipynb", "1 GB \\| free", "Free some.", "show_progress()", "8 hours"):
         assert needed in text

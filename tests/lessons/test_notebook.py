@@ -3,6 +3,7 @@
 import copy
 import json
 
+import nbformat
 import pytest
 
 from ctrlab.errors import BadData
@@ -13,30 +14,42 @@ KERNEL = "%%kernel indicator\nvoid f() {\n  // ### BEGIN SOLUTION\n  g();\n  // 
 
 
 def cell(kind, text, *tags, **more):
-    return {"cell_type": kind, "id": text[:3].strip(), "metadata": {"tags": list(tags)}, "source": text, **more}
+    return {"cell_type": kind, "id": f"{kind}-{len(text)}", "metadata": {"tags": list(tags)}, "source": text, **more}
 
 
 def solved():
-    return {
+    said = {"output_type": "stream", "name": "stdout"}
+    nb = {
         "nbformat": 4,
         "nbformat_minor": 5,
-        "metadata": {"ctrlab": {"title": "Double"}, "widgets": {"state": "4.8 MB"}, "kernelspec": {"name": "mine"}},
+        "metadata": {
+            "ctrlab": {"title": "Double"},
+            "widgets": {"state": "4.8 MB"},
+            "kernelspec": {"name": "mine", "display_name": "M"},
+        },
         "cells": [
             cell("markdown", "# Double"),
-            cell("code", PYTHON, "exercise-1", execution_count=7, outputs=[{"output_type": "stream"}]),
+            cell("code", PYTHON, "exercise-1", execution_count=7, outputs=[said | {"text": "hm"}]),
             cell(
-                "code", "lab.check(1, double)", "check-1", notebook.KEEP_OUTPUT, execution_count=8, outputs=[{"text": "passed"}]
+                "code",
+                "lab.check(1, double)",
+                "check-1",
+                notebook.KEEP_OUTPUT,
+                execution_count=8,
+                outputs=[said | {"text": "passed"}],
             ),
             cell("markdown", "A hint.\n\n<!-- solution 1 -->"),
             cell("code", KERNEL, "exercise-2", execution_count=None, outputs=[]),
             cell("markdown", "<!-- solution 2 -->\n"),
         ],
     }
+    nbformat.validate(nb)
+    return nbformat.from_dict(nb)
 
 
 def test_learner_has_stubs_and_folds_and_no_outputs():
     mine = notebook.learner(solved())
-    texts = [notebook.source(c) for c in mine["cells"]]
+    texts = [c.source for c in mine["cells"]]
     assert (
         texts[1]
         == 'def double(x):\n    """Twice x."""\n    raise NotImplementedError("Exercise 1: write this, then run its check")'
@@ -49,9 +62,13 @@ def test_learner_has_stubs_and_folds_and_no_outputs():
 
 def test_canonical_keeps_only_compared_outputs_and_is_stable():
     once = notebook.canonical(solved())
-    assert [c.get("outputs") for c in once["cells"][:3]] == [None, [], [{"text": "passed"}]]
+    assert [c.get("outputs") for c in once["cells"][:3]] == [
+        None,
+        [],
+        [{"name": "stdout", "output_type": "stream", "text": "passed"}],
+    ]
     assert once["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in once["metadata"]
-    assert notebook.dumps(notebook.canonical(json.loads(notebook.dumps(once)))) == notebook.dumps(once)
+    assert notebook.dumps(notebook.canonical(nbformat.reads(notebook.dumps(once), as_version=4))) == notebook.dumps(once)
 
 
 @pytest.mark.parametrize("change", ["no region", "no tag", "two regions", "no end", "no fold"])
@@ -72,12 +89,30 @@ def test_a_lesson_that_is_not_whole_is_refused(change):
         notebook.learner(nb)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"nbformat": 3, "cells": []}', '{"nbformat": 4}'])
+NOT_ITS_CELLS = ([{"source": 1}], [cell("raw", "a", execution_count=1)], [cell("markdown", "a"), cell("markdown", "b")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", '{"nbformat": 3, "cells": []}', '{"nbformat": 4}'),
+        *(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}) for cells in NOT_ITS_CELLS),
+    ],
+)
 def test_no_notebook_is_one_sentence(tmp_path, text):
     path = tmp_path / "broken.ipynb"
     path.write_text(text)
-    with pytest.raises(BadData, match=r"broken\.ipynb"):
+    with pytest.raises(BadData, match=r"broken\.ipynb") as refused:
         notebook.read(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_cell_without_an_id_is_called_after_its_place(tmp_path):
+    path = tmp_path / "old.ipynb"
+    old = solved()
+    del old.cells[1]["id"]
+    path.write_text(json.dumps(old))
+    assert notebook.read(path).cells[1].id == "cell-01"
 
 
 @pytest.fixture

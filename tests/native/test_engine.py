@@ -1,47 +1,25 @@
 """The engine of embedding variables under sanitizers: against a twin of std::map, and by several threads at once."""
 
 import os
-import re
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from compiled import NATIVE, cached, objects
 
-from ctrlab.ops import kernel_swap
-
-NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 
 pytestmark = pytest.mark.timeout(900)
 
 
-def build(folder: Path, native: Path, sanitizer: str) -> Path:
-    def run(*command):
-        made = subprocess.run(
-            [*kernel_swap.compiler(), *FLAGS, f"-fsanitize={sanitizer}", *command], capture_output=True, text=True
-        )
-        if re.search(r"cannot find .*(asan|ubsan|tsan)", made.stderr):
-            pytest.skip(f"no libraries of the sanitizers for {kernel_swap.compiler()[0]}")
-        assert made.returncode == 0, made.stderr
-
-    def compiled(source):
-        run("-I", native, "-c", source, "-o", folder / f"{source.stem}.o")
-        return folder / f"{source.stem}.o"
-
-    sources = [native / "table" / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
-    sources += [native / "kernels" / "optimizer_step" / "optimizer_step.cc"]
-    # What lies below a table here is a store of the check's own; only the C interface opens one on a disk.
-    sources += [source for source in sorted((native / "table").glob("*.cc")) if source.stem != "engine_c"]
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sources))
-    run(*objects, "-Wl,--wrap=mmap,--wrap=munmap", "-o", folder / "check_engine")
-    return folder / "check_engine"
-
-
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def program(request, tmp_path_factory):
-    return build(tmp_path_factory.mktemp("engine"), NATIVE, request.param)
+def program(request):
+    sources = [NATIVE / "table" / "check" / f"{name}.cc" for name in ("check_engine", "failing_new")]
+    sources += [NATIVE / "kernels" / "optimizer_step" / "optimizer_step.cc"]
+    # What lies below a table here is a store of the check's own; only the C interface opens one on a disk.
+    sources += [source for source in sorted((NATIVE / "table").glob("*.cc")) if source.stem != "engine_c"]
+    flags = [*FLAGS, f"-fsanitize={request.param}"]
+    return cached("check_engine", [*flags, "-Wl,--wrap=mmap,--wrap=munmap"], objects(sources, flags))
 
 
 def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:

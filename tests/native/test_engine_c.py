@@ -1,18 +1,14 @@
 """The engine's C interface, from a C program: linked to the library that is installed, and to one under sanitizers."""
 
 import os
-import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from compiled import NATIVE, cached, objects
 
 from ctrlab import _native
-from ctrlab.ops import kernel_swap
 
-NATIVE = Path(__file__).parents[2] / "native"
 CHECK = NATIVE / "table" / "check"
 C = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_POSIX_C_SOURCE=200809L"]
 CXX = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
@@ -21,37 +17,20 @@ CHECKS = ["calls", "refusals", "storage", "memory", "threads", "threads_below"]
 pytestmark = pytest.mark.timeout(900)
 
 
-def build(folder: Path, sanitizer: str) -> Path:
-    """The program; without a sanitizer it is linked to libctrlab_engine.so."""
-    cc = shutil.which("cc")
-    if cc is None:
-        pytest.skip("no C compiler `cc`")
-    flags = ["-O1", "-g", *([f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else [])]
-
-    def run(*command):
-        made = subprocess.run([*command, *flags, "-pthread"], capture_output=True, text=True)
-        if re.search(r"cannot find .*(asan|ubsan|tsan)", made.stderr):
-            pytest.skip(f"no libraries of the sanitizers for {command[0]}")
-        assert made.returncode == 0, made.stderr
-
-    def compiled(source):
-        target = folder / f"{source.name}.o"
-        compiler = [cc, *C] if source.suffix == ".c" else [*kernel_swap.compiler(), *CXX]
-        run(*compiler, "-I", NATIVE, "-I", CHECK, "-c", source, "-o", target)
-        return target
-
-    sources = [CHECK / f for f in ("check_engine_c.c", "check_engine_c_threads.c", "check_engine_c_memory.cc", "failing_new.cc")]
-    sources += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizer else []
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sources))
-    library = [] if sanitizer else [_native.ENGINE, f"-Wl,-rpath,{_native.ENGINE.parent}"]
-    run(*kernel_swap.compiler(), *objects, *library, "-Wl,--wrap=mmap,--wrap=munmap", "-o", folder / "check_engine_c")
-    return folder / "check_engine_c"
-
-
 @pytest.fixture(scope="module", params=["", "address,undefined", "thread"], ids=["library", "address", "thread"])
-def program(request, tmp_path_factory):
-    return build(tmp_path_factory.mktemp("engine_c"), request.param)
+def program(request):
+    """Without a sanitizer it is linked to libctrlab_engine.so."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler `cc`")
+    sanitizers = [f"-fsanitize={request.param}", "-fno-sanitize-recover=all"] if request.param else []
+    flags = ["-O1", "-g", *sanitizers, "-pthread"]
+    in_c = [CHECK / f"{name}.c" for name in ("check_engine_c", "check_engine_c_threads")]
+    in_cxx = [CHECK / f"{name}.cc" for name in ("check_engine_c_memory", "failing_new")]
+    in_cxx += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizers else []
+    made = objects(in_c, ["-I", CHECK, *C, *flags], by=("cc",)) + objects(in_cxx, ["-I", CHECK, *CXX, *flags])
+    library = [] if sanitizers else [_native.ENGINE]
+    places = [f"-Wl,-rpath,{_native.ENGINE.parent}", "-Wl,--wrap=mmap,--wrap=munmap"]
+    return cached("check_engine_c", [*flags, *places], [*made, *library])
 
 
 @pytest.mark.parametrize("what", CHECKS)

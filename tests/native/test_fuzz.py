@@ -7,30 +7,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from compiled import NATIVE, cached, objects
 
-from ctrlab.ops import kernel_swap
-
-NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-psabi"]
 
 
-def build(folder: Path, native: Path) -> Path:
+def build(native: Path) -> Path:
     """The fuzzer of the kernels in `native`. Only these are watched; linked first, so that what is inline is theirs."""
-
-    def run(*command):
-        made = subprocess.run([*kernel_swap.compiler(), *FLAGS, "-I", native, *command], capture_output=True, text=True)
-        if re.search(r"cannot find .*(asan|ubsan)", made.stderr):
-            pytest.skip(f"no libraries of the sanitizers for {kernel_swap.compiler()[0]}")
-        assert made.returncode == 0, made.stderr
-
-    run("-fsanitize-coverage=trace-pc", "-c", native / "kernels" / "parsing" / "parsing.cc", "-o", folder / "parsing.o")
-    run(folder / "parsing.o", NATIVE / "fuzz" / "fuzz_parsing.cc", "-o", folder / "fuzz")
-    return folder / "fuzz"
+    watched = objects([native / "kernels" / "parsing" / "parsing.cc"], [*FLAGS, "-fsanitize-coverage=trace-pc"], native)
+    return cached("fuzz", FLAGS, [*watched, *objects([NATIVE / "fuzz" / "fuzz_parsing.cc"], FLAGS, native)])
 
 
 @pytest.fixture(scope="module")
-def fuzzer(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("fuzz"), NATIVE)
+def fuzzer():
+    return build(NATIVE)
 
 
 def fuzz(program: Path, seed: int, inputs: int, seconds: int) -> subprocess.CompletedProcess:
@@ -59,11 +49,12 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_what_is_planted_is_found(planted, tmp_path):
+def test_what_is_planted_is_found(planted, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "cache"))
     file, right, wrong = PLANTED[planted]
     path = Path(shutil.copytree(NATIVE / "kernels", tmp_path / "kernels")) / "parsing" / file
     source = path.read_text()
     assert right in source
     path.write_text(source.replace(right, wrong))
-    ran = fuzz(build(tmp_path, tmp_path), seed=1, inputs=10**7, seconds=60)
+    ran = fuzz(build(tmp_path), seed=1, inputs=10**7, seconds=60)
     assert ran.returncode != 0 and "the input:" in ran.stdout, ran.stdout + ran.stderr

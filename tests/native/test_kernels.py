@@ -1,17 +1,14 @@
 """Our kernels under sanitizers: the checker that judges a learner's kernel judges ours, too."""
 
 import os
-import re
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from compiled import NATIVE, cached, objects
 
 from ctrlab import _native
 from ctrlab.ops import kernel_swap
 
-NATIVE = Path(__file__).parents[2] / "native"
 SANITIZERS = ["address,undefined", "thread"]
 
 
@@ -21,28 +18,11 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", params=SANITIZERS)
 def program(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("native")
     flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
-    warnings = ["-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-
-    checks = folder / "checks.cc"
+    checks = tmp_path_factory.mktemp("native") / "checks.cc"
     checks.write_text(kernel_swap.checks_of(sorted(set(kernel_swap.kernels().values()))))
-
-    def compiled(source):
-        made = folder / f"{source.stem}.o"
-        run([*flags, *warnings, "-I", NATIVE, "-c", source, "-o", made])
-        return made
-
-    def run(arguments):
-        ran = subprocess.run([*kernel_swap.compiler(), *arguments], capture_output=True, text=True)
-        if re.search(r"cannot find .*(asan|ubsan|tsan)", ran.stderr):
-            pytest.skip(f"no library of the sanitizers {request.param} for {kernel_swap.compiler()[0]}")
-        assert ran.returncode == 0, ran.stderr
-
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]))
-    run([*flags, *objects, "-o", folder / "check"])
-    return folder / "check"
+    sources = [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]
+    return cached("check_kernels", flags, objects(sources, [*flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]))
 
 
 def test_every_kernel_of_the_library_is_checked():

@@ -8,26 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from compiled import NATIVE, cached, objects
 
-from ctrlab.ops import kernel_swap
-
-NATIVE = Path(__file__).parents[2] / "native"
 FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    program, arrow = tmp_path_factory.mktemp("reader") / "check_reader", Path(pa.__file__).parent
+def program():
+    arrow = Path(pa.__file__).parent
     sources = [NATIVE / "check" / "check_reader.cc", NATIVE / "reader" / "rows.cc", NATIVE / "reader" / "columns.cc"]
     libraries = [*arrow.glob("libarrow.so.*"), *arrow.glob("libparquet.so.*"), f"-Wl,-rpath,{arrow}"]
-    command = [*kernel_swap.compiler(), *FLAGS, "-I", NATIVE, "-isystem", arrow / "include", *sources, *libraries]
-    made = subprocess.run([*command, "-o", program], capture_output=True, text=True)
-    if "asan" in made.stderr and "cannot find" in made.stderr:
-        pytest.skip(f"no library of the sanitizers for {kernel_swap.compiler()[0]}")
-    assert made.returncode == 0, made.stderr
-    return program
+    made = objects(sources, [*FLAGS, "-isystem", arrow / "include"])
+    return cached("check_reader", FLAGS, made, libraries=libraries)
 
 
 @pytest.fixture

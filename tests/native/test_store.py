@@ -1,16 +1,12 @@
 """The store of rows under sanitizers: against std::map, killed, without power, damaged, on a full disk, by many threads."""
 
-import re
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from compiled import NATIVE, cached, objects
 
-from ctrlab.ops import kernel_swap
-
-NATIVE = Path(__file__).parents[2] / "native"
 STORE = NATIVE / "store"
 
 # Under sanitizers the checks take a compiler a minute of a quiet core.
@@ -18,30 +14,13 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def program(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("store")
-    flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-I", NATIVE]
-
-    def run(arguments):
-        ran = subprocess.run([*kernel_swap.compiler(), *arguments], capture_output=True, text=True)
-        if re.search(r"cannot find .*(asan|ubsan|tsan)", ran.stderr):
-            pytest.skip(f"no library of the sanitizers {request.param} for {kernel_swap.compiler()[0]}")
-        assert ran.returncode == 0, ran.stderr
-
-    def compiled(source):
-        made = folder / f"{source.stem}.o"
-        run([*flags, "-Wall", "-Wextra", "-Werror", "-c", source, "-o", made])
-        return made
-
-    with ThreadPoolExecutor(2) as pool:
-        # All that a store needs: nothing of a table's.
-        sources = [STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))]
-        objects = list(pool.map(compiled, sources))
+def program(request):
+    flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
+    # All that a store needs: nothing of a table's.
+    made = objects([STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))], [*flags, "-Wall", "-Wextra", "-Werror"])
     # What check_store_power.h and check_store_calls.h put in place of these; the last two are operator new.
     calls = ("fdatasync", "fsync", "syscall", "_Znwm", "_ZnwmSt11align_val_t")
-    wrapped = [f"-Wl,--wrap={call}" for call in calls]
-    run([*flags, *wrapped, *objects, "-pthread", "-o", folder / "check"])
-    return folder / "check"
+    return cached("check_store", [*flags, *(f"-Wl,--wrap={call}" for call in calls), "-pthread"], made)
 
 
 def passes(program, what, seed, folder):

@@ -56,9 +56,9 @@ def test_learners_have_no_outputs_and_no_solutions(path):
 def test_limits(path):
     nb = notebook.read(path)
     code, prose = cells(path, "code"), cells(path, "markdown")
-    words = sum(len(FOLD.sub(" ", notebook.source(c)).split()) for c in prose)
-    lines = sum(sum(1 for line in notebook.source(c).splitlines() if line.strip()) for c in code)
-    longest = max(len(notebook.source(c).splitlines()) for c in nb["cells"])
+    words = sum(len(FOLD.sub(" ", c.source).split()) for c in prose)
+    lines = sum(sum(1 for line in c.source.splitlines() if line.strip()) for c in code)
+    longest = max(len(c.source.splitlines()) for c in nb["cells"])
     assert 20 <= len(nb["cells"]) <= 30, f"{len(nb['cells'])} cells"
     assert words < 1_000, f"{words} words"
     assert lines < 130, f"{lines} lines of code"
@@ -67,7 +67,7 @@ def test_limits(path):
 
 @each(SOLVED)
 def test_the_files_it_names_are_there(path):
-    named = {file for c in notebook.read(path)["cells"] for file in FILE.findall(notebook.source(c))}
+    named = {file for c in notebook.read(path)["cells"] for file in FILE.findall(c.source)}
     assert [file for file in sorted(named) if not (FOLDER.parent / file).is_file()] == []
 
 
@@ -76,7 +76,7 @@ def test_no_absolute_time_in_prose(path):
     """Times of the machine at hand mean nothing elsewhere; what others published is quoted in a cell tagged so."""
     for cell in cells(path, "markdown"):
         if "published" not in notebook.tags(cell):
-            assert not TIME_OR_RATE.findall(notebook.source(cell)), notebook.source(cell)
+            assert not TIME_OR_RATE.findall(cell.source), cell.source
 
 
 @pytest.mark.parametrize("text", ["takes 500 ms", "500 -> 75 ms", "10 GB/s", "428 GFLOP/s", "2 seconds", "1.5 s", "3,000 rows/s"])
@@ -95,12 +95,12 @@ def test_every_exercise_has_region_fold_check_and_way_out(path):
     exercises = sorted(notebook.solutions(nb))
     lesson = course.read_lesson(path)
     assert exercises and exercises == sorted(check.checks_of(lesson.name))
-    text = "\n".join(map(notebook.source, nb["cells"]))
+    text = "\n".join(c.source for c in nb.cells)
     for n in exercises:
-        assert sum(f"check-{n}" in notebook.tags(c) and f"lab.check({n}, " in notebook.source(c) for c in nb["cells"]) == 1
+        assert sum(f"check-{n}" in notebook.tags(c) and f"lab.check({n}, " in c.source for c in nb["cells"]) == 1
         assert f"# lab.use_solution({n})" in text and "<summary>Hint 1</summary>" in text
     assert f'ctrlab.lessons.start("{lesson.name}")' in text and "lab.gate(" in text
-    assert "lab.finish()" in notebook.source(nb["cells"][-1])
+    assert "lab.finish()" in nb.cells[-1].source
 
 
 @each(SOLVED)

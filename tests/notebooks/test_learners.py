@@ -30,7 +30,7 @@ def test_stops_at_the_first_stub(kernel, path):
     run(kernel, "%reset -f")
     for cell in notebook.read(path)["cells"]:
         if cell["cell_type"] == "code":
-            reply = run(kernel, notebook.source(cell))
+            reply = run(kernel, cell.source)
             if reply["status"] != "ok":
                 break
     assert reply["status"] == "error", "it ran to its end: there is no stub"

@@ -16,8 +16,6 @@ def tensors(value):
             return tf.RaggedTensor.from_row_splits(tensors(values), splits)
         case arrays.Slices(ids, rows):
             return tf.IndexedSlices(tensors(rows), tf.constant(ids))
-        case arrays.Sparse(indices, values, shape):
-            return tf.SparseTensor(indices, values, shape)
         case arrays.Variable():
             return tf.Variable(tensors(np.asarray(value)))
         case np.ndarray():

@@ -52,6 +52,12 @@ def test_the_definition_term_by_term():
     assert ids.OP.reference([MultiHot("e", buckets=7)], [texts("x;yz", "")]) == [[hashed, []]]
 
 
+def test_the_lengths_of_lists_come_with_their_ids(parse):
+    found = parse([Sequence("a", max_length=2), MultiHot("b")], [texts("x;y;z", "", ";x"), texts("x;;y;z", "x", "")])
+    assert [column.row_lengths().numpy().tolist() for column in found] == [[2, 0, 1], [3, 1, 0]]
+    assert {column.row_lengths().dtype for column in found} == {tf.int64}
+
+
 ADVERSARIAL = {
     "empty texts": (MultiHot("a"), texts("", "", "")),
     "empty parts": (MultiHot("a"), texts(";", ";;a;;b;;", "a;", ";a")),

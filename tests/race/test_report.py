@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from ctrlab.errors import CtrlabError
 from ctrlab.race import figures, report
 
 
@@ -57,8 +56,3 @@ def test_a_race_of_which_nothing_counts_still_has_a_page(fake, plan, run):
 def test_text_from_elsewhere_is_escaped(raced):
     odd = dataclasses.replace(raced, models=(dataclasses.replace(raced.models[0], device="<script>alert(1)</script>"),))
     assert "<script>alert" not in report.page(odd)
-
-
-def test_a_report_into_no_folder_is_refused_before_the_race(tmp_path):
-    with pytest.raises(CtrlabError, match="is not one"):
-        report.check(tmp_path / "nowhere" / "race.html")

@@ -6,7 +6,6 @@ The top of that file says how all stores bypass the page cache and get the same 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import shutil
 import subprocess
@@ -17,9 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab import profiles
+from ctrlab import compiling, profiles
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import kernel_swap
 from ctrlab.paths import cache_folder, checkout
 from ctrlab.profiling.timing import Interval
 
@@ -101,30 +99,16 @@ def program() -> tuple[Path, tuple[str, ...]]:
     native = root / "native"
     units = sorted((native / "store").glob("*.cc"))  # the store needs nothing else of ours but one header
     source = native / "bench" / "store_bench.cc"
-    read = [source, *(native / "bench").glob("*.h"), *units, *(native / "store").glob("*.h")]
+    headers = [*(native / "bench").glob("*.h"), *(native / "store").glob("*.h")]
     peers = tuple(name for name, (header, _) in PEERS.items() if _has(header))
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(read)) + repr(peers).encode()).hexdigest()[:16]
-    made = cache_folder() / f"store_bench_{version}"
-    if not made.exists():
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:  # another process may be compiling it at the same time
-            part = Path(folder) / made.name
-            libraries = [f"-l{name}" for name in peers]
-            flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-I", native, "-pthread"]
-            ran = subprocess.run(
-                [*kernel_swap.compiler(), *flags, source, *units, *libraries, "-o", part],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if ran.returncode != 0:
-                raise CtrlabError(f"The bench of the store does not compile: {ran.stderr.strip().splitlines()[-1]}")
-            part.replace(made)
-    return made, peers
+    flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-I", native, "-pthread"]
+    libraries = [f"-l{name}" for name in peers]
+    return compiling.cached("store_bench", flags, [source, *units], reads=headers, libraries=libraries), peers
 
 
 def _has(header: str) -> bool:
-    command = [*kernel_swap.compiler(), "-std=c++20", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    command = [*compiling.compiler(), "-std=c++20", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null"]
+    return compiling.run(command, compiling.SECONDS)[0] == 0
 
 
 def bench_store(

@@ -5,16 +5,15 @@ oneDNN, so this one runs in a separate program. The same stopwatch times it; its
 from __future__ import annotations
 
 import functools
-import hashlib
 import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from ctrlab import compiling
 from ctrlab.errors import CtrlabError
-from ctrlab.ops import kernel_swap
-from ctrlab.paths import cache_folder, checkout
+from ctrlab.paths import checkout
 
 
 @functools.cache
@@ -24,20 +23,10 @@ def program() -> Path | None:
     if root is None:
         return None
     source = root / "native" / "bench" / "onednn_gru.cc"
-    made = cache_folder() / f"onednn_gru_{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
-    if not made.exists():
-        try:
-            compiler = kernel_swap.compiler()
-        except CtrlabError:
-            return None
-        # Built in its own folder: another process may be compiling it at the same time.
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            part = Path(folder) / made.name
-            command = [*compiler, "-std=c++17", "-O2", str(source), "-ldnnl", "-o", str(part)]
-            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-                return None
-            part.replace(made)
-    return made
+    try:
+        return compiling.cached("onednn_gru", ["-std=c++17", "-O2"], [source], libraries=["-ldnnl"])
+    except CtrlabError:
+        return None
 
 
 class Gru:

@@ -8,8 +8,10 @@ Every implementation takes
         ids already, made offline (see `ctrlab.data.encode`).
 
 and returns C entries of int64 ids: [B], or ragged [B, (L)] with int64 splits. In text, parts that are empty count for nothing; of
-a Sequence the last `max_length` values are kept. Ids of "hash" lie in [0, buckets), of "vocabulary" -1 is an unknown word. An
-"identity" value that is no whole number in [0, buckets) is an error; `reference` and `fused` name its column and row.
+a Sequence the last `max_length` values are kept. The lengths of the lists are the differences of the splits, `ids.row_lengths()`:
+they need no op like the SparseSequenceLength of the contest's winners. Ids of "hash" lie in [0, buckets), of "vocabulary" -1 is
+an unknown word. An "identity" value that is no whole number in [0, buckets) is an error; `reference` and `fused` name its column
+and row.
 """
 
 from __future__ import annotations

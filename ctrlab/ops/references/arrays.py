@@ -53,15 +53,6 @@ class Events:
         return cls(np.cumsum([0, *lengths], dtype=np.int64), flat)
 
 
-@dataclass(frozen=True)
-class Sparse:
-    """Twin of tf.SparseTensor: values [n] at indices int64 [n, 2] of a matrix of dense_shape [2]."""
-
-    indices: np.ndarray
-    values: np.ndarray
-    dense_shape: np.ndarray
-
-
 def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
     """float64 numbers that float32 can represent, so that all ways get the same input."""
     return (scale * rng.standard_normal(shape)).astype(np.float32).astype(np.float64)

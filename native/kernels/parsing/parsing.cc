@@ -218,11 +218,3 @@ void ctrlab_parse_numbers(const NumberInput* input, float* out, Fault* fault, co
   });
   *fault = first.get();
 }
-
-void ctrlab_sequence_length(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths, const ParallelFor*) {
-  std::fill(lengths, lengths + rows, 0);
-  for (int64_t k = 0; k < count; ++k) {
-    int64_t& length = lengths[indices[2 * k]];
-    length = std::max(length, indices[2 * k + 1] + 1);
-  }
-}

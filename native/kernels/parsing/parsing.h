@@ -82,8 +82,3 @@ CTRLAB_EXPORT void ctrlab_parse_ids(const ctrlab::IdInput* input, const int64_t*
 // out [B, C], uninitialised on entry: each number, or the mean of each list (0 if empty; summed in order), transformed.
 CTRLAB_EXPORT void ctrlab_parse_numbers(const ctrlab::NumberInput* input, float* out, ctrlab::Fault* fault,
                                         const ctrlab::ParallelFor* parallel_for);
-
-// indices [count, 2] of a sparse [rows, columns] -> lengths [rows], uninitialised on entry: each row's greatest column + 1, 0 for
-// an empty row.
-CTRLAB_EXPORT void ctrlab_sequence_length(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths,
-                                          const ctrlab::ParallelFor* parallel_for);

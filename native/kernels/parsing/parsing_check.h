@@ -9,7 +9,6 @@
 #pragma weak ctrlab_id_splits
 #pragma weak ctrlab_parse_ids
 #pragma weak ctrlab_parse_numbers
-#pragma weak ctrlab_sequence_length
 
 namespace ctrlab::check::parsing {
 
@@ -271,35 +270,10 @@ inline void CheckNumbers(const std::string&) {
   }
 }
 
-inline void CheckSequenceLength(const std::string&) {
-  const std::vector<std::pair<const char*, std::vector<int64_t>>> cases = {
-      {"rows in order", {0, 0, 0, 1, 2, 0}},
-      {"columns that skip some", {0, 0, 0, 2, 3, 4}},
-      {"columns in any order", {1, 3, 0, 0, 1, 0, 1, 2}},
-      {"no value at all", {}},
-      {"the last place", {4, 4}},
-      {"the same place twice", {2, 2, 2, 2}},
-  };
-  for (const auto& [test, at] : cases) {
-    for (const int64_t rows : {int64_t{5}, int64_t{at.empty() ? 0 : 9}}) {
-      const auto indices = Copy(at);
-      std::vector<int64_t> expected(rows);
-      scalar::SequenceLength(at.data(), std::ssize(at) / 2, rows, expected.data());
-      for (const Pool& pool : pools) {
-        const auto lengths = Copy(std::vector<int64_t>(rows, -7));
-        ctrlab_sequence_length(indices.get(), std::ssize(at) / 2, rows, lengths.get(), &pool.parallel_for);
-        Equal("lengths[b] must be the greatest column of row b + 1, 0 where there is none.", std::string(test) + ", " + pool.name,
-              expected, lengths.get());
-      }
-    }
-  }
-}
-
 inline const Entry entries[] = {
     {"id_splits", &ctrlab_id_splits != nullptr, "kernels/parsing/parsing.h", CheckIds},
     {"parse_ids", &ctrlab_parse_ids != nullptr, "kernels/parsing/parsing.h", CheckIds},
     {"parse_numbers", &ctrlab_parse_numbers != nullptr, "kernels/parsing/parsing.h", CheckNumbers},
-    {"sequence_length", &ctrlab_sequence_length != nullptr, "kernels/parsing/parsing.h", CheckSequenceLength},
 };
 
 }  // namespace ctrlab::check::parsing

@@ -111,13 +111,4 @@ inline bool RowOfNumbers(const NumberSource& column, int64_t b, float* out) {
   return good;
 }
 
-inline void SequenceLength(const int64_t* indices, int64_t count, int64_t rows, int64_t* lengths) {
-  for (int64_t b = 0; b < rows; ++b) {
-    lengths[b] = 0;
-    for (int64_t k = 0; k < count; ++k) {
-      if (indices[2 * k] == b && indices[2 * k + 1] >= lengths[b]) lengths[b] = indices[2 * k + 1] + 1;
-    }
-  }
-}
-
 }  // namespace ctrlab::scalar

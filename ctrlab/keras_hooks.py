@@ -1,0 +1,116 @@
+"""Every name that Keras and TensorFlow call their own and that we use or override, each with its reason.
+
+They have no public name that does the same, and another version may drop or change them: tests/test_keras_hooks.py tells
+which. The rest of the package calls what stands here by public names. One more is an attribute of `ctrlab.errors.CtrlabError`,
+which must know no Keras: `_keras_call_info_injected`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+
+class Resource(tf.saved_model.experimental.TrackableResource):
+    """A native object that TensorFlow tracks, writes into checkpoints and SavedModels, and restores.
+
+    `TrackableResource` is public, the four methods that its subclasses give are not.
+    """
+
+    def make_handle(self) -> tf.Tensor:
+        """A new object's handle. Called once for this process, and in the graph of each SavedModel."""
+        raise NotImplementedError
+
+    def before_export(self) -> None:
+        """Called before it goes into a SavedModel: raises where it can't."""
+
+    def saved_tensors(self) -> dict[str, tf.Tensor]:
+        """What a checkpoint or SavedModel writes."""
+        raise NotImplementedError
+
+    def restore_tensors(self, tensors: dict[str, tf.Tensor]):
+        """Takes what `saved_tensors` gave."""
+        raise NotImplementedError
+
+    @property
+    def own_handle(self) -> tf.Tensor | None:
+        """What `make_handle` made; unlike `resource_handle`, reading it makes nothing."""
+        return self._resource_handle
+
+    def _create_resource(self):
+        return self.make_handle()
+
+    def _export_to_saved_model_graph(self, *arguments, **options):
+        self.before_export()
+        return super()._export_to_saved_model_graph(*arguments, **options)
+
+    def _serialize_to_tensors(self):
+        return self.saved_tensors()
+
+    def _restore_from_tensors(self, tensors):
+        return self.restore_tensors(tensors)
+
+
+def track(owner, child, name: str) -> None:
+    """Lets a checkpoint of `owner` hold `child`.
+
+    An attribute would do so too, but not one in a Keras dictionary, nor one that a weak reference must not keep alive.
+    """
+    owner._track_trackable(child, name)
+
+
+def wrap_restore(variable: keras.Variable, wrapper: Callable[[Callable], Callable]) -> None:
+    """Puts `wrapper(method)` in place of the method by which `tf.train.Checkpoint` restores a variable: it is not `assign`."""
+    variable._restore_from_tensors = wrapper(variable._restore_from_tensors)
+
+
+def eagerly() -> contextlib.AbstractContextManager:
+    """Ops in this block run at once, also while a SavedModel's graph is made, whose inside `tf.init_scope` does not leave."""
+    return tf.__internal__.eager_context.eager_mode()
+
+
+class OneStep:
+    """Before an optimizer's Keras class: all variables are stepped in one call, and gradients overwrite none of them.
+
+    The public `update_step` gets one variable at a time; and Keras hands the gradient of a variable that says
+    `overwrite_with_gradient` to its `assign` before any public method sees it.
+    """
+
+    def step_all(self, gradients, variables, learning_rate) -> None:
+        """Steps them, outside of distribution strategies or in one."""
+        raise NotImplementedError
+
+    def step_each(self, gradients, variables, learning_rate) -> None:
+        """Keras's way: `update_step` for each variable."""
+        super()._backend_update_step(gradients, variables, learning_rate)
+
+    def index_of(self, variable) -> int:
+        """The place of a variable, Keras's or the `tf.Variable` in it, among those that the optimizer was built with."""
+        return self._get_variable_index(variable)
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        self.step_all(grads, trainable_variables, learning_rate)
+
+    def _overwrite_variable_with_gradient(self, variable):
+        return False
+
+
+class Served:
+    """Before `keras.Model`: the model itself says what `tf.saved_model.save` serves by `serve`.
+
+    Keras takes every input of a model that is no Functional for float32, and can't describe ragged ones.
+    """
+
+    def serving(self):
+        """A `tf.function` of the features."""
+        raise NotImplementedError
+
+    _default_save_signature = property(lambda self: self.serving())
+
+
+def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """The model and all layers in it, at any depth; the public `layers` are those of the first only."""
+    return list(model._flatten_layers())
