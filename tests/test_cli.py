@@ -154,6 +154,17 @@ def test_output_to_a_file_has_100_columns_unless_told_otherwise(monkeypatch, cap
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 64
 
 
+def test_the_workbook_without_its_packages_is_one_sentence(call, monkeypatch):
+    for name in ("jupyterlab", "plotly"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for arguments in (["lab"], ["lab", "--progress"]):
+        found = call(*arguments)
+        assert found.exit_code == 1 and found.stdout == ""
+        assert found.stderr == (
+            'The workbook needs packages that are not installed (jupyterlab, plotly): pip install "ctrlab[lab]".\n'
+        )
+
+
 def test_a_tensorflow_that_can_t_be_imported_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(CtrlabError, match=r"^TensorFlow can't be imported: .*tensorflow.*`ctrlab doctor` says"):

@@ -11,13 +11,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import course, workbook
+from ctrlab.lessons import workbook
 from ctrlab.ops.kernel_swap import compiler
 from ctrlab.paths import cache_folder
 from ctrlab.profiling.machine import cores, cpu_model
+
+if TYPE_CHECKING:
+    from ctrlab.lessons import course
 
 State = Literal["ok", "limited", "absent", "missing"]
 
@@ -72,13 +75,15 @@ class Report:
         return [f"{f.name}: {f.needed} is needed, {f.found}. {f.cure}".strip() for f in missing]
 
     def lessons(self) -> dict[course.Lesson, list[str]]:
-        """Each lesson with the reasons why it does not work here; none when it does."""
+        """Each lesson with the reasons why it does not work here; none when it does. It reads notebooks: see `workbook`."""
+        from ctrlab.lessons import course
+
         return {entry: self.reasons_against(entry.needs) for entry in course.lessons()}
 
     @property
     def healthy(self) -> bool:
         """Every lesson works here."""
-        return not any(self.lessons().values()) and not self.reasons_against(())
+        return not self.reasons_against(()) and not any(self.lessons().values())
 
 
 def examine(quick: bool = False) -> Report:
