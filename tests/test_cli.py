@@ -8,9 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ctrlab import cli
+from ctrlab.cli.app import console, import_tensorflow
 from ctrlab.errors import CtrlabError
 
-COMMANDS = ["doctor", "data", "train", "checkpoints", "embedding", "race", "bench", "lab"]
+COMMANDS = ["doctor", "data", "train", "checkpoints", "embedding", "race", "tune", "bench", "lab"]
 
 
 @pytest.fixture
@@ -47,17 +48,18 @@ def test_help_of_a_command_shows_how_to_call_it(call, path):
     assert f"ctrlab {' '.join(path)} " in found.output
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize("path", ["", "race", "data", "bench", "checkpoints", "embedding"])
+def test_help_imports_nothing_heavy(path):
     code = textwrap.dedent(
-        """
+        f"""
         import sys
         from ctrlab import cli
         try:
-            cli.app(["race", "--help"])
+            cli.app([*{path.split()}, "--help"])
         except SystemExit:
             pass
-        heavy = {"tensorflow", "keras", "numpy", "pyarrow", "plotly", "sklearn"} & set(sys.modules)
-        sys.exit(f"imported {heavy}" if heavy else 0)
+        heavy = {{"tensorflow", "keras", "numpy", "pyarrow", "plotly", "sklearn"}} & set(sys.modules)
+        sys.exit(f"imported {{heavy}}" if heavy else 0)
         """
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -86,12 +88,12 @@ def test_a_nearly_right_command_is_named(call):
     ],
 )
 def test_what_a_user_can_mend_is_one_sentence(call, monkeypatch, problem, code, says):
-    from ctrlab.commands import race
+    from ctrlab.race import runner
 
     def fail(*args):
         raise problem
 
-    monkeypatch.setattr(race, "run", fail)
+    monkeypatch.setattr(runner, "begin", fail)
     found = call("race")
     assert found.exit_code == code
     assert says in found.stderr
@@ -99,12 +101,12 @@ def test_what_a_user_can_mend_is_one_sentence(call, monkeypatch, problem, code, 
 
 
 def test_our_own_mistakes_are_not_hidden(call, monkeypatch):
-    from ctrlab.commands import race
+    from ctrlab.race import runner
 
     def fail(*args):
         raise AttributeError("a bug")
 
-    monkeypatch.setattr(race, "run", fail)
+    monkeypatch.setattr(runner, "begin", fail)
     assert isinstance(call("race").exception, AttributeError)
 
 
@@ -132,12 +134,38 @@ def test_an_ending_that_says_nothing_is_refused(call, tmp_path):
 
 
 def test_nothing_to_resume_is_said_in_a_line(call, tmp_path, monkeypatch):
-    from ctrlab.commands import race
+    from ctrlab.race import runner
 
     def stop(*args):
         raise CtrlabError("far enough")
 
-    monkeypatch.setattr(race, "prepare", stop)
+    monkeypatch.setattr(runner, "prepare", stop)
     found = call("race", "--profile", "tiny", "--json", tmp_path / "race.json", "--resume")
     assert "begins anew" in found.stdout and "far enough" in found.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_output_to_a_file_has_100_columns_unless_told_otherwise(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width == 100
+    monkeypatch.setenv("COLUMNS", "64")
+    assert console().width == 64
+    console().print("word " * 20)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 64
+
+
+def test_the_workbook_without_its_packages_is_one_sentence(call, monkeypatch):
+    for name in ("jupyterlab", "plotly"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for arguments in (["lab"], ["lab", "--progress"]):
+        found = call(*arguments)
+        assert found.exit_code == 1 and found.stdout == ""
+        assert found.stderr == (
+            'The workbook needs packages that are not installed (jupyterlab, plotly): pip install "ctrlab[lab]".\n'
+        )
+
+
+def test_a_tensorflow_that_can_t_be_imported_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(CtrlabError, match=r"^TensorFlow can't be imported: .*tensorflow.*`ctrlab doctor` says"):
+        import_tensorflow()

@@ -1,7 +1,13 @@
 """pyproject.toml, requirements.lock and environment.yml must tell one story."""
 
+import ast
+import functools
+import json
 import re
+import subprocess
+import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -9,8 +15,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from ctrlab import imports
+from ctrlab.lessons import workbook
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAB = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["optional-dependencies"]["lab"]}
+FOREIGN = ("ctrlab.cuda", "ctrlab.peers.torch_models", "ctrlab.peers.torch_worker", "ctrlab.peers.deepctr_worker")
+"""They run in the environments of other libraries."""
+WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
 LOCK_LINES = (ROOT / "requirements.lock").read_text().splitlines()
 
 
@@ -58,3 +71,65 @@ def test_conda_takes_the_lock_and_the_same_python():
 def test_ci_calls_the_readme_s_test_command():
     assert "make test test-notebooks\n" in (ROOT / ".ci/run").read_text()
     assert all(f"    make {target} " in (ROOT / "README.md").read_text() for target in ("test", "test-notebooks"))
+
+
+def modules(*left_out: str) -> dict[str, Path]:
+    """Those of ctrlab that a server has use for."""
+    return {name: path for name, path in imports.modules().items() if not any(f"{name}.".startswith(f"{p}.") for p in left_out)}
+
+
+def test_a_server_imports_nothing_of_the_extra_lab():
+    names = [name for name in modules(*WORKBOOK, *FOREIGN) if not name.endswith("__main__")]
+    code = f"""
+import importlib, json, sys
+sys.modules.update(dict.fromkeys({workbook.MODULES!r}))
+failed = {{}}
+for name in {names!r}:
+    try:
+        importlib.import_module(name)
+    except ImportError as problem:
+        failed[name] = str(problem)
+from ctrlab.lessons import doctor
+report = doctor.examine(quick=True)
+print(json.dumps([failed, report.healthy, [f.found for f in report.findings if f.name == "workbook"]]))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert found.returncode == 0, found.stderr
+    failed, healthy, [said] = json.loads(found.stdout.splitlines()[-1])
+    assert failed == {} and not healthy and said == f"{', '.join(workbook.MODULES)} not installed"
+
+
+def test_the_workbook_asks_for_what_the_extra_lab_installs():
+    assert set().union(*map(distributions, workbook.MODULES)) == LAB
+
+
+def test_dependencies_are_what_the_package_imports():
+    needed, late = set(), set()
+    for path in modules(*WORKBOOK, *FOREIGN).values():
+        tree = ast.parse(path.read_text())
+        at_once, all_of_them = third_party(tree.body), third_party(ast.walk(tree))
+        needed |= at_once
+        late |= all_of_them - at_once
+    declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
+    assert not (needed | late) - declared - LAB and not needed & LAB
+    assert declared <= needed | late
+
+
+def third_party(nodes) -> set[str]:
+    """The distributions that imports among `nodes` come from."""
+    imported = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            imported.add(node.module.partition(".")[0])
+    return set().union(*map(distributions, imported - sys.stdlib_module_names - {"ctrlab"}))
+
+
+def distributions(module: str) -> set[str]:
+    return {canonicalize_name(name) for name in _installed()[module]}
+
+
+@functools.cache
+def _installed() -> dict[str, list[str]]:
+    return metadata.packages_distributions()

@@ -15,7 +15,7 @@ FLOORS = (
     ("models",),
     ("training",),
     ("race", "peers", "cuda"),
-    ("commands", "lessons"),
+    ("lessons",),
     ("cli",),
 )
 HEIGHT = {package: height for height, packages in enumerate(FLOORS, 1) for package in packages}
@@ -56,6 +56,12 @@ def test_no_import_goes_up(graph):
 
 def test_no_imports_in_a_circle(graph):
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules of a circle
+
+
+def test_lessons_are_imported_by_the_two_commands_that_show_them_alone(graph):
+    others = {m: used for m, used in graph.items() if package_of(m) != "lessons"}
+    users = {m for m, used in others.items() if any(package_of(other) == "lessons" for other in used)}
+    assert users == {"ctrlab.cli.doctor", "ctrlab.cli.lab"}
 
 
 def test_a_wrong_import_is_found():

@@ -1,14 +1,13 @@
-"""The command line: `ctrlab doctor | data | train | checkpoints | embedding | tune | race | bench | lab`, cut into modules.
+"""The command line, `ctrlab`: a module for each command, a folder for each group; a module's name is its command's.
 
-Each command imports what it needs when it runs: TensorFlow takes seconds to import, and `--help` must not.
+Each holds the function `command`: its help, its options and what it does. It imports what it needs when it runs: TensorFlow
+takes seconds to import, and `--help` must not.
 """
 
 from __future__ import annotations
 
-from ctrlab.cli import bench, checkpoints, data, embedding
-from ctrlab.cli.app import OneSentence, make_app
-from ctrlab.cli.training import race, train, tune
-from ctrlab.cli.workbook import doctor, lab
+from ctrlab.cli import bench, checkpoints, data, doctor, embedding, lab, race, train, tune
+from ctrlab.cli.app import OneSentence, add_commands, make_app
 
 app = make_app(
     "Six click models on stock TensorFlow, made fast one optimization at a time.",
@@ -16,8 +15,7 @@ app = make_app(
     add_completion=False,
     epilog="Start with `ctrlab doctor`, then `ctrlab race --models deepfm --profile tiny`.",
 )
-for command in (doctor, train, race, tune, lab):
-    app.command()(command)
+add_commands(app, doctor, train, race, tune, lab)
 for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding}.items():
     app.add_typer(group.app, name=name)
 

@@ -1,18 +1,29 @@
-"""What all commands share: how a group is made, options that several take, and errors in one sentence."""
+"""What all commands share: how groups are made, where output goes, options that several take, and errors in one sentence."""
 
 from __future__ import annotations
 
 import errno
+import json
+import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
+from rich.text import Text
 from typer.core import TyperGroup
 
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.model_names import DATA_SETS
+from ctrlab.paths import require_place, write_atomically
+from ctrlab.profiling import page
+from ctrlab.quiet import quiet
 
 INTERRUPTED = 130  # what shells give for Ctrl-C
+WIDTH = 100
+"""Columns of output that goes to no terminal: the widest table, the race's, fits."""
 
 
 class OneSentence(TyperGroup):
@@ -32,9 +43,6 @@ class OneSentence(TyperGroup):
 
 
 def _exit(sentence: str, code: int) -> typer.Exit:
-    from rich.console import Console
-    from rich.text import Text
-
     Console(stderr=True, soft_wrap=True).print(Text(sentence, style="" if code == INTERRUPTED else "red"))
     return typer.Exit(code)
 
@@ -56,6 +64,50 @@ def make_app(help: str, **options) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, **options)
 
 
+def add_commands(app: typer.Typer, *modules: ModuleType) -> None:
+    """Adds the function `command` of each module, under the module's name."""
+    for module in modules:
+        app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
+
+
+def console() -> Console:
+    """Standard output, as wide as its terminal or as COLUMNS says, else WIDTH columns."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=None if known else WIDTH)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its greetings.
+
+    Raises:
+        CtrlabError: it can't be imported.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        with quiet():
+            import tensorflow  # noqa: F401
+    except ImportError as problem:
+        raise CtrlabError(f"TensorFlow can't be imported: {problem}. `ctrlab doctor` says how to mend it.") from problem
+
+
+def require_files(json_path: Path | None = None, html: Path | None = None) -> None:
+    """Says before minutes of work whether the files asked for could be written after it.
+
+    Raises:
+        CtrlabError: one can't be, or what draws a page's plots is missing.
+    """
+    if json_path:
+        require_place(json_path)
+    if html:
+        page.check(html)
+
+
+def write_json(path: Path | None, value, indent: int | None = 1) -> None:
+    """Writes `value` if a file was asked for."""
+    if path:
+        write_atomically(path, json.dumps(value, indent=indent) + "\n")
+
+
 ModelArgument = Annotated[str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.")]
 ProfileOption = Annotated[str | None, typer.Option(help="tiny, lesson or full; else CTRLAB_PROFILE, else lesson.")]
 SourceOption = Annotated[
@@ -65,3 +117,4 @@ SourceOption = Annotated[
 Format = Literal["csv", "tfrecord", "tfrecord.gz", "parquet"]
 FormatOption = Annotated[Format, typer.Option(help="How the rows are stored.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)]
+OptimizationsOption = Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")]

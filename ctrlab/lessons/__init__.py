@@ -1,13 +1,7 @@
 """What stands behind a lesson: its start, its checks, predictions and verdicts; and what builds and opens the workbook."""
 
-from ctrlab.errors import CtrlabError
+from ctrlab.lazy import loader
 
-try:
-    import nbformat  # noqa: F401
-except ModuleNotFoundError:
-    raise CtrlabError("Lessons need nbformat, which comes with the workbook: pip install 'ctrlab[lab]'.") from None
-
-from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.session import Lab, start
-
-__all__ = ["CheckFailed", "Lab", "start"]
+_PLACES = {"CheckFailed": "check", **dict.fromkeys(("Lab", "start"), "session")}
+__all__ = sorted(_PLACES)
+__getattr__ = loader(__name__, _PLACES)  # the doctor runs where the workbook is not installed

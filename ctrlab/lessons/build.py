@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import notebook, places, readme
@@ -47,19 +48,17 @@ def build(folder: Path, check: bool = False) -> list[Path]:
     return stale
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m ctrlab.lessons.build", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a notebook is not as built")
-    options = parser.parse_args(arguments)
+def main(check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not as built.")] = False):
+    """Write what follows from the solved notebooks: each learner's notebook, and the README's tables."""
     try:
-        stale = build(places.notebooks(), check=options.check)
+        stale = build(places.notebooks(), check)
     except CtrlabError as error:
-        print(error, file=sys.stderr)
-        return 1
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
     for path in stale:
-        print(f"{'stale' if options.check else 'written'}: {path}")
-    return int(options.check and bool(stale))
+        typer.echo(f"{'stale' if check else 'written'}: {path}")
+    raise typer.Exit(int(check and bool(stale)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

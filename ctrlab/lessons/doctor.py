@@ -11,15 +11,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import psutil
+from typing import TYPE_CHECKING, Literal
 
 from ctrlab.compiling import compiler
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import course
+from ctrlab.lessons import workbook
 from ctrlab.paths import cache_folder
 from ctrlab.profiling.machine import cores, cpu_model
+
+if TYPE_CHECKING:
+    from ctrlab.lessons import course
 
 State = Literal["ok", "limited", "absent", "missing"]
 
@@ -74,44 +75,23 @@ class Report:
         return [f"{f.name}: {f.needed} is needed, {f.found}. {f.cure}".strip() for f in missing]
 
     def lessons(self) -> dict[course.Lesson, list[str]]:
-        """Each lesson with the reasons why it does not work here; none when it does."""
+        """Each lesson with the reasons why it does not work here; none when it does. It reads notebooks: see `workbook`."""
+        from ctrlab.lessons import course
+
         return {entry: self.reasons_against(entry.needs) for entry in course.lessons()}
 
     @property
     def healthy(self) -> bool:
         """Every lesson works here."""
-        return not any(self.lessons().values()) and not self.reasons_against(())
+        return not self.reasons_against(()) and not any(self.lessons().values())
 
 
 def examine(quick: bool = False) -> Report:
     """Look at this machine; `quick` leaves out what takes seconds or means nothing inside a running lesson."""
-    looks = [_python, _cpu, _memory, _disk, _compiler]
+    looks = [_python, _workbook, _cpu, _memory, _disk, _compiler]
     if not quick:
         looks += [_tensorflow, _native, _gpu, _port]
     return Report(tuple(look() for look in looks))
-
-
-def report() -> bool:
-    """Print the report as a table; True when every lesson works here."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    with console.status("Looking at this machine"):
-        found = examine()
-    style = {"ok": "green", "limited": "yellow", "absent": "yellow", "missing": "red"}
-    table = Table("", "found", "needed", "state", "to mend or override", title="This machine")
-    for f in found.findings:
-        cure = "" if f.state == "ok" else f.cure
-        table.add_row(f.name, escape(f.found), escape(f.needed), f"[{style[f.state]}]{f.state}[/]", escape(cure))
-    console.print(table)
-    table = Table("lesson", "", "works here", title="The lessons")
-    for entry, reasons in found.lessons().items():
-        works = "[red]no[/]: " + escape(" ".join(reasons)) if reasons else "[green]yes[/]"
-        table.add_row(entry.name, escape(entry.title), works)
-    console.print(table)
-    return found.healthy
 
 
 def _python() -> Finding:
@@ -119,6 +99,12 @@ def _python() -> Finding:
     ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
     cure = "Make the environment with another: make clean, then make lab PYTHON=/path/to/python3.12."
     return Finding("Python", version, "3.11 to 3.13", "ok" if ok else "missing", cure)
+
+
+def _workbook() -> Finding:
+    names = workbook.missing()
+    found = f"{', '.join(names)} not installed" if names else "installed"
+    return Finding("workbook", found, "the extra ctrlab[lab]", "missing" if names else "ok", f"{workbook.CURE}.")
 
 
 def _cpu() -> Finding:
@@ -137,8 +123,12 @@ def _cpu_flags() -> frozenset[str]:
 
 
 def _memory() -> Finding:
-    free = psutil.virtual_memory().available / 2**30
     cure = "Close other notebooks (Kernel, Shut Down All), or work at CTRLAB_PROFILE=tiny."
+    meminfo = Path("/proc/meminfo")
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines()) if meminfo.is_file() else {}
+    if "MemAvailable" not in lines:
+        return Finding("memory", "unknown", f"{MEMORY_GB} GB", "limited", cure)
+    free = int(lines["MemAvailable"].split()[0]) / 2**20  # from kB
     return Finding("memory", f"{free:.0f} GB free", f"{MEMORY_GB} GB", "ok" if free >= MEMORY_GB else "limited", cure)
 
 

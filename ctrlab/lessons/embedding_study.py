@@ -15,7 +15,6 @@ once, in order of time, and the last sixth (of the real sample: its own test row
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import json
@@ -24,10 +23,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow.parquet
 import tensorflow as tf
+import typer
 from sklearn.metrics import roc_auc_score
 
 from ctrlab import data, training
@@ -39,6 +40,7 @@ from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
 from ctrlab.embedding.options import CounterFilter, Initializer, Options
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Categorical
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
@@ -230,27 +232,43 @@ def study(samples: Iterable[tuple[int, Sample]], ways: list[str], compressions: 
             out.write_text(json.dumps(report, indent=1))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", choices=["real", "generated"], default="generated")
-    parser.add_argument("--rows", type=int, default=100_000, help="generated rows to train on")
-    parser.add_argument("--rare", default="", help="shares of the logit's variance, separated by commas")
-    parser.add_argument("--drift", default="")
-    parser.add_argument("--ways", default=";".join(WAYS), help=f"separated by semicolons, of: {'; '.join(WAYS)}")
-    parser.add_argument("--compressions", default="1,5,20,100")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--model", default="dlrm")
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    rares, drifts = ([float(x) if x else None for x in text.split(",")] for text in (given.rare, given.drift))
+def main(
+    out: Annotated[Path, typer.Option(help="The JSON file; runs that it has are not repeated.", dir_okay=False)],
+    source: Annotated[Literal["generated", "real"], typer.Option("--data", help="Criteo's rows.")] = "generated",
+    rows: Annotated[int, typer.Option(min=1, help="Generated rows to train on.")] = 100_000,
+    rare: Annotated[str, typer.Option(help="Shares of the logit's variance that rare ids make, separated by commas.")] = "",
+    drift: Annotated[str, typer.Option(help="The same of drift.")] = "",
+    ways: Annotated[str, typer.Option(help=f"Separated by semicolons, of: {'; '.join(WAYS)}.")] = ";".join(WAYS),
+    compressions: Annotated[str, typer.Option(help="Separated by commas.")] = "1,5,20,100",
+    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
+    model: Annotated[str, typer.Option(help="dlrm, wdl or deepfm.")] = "dlrm",
+) -> None:
+    """Train one model on the same rows, its embeddings kept in different ways, and write what came out."""
 
     def samples() -> Iterator[tuple[int, Sample]]:
-        whole = real() if given.data == "real" else None
-        for seed, rare, drift in itertools.product(range(given.seeds), rares, drifts):
-            yield seed, whole or generated(given.rows, seed, rare, drift)
+        whole = real() if source == "real" else None
+        shares = itertools.product(range(seeds), _numbers("--rare", rare), _numbers("--drift", drift))
+        for seed, of_rare, of_drift in shares:
+            yield seed, whole or generated(rows, seed, of_rare, of_drift)
 
-    study(samples(), given.ways.split(";"), [float(c) for c in given.compressions.split(",")], given.out, given.model)
+    try:
+        chosen = [choose("way", way, WAYS) for way in ways.split(";")]
+        sizes = _numbers("--compressions", compressions)
+        if not all(size and size > 0 for size in sizes):
+            raise CtrlabError(f"--compressions takes numbers above 0; got {compressions!r}.")
+        study(samples(), chosen, sizes, out, model)
+    except CtrlabError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
+
+
+def _numbers(option: str, text: str) -> list[float | None]:
+    """What an option lists; None stands for an empty place: ",0.4" is None and 0.4."""
+    try:
+        return [float(part) if part else None for part in text.split(",")]
+    except ValueError:
+        raise CtrlabError(f"{option} takes numbers separated by commas; got {text!r}.") from None
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ctrlab import data
 from ctrlab import optimizations as ladder
 from ctrlab.errors import CtrlabError
 from ctrlab.profiles import Profile
 from ctrlab.profiling.machine import cores, cpu_model, versions
 from ctrlab.profiling.processes import Worker, WorkerDied
+from ctrlab.profiling.roofline import ceilings as measured_ceilings
 from ctrlab.profiling.timing import now, paired
 from ctrlab.profiling.work import Ceilings, Work, bound
 from ctrlab.race import contest
@@ -94,6 +96,18 @@ class Pace:
     def left(self) -> float | None:
         """Remaining seconds, if the rest runs at the speed so far; None at the start."""
         return (now() - self.started) * (self.total - self.done) / self.done if self.done else None
+
+
+def prepare(plan: Plan) -> Ceilings:
+    """Makes the data of every model of the plan, and measures this machine's ceilings; both are kept for the next race.
+
+    Raises:
+        CtrlabError: the real samples are missing, or the cache's disk refuses.
+    """
+    for name in dict.fromkeys(contest.data_set(model, plan.data) for model in plan.models):
+        data.prepare(name, profile=plan.profile, source=plan.data, format="csv")
+    # A floor is worth most when its ceilings were measured in the same hour; at `tiny` nobody reads floors.
+    return measured_ceilings(measure_again=plan.profile.name != "tiny")
 
 
 # Called with (model, optimizations, current activity, fraction done 0..1, its seconds so far, seconds left of the whole race).

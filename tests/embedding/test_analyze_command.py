@@ -11,8 +11,7 @@ from runs_with_tables import new_run, train_to
 from typer.testing import CliRunner
 
 from ctrlab import cli
-from ctrlab.commands import analyze
-from ctrlab.embedding import BloomFilter, Options, analysis
+from ctrlab.embedding import BloomFilter, Options, analysis, analysis_summary
 from ctrlab.embedding.formats.resharding import reshard
 from ctrlab.embedding.formats.saves import Save, files_in
 from ctrlab.embedding.table_state import TableState
@@ -77,7 +76,7 @@ def test_sums_by_hand():
         np.array([1]),
         np.array([4]),
     )
-    found = analyze.summary(analysis.report({"item": item}, {"item": None}), 10, {"item": 5})
+    found = analysis_summary.summary(analysis.report({"item": item}, {"item": None}), 10, {"item": 5})
     [entry] = found["features"]
     assert entry == {
         "feature": "item", "rows": 2, "counted": 1, "bytes": 2 * 36 + 16 + 5, "traffic": 10, "covered": 0.9, "median_age": 2.0,
@@ -106,7 +105,7 @@ def test_what_keeps_a_share_of_the_traffic_is_printed(saved, call):
 
 def test_tables_that_nothing_came_to_suggest_nothing():
     none = TableState(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), {}, *np.zeros((2, 0), np.int64))
-    assert analyze.summary(analysis.report({"item": none}), 0, {"item": 0})["coverages"] == []
+    assert analysis_summary.summary(analysis.report({"item": none}), 0, {"item": 0})["coverages"] == []
 
 
 def test_a_bloom_filter_counts_as_memory(call, tmp_path):

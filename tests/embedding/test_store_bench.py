@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ctrlab.commands.bench import page_of
+from ctrlab.embedding.benches import pages
 from ctrlab.embedding.benches import store as store_bench
 from ctrlab.embedding.benches.store import StoreBench, bench_store
 
@@ -32,7 +32,7 @@ def test_ratios_are_taken_round_by_round():
 
 
 def test_the_page_of_latencies_needs_nothing_else():
-    page = page_of([StoreBench(size, 100, 10, [round_of(20, 10, 1, 2)]) for size in (64, 256)])
+    page = pages.of_stores([StoreBench(size, 100, 10, [round_of(20, 10, 1, 2)]) for size in (64, 256)])
     assert "random reads of 64 bytes" in page and "random reads of 256 bytes" in page
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page[:2_000] + page[-20_000:])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctrlab.commands import waiting as command
+from ctrlab.cli.bench import waiting as command
 from ctrlab.embedding.benches import waiting as waiting_bench
 from ctrlab.embedding.benches.waiting import ASKED, DIM, SIZES, bench_lookups, bench_reads
 from ctrlab.profiling.machine import machine
@@ -64,8 +64,8 @@ def test_the_command_says_and_writes_what_was_found(tmp_path, monkeypatch, capsy
 
     rounds = [{"evicts": Pair(watch(0.001, 0.0), watch(longest, 0.001))} for longest in (0.004, 0.002)]
     found = [Waits("Lookups", rounds, 1e-4, ASKED, {"rows": 1_000, "files_compacted": compacted}) for compacted in (7, 0)]
-    monkeypatch.setattr(command, "bench_waiting", lambda profile: found)
-    command.run(None, tmp_path / "waiting.json", tmp_path / "waiting.html")
+    monkeypatch.setattr(waiting_bench, "bench_waiting", lambda profile: found)
+    command.command(tmp_path / "waiting.json", None, tmp_path / "waiting.html")
     told = capsys.readouterr().out
     assert re.search(r"evicts .* 1.5 .* 2.9\d .* 4 .* 1 .* 2.9\d \[.* 3 ", told), "medians of two rounds, and what was worst"
     assert "evicts 2, 50 ms" in told and "rows 1,000" in told and told.count("No file was compacted") == 1

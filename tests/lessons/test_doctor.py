@@ -4,9 +4,11 @@ import json
 import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
+from ctrlab import cli
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import doctor
+from ctrlab.lessons import doctor, workbook
 from ctrlab.lessons.doctor import Finding, Report
 
 
@@ -26,7 +28,7 @@ def test_looks_at_everything(monkeypatch):
     monkeypatch.setattr(doctor, "_nvidia_smi", lambda query: [])
     report = doctor.examine()
     names = [f.name for f in report.findings]
-    assert names == ["Python", "CPU", "memory", "disk", "compiler", "TensorFlow", "compiled library", "GPU", "port"]
+    assert names == ["Python", "workbook", "CPU", "memory", "disk", "compiler", "TensorFlow", "compiled library", "GPU", "port"]
     assert all(f.found and f.needed for f in report.findings)
     assert all(f.cure for f in report.findings if f.state != "ok")
     assert report.healthy
@@ -78,9 +80,20 @@ def test_what_is_missing_blocks_only_the_lessons_that_need_it():
     assert Report((Finding("Python", "3.10", "3.11", "missing", "Get one."),)).reasons_against(()) != []
 
 
-def test_report_prints_and_says_whether_all_is_well(monkeypatch, capsys):
+def test_a_workbook_that_is_not_installed_is_a_finding_and_blocks_every_lesson(monkeypatch):
+    monkeypatch.setattr(workbook, "missing", lambda: ["jupyterlab", "plotly"])
+    found = doctor._workbook()
+    assert found.state == "missing" and found.found == "jupyterlab, plotly not installed"
+    (reason,) = Report((found,)).reasons_against(())
+    assert reason.endswith('pip install "ctrlab[lab]".')
+
+
+def test_the_command_prints_all_and_ends_by_whether_all_is_well(monkeypatch):
     sick = Finding("compiler", "[g++]", "a compiler", "missing", "Install one.", need="compiler")
+    for report, code in ((Report((sick,)), 1), (Report(()), 0)):
+        monkeypatch.setattr(doctor, "examine", lambda report=report: report)
+        ran = CliRunner().invoke(cli.app, ["doctor"])
+        assert ran.exit_code == code
     monkeypatch.setattr(doctor, "examine", lambda: Report((sick,)))
-    assert doctor.report() is False
-    said = capsys.readouterr().out
+    said = CliRunner().invoke(cli.app, ["doctor"]).stdout
     assert "[g++]" in said and "Install one." in said

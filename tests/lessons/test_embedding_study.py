@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import typer
 
 from ctrlab.data import planted
 from ctrlab.data.sets import GENERATORS
@@ -99,6 +100,22 @@ def test_a_study_goes_on_where_it_was(sample, tmp_path, monkeypatch):
     study.study([(0, sample), (1, sample)], ["hashed"], [5.0], out, "dlrm")
     assert done[3:] == [("hashed", 5.0, 1)]
     assert len(json.loads(out.read_text())["runs"]) == 4
+
+
+def test_the_command_takes_lists_and_says_a_wrong_one_in_a_sentence(sample, tmp_path, monkeypatch, capsys):
+    out, asked = tmp_path / "study.json", []
+    monkeypatch.setattr(study, "generated", lambda *args: asked.append(args) or sample)
+    monkeypatch.setattr(study, "run", lambda *args: {**sample.about, **_key(*args)})
+    study.main(out, rare=",0.4", ways="perfect;hashed", compressions="1,5", seeds=1)
+    assert asked == [(100_000, 0, None, None), (100_000, 0, 0.4, None)] and out.exists()
+    for wrong, says in (
+        ({"rare": "0.4;0.5"}, "--rare takes numbers separated by commas; got '0.4;0.5'."),
+        ({"compressions": "5,0"}, "--compressions takes numbers above 0; got '5,0'."),
+        ({"ways": "perfect;hash"}, "Did you mean 'hashed'?"),
+    ):
+        with pytest.raises(typer.Exit) as end:
+            study.main(out, **wrong)
+        assert end.value.exit_code == 1 and says in capsys.readouterr().err
 
 
 def _key(sample, way, compression, seed, model):

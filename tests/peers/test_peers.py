@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ctrlab.commands.peers import table_of
+from ctrlab.cli.bench.peers import table_of
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.peers import bench
 from ctrlab.peers.environments import Peer

@@ -31,5 +31,5 @@ def test_a_library_that_is_missing_is_said_before_the_work(missing, tmp_path, mo
 
 
 def test_a_page_into_no_folder_is_refused_before_the_work(tmp_path):
-    with pytest.raises(CtrlabError, match="is none"):
+    with pytest.raises(CtrlabError, match="is not one"):
         page.check(tmp_path / "nowhere" / "page.html")

@@ -1,3 +1,4 @@
+import functools
 import json
 import sys
 from pathlib import Path
@@ -40,3 +41,10 @@ def run(tmp_path):
         return runner.race(plan, runner.begin(plan, state, resume), state, CEILINGS, watch, on_model, FAKE_COMMAND)
 
     return race
+
+
+@pytest.fixture
+def fake_race(fake, monkeypatch):
+    """Every race runs with fake workers, on no data."""
+    monkeypatch.setattr(runner, "prepare", lambda plan: CEILINGS)
+    monkeypatch.setattr(runner, "race", functools.partial(runner.race, command=FAKE_COMMAND))

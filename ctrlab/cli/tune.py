@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ctrlab.cli.app import ModelArgument, ProfileOption, console, import_tensorflow, require_files
 from ctrlab.errors import choose
-from ctrlab.models import MODELS
+from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import write_atomically
-from ctrlab.profiling import page
-from ctrlab.training.tune import AXES, Tuning, tune
+
+if TYPE_CHECKING:
+    from ctrlab.training.tune import Tuning
 
 
-def run(model: str, optimizations: str, budget: float, profile: str | None, html: Path | None) -> None:
-    """Searches, prints, keeps.
+def command(
+    model: ModelArgument,
+    budget: Annotated[float, typer.Option(min=1, help="Seconds that the search may take.")] = 120.0,
+    optimizations: Annotated[str, typer.Option(help="The set that the model will be trained with.")] = "all",
+    profile: ProfileOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write the heat maps to this file.", dir_okay=False)] = None,
+) -> None:
+    """Find the threads and buffers that train a model fastest on this machine, and keep them for the rung "threads".
 
-    Raises:
-        UnknownName, CtrlabError: bad options, or a model that can't be trained.
+    - `ctrlab tune dlrm --budget 300`
     """
-    choose("model", model, MODELS)
-    if html:
-        page.check(html)
-    console = Console()
+    choose("model", model, DATA_SETS)
+    require_files(html=html)
+    import_tensorflow()
+    from ctrlab.training import tune_page
+    from ctrlab.training.tune import AXES, tune
+
+    out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=out) as progress:
         task = progress.add_task(f"Tuning {model}", total=1.0)
         found = tune(
             model,
@@ -37,18 +48,20 @@ def run(model: str, optimizations: str, budget: float, profile: str | None, html
         )
         progress.update(task, description=f"Tuned {model}", completed=1.0)
     for part in AXES:
-        console.print(table_of(found, part))
+        out.print(table_of(found, part))
     best = found.best
     kept = "TensorFlow's own is not beaten for sure" if found.is_own else "Chosen"
     chosen = f"{best.intra} x {best.inter} threads, prefetch {best.prefetch}, stage {best.stage}"
-    console.print(f"{kept}: {chosen}. Kept for the rung threads.", soft_wrap=True)
+    out.print(f"{kept}: {chosen}. Kept for the rung threads.", soft_wrap=True)
     if html:
-        write_atomically(html, page_of(found))
-        console.print(f"Heat maps: {html}")
+        write_atomically(html, tune_page.page(found))
+        out.print(f"Heat maps: {html}", soft_wrap=True)
 
 
 def table_of(found: Tuning, part: str) -> Table:
     """Medians over two settings, with their intervals; "-" where there was no time to measure."""
+    from ctrlab.training.tune import AXES
+
     surface, (across, down) = found.surface(part), AXES[part]
     columns, rows = (sorted({cell[axis] for cell in surface}) for axis in (0, 1))
     title = f"{part.capitalize()}: {across} across, {down} down, times as fast as TensorFlow's own"
@@ -57,14 +70,3 @@ def table_of(found: Tuning, part: str) -> Table:
         cells = [f"{i.median:.2f} [{i.low:.2f}, {i.high:.2f}]" if (i := surface.get((c, r))) else "-" for c in columns]
         table.add_row(str(r), *cells)
     return table
-
-
-def page_of(found: Tuning) -> str:
-    """The heat maps as a page that needs nothing else to be read."""
-    from ctrlab.profiling.charts import heat_map  # plotly, which training does not need
-
-    figures = []
-    for part, (across, down) in AXES.items():
-        title = f"{found.model}: {across} and {down}"
-        figures.append(heat_map(found.surface(part), x=across, y=down, title=title, best=found.chosen(part), device=found.device))
-    return page.of_figures(figures, f"Tuning of {found.model}")

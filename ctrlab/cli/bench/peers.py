@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
-from ctrlab.paths import require_place, write_atomically
-from ctrlab.peers.bench import Row, bench_peers
-from ctrlab.peers.environments import OURS
-from ctrlab.profiling.machine import machine
-from ctrlab.profiling.roofline import ceilings
+from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
+
+if TYPE_CHECKING:
+    from ctrlab.peers.bench import Row
 
 
-def run(names: list[str] | None, profile: str | None, json_path: Path | None) -> None:
-    """Measures, prints a table, writes the JSON.
+def command(
+    names: Annotated[list[str] | None, typer.Argument(help="Cases; all if none is named.")] = None,
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Time our training steps beside other libraries': PyTorch with FBGEMM and torchrec, DeepCTR, oneDNN.
 
-    Raises:
-        UnknownName, CtrlabError: bad options, or our side can't run.
+    Each library gets an environment of its own below the cache folder, the first time; the same sizes and batches go to all.
+
+    - `ctrlab bench peers`
+    - `ctrlab bench peers lookup dlrm --json peers.json`
     """
-    if json_path:
-        require_place(json_path)  # before minutes of measuring
+    require_files(json_path)
+    import_tensorflow()
+    from ctrlab.peers.bench import bench_peers
+    from ctrlab.profiling.roofline import ceilings
+
     rows = bench_peers(names or None, profile, ceilings())
-    console = Console()
-    console.print(table_of(rows))
+    out = console()
+    out.print(table_of(rows))
     for case, shape in {row.case: row.shape for row in rows}.items():
-        console.print(f"{case}: {shape}", highlight=False, soft_wrap=True)
+        out.print(f"{case}: {shape}", highlight=False, soft_wrap=True)
     for row in rows:
         if row.note:
-            console.print(f"{row.case}, {row.peer}: {row.note}", highlight=False, soft_wrap=True)
-    if json_path:
-        write_atomically(json_path, json.dumps([row.to_json() for row in rows], indent=1) + "\n")
+            out.print(f"{row.case}, {row.peer}: {row.note}", highlight=False, soft_wrap=True)
+    write_json(json_path, [row.to_json() for row in rows])
 
 
 def table_of(rows: Sequence[Row]) -> Table:
     """One line a case and peer; a peer that could not run has only its name."""
+    from ctrlab.profiling.machine import machine
+
     table = Table(title="Our step beside other libraries', both with all cores", caption=machine().line)
     for heading in ("case", "peer"):
         table.add_column(heading)
@@ -53,6 +61,8 @@ def table_of(rows: Sequence[Row]) -> Table:
 def _figures(row: Row) -> list[str]:
     if row.comparison is None:
         return ["-"] * 4 + ["missing", "-"]
+    from ctrlab.peers.environments import OURS
+
     ours, its = row.comparison[OURS.name], row.comparison[row.comparison.baseline]
     bound = "-" if ours.percent_of_bound is None else f"{ours.percent_of_bound:.2g}"
     difference = "other numbers" if row.difference is None else f"{row.difference:.0e}"

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
-from ctrlab.embedding.benches.waiting import bench_waiting
-from ctrlab.paths import require_place, write_atomically
-from ctrlab.profiling import page
-from ctrlab.profiling.machine import machine
-from ctrlab.profiling.waiting import Waits, Watch
+from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
+from ctrlab.paths import write_atomically
+
+if TYPE_CHECKING:
+    from ctrlab.profiling.waiting import Waits, Watch
 
 
-def run(profile: str | None, json_path: Path | None, html: Path | None) -> None:
-    """Watches, prints a table for lookups and one for the store's reads, writes the JSON and the plot.
+def command(
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write the plot of waits against time to this file.", dir_okay=False)] = None,
+) -> None:
+    """Time what lookups wait while an embedding variable's storage is opened, updated, evicted from and compacted.
 
-    Raises:
-        UnknownName: no such profile. CtrlabError: the disk refuses, or a file can't be written.
+    - `ctrlab bench waiting`
+    - `ctrlab bench waiting --profile full --json waiting.json --html waiting.html`
     """
-    if json_path:
-        require_place(json_path)
-    if html:
-        page.check(html)
-    found, console = bench_waiting(profile), Console()
+    require_files(json_path, html)
+    import_tensorflow()
+    from ctrlab.embedding.benches import pages, waiting
+
+    found, out = waiting.bench_waiting(profile), console()
     for each in found:
-        console.print(table_of(each))
+        out.print(table_of(each))
         facts = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in each.facts.items())
-        console.print(f"A call of no key takes {1e3 * each.own:.2g} ms by itself; {facts}.", highlight=False)
+        out.print(f"A call of no key takes {1e3 * each.own:.2g} ms by itself; {facts}.", highlight=False, soft_wrap=True)
         if each.facts.get("files_compacted") == 0:
-            console.print("No file was compacted, so this says nothing of compaction: take a larger profile.", style="yellow")
-    if json_path:
-        write_atomically(json_path, json.dumps([each.to_json() for each in found]) + "\n")
+            nothing = "No file was compacted, so this says nothing of compaction: take a larger profile."
+            out.print(nothing, style="yellow", soft_wrap=True)
+    write_json(json_path, [each.to_json() for each in found], indent=None)  # a line a number would be many
     if html:
-        write_atomically(html, page_of(found))
+        write_atomically(html, pages.of_waits(found))
 
 
 def table_of(found: Waits) -> Table:
@@ -45,6 +48,8 @@ def table_of(found: Waits) -> Table:
 
     "beyond": the longest call less what the control thread waited at most in the same phase.
     """
+    from ctrlab.profiling.machine import machine
+
     asked = [f"{phase} {most:g}, {1e3 * beyond:g} ms" for phase, (most, beyond) in found.asked.items() if phase in found.phases]
     table = Table(title=found.title, caption=f"{machine().line}\nasked, at most: {'; '.join(asked)}")
     table.add_column("meanwhile", no_wrap=True)
@@ -63,17 +68,3 @@ def _times(watches: list[Watch]) -> list[str]:
     middle = [statistics.median(one.percentile(q) for one in watches) for q in (50, 99)]
     longest = [max(one.longest for one in watches), max(one.longest_control for one in watches)]
     return [f"{1e3 * seconds:.3g}" for seconds in middle + longest]
-
-
-def page_of(found: list[Waits]) -> str:
-    """The first round's waits against time, as a page that needs nothing else."""
-    from ctrlab.profiling import charts
-
-    figures = []
-    for each in found:
-        pairs = each.rounds[0]
-        shown = {"quiet": replace(next(iter(pairs.values())).quiet, work=0.0)} | {
-            phase: pair.busy for phase, pair in pairs.items()
-        }
-        figures.append(charts.waiting(shown, title=each.title, device=machine().line))
-    return page.of_figures(figures, "What lookups wait for")

@@ -1,4 +1,4 @@
-"""`ctrlab doctor` and `ctrlab lab`: the workbook and what it needs."""
+"""`ctrlab lab`: the workbook in JupyterLab."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from typing import Annotated
 import typer
 
 
-def doctor() -> None:
-    """Say what this machine has, what is missing, which lessons work here, and how to mend the rest."""
-    from ctrlab.lessons import doctor
-
-    raise typer.Exit(0 if doctor.report() else 1)
-
-
-def lab(
+def command(
     port: Annotated[int, typer.Option(help="On loopback.")] = 8888,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     progress: Annotated[bool, typer.Option("--progress", help="Only show which lessons are done, and how.")] = False,
@@ -23,6 +16,9 @@ def lab(
 
     - `ctrlab lab --port 8890 --no-browser`
     """
+    from ctrlab.lessons import workbook
+
+    workbook.require()
     from ctrlab.lessons import index, lab
 
     if progress:

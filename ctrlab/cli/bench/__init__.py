@@ -1,0 +1,9 @@
+"""`ctrlab bench`: a command for each kind of thing that is measured."""
+
+from __future__ import annotations
+
+from ctrlab.cli.app import add_commands, make_app
+from ctrlab.cli.bench import checkpoints, embedding, input, ops, peers, store, waiting
+
+app = make_app("Measure parts against each other.")
+add_commands(app, ops, checkpoints, peers, input, embedding, store, waiting)

@@ -1,0 +1,25 @@
+"""`ctrlab checkpoints merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctrlab.cli.checkpoints.written import tell
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="A folder of checkpoints; its last whole one is taken.", file_okay=False)],
+    out: Annotated[Path, typer.Argument(help="The folder for the one file.", file_okay=False)],
+) -> None:
+    """Merge a full save and the deltas that follow it into one full save, which any run can resume from.
+
+    The folder for it is refused while a run has it open, or another of these commands writes into it.
+
+    - `ctrlab checkpoints merge run merged`
+    """
+    from ctrlab.embedding.formats.resharding import merge_chain
+
+    tell(merge_chain(folder, out))

@@ -1,0 +1,27 @@
+"""`ctrlab data convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="The data set that the files are of.")],
+    files: Annotated[list[Path], typer.Argument(help="The files as they were downloaded, plain or gzip.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+) -> None:
+    """Convert raw files to Parquet. Rows that break the format go to a rejects file beside it, with file, line and reason.
+
+    - `ctrlab data convert criteo train.txt.gz --out criteo.parquet`
+    """
+    from ctrlab.data.convert import convert
+
+    counts = convert(name, files, out)
+    print(f"{out}: {counts.written:,} rows of {counts.read:,} that were read")
+    if counts.rejected:
+        print(f"{out}.rejects.tsv: {counts.rejected:,} rejected, each with its file, line and reason")
+        for reason, count in counts.reasons.most_common():
+            print(f"  {count:,}: {reason}")

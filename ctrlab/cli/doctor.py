@@ -1,0 +1,47 @@
+"""`ctrlab doctor`: this machine and the lessons, as two tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ctrlab.cli.app import console
+
+if TYPE_CHECKING:
+    from ctrlab.lessons.doctor import Report
+
+STYLES = {"ok": "green", "limited": "yellow", "absent": "yellow", "missing": "red"}
+
+
+def command() -> None:
+    """Say what this machine has, what is missing, which lessons work here, and how to mend the rest."""
+    from ctrlab.lessons import doctor, workbook
+
+    out = console()
+    with out.status("Looking at this machine"):
+        found = doctor.examine()
+    out.print(table_of_findings(found))
+    if not workbook.missing():  # what else blocks lessons is read from their notebooks
+        out.print(table_of_lessons(found))
+    raise typer.Exit(0 if found.healthy else 1)
+
+
+def table_of_findings(found: Report) -> Table:
+    """What is there, what is needed, and how to mend what does not fit."""
+    table = Table("", Column("found", overflow="fold"), "needed", "state", "to mend or override", title="This machine")
+    for f in found.findings:
+        cure = "" if f.state == "ok" else f.cure
+        table.add_row(f.name, escape(f.found), escape(f.needed), f"[{STYLES[f.state]}]{f.state}[/]", escape(cure))
+    return table
+
+
+def table_of_lessons(found: Report) -> Table:
+    """Each lesson, and the reasons why it does not work here."""
+    table = Table("lesson", "", "works here", title="The lessons")
+    for entry, reasons in found.lessons().items():
+        works = "[red]no[/]: " + escape(" ".join(reasons)) if reasons else "[green]yes[/]"
+        table.add_row(entry.name, escape(entry.title), works)
+    return table

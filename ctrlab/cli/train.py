@@ -1,0 +1,186 @@
+"""`ctrlab train`: data, model, a live progress, and the AUC against its ceiling."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ctrlab.cli.app import (
+    FormatOption,
+    ModelArgument,
+    OptimizationsOption,
+    ProfileOption,
+    SourceOption,
+    console,
+    import_tensorflow,
+)
+from ctrlab.errors import CtrlabError
+from ctrlab.paths import require_place
+
+if TYPE_CHECKING:
+    from ctrlab.embedding import EmbeddingVariable
+    from ctrlab.training import Evaluation, Run
+
+SMOOTHING = 0.95
+
+
+def command(
+    model: ModelArgument,
+    optimizations: OptimizationsOption = "none",
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows.")] = 1,
+    data: SourceOption = "generated",
+    format: FormatOption = "parquet",
+    profile: ProfileOption = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the first weights and the shuffling.")] = 2021,
+    save: Annotated[Path | None, typer.Option(help="Write the trained model to this .keras file.", dir_okay=False)] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save the training's state in this folder.", file_okay=False)] = None,
+    every: Annotated[int | None, typer.Option(min=1, help="Save after so many steps; else only at the end.")] = None,
+    full_every: Annotated[int | None, typer.Option(min=1, help="Every so many saves: embedding tables whole.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last whole checkpoint.")] = False,
+    embedding: Annotated[
+        Literal["hashed", "multihash", "variable"], typer.Option(help="How the large tables keep their embeddings.")
+    ] = "hashed",
+    admission: Annotated[int | None, typer.Option(min=1, help="Variable: an id gets its row when it has come so often.")] = None,
+    evict_after: Annotated[
+        int | None, typer.Option(min=1, help="Variable: at each save rows go that came in none of so many steps.")
+    ] = None,
+    storage: Annotated[
+        Path | None, typer.Option(help="Variable: a folder on a disk for the rows that memory has no room for.", file_okay=False)
+    ] = None,
+    memory_rows: Annotated[int | None, typer.Option(min=1, help="Variable: rows of each table that stay in memory.")] = None,
+) -> None:
+    """Train one model and hold its AUC against the best that is possible on its data.
+
+    - `ctrlab train deepfm --optimizations all --save deepfm.keras`
+    - `ctrlab train wdl --optimizations all --checkpoint run --every 1000 --resume`
+    - `ctrlab train din --data real --epochs 2`
+    - `ctrlab train dlrm --embedding variable --admission 2 --checkpoint run --every 1000 --full-every 24`
+    """
+    if checkpoint is None and (every or full_every or resume):
+        raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
+    if full_every and embedding != "variable":
+        raise CtrlabError(
+            "--full-every spares the rows that did not change, which only variables know; add --embedding variable."
+        )
+    if evict_after and checkpoint is None:
+        raise CtrlabError("--evict-after lets rows go at each save; give a folder for checkpoints with --checkpoint.")
+    if save:
+        if save.suffix != ".keras":
+            raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
+        require_place(save)
+    choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
+    import_tensorflow()
+    from ctrlab.embedding import embedding_variables
+    from ctrlab.models.saving import save_model
+    from ctrlab.race.contest import data_set
+    from ctrlab.training import Run, Saving, Spec
+
+    spec = Spec(
+        model=model,
+        optimizations=optimizations,
+        data_set=data_set(model, data) if data == "real" else None,
+        source=data,
+        format=format,
+        profile=profile,
+        embedding=choice,
+        seed=seed,
+        epochs=epochs,
+        saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
+    )
+    out = console()
+    with Run(spec) as training:
+        if training.rungs["run"]:
+            out.print(f"Threads and buffers: {training.choice.source}.", soft_wrap=True)
+        if spec.saving:
+            tell_resumed(training, out)
+        fit(training, out)
+        found = training.evaluate()
+    out.print(table_of(found, training.files.ceiling, f"{spec.model} on {training.files.name}"))
+    if variables := embedding_variables(training.model):
+        out.print(size_of(variables), soft_wrap=True)
+    if save:
+        save_model(training.model, save)
+        out.print(f"Model: {save}", soft_wrap=True)
+
+
+def choice_of(embedding: str, admission: int | None, evict_after: int | None, storage: Path | None, memory_rows: int | None):
+    """What the options say of embeddings, as `ctrlab.build` takes it.
+
+    Raises:
+        CtrlabError: options of variables for another embedding; a storage without a size of the memory above it, or one alone.
+    """
+    from ctrlab.embedding.choices import NAMES, Variable
+    from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Storage
+
+    if embedding != "variable":
+        if admission or evict_after or storage or memory_rows:
+            raise CtrlabError(
+                "--admission, --evict-after, --storage and --memory-rows are for rows that come and go; add --embedding variable."
+            )
+        return NAMES[embedding]
+    if (storage is None) != (memory_rows is None):
+        raise CtrlabError("--storage and --memory-rows go together: the rows beyond so many sink to that folder; give both.")
+    options = dataclasses.replace(
+        Variable().options,
+        admission=CounterFilter(admission) if admission else None,
+        eviction=GlobalStepEviction(evict_after) if evict_after else None,
+        storage=Storage(str(storage), memory_rows) if storage else None,
+    )
+    return Variable(options)
+
+
+def tell_resumed(training: Run, out: Console) -> None:
+    """Says what the run goes on from, and what was passed over."""
+    restored, folder = training.checkpoints.restored, training.spec.saving.folder
+    if restored:
+        for problem in restored.passed_over:
+            out.print(f"Passed over: {problem}", style="yellow", markup=False, soft_wrap=True)
+        if restored.lost:
+            out.print(restored.lost, style="yellow", markup=False, soft_wrap=True)
+        out.print(f"Resumed after {training.checkpoints.position} batches, from {restored.path}.", soft_wrap=True)
+    elif training.spec.saving.resume:
+        out.print(f"Nothing to resume: {folder} has no checkpoint yet, so the training begins anew.", soft_wrap=True)
+
+
+def fit(training: Run, out: Console) -> None:
+    """Trains on every row, with a bar that carries the loss."""
+    start, total = training.position, training.batch_count
+    if start >= total:
+        out.print(f"Nothing is left to train: all {total} batches were trained on before.")
+        return
+    columns = ("[progress.description]{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[loss]}"), console=out) as progress:
+        task = progress.add_task(f"Training {training.spec.model}", total=total, completed=start, loss="")
+        smooth = None
+
+        def show(number: int, loss: float) -> None:
+            nonlocal smooth
+            smooth = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss
+            progress.update(task, advance=1, loss=f"loss {smooth:.4f}")
+
+        training.train(on_step=show)
+
+
+def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) -> Table:
+    """AUC and log loss a label; the ceiling is the AUC of the model that drew the labels, where one did."""
+    table = Table("label", "AUC", "ceiling", "log loss", title=title, caption=f"{found.rows:,} held-out rows")
+    for label, auc in found.auc.items():
+        best = f"{ceiling[label]:.4f}" if ceiling else "unknown"
+        table.add_row(label, f"{auc:.4f}", best, f"{found.log_loss[label]:.4f}")
+    return table
+
+
+def size_of(variables: Sequence[EmbeddingVariable]) -> str:
+    """A line on what embedding variables hold together."""
+    stats = [variable.stats() for variable in variables]
+    rows, below, waiting, size = (sum(getattr(s, n) for s in stats) for n in ("rows", "rows_below", "candidates", "bytes"))
+    parts = [f"{rows:,} rows in {len(stats)} tables", f"{below:,} of them on the disk" if below else ""]
+    parts += [f"{waiting:,} ids counted without a row" if waiting else "", f"{size / 1e6:,.1f} MB of memory"]
+    return f"Embedding variables: {', '.join(filter(None, parts))}."
