@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
@@ -91,6 +91,7 @@ def cached(
     reads: Iterable[Path] = (),
     libraries: Sequence = (),
     by: Sequence[str] = (),
+    make: Callable[[Path], object] | None = None,
 ) -> Path:
     """A file of the cache folder, made by `compile` once for each compiler, command and content of what is read.
 
@@ -99,6 +100,7 @@ def cached(
     Args:
         name: "check.o" is kept as check_<digest>.o.
         reads: files whose content the result depends on, beside the sources: headers, libraries of our own.
+        make: writes the file it is given, where more than one call of the compiler does.
     Raises:
         as `compile` does.
 
@@ -115,7 +117,12 @@ def cached(
         os.utime(target)  # it is in use
     except FileNotFoundError:
         with tempfile.TemporaryDirectory(prefix=".compiling-", dir=target.parent) as folder:
-            compile(flags, sources, Path(folder) / name, libraries=libraries, by=by).replace(target)
+            made = Path(folder) / name
+            if make:
+                make(made)
+            else:
+                compile(flags, sources, made, libraries=libraries, by=by)
+            made.replace(target)
         _forget(target.parent.glob(f"{Path(name).stem}_{'?' * 16}{Path(name).suffix}"))
     except OSError:
         pass  # of another user, but it is there

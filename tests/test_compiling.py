@@ -89,3 +89,16 @@ def test_the_compiler_is_the_one_that_is_named(monkeypatch):
 def test_nothing_heavy_is_imported():
     code = "import sys, ctrlab.compiling; print(*({'tensorflow', 'keras', 'numpy', 'pyarrow', 'filelock'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+def test_what_takes_more_than_one_call_is_kept_too(cache, tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+
+    def make(target):
+        calls.append(1)
+        target.write_text("made")
+
+    calls = []
+    for _ in range(2):
+        assert compiling.cached("b.txt", [], [tmp_path / "a.txt"], make=make).read_text() == "made"
+    assert calls == [1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,41 @@ from ctrlab import compiling
 NATIVE = Path(__file__).parents[2] / "native"
 
 
-def cached(name: str, flags: Sequence, sources: Iterable[Path], **options) -> Path:
-    """As `compiling.cached`."""
+@dataclass(frozen=True)
+class Unit:
+    """A source and how it is compiled; `by` is the compiler's command, that of C++ if none is given."""
+
+    source: Path
+    flags: tuple = ()
+    by: tuple[str, ...] = ()
+
+
+def units(sources: Iterable[Path], flags: Sequence = (), by: Sequence[str] = ()) -> list[Unit]:
+    return [Unit(source, tuple(flags), tuple(by)) for source in sources]
+
+
+def program(name: str, parts: Sequence[Unit], flags: Sequence, *, libraries: Sequence = (), native: Path = NATIVE) -> Path:
+    """The program of some units, two compiled at a time; only the program is kept.
+
+    Args:
+        flags: of every call of the compiler. libraries: and other words for the linker.
+        native: the folder of headers, all of which count as read.
+    """
+    include = ["-I", native]
+
+    def make(target: Path) -> None:
+        def compiled(numbered) -> Path:
+            number, part = numbered
+            made = target.with_name(f"{number}_{part.source.stem}.o")
+            return compiling.compile([*include, *part.flags, *flags, "-c"], [part.source], made, by=part.by)
+
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(compiled, enumerate(parts)))
+        compiling.compile(flags, objects, target, libraries=libraries)
+
+    all_flags = [*include, *flags, *(part.flags + part.by for part in parts)]
+    read = [*native.rglob("*.h"), *(library for library in libraries if isinstance(library, Path))]
     try:
-        return compiling.cached(name, flags, sources, **options)
+        return compiling.cached(name, all_flags, [part.source for part in parts], reads=read, libraries=libraries, make=make)
     except compiling.NoSanitizer as missing:
         pytest.skip(str(missing))
-
-
-def objects(sources: Iterable[Path], flags: Sequence, native: Path = NATIVE, by: Sequence[str] = ()) -> list[Path]:
-    """An object file of each source, two at a time; all headers below `native` count as read."""
-    flags, headers = ["-I", native, *flags, "-c"], list(native.rglob("*.h"))
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda source: cached(f"check_{source.stem}.o", flags, [source], reads=headers, by=by), sources))

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, program, units
 
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wno-psabi", "-Werror", *SANITIZERS]
@@ -11,9 +11,8 @@ FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wno-psabi", "-Werror", *SANI
 
 @pytest.mark.parametrize("machine", [[], ["-march=native"]], ids=["portable", "native"])
 def test_functions_and_products_are_right_to_the_last_bits(machine):
-    made = objects([NATIVE / "check" / "blocks.cc"], [*FLAGS, *machine])
-    program = cached("check_blocks", FLAGS, made)
-    ran = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    made = program("check_blocks", units([NATIVE / "check" / "blocks.cc"]), [*FLAGS, *machine])
+    ran = subprocess.run([made], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     worst = {line.split()[0]: float(line.split()[1]) for line in ran.stdout.splitlines()}
     assert set(worst) == {"exp", "sigmoid", "tanh", "softplus"} and max(worst.values()) > 0

@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, units
+from compiled import program as compiled
 
 FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 
@@ -19,7 +20,7 @@ def program(request):
     # What lies below a table here is a store of the check's own; only the C interface opens one on a disk.
     sources += [source for source in sorted((NATIVE / "table").glob("*.cc")) if source.stem != "engine_c"]
     flags = [*FLAGS, f"-fsanitize={request.param}"]
-    return cached("check_engine", [*flags, "-Wl,--wrap=mmap,--wrap=munmap"], objects(sources, flags))
+    return compiled("check_engine", units(sources), flags, libraries=["-Wl,--wrap=mmap,--wrap=munmap"])
 
 
 def check(program: Path, what: str, seed: int) -> subprocess.CompletedProcess:

@@ -5,7 +5,8 @@ import shutil
 import subprocess
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, units
+from compiled import program as compiled
 
 from ctrlab import _native
 
@@ -27,10 +28,10 @@ def program(request):
     in_c = [CHECK / f"{name}.c" for name in ("check_engine_c", "check_engine_c_threads")]
     in_cxx = [CHECK / f"{name}.cc" for name in ("check_engine_c_memory", "failing_new")]
     in_cxx += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizers else []
-    made = objects(in_c, ["-I", CHECK, *C, *flags], by=("cc",)) + objects(in_cxx, ["-I", CHECK, *CXX, *flags])
+    parts = units(in_c, ["-I", CHECK, *C], by=("cc",)) + units(in_cxx, ["-I", CHECK, *CXX])
     library = [] if sanitizers else [_native.ENGINE]
     places = [f"-Wl,-rpath,{_native.ENGINE.parent}", "-Wl,--wrap=mmap,--wrap=munmap"]
-    return cached("check_engine_c", [*flags, *places], [*made, *library])
+    return compiled("check_engine_c", parts, flags, libraries=[*library, *places])
 
 
 @pytest.mark.parametrize("what", CHECKS)

@@ -7,15 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, program, units
 
 FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-psabi"]
 
 
 def build(native: Path) -> Path:
     """The fuzzer of the kernels in `native`. Only these are watched; linked first, so that what is inline is theirs."""
-    watched = objects([native / "kernels" / "parsing" / "parsing.cc"], [*FLAGS, "-fsanitize-coverage=trace-pc"], native)
-    return cached("fuzz", FLAGS, [*watched, *objects([NATIVE / "fuzz" / "fuzz_parsing.cc"], FLAGS, native)])
+    watched = units([native / "kernels" / "parsing" / "parsing.cc"], ["-fsanitize-coverage=trace-pc"])
+    return program("fuzz", watched + units([NATIVE / "fuzz" / "fuzz_parsing.cc"]), FLAGS, native=native)
 
 
 @pytest.fixture(scope="module")

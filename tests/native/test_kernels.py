@@ -4,7 +4,8 @@ import os
 import subprocess
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, units
+from compiled import program as compiled
 
 from ctrlab import _native
 from ctrlab.ops import kernel_swap
@@ -22,7 +23,7 @@ def program(request, tmp_path_factory):
     checks = tmp_path_factory.mktemp("native") / "checks.cc"
     checks.write_text(kernel_swap.checks_of(sorted(set(kernel_swap.kernels().values()))))
     sources = [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]
-    return cached("check_kernels", flags, objects(sources, [*flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]))
+    return compiled("check_kernels", units(sources, ["-Wall", "-Wextra", "-Wno-psabi", "-Werror"]), flags)
 
 
 def test_every_kernel_of_the_library_is_checked():

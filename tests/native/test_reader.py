@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, units
+from compiled import program as compiled
 
 FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
@@ -20,8 +21,7 @@ def program():
     arrow = Path(pa.__file__).parent
     sources = [NATIVE / "check" / "check_reader.cc", NATIVE / "reader" / "rows.cc", NATIVE / "reader" / "columns.cc"]
     libraries = [*arrow.glob("libarrow.so.*"), *arrow.glob("libparquet.so.*"), f"-Wl,-rpath,{arrow}"]
-    made = objects(sources, [*FLAGS, "-isystem", arrow / "include"])
-    return cached("check_reader", FLAGS, made, libraries=libraries)
+    return compiled("check_reader", units(sources, ["-isystem", arrow / "include"]), FLAGS, libraries=libraries)
 
 
 @pytest.fixture

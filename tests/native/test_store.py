@@ -5,7 +5,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, cached, objects
+from compiled import NATIVE, units
+from compiled import program as compiled
 
 STORE = NATIVE / "store"
 
@@ -17,10 +18,10 @@ pytestmark = pytest.mark.timeout(900)
 def program(request):
     flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
     # All that a store needs: nothing of a table's.
-    made = objects([STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))], [*flags, "-Wall", "-Wextra", "-Werror"])
+    parts = units([STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))], ["-Wall", "-Wextra", "-Werror"])
     # What check_store_power.h and check_store_calls.h put in place of these; the last two are operator new.
     calls = ("fdatasync", "fsync", "syscall", "_Znwm", "_ZnwmSt11align_val_t")
-    return cached("check_store", [*flags, *(f"-Wl,--wrap={call}" for call in calls), "-pthread"], made)
+    return compiled("check_store", parts, [*flags, "-pthread"], libraries=[f"-Wl,--wrap={call}" for call in calls])
 
 
 def passes(program, what, seed, folder):
