@@ -170,7 +170,7 @@ def test_of_a_storage_whose_rows_were_all_removed(tmp_path):
         (lambda folder: None, "rows.parquet", r"items has none"),
         (lambda folder: folder.mkdir(), "rows.parquet", r"items has none"),
         (lambda folder: rows_of_6_bytes(folder), "rows.parquet", r"numbers of 4 bytes and 8 of counts"),
-        (lambda folder: None, "no/rows.parquet", r"folder that exists"),
+        (lambda folder: None, "no/rows.parquet", r"existing folder"),
         (lambda folder: rows_of_6_bytes(folder), "items/0000000001.seg", r"stays as it is; items/0000000001.seg would be in it"),
         (lambda folder: inside(folder), "items/sub/deep/rows", r"stays as it is; items/sub/deep/rows would be in it"),
         (lambda folder: rows_of_6_bytes(folder), "items/MANIFEST", r"stays as it is; items/MANIFEST would be in it"),

@@ -38,4 +38,4 @@ def test_files_that_can_t_be_written_are_said_before_the_race(call, tmp_path, mo
     monkeypatch.setattr(runner, "race", None)
     for option in ("--json", "--html"):
         found = call(option, tmp_path / "nowhere" / "race")
-        assert found.exit_code == 1 and "A file goes into a folder that exists" in found.stderr
+        assert found.exit_code == 1 and "must be in an existing folder" in found.stderr
