@@ -12,6 +12,13 @@ from ctrlab import compiling
 NATIVE = Path(__file__).parents[2] / "native"
 
 
+def sanitized(sanitizers: str) -> list[str]:
+    """The flags of a check under `sanitizers`. Every undefined behaviour ends the program. Debuggers get line numbers only, which
+    reports need. gcc's analysis of pointers is off: it takes most of the time where a function is full of checks."""
+    quick = [] if "clang" in compiling.compiler()[0] else ["-fno-tree-pta"]
+    return ["-O1", "-g1", *quick, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+
+
 @dataclass(frozen=True)
 class Unit:
     """A source and how it is compiled; `by` is the compiler's command, that of C++ if none is given."""

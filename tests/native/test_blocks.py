@@ -3,10 +3,9 @@
 import subprocess
 
 import pytest
-from compiled import NATIVE, program, units
+from compiled import NATIVE, program, sanitized, units
 
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wno-psabi", "-Werror", *SANITIZERS]
+FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 
 
 @pytest.mark.parametrize("machine", [[], ["-march=native"]], ids=["portable", "native"])

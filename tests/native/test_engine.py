@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, units
+from compiled import NATIVE, sanitized, units
 from compiled import program as compiled
 
-FLAGS = ["-std=c++20", "-O1", "-g", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -19,7 +19,7 @@ def program(request):
     sources += [NATIVE / "kernels" / "optimizer_step" / "optimizer_step.cc"]
     # What lies below a table here is a store of the check's own; only the C interface opens one on a disk.
     sources += [source for source in sorted((NATIVE / "table").glob("*.cc")) if source.stem != "engine_c"]
-    flags = [*FLAGS, f"-fsanitize={request.param}"]
+    flags = [*FLAGS, *sanitized(request.param)]
     return compiled("check_engine", units(sources), flags, libraries=["-Wl,--wrap=mmap,--wrap=munmap"])
 
 
@@ -35,15 +35,19 @@ CHECKS = ["twin", "threads", "tiers", "memory", "closing", "waiting", "adopted",
 CHECKS += ["together", "unadmitted", "disk", "little", "log", "imports", "bytes", "changes"]
 
 
+# ThreadSanitizer looks at the order of the threads' accesses, which another seed changes little; more seeds run for long.
+RUNS = [("address,undefined", 1), ("address,undefined", 2), ("thread", 1)]
+
+
 @pytest.mark.parametrize("what", CHECKS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("program,seed", RUNS, indirect=["program"], scope="module")
 def test_the_engine_is_right_and_clean(program, what, seed):
     ran = check(program, what, seed)
     assert (ran.returncode, ran.stdout) == (0, "passed\n"), ran.stdout + ran.stderr
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3, 40))
+@pytest.mark.parametrize("seed", range(2, 40))
 def test_the_engine_is_right_for_long(program, seed):
     for what in ("twin", "threads", "tiers"):
         ran = check(program, what, seed)

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from compiled import NATIVE, units
+from compiled import NATIVE, sanitized, units
 from compiled import program as compiled
 
 from ctrlab import _native
@@ -23,8 +23,8 @@ def program(request):
     """Without a sanitizer it is linked to libctrlab_engine.so."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler `cc`")
-    sanitizers = [f"-fsanitize={request.param}", "-fno-sanitize-recover=all"] if request.param else []
-    flags = ["-O1", "-g", *sanitizers, "-pthread"]
+    sanitizers = sanitized(request.param) if request.param else []
+    flags = [*(sanitizers or ["-O1", "-g1"]), "-pthread"]
     in_c = [CHECK / f"{name}.c" for name in ("check_engine_c", "check_engine_c_threads")]
     in_cxx = [CHECK / f"{name}.cc" for name in ("check_engine_c_memory", "failing_new")]
     in_cxx += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizers else []

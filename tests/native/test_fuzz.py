@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, program, units
+from compiled import NATIVE, program, sanitized, units
 
-FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-psabi"]
+FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wno-psabi"]
 
 
 def build(native: Path) -> Path:

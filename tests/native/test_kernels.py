@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from compiled import NATIVE, units
+from compiled import NATIVE, sanitized, units
 from compiled import program as compiled
 
 from ctrlab import _native
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", params=SANITIZERS)
 def program(request, tmp_path_factory):
-    flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
+    flags = ["-std=c++20", *sanitized(request.param)]
     checks = tmp_path_factory.mktemp("native") / "checks.cc"
     checks.write_text(kernel_swap.checks_of(sorted(set(kernel_swap.kernels().values()))))
     sources = [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]

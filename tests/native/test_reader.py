@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from compiled import NATIVE, units
+from compiled import NATIVE, sanitized, units
 from compiled import program as compiled
 
-FLAGS = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+FLAGS = ["-std=c++20", *sanitized("address,undefined")]
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, units
+from compiled import NATIVE, sanitized, units
 from compiled import program as compiled
 
 STORE = NATIVE / "store"
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
 def program(request):
-    flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
+    flags = ["-std=c++20", *sanitized(request.param)]
     # All that a store needs: nothing of a table's.
     parts = units([STORE / "check" / "check_store.cc", *sorted(STORE.glob("*.cc"))], ["-Wall", "-Wextra", "-Werror"])
     # What check_store_power.h and check_store_calls.h put in place of these; the last two are operator new.
