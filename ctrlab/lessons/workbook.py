@@ -9,7 +9,7 @@ import importlib.util
 
 from ctrlab.errors import CtrlabError
 
-MODULES = ("IPython", "anywidget", "ipywidgets", "jinja2", "jupyterlab", "nbformat", "plotly", "plyvel")
+MODULES = ("IPython", "anywidget", "ipywidgets", "jinja2", "jupyterlab", "markupsafe", "nbformat", "plotly", "plyvel")
 """What the extra's packages are imported by."""
 CURE = 'pip install "ctrlab[lab]"'
 
