@@ -169,3 +169,23 @@ def test_a_tensorflow_that_can_t_be_imported_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(CtrlabError, match=r"^TensorFlow can't be imported: .*tensorflow.*`ctrlab doctor` says"):
         import_tensorflow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train wdl",
+        "train wdl --embedding variable --admission 2",
+        "tune wdl",
+        "race --models wdl --profile tiny --json race.json",
+        "checkpoints merge run out",
+        "checkpoints merge-deltas one two --out out",
+        *(f"bench {name}" for name in ("ops", "checkpoints", "peers", "input", "embedding", "store", "waiting")),
+    ],
+)
+def test_each_command_that_needs_tensorflow_says_that_sentence(call, monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    found = call(*command.split())
+    assert found.exit_code == 1 and "Traceback" not in found.output
+    assert found.stderr.startswith("TensorFlow can't be imported: ")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ctrlab.cli.app import import_tensorflow
 from ctrlab.cli.checkpoints.written import tell
 
 
@@ -20,6 +21,7 @@ def command(
 
     - `ctrlab checkpoints merge run merged`
     """
+    import_tensorflow()
     from ctrlab.embedding.formats.resharding import merge_chain
 
     tell(merge_chain(folder, out))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ctrlab.cli.app import import_tensorflow
 from ctrlab.cli.checkpoints.written import tell
 
 
@@ -20,6 +21,7 @@ def command(
 
     - `ctrlab checkpoints merge-deltas run/step-000002000.delta.safetensors run/step-000003000.delta.safetensors --out merged`
     """
+    import_tensorflow()
     from ctrlab.embedding.formats.resharding import merge_delta_files
 
     tell(merge_delta_files(files, out))
