@@ -105,7 +105,12 @@ Status Table::MakeSpareRoom(const std::atomic<bool>& stop) try {
     if (Status bad = Relieve(); !bad.ok()) return bad;
     std::lock_guard writer(writer_);
     if (stop || !HasRowsBelow() || Room() >= tier_->spare()) return Status();
-    if (Status bad = SinkPiece(piece); !bad.ok()) return bad;
+    std::vector<Victim> still;  // a prefetch may have come since they were selected
+    std::copy_if(piece.begin(), piece.end(), std::back_inserter(still), [&](const Victim& victim) {
+      return !std::binary_search(fetched_.begin(), fetched_.end(), victim.key) &&
+             !std::binary_search(fetched_before_.begin(), fetched_before_.end(), victim.key);
+    });
+    if (Status bad = SinkPiece(still); !bad.ok()) return bad;
   }
   return Status();
 } catch (const std::bad_alloc&) {

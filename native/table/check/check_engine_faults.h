@@ -3,7 +3,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <future>
+#include <set>
 #include <tuple>
 
 #include "check_engine_cases.h"
@@ -51,6 +53,8 @@ class HeldStore final : public MapStore {
     int64_t key = std::numeric_limits<int64_t>::min();
     bool reached = false, let_go = false;
     std::atomic<bool> full = false, every_put = false, snapshots = false, no_answer = false;
+    std::atomic<bool> watched = false;  // whether each call of Relieve does this first
+    std::function<void()> at_relieve;
 
     void Reached() {
       std::unique_lock lock(mutex);
@@ -94,6 +98,10 @@ class HeldStore final : public MapStore {
     return Status("the disk is full");
   }
 
+  Status Relieve() override {
+    if (hold_->watched) hold_->at_relieve();
+    return MapStore::Relieve();
+  }
   Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t)>& wanted) override {
     if (hold_->snapshots) hold_->Wait();
     if (hold_->no_answer) return Status("the store does not answer");
@@ -236,6 +244,41 @@ inline void Demotion(uint64_t seed) {
   Until("rows that do not sink after two more fetches", [&] { return in_memory() + kSpare / 2 <= kMemoryRows; });
   while (in_memory() > kMemoryRows - kSpare && in_memory() + kSpare / 2 <= kMemoryRows) Must(add(1));
   Until("rows that do not sink", [&] { return in_memory() == kMemoryRows - kSpare; });
+  // A prefetch comes when the thread has selected rows and has not moved them yet: what is prefetched stays.
+  std::vector<int64_t> wanted;
+  std::atomic<bool> came = false;
+  const auto below = [&] {
+    std::vector<int64_t> keys;
+    Must(table->KeysBelow(&keys));
+    return std::set<int64_t>(keys.begin(), keys.end());
+  };
+  int relieves = 0;
+  hold.at_relieve = [&] {
+    // First for the records that are dead, then for the rows that move down.
+    if (in_memory() == kMemoryRows - kSpare || ++relieves != 2) return;
+    const std::set<int64_t> under = below();
+    for (int64_t key = first; key < last; ++key) {
+      if (!under.contains(key)) wanted.push_back(key);
+    }
+    Must(table->Prefetch(wanted.data(), std::ssize(wanted), pools[0].parallel_for));
+    came = true;
+  };
+  hold.watched = true;
+  last += kSpare / 2 + 1;
+  Must(Step(table.get(), Keys(last - kSpare / 2 - 1, kSpare / 2 + 1), ++step, pools[0]));
+  Until("rows that are not selected", [&] { return came.load(); });
+  for (int times = 0; times < 20; ++times) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::set<int64_t> under = below();
+    for (const int64_t key : wanted) {
+      if (under.contains(key)) Wrong("a row that sank after it was fetched", key);
+    }
+  }
+  hold.watched = false;
+  for (int times = 0; times < 2; ++times) Must(table->Prefetch(&none, 1, pools[0].parallel_for));
+  Must(add(1));
+  while (in_memory() > kMemoryRows - kSpare && in_memory() + kSpare / 2 <= kMemoryRows) Must(add(1));
+  Until("rows that do not sink any more", [&] { return in_memory() == kMemoryRows - kSpare; });
   // The thread is processing a piece: lookups go on, and closing waits for it.
   hold.every_put = true;
   Must(add(kSpare / 2 + 1));
