@@ -9,6 +9,7 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 # The environment knows each module by its file, so one that became a package is found only after another installation.
 PACKAGES := $(shell find ctrlab -name __init__.py)
 CPP    := $(filter %.c %.cc %.h %.cu %.cuh,$(NATIVE))
+SANITIZED := tests/native tests/cuda
 SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
 FIRST_SOLVED = $(foreach part,$(wildcard notebooks/*/solutions),$(firstword $(sort $(wildcard $(part)/*.ipynb))))
 # nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
@@ -18,11 +19,12 @@ NBVAL   = CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lab test test-long test-gpu test-python test-notebooks lint setup clean help
+.PHONY: lab test test-long test-gpu test-python test-native test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
 	@echo "make test   set up, then lint, tests, one solved lesson of each part and the browser test"
+	@echo "make test-native  the C++ and CUDA code under sanitizers"
 	@echo "make test-notebooks  every solved lesson"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
 	@echo "make test-gpu   the CUDA kernels against float64, then beside torch; writes data/measurements/gpu.json"
@@ -45,7 +47,10 @@ lint: setup
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 test-python: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile $(SANITIZED:%=--ignore=%)
+
+test-native: setup
+	$(BIN)/pytest -q -n 2 --dist loadfile $(SANITIZED)
 
 test-notebooks: setup
 	$(NBVAL) $(SOLVED)

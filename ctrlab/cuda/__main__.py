@@ -21,11 +21,10 @@ from ctrlab.paths import write_atomically
 
 MODULES = {m.name: import_module(f"{cuda.__name__}.{m.name}") for m in pkgutil.iter_modules(cuda.__path__) if m.name[0] != "_"}
 OPS = {name: module for name, module in MODULES.items() if hasattr(module, "CASES")}
-SEEDS = (0, 1)
 
 
-def check(device: devices.Device, library: Library) -> int:
-    """Runs every small case.
+def check(device: devices.Device, library: Library, seeds: int) -> int:
+    """Runs every small case with inputs of so many seeds.
 
     Returns:
         The number of results that were compared with float64.
@@ -35,7 +34,7 @@ def check(device: devices.Device, library: Library) -> int:
     checked = 0
     for op, module in OPS.items():
         for name, sizes in module.CASES.items():
-            for seed in SEEDS if sizes["small"] else ():
+            for seed in range(seeds) if sizes["small"] else ():
                 case = module.case(device, library, np.random.default_rng(seed), **sizes)
                 results = case.run()
                 device.synchronize()
@@ -55,12 +54,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ctrlab.cuda", description=__doc__)
     parser.add_argument("--emulated", action="store_true", help="on threads of this machine: logic only, no times")
     parser.add_argument("--sanitizer", default="", help="of the emulation, e.g. address,undefined or thread")
+    parser.add_argument("--seeds", type=int, default=2, help="of each small case's inputs")
     parser.add_argument("--out", type=Path, help="write the measurements to this JSON file")
     asked = parser.parse_args(arguments)
     try:
         device = devices.Emulated() if asked.emulated else devices.gpu()
         library = Library(emulated=asked.emulated, sanitizer=asked.sanitizer)
-        print(f"{check(device, library)} results agree with float64 ({device.name})")
+        print(f"{check(device, library, asked.seeds)} results agree with float64 ({device.name})")
         if asked.emulated:
             return 0
         rows = [

@@ -6,6 +6,7 @@ A pipeline decodes whole batches and no longer knows where a row came from, so i
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import re
 from collections import deque
@@ -72,7 +73,7 @@ def find(source: Source, error: Exception) -> BadData | None:
 
 
 def _first_fault(source: Source, records, decode) -> BadData | None:
-    """Searches one file: decodes it in batches, then decodes the first failing batch row by row."""
+    """Searches one file: decodes it in batches, then ever shorter beginnings of the first batch that fails."""
     import tensorflow as tf
 
     [file] = source.files
@@ -80,11 +81,9 @@ def _first_fault(source: Source, records, decode) -> BadData | None:
     try:
         for batch in records.batch(LOOK_ROWS):
             if _error(decode, batch):
-                return next(
-                    BadData(_sentence(source, row + i + 1, record.numpy(), error))
-                    for i, record in enumerate(batch)
-                    if (error := _error(decode, record[None]))
-                )
+                first = bisect.bisect_left(range(len(batch)), True, key=lambda i: _error(decode, batch[: i + 1]) is not None)
+                error = _error(decode, batch[first : first + 1])
+                return BadData(_sentence(source, row + first + 1, batch[first].numpy(), error))
             row += len(batch)
     except tf.errors.OpError as error:
         return BadData(f"{file} is damaged or cut off in record {_whole_records(records) + 1}: {_first_line(error)}")

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from ctrlab import data
+from ctrlab.data import pipeline
 from ctrlab.data.outputs import Replacement
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
@@ -62,6 +63,16 @@ def test_bad_line(tmp_path, line, words):
         read_all(path, shuffle=20)
     assert words in str(caught.value)
     assert f"{path}, line 10:" in str(caught.value)
+
+
+def test_a_bad_line_is_found_in_few_readings(tmp_path, monkeypatch):
+    """However far down it is: each decoding takes about as long for one line as for thousands."""
+    path, decode, calls = tmp_path / "rows.csv", pipeline.decoder, []
+    path.write_text("\n".join([GOOD] * 8_000 + [GOOD + ",7"] * 3) + "\n")
+    monkeypatch.setattr(pipeline, "decoder", lambda source: lambda batch: (calls.append(batch), decode(source)(batch))[1])
+    with pytest.raises(BadData, match=r"line 8001: .*found 7"):
+        read_all(path)
+    assert len(calls) < 40
 
 
 def test_not_utf8(tmp_path):

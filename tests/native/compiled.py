@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from ctrlab import compiling
+from ctrlab import compiling, paths
 
 NATIVE = Path(__file__).parents[2] / "native"
+CXX = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 
 
 def sanitized(sanitizers: str) -> list[str]:
     """The flags of a check under `sanitizers`. Every undefined behaviour ends the program. Debuggers get line numbers only, which
     reports need. gcc's analysis of pointers is off: it takes most of the time where a function is full of checks."""
     quick = [] if "clang" in compiling.compiler()[0] else ["-fno-tree-pta"]
-    return ["-O1", "-g1", *quick, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    return ["-O1", "-g1", "-pthread", *quick, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
 
 
 @dataclass(frozen=True)
@@ -33,27 +35,25 @@ def units(sources: Iterable[Path], flags: Sequence = (), by: Sequence[str] = ())
 
 
 def program(name: str, parts: Sequence[Unit], flags: Sequence, *, libraries: Sequence = (), native: Path = NATIVE) -> Path:
-    """The program of some units, two compiled at a time; only the program is kept.
+    """The program of some units, two compiled at a time. Programs share the objects of the units that they have in common.
 
     Args:
         flags: of every call of the compiler. libraries: and other words for the linker.
         native: the folder of headers, all of which count as read.
     """
-    include = ["-I", native]
+    headers = [*native.rglob("*.h")]
 
-    def make(target: Path) -> None:
-        def compiled(numbered) -> Path:
-            number, part = numbered
-            made = target.with_name(f"{number}_{part.source.stem}.o")
-            return compiling.compile([*include, *part.flags, *flags, "-c"], [part.source], made, by=part.by)
+    def compiled(part: Unit) -> Path:
+        # Another process may be testing a program with the same unit: one of the two compiles it.
+        with FileLock(paths.cache_folder() / f".{part.source.stem}.lock"):
+            words = ["-I", native, *part.flags, *flags, "-c"]
+            return compiling.cached(f"{part.source.stem}.o", words, [part.source], reads=headers, by=part.by)
 
-        with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(compiled, enumerate(parts)))
-        compiling.compile(flags, objects, target, libraries=libraries)
-
-    all_flags = [*include, *flags, *(part.flags + part.by for part in parts)]
-    read = [*native.rglob("*.h"), *(library for library in libraries if isinstance(library, Path))]
     try:
-        return compiling.cached(name, all_flags, [part.source for part in parts], reads=read, libraries=libraries, make=make)
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(compiled, parts))
+        return compiling.cached(
+            name, flags, objects, reads=[library for library in libraries if isinstance(library, Path)], libraries=libraries
+        )
     except compiling.NoSanitizer as missing:
         pytest.skip(str(missing))

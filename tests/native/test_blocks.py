@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
-from compiled import NATIVE, program, sanitized, units
+from compiled import CXX, NATIVE, program, sanitized, units
 
-FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+FLAGS = [*CXX, *sanitized("address,undefined")]
 
 
 @pytest.mark.parametrize("machine", [[], ["-march=native"]], ids=["portable", "native"])

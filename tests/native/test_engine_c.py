@@ -5,14 +5,13 @@ import shutil
 import subprocess
 
 import pytest
-from compiled import NATIVE, sanitized, units
+from compiled import CXX, NATIVE, sanitized, units
 from compiled import program as compiled
 
 from ctrlab import _native
 
 CHECK = NATIVE / "table" / "check"
 C = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_POSIX_C_SOURCE=200809L"]
-CXX = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
 CHECKS = ["calls", "refusals", "storage", "memory", "threads", "threads_below"]
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,13 +22,12 @@ def program(request):
     """Without a sanitizer it is linked to libctrlab_engine.so."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler `cc`")
-    sanitizers = sanitized(request.param) if request.param else []
-    flags = [*(sanitizers or ["-O1", "-g1"]), "-pthread"]
+    flags = sanitized(request.param) if request.param else ["-O1", "-g1", "-pthread"]
     in_c = [CHECK / f"{name}.c" for name in ("check_engine_c", "check_engine_c_threads")]
     in_cxx = [CHECK / f"{name}.cc" for name in ("check_engine_c_memory", "failing_new")]
-    in_cxx += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if sanitizers else []
-    parts = units(in_c, ["-I", CHECK, *C], by=("cc",)) + units(in_cxx, ["-I", CHECK, *CXX])
-    library = [] if sanitizers else [_native.ENGINE]
+    in_cxx += sorted([*NATIVE.glob("table/*.cc"), *NATIVE.glob("store/*.cc")]) if request.param else []
+    parts = units(in_c, C, by=("cc",)) + units(in_cxx, CXX)
+    library = [] if request.param else [_native.ENGINE]
     places = [f"-Wl,-rpath,{_native.ENGINE.parent}", "-Wl,--wrap=mmap,--wrap=munmap"]
     return compiled("check_engine_c", parts, flags, libraries=[*library, *places])
 

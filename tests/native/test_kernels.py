@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from compiled import NATIVE, sanitized, units
+from compiled import CXX, NATIVE, sanitized, units
 from compiled import program as compiled
 
 from ctrlab import _native
@@ -19,11 +19,10 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", params=SANITIZERS)
 def program(request, tmp_path_factory):
-    flags = ["-std=c++20", *sanitized(request.param)]
     checks = tmp_path_factory.mktemp("native") / "checks.cc"
     checks.write_text(kernel_swap.checks_of(sorted(set(kernel_swap.kernels().values()))))
     sources = [checks, *sorted((NATIVE / "kernels").rglob("*.cc"))]
-    return compiled("check_kernels", units(sources, ["-Wall", "-Wextra", "-Wno-psabi", "-Werror"]), flags)
+    return compiled("check_kernels", units(sources, CXX), sanitized(request.param))
 
 
 def test_every_kernel_of_the_library_is_checked():

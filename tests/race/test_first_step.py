@@ -28,7 +28,7 @@ def session_of(model, rungs, batch=None):
 
 
 def test_what_trains_otherwise_is_found_whichever_tensor_it_is(monkeypatch, tmp_path):
-    model = "deepfm"
+    model = "dlrm"
     path = str(tmp_path / "first_step.npz")
     baseline, batch = session_of(model, [])
     assert baseline.write_first_step(path) == {}
@@ -65,9 +65,9 @@ def times(gradient, factor):
 
 def test_a_learning_rate_of_nothing_is_found(tmp_path):
     path = str(tmp_path / "first_step.npz")
-    baseline, batch = session_of("deepfm", [])
+    baseline, batch = session_of("dlrm", [])
     baseline.write_first_step(path)
-    idle, _ = session_of("deepfm", ["lookup"], batch)
+    idle, _ = session_of("dlrm", ["lookup"], batch)
     idle.run.optimizer.learning_rate.assign(0.0)
     found = {tensor: distance for tensor, distance in idle.hold_first_step(path)["differs"]}
     moved = {f"step of model/{v.path}" for v in idle.run.model.trainable_variables}
