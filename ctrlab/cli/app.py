@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.errors import CtrlabError, choose, cure_of
 from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
@@ -108,7 +108,9 @@ def write_json(path: Path | None, value, indent: int | None = 1) -> None:
         write_atomically(path, json.dumps(value, indent=indent) + "\n")
 
 
-ModelArgument = Annotated[str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.")]
+ModelArgument = Annotated[
+    str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.", callback=lambda name: choose("model", name, DATA_SETS))
+]
 ProfileOption = Annotated[str | None, typer.Option(help="tiny, lesson or full; else CTRLAB_PROFILE, else lesson.")]
 SourceOption = Annotated[
     Literal["generated", "real"],

@@ -10,8 +10,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ctrlab.cli.app import ModelArgument, ProfileOption, console, import_tensorflow, require_files
-from ctrlab.errors import choose
-from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import write_atomically
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ def command(
 
     - `ctrlab tune dlrm --budget 300`
     """
-    choose("model", model, DATA_SETS)
     require_files(html=html)
     import_tensorflow()
     from ctrlab.training import tune_page

@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib.util
 
 from ctrlab.errors import CtrlabError
+from ctrlab.profiling.page import CURE
 
-MODULES = ("IPython", "anywidget", "ipywidgets", "jinja2", "jupyterlab", "markupsafe", "nbformat", "plotly", "plyvel")
+MODULES = ("IPython", "anywidget", "ipywidgets", "jinja2", "jupyterlab", "nbformat", "plotly", "plyvel")
 """What the extra's packages are imported by."""
-CURE = 'pip install "ctrlab[lab]"'
 
 
 def missing() -> list[str]:

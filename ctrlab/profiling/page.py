@@ -12,6 +12,7 @@ from pathlib import Path
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import require_place
 
+CURE = 'pip install "ctrlab[lab]"'
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
@@ -23,7 +24,7 @@ def check(path: Path) -> None:
     """
     for name in ("plotly", "jinja2"):
         if importlib.util.find_spec(name) is None:
-            raise CtrlabError(f"Plots need {name}: pip install {name}, or leave --html out.")
+            raise CtrlabError(f"Plots need {name}: {CURE}, or leave --html out.")
     require_place(path)
 
 
@@ -34,7 +35,6 @@ def of_figures(figures: Sequence, title: str, template: Path = TEMPLATE, **value
         template: one that extends page.html, with `values` in it. What it is given as text is escaped.
     """
     import jinja2
-    from markupsafe import Markup
 
     folders = [template.parent, TEMPLATE.parent]
     environment = jinja2.Environment(
@@ -44,5 +44,5 @@ def of_figures(figures: Sequence, title: str, template: Path = TEMPLATE, **value
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    drawn = [Markup(figure.to_html(full_html=False, include_plotlyjs=k == 0)) for k, figure in enumerate(figures)]
+    drawn = [figure.to_html(full_html=False, include_plotlyjs=k == 0) for k, figure in enumerate(figures)]
     return environment.get_template(template.name).render(title=title, figures=drawn, **values)

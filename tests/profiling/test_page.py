@@ -26,7 +26,7 @@ def test_a_template_of_ones_own_extends_it(tmp_path):
 def test_a_library_that_is_missing_is_said_before_the_work(missing, tmp_path, monkeypatch):
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else there(name))
-    with pytest.raises(CtrlabError, match=f"Plots need {missing}: pip install {missing}, or leave --html out"):
+    with pytest.raises(CtrlabError, match=rf'Plots need {missing}: pip install "ctrlab\[lab\]", or leave --html out'):
         page.check(tmp_path / "page.html")
 
 
