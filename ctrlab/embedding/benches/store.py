@@ -24,7 +24,7 @@ from ctrlab.profiling.timing import Interval
 PEERS = {"rocksdb": ("rocksdb/db.h", "librocksdb-dev"), "leveldb": ("leveldb/db.h", "libleveldb-dev")}
 PHASES = ("mixed", "compacting", "read")
 BATCH = 1024
-_SIZES = {"tiny": (20_000, 2, 0.2), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, s per phase
+_SIZES = {"tiny": (5_000, 2, 0.05), "lesson": (1_000_000, 7, 2.0), "full": (10_000_000, 9, 5.0)}  # keys, rounds, s per phase
 
 
 @dataclass(frozen=True)
