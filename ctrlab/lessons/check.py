@@ -6,13 +6,20 @@ learner's function and a random generator that is fresh every time, so that noth
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
+import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from ctrlab.errors import choose
+
+SECONDS = 120
+"""After which a check gives up: many times what a right answer takes on a slow machine."""
 
 Check = Callable[[Callable, np.random.Generator], None]
 
@@ -35,6 +42,13 @@ class CheckFailed(AssertionError):
         return lines
 
 
+class Unanswered(NotImplementedError):
+    """A stub or a prediction that still waits for the learner: Jupyter shows its one line, and no traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def checks_of(lesson: str) -> dict[int, Check]:
     """The checks of a lesson by exercise number: "02_ops/01_indicator_column" has them in checks/indicator_column.py."""
     topic = lesson.rsplit("/", 1)[-1].partition("_")[2]
@@ -45,11 +59,39 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
     """Judge `answer`; without a `seed` (tests give one) the inputs are new at every call.
 
     Raises:
-        CheckFailed: the answer is wrong. NotImplementedError: it is still the stub.
+        CheckFailed: the answer is wrong, or comes to no end within `SECONDS`. Unanswered: it is still the stub.
     """
     checks = checks_of(lesson)
     choose("exercise", str(exercise), map(str, checks))
-    checks[exercise](answer, np.random.default_rng(seed))
+    try:
+        with _limited(SECONDS):
+            checks[exercise](answer, np.random.default_rng(seed))
+    except NotImplementedError as stub:
+        raise Unanswered(str(stub)) from None
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Ends what runs longer, between two steps of Python. Other threads than the main one get no signals, and have no limit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(*_):
+        raise CheckFailed(
+            "The function comes to an end.",
+            expected=f"an answer within {seconds:g} s",
+            received="none",
+            next_step="look for a loop whose condition never becomes false, or a data set that repeats for ever",
+        )
+
+    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, give_up)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should the answer catch the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3) if left else 0)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand on such an input and read the error"):

@@ -8,7 +8,12 @@ from ctrlab.ops import kernel_swap
 def kernel(line: str, cell: str) -> None:
     """%%kernel NAME: compile the cell, check it under sanitizers in a process of its own, and let the ops use it."""
     name = line.strip()
-    kernel_swap.swap(name, cell)
+    mine = name in kernel_swap.swapped()
+    try:
+        kernel_swap.swap(name, cell)
+    except kernel_swap.KernelError:
+        print(f"This kernel is not used. In use for {name!r}: {'your earlier kernel' if mine else 'ours'}.")
+        raise
     print(f"Your kernel {name!r} is right, and in use until: %restore_kernel {name}")
 
 

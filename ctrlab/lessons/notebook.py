@@ -17,6 +17,8 @@ from nbformat import NotebookNode, v4
 from ctrlab.errors import BadData
 
 REGION = re.compile(r"^([ \t]*)(// )?### BEGIN SOLUTION[ \t]*\n(.*?)^[ \t]*(?:// )?### END SOLUTION[ \t]*$", re.S | re.M)
+PREDICTION = re.compile(r"lab\.predict\([^)]*\)")
+_GUESS = re.compile(r"=\s*[\d._]+")
 _EXERCISE = re.compile(r"exercise-(\d+)$")
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEEP_OUTPUT = "nbval-check-output"
@@ -84,7 +86,7 @@ def region_text(cell_source: str) -> str:
 
 
 def learner(solved: NotebookNode) -> NotebookNode:
-    """The learner's notebook: every region a stub that raises, its text in the solution's fold, no output at all.
+    """The learner's notebook: every region a stub that raises, its text in the solution's fold, dots for each guess, no output.
 
     Raises:
         BadData: an exercise without a region, a region outside an exercise, or a solution that no fold shows.
@@ -100,6 +102,7 @@ def learner(solved: NotebookNode) -> NotebookNode:
             cell.source = REGION.sub(lambda m, n=n: _stub(m, n), text)
         if cell.cell_type == "code":
             cell.outputs = []
+            cell.source = PREDICTION.sub(lambda call: _GUESS.sub("=...", call[0]), cell.source)
     for n, answer in answers.items():
         _fold(nb, n, answer, language="cpp" if "%%kernel" in solutions(solved)[n] else "python")
     return nb

@@ -37,7 +37,7 @@ class Verdict:
     Attributes:
         difference: the largest relative difference of the losses from the baseline's, or None where none were compared.
         speed: what was measured, or None where the lesson times nothing.
-        claims: what else the lesson set out to show, and whether it did.
+        claims: what else the lesson set out to show, and whether it did; None where this profile can't tell.
         solutions: exercises where the learner took the solution.
     """
 
@@ -47,17 +47,21 @@ class Verdict:
     solutions: tuple[int, ...] = ()
     difference: float | None = None
     speed: Speed | None = None
-    claims: dict[str, bool] = field(default_factory=dict)
+    claims: dict[str, bool | None] = field(default_factory=dict)
+
+    @property
+    def _refuted(self) -> bool:
+        return False in self.claims.values()
 
     @property
     def passed(self) -> bool:
         """Right, and fast enough where speed is judged (not at `tiny`); a speed that is "inconclusive" has not passed yet."""
-        return all(self.claims.values()) and (self.speed is None or self.speed.verdict in ("yes", NOT_JUDGED))
+        return not self._refuted and (self.speed is None or self.speed.verdict in ("yes", NOT_JUDGED))
 
     def __str__(self) -> str:
         if self.passed:
             return "passed"
-        return "inconclusive" if all(self.claims.values()) and self.speed.verdict == "inconclusive" else "not passed"
+        return "inconclusive" if not self._refuted and self.speed.verdict == "inconclusive" else "not passed"
 
 
 @dataclass

@@ -17,6 +17,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab import _native, compiling
@@ -28,16 +29,37 @@ _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
 CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
-COUNTED = [*COMMON, "-O1", "-fPIC", "-shared", "-fsanitize-coverage=trace-pc"]
+# What allocates, in C and, by its mangled names, C++: new and new[], plain and aligned.
+ALLOCATORS = ("malloc", "calloc", "realloc", "aligned_alloc", "_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t")
+COUNTED = [
+    *COMMON,
+    "-O1",
+    "-fPIC",
+    "-shared",
+    "-fsanitize-coverage=trace-pc",
+    f"-Wl,{','.join(f'--wrap={a}' for a in ALLOCATORS)}",
+]
 ABI = '\nextern "C" int ctrlab_kernel_abi() { return CTRLAB_ABI_VERSION; }\n'
-COUNTER = """
+COUNTER = (
+    """
 extern "C" {
-uint64_t ctrlab_blocks_run = 0;
+uint64_t ctrlab_blocks_run = 0, ctrlab_allocations = 0;
 __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() {
   __atomic_fetch_add(&ctrlab_blocks_run, 1, __ATOMIC_RELAXED);
 }
-}
 """
+    + "".join(
+        f"""
+void* __real_{name}(size_t, size_t);
+__attribute__((no_sanitize_coverage)) void* __wrap_{name}(size_t a, size_t b) {{
+  __atomic_fetch_add(&ctrlab_allocations, 1, __ATOMIC_RELAXED);
+  return __real_{name}(a, b);
+}}
+"""
+        for name in ALLOCATORS  # two words are passed in registers to all of them, and those that take one ignore the other
+    )
+    + "}\n"
+)
 COMPILE_SECONDS = 300  # the checker takes 40 on a quiet core, once
 CHECK_SECONDS = 10
 CHECK_MEGABYTES = 1024
@@ -87,10 +109,22 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     _in_use[name] = source, kernel
 
 
-def blocks_run(name: str, call: Callable[[], object]) -> int:
-    """How many blocks of its code the kernel that is swapped in for `name` runs in `call`: its work, however busy the machine is.
+@dataclass(frozen=True)
+class Counts:
+    """What a kernel did, however busy the machine was.
 
-    A block is code without a branch, as the compiler cuts it, so numbers of one kernel compare, at other sizes.
+    Attributes:
+        blocks: of its code that it ran. A block is code without a branch, as the compiler cuts it, so numbers of one kernel
+            compare, at other sizes.
+        allocations: calls of malloc, new and the like in its own code.
+    """
+
+    blocks: int
+    allocations: int
+
+
+def counts(name: str, call: Callable[[], object]) -> Counts:
+    """What the kernel that is swapped in for `name` does in `call`.
 
     Raises:
         CtrlabError: `name` is our own kernel now.
@@ -104,13 +138,13 @@ def blocks_run(name: str, call: Callable[[], object]) -> int:
         library = Path(folder, f"{name}_{secrets.token_hex(4)}.so")
         counting = ctypes.CDLL(str(_compile(path, COUNTED, library, header_of(op_of(name)))))
     _put(name, counting)
-    blocks = ctypes.c_uint64.in_dll(counting, "ctrlab_blocks_run")
-    before = blocks.value  # putting it in place has asked it for its interface
+    counters = [ctypes.c_uint64.in_dll(counting, f"ctrlab_{what}") for what in ("blocks_run", "allocations")]
+    before = [counter.value for counter in counters]  # putting it in place has asked it for its interface
     try:
         call()
     finally:
         _put(name, kernel)
-    return blocks.value - before
+    return Counts(*(counter.value - was for counter, was in zip(counters, before)))
 
 
 def _put(name: str, kernel: ctypes.CDLL) -> None:

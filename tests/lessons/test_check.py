@@ -1,5 +1,7 @@
 """The judge itself: what it takes for right, what for wrong, and what it says."""
 
+import signal
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -104,3 +106,26 @@ def test_a_result_of_nothing_is_named():
 def test_unknown_exercise_names_the_known():
     with pytest.raises(UnknownName, match="exercise"):
         check.run("02_ops/01_indicator_column", 9, lambda: None)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_an_answer_that_comes_to_no_end_is_refused(monkeypatch, stubborn):
+    def endless():
+        while True:
+            try:
+                for _ in iter(int, 1):
+                    pass
+            except CheckFailed:
+                if not stubborn or caught:
+                    raise
+                caught.append("the first")
+
+    caught = []
+    monkeypatch.setattr(check, "SECONDS", 0.1)
+    monkeypatch.setattr(check, "checks_of", lambda lesson: {1: lambda answer, rng: answer()})
+    left, alarm = signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM)
+    with pytest.raises(CheckFailed, match="comes to an end"):
+        check.run("a lesson", 1, endless)
+    assert signal.getsignal(signal.SIGALRM) == alarm
+    after = signal.getitimer(signal.ITIMER_REAL)
+    assert (after[0] > 0) == (left[0] > 0) and after[0] <= left[0]  # another's alarm, pytest's, goes on

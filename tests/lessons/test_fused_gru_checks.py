@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from wrong_answers import named
 
-from ctrlab.lessons import check
+from ctrlab.lessons import check, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks import fused_gru as checks
-from ctrlab.ops import gru
+from ctrlab.ops import gru, kernel_swap
 from ctrlab.ops.events import Events
 
 LESSON = "02_ops/04_fused_gru"
@@ -139,3 +139,33 @@ def wrong_ops():
 def test_wrong_kernels_fail(swapped, answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer)
+
+
+SOLVED = notebook.solutions(notebook.read(places.notebooks() / "02_ops/solutions/04_fused_gru.ipynb"))[2].partition("\n")[2]
+AT_A_POSITION = "const float *x = in->x + p * C"
+ALLOCATIONS = {
+    "a vector": "std::vector<float> t(H + p); t[0] = x_[0];",
+    "new": "float* t = new float[H]; t[0] = x_[0]; c_ = t[0]; delete[] t;",
+    "malloc": "volatile float* t = (float*)std::malloc(4 * H); t[0] = x_[0]; std::free((void*)t);",
+    "aligned": "volatile float* t = (float*)std::aligned_alloc(64, 64 * H); t[0] = x_[0]; std::free((void*)t);",
+}
+
+
+@pytest.fixture
+def compiled():
+    yield lambda source: kernel_swap.swap("gru", source, seconds=60)
+    kernel_swap.restore("gru")
+
+
+def test_the_solution_allocates_nothing(compiled):
+    compiled(SOLVED)
+    check.run(LESSON, 2, gru.fused)
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS.values(), ids=ALLOCATIONS.keys())
+def test_an_allocation_per_position_is_refused(compiled, allocation):
+    assert AT_A_POSITION in SOLVED
+    lines = f"const float* x_ = in->x + p * C; volatile float c_ = 0; (void)c_; {allocation}\n"
+    compiled("#include <cstdlib>\n#include <vector>\n" + SOLVED.replace(AT_A_POSITION, lines + AT_A_POSITION))
+    with pytest.raises(CheckFailed, match=r"(?s)Budget: nothing is allocated.*16 for 16 positions"):
+        check.run(LESSON, 2, gru.fused)

@@ -107,6 +107,33 @@ def late_damage_as_a_tail(data, row_bytes):
         return recover(data[:at], row_bytes)
 
 
+def two_sums(data, row_bytes):
+    recover(data, row_bytes)
+    return recover(data, row_bytes)
+
+
+def names_the_last(data, row_bytes):
+    """Of several broken records in a row."""
+    size, broken = HEAD.size + row_bytes, None
+    for offset in range(0, len(data) - size + 1, size):
+        if zlib.crc32(data[offset + 4 : offset + size]) != HEAD.unpack_from(data, offset)[0]:
+            broken = offset
+        elif broken is not None:
+            raise ValueError(f"byte {broken}")
+    return checks.recover(data, row_bytes)
+
+
+def one_broken_is_enough(data, row_bytes):
+    """It looks at the next record alone: two broken ones in a row are a tail to it."""
+    try:
+        return recover(data, row_bytes)
+    except ValueError as error:
+        at, size = int(str(error).split()[-1]), HEAD.size + row_bytes
+        if zlib.crc32(data[at + size + 4 : at + 2 * size]) == HEAD.unpack_from(data, at + size)[0]:
+            raise
+        return recover(data[:at], row_bytes)
+
+
 def compact(segments, *, trigger=1.5, least=1 / 3, tombstones="needed", pick=max):
     total, live = sum(map(len, segments)), len(checks.rows(segments))
     if total <= trigger * live:
@@ -216,9 +243,30 @@ def older_in_front_only(segments):
 WRONG_CHOICES = [never, always, any_garbage, half, forgets_tombstones, keeps_tombstones, least_first, copies_all, the_last]
 WRONG_CHOICES += [renumbered, place_alone, in_place]
 WRONG_FILES += [offsets_in_floats, end_in_floats, end_in_records, keys_without_a_row, names_every_byte]
-WRONG_FILES += [names_it_by_accident, late_damage_as_a_tail]
+WRONG_FILES += [names_it_by_accident, late_damage_as_a_tail, two_sums, names_the_last, one_broken_is_enough]
 WRONG_CHOICES += [numbers_alone, no_records, one_twice, from_the_end, older_in_front_only]
 test_right, test_wrong = judge(LESSON, {1: (recover, WRONG_FILES), 2: (compact, WRONG_CHOICES)})
+
+
+def in_floats(segments):
+    """More than a third by `garbage / records > 1/3`, where `compact` has `1 - copies / records > 1/3`."""
+    found, total, live = None, sum(map(len, segments)), len(checks.rows(segments))
+    for place, segment in enumerate(segments[:-1]):
+        copies = checks.kept(segments, place)
+        share = (len(segment) - len(copies)) / len(segment)
+        if total > 1.5 * live and share > (found[0] if found else 1 / 3):
+            found = share, place, copies
+    return found and found[1:]
+
+
+THIRDS = [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 8, None), (6, 9, None)]]
+
+
+def test_at_exactly_a_third_both_are_right():
+    assert in_floats(THIRDS) is None and compact(THIRDS) is not None
+    for seed in range(20):
+        check.run(LESSON, 2, in_floats, seed)
+        check.run(LESSON, 2, compact, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -33,6 +33,15 @@ def test_the_stub_does_not_compile_and_says_which_exercise_it_is():
     assert kernel_swap.swapped() == frozenset()
 
 
+def test_a_refused_kernel_says_whose_is_in_use(capsys):
+    for wanted in ("ours", "your earlier kernel"):
+        with pytest.raises(kernel_swap.KernelError):
+            kernel_magic.kernel("indicator", kernel_cell(""))
+        assert capsys.readouterr().out == f"This kernel is not used. In use for 'indicator': {wanted}.\n"
+        kernel_magic.kernel("indicator", kernel_cell("solutions/"))
+        capsys.readouterr()
+
+
 @pytest.mark.parametrize("wrong", [("ids[i] < 0", "ids[i] < -1"), ("i < last", "i <= last"), ("column.offset + ", "")])
 def test_wrong_loops_are_refused(wrong):
     with pytest.raises(kernel_swap.KernelError):

@@ -62,6 +62,54 @@ def test_a_prediction_is_a_number(lab, guess):
         lab.predict(speedup=guess)
 
 
+def test_dots_are_no_prediction(lab):
+    with pytest.raises(check.Unanswered, match=r"a number in place of the dots: speedup=\.\.\.") as asked:
+        lab.predict(speedup=...)
+    assert asked.value._render_traceback_() == [str(asked.value)] and Store().load(LESSON).predictions == {}
+
+
+def test_a_wrong_answer_takes_back_the_pass_of_an_earlier_one(lab):
+    pass_all(lab)
+    with pytest.raises(CheckFailed):
+        lab.check(2, lambda: 4)
+    assert Store().load(LESSON).passed == [1]
+    with pytest.raises(CheckFailed, match="exercise 2"):
+        lab.gate()
+    lab.check(2, lambda: 3)
+    assert lab.gate().passed
+    with pytest.raises(CheckFailed):
+        lab.check(1, lambda: 4)
+    with pytest.raises(CtrlabError, match="no verdict to save"):
+        lab.finish()
+
+
+def test_a_stub_is_one_line_and_takes_back_a_pass_too(lab):
+    def stub():
+        raise NotImplementedError("Exercise 1: write this, then run its check")
+
+    pass_all(lab)
+    with pytest.raises(check.Unanswered) as waits:
+        lab.check(1, stub)
+    assert waits.value._render_traceback_() == ["Exercise 1: write this, then run its check"]
+    assert Store().load(LESSON).passed == [2]
+
+
+@pytest.mark.parametrize("profile, shown, passed", [("tiny", None, True), ("lesson", False, False)])
+def test_what_tiny_can_not_show_is_not_judged_there(lab, monkeypatch, capsys, profile, shown, passed):
+    monkeypatch.setenv("CTRLAB_PROFILE", profile)
+    lab = Lab(LESSON, machine="a CPU")
+    pass_all(lab)
+    verdict = lab.gate(claims={"it runs": True}, claims_beyond_tiny={"it learns": False})
+    assert verdict.claims == {"it runs": True, "it learns": shown} and verdict.passed == passed
+    out = capsys.readouterr().out
+    assert (f"it learns: {NOT_JUDGED}" in out) == (shown is None) and "shown      it learns" not in out.replace(
+        "NOT shown  it", ""
+    )
+    monkeypatch.setattr(session.course, "after", lambda name: None)
+    lab.finish()
+    assert Store().load(LESSON).verdict == verdict
+
+
 def test_gate_wants_every_exercise(lab):
     lab.check(1, lambda: 3)
     with pytest.raises(CheckFailed, match="exercise 2"):
@@ -113,8 +161,9 @@ def test_measure_uses_the_profiles_repetitions_and_prints_ratios(lab, capsys):
         return np.ones(n).sum()
 
     found = lab.measure({"a": work, "b": work}, lambda i: (10,), baseline="a", min_seconds=0.0)
-    assert len(found["a"].samples) == lab.profile.repetitions
-    assert "baseline" in capsys.readouterr().out
+    assert len(found["a"].samples) == lab.profile.repetitions == 3
+    out = capsys.readouterr().out
+    assert "baseline" in out and "(75%)" in out
 
 
 def test_use_solution_runs_it_in_the_notebook_and_is_noted(lab, monkeypatch):

@@ -74,6 +74,18 @@ def eager(batches, encode, depth):
     return tf.data.Dataset.from_tensor_slices(tuple(tf.stack(part) for part in zip(*features)))
 
 
+def cached(batches, encode, depth):
+    return batches.map(lambda f, y: (encode(f), y)).cache().prefetch(depth)
+
+
+def always_two(batches, encode, depth):
+    return batches.map(lambda f, y: (encode(f), y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def for_ever(batches, encode, depth):
+    return right(batches, encode, depth).repeat()
+
+
 @pytest.mark.parametrize("answer", [right, one_call_at_a_time])
 def test_right_stages_pass(answer):
     check.run(LESSON, 1, answer)
@@ -92,6 +104,9 @@ WRONG = [
     (repeats, "same order"),
     (a_list, "is a data set"),
     (eager, "before somebody asks"),
+    (cached, "once it was taken"),
+    (always_two, "the next `depth`"),
+    (for_ever, "same order"),
 ]
 
 
@@ -141,12 +156,43 @@ def needs_one(ratios):
     return max(ratios, key=lambda n: Interval.of(ratios[n]).low)
 
 
+def greatest_low(ratios):
+    found = {name: Interval.of(pairs) for name, pairs in ratios.items()}
+    sure = [n for n in found if found[n].low > 1 and found[n].coverage >= 0.95]
+    return max(sure, key=lambda n: found[n].low, default=None)
+
+
+def greatest_mean(ratios):
+    found = {name: Interval.of(pairs) for name, pairs in ratios.items()}
+    sure = [n for n in found if found[n].low > 1 and found[n].coverage >= 0.95]
+    return max(sure, key=lambda n: np.mean(ratios[n]), default=None)
+
+
+def nine_of_ten(ratios):
+    found = {name: Interval.of(pairs) for name, pairs in ratios.items()}
+    sure = [n for n in found if found[n].low > 1 and found[n].coverage >= 0.9]
+    return max(sure, key=lambda n: found[n].median, default=None)
+
+
+def first_six(ratios):
+    return choose({name: pairs[:6] for name, pairs in ratios.items()})
+
+
+def nine_pairs(ratios):
+    return choose({name: pairs for name, pairs in ratios.items() if len(pairs) >= 9})
+
+
+OF_INTERVALS = [greatest_low, greatest_mean, nine_of_ten, first_six, nine_pairs]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_right_choice_passes(seed):
     check.run(LESSON, 2, choose, seed)
 
 
-@pytest.mark.parametrize("answer", [by_median, by_mean, by_luck, without_coverage, by_low, always_none, needs_one], ids=named)
+@pytest.mark.parametrize(
+    "answer", [by_median, by_mean, by_luck, without_coverage, by_low, always_none, needs_one, *OF_INTERVALS], ids=named
+)
 def test_wrong_choices_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 2, answer, 0)

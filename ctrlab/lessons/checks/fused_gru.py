@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, parts, require_close, require_swapped
-from ctrlab.ops import gru
+from ctrlab.ops import gru, kernel_swap
 from ctrlab.ops.events import Events
 
 ROWS = 200
@@ -98,6 +98,19 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
         for name, part, expected in zip(("outputs", "last"), (outputs.flat, last), expected_of(*inputs)):
             hint = "the reset comes before the product: c sees r * h"
             require_close(part, expected, rtol=1e-4, case=f"{case}, {name}", next_step=hint)
+    _require_no_allocation(answer, rng)
+
+
+def _require_no_allocation(answer: Callable, rng: np.random.Generator) -> None:
+    x, splits, *weights, _ = batch(rng, [7, 0, 9], 5, 4, False)
+    made = kernel_swap.counts("gru", lambda: answer(Events(splits, flat=x), *weights, None)).allocations
+    if made:
+        raise CheckFailed(
+            "Budget: nothing is allocated in the kernel.",
+            expected="0 calls of malloc, new or a container that grows",
+            received=f"{made} for 16 positions",
+            next_step="`gates`, `outputs` and `last` have room for all you compute",
+        )
 
 
 CHECKS = {1: check_blocks, 2: check_kernel}

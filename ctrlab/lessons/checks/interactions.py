@@ -73,7 +73,7 @@ def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
 
     def work(fields: int) -> int:
         given = tf.constant(rng.standard_normal((8, fields * DIM)), tf.float32)
-        blocks = kernel_swap.blocks_run("factorization_machine", lambda: answer(given, DIM))
+        blocks = kernel_swap.counts("factorization_machine", lambda: answer(given, DIM)).blocks
         if not blocks:
             raise CheckFailed(
                 "The op runs on your kernel.", expected="calls of it", received="none", next_step="give the op, .fused"

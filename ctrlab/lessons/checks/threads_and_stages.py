@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable
@@ -45,6 +46,21 @@ def check_staged(answer: Callable, rng: np.random.Generator) -> None:
         received = call(lambda: answer(data, encode, depth), case=f"{count} batches, depth {depth}")  # noqa: B023
         _same_batches(received, count, first)
     _prepared_ahead(answer, int(rng.integers(3, 7)))
+    _prepared_ahead(answer, 2 * cores() + int(rng.integers(6, 12)))  # more than a map with threads keeps ready by itself
+    _nothing_is_kept(received, encode)
+
+
+def _nothing_is_kept(staged: tf.data.Dataset, encode: Encoding) -> None:
+    before = encode.calls
+    for _ in staged:
+        pass
+    if encode.calls != 2 * before:
+        raise CheckFailed(
+            "Budget: no batch is kept once it was taken.",
+            expected=f"{before} batches encoded in a second epoch",
+            received=f"{encode.calls - before}",
+            next_step="memory holds what waits: no .cache()",
+        )
 
 
 def _same_batches(received, count: int, first: int) -> None:
@@ -53,7 +69,7 @@ def _same_batches(received, count: int, first: int) -> None:
             "The stage is a data set.", expected="tf.data.Dataset", received=type(received).__name__, next_step="batches.map(...)"
         )
     found = []
-    for entry in received:
+    for entry in itertools.islice(received, count + 1):
         if not (isinstance(entry, tuple) and len(entry) == 2):
             raise CheckFailed("A batch is (features, labels).", expected="a pair", received=entry, next_step="keep the labels")
         found.append((entry[0].numpy().tolist(), int(entry[1])))
@@ -122,6 +138,11 @@ def check_choice(answer: Callable, rng: np.random.Generator) -> None:
         "two are, one by more": {"1 x 1": around(1.4, 0.1), "2 x 1": around(1.2, 0.05), "1 x 2": around(1.1, 0.05)},
         "the fastest may be luck": {"4 x 4": [0.4, 0.5, 0.8, *around(1.9, 0.1, 6)], "2 x 1": around(1.1, 0.02)},
         "one lucky pair": {"4 x 4": [9.0, *around(0.98, 0.03, 8)]},
+        "the faster one varies more": {"1 x 1": [1.1, 1.1, 1.3, 1.4, 1.4, 1.4, 1.5, 1.5, 1.5], "2 x 1": around(1.2, 0.02)},
+        "one lucky pair among good ones": {"4 x 4": [9.0, *around(1.15, 0.03, 8)], "2 x 1": around(1.3, 0.03)},
+        "the luck comes first": {"4 x 4": [1.5] * 6 + [0.5] * 3},
+        "just enough pairs": {"4 x 4": around(2.0, 0.1, 6)},
+        "one pair too few": {"4 x 4": around(2.0, 0.1, 5)},
         "only luck": {"4 x 4": [0.4, 0.5, 0.8, *around(1.9, 0.1, 6)]},
         "too few pairs to be sure": {"4 x 4": around(2.0, 0.1, 3)},
         "exactly as fast": {"4 x 4": [1.0] * 9},
