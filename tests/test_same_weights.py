@@ -73,13 +73,8 @@ def determined(baseline, state, batches):
     for batch in reversed(batches):
         expected = baseline.answers_from(state, batch)
         sure = expected.keys() - equality.zeros_of(expected).keys()
-        tolerances = {
-            k: equality.move_tolerance(k, state, expected) if k.startswith("step") else equality.TOLERANCE for k in sure
-        }
-        for seed in range(3):
-            rounded = baseline.answers_from(equality.rounded_randomly(state, seed), batch)
-            for key in sure:
-                tolerances[key] = max(tolerances[key], equality.ROUNDINGS * equality.distance(expected[key], rounded[key]))
+        least = {k: equality.move_tolerance(k, state, expected) if k.startswith("step") else equality.TOLERANCE for k in sure}
+        tolerances = equality.determined(lambda s: baseline.answers_from(s, batch), state, expected, least)  # noqa: B023
         gradients = [v for key, v in tolerances.items() if key.startswith("gradient")]
         if tolerances["loss"] == tolerances["logits"] == np.median(gradients) == equality.TOLERANCE:
             return batch, expected, tolerances

@@ -15,7 +15,8 @@ from ctrlab.paths import write_atomically
 _WELCOME = """# The CTR lab
 
 Six click models, from a faithful baseline to as fast as this machine allows, one optimization a notebook.
-Open a lesson below and run it from the top; what you change stays yours. This page is written anew by `ctrlab lab`."""
+Open a lesson below and run it from the top; what you change stays yours.
+[The glossary](glossary.md) explains the words of the field. This page is written anew by `ctrlab lab`."""
 _PROGRESS = "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"
 
 

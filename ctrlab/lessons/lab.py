@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import build, doctor, index, places
+from ctrlab.lessons import build, doctor, glossary, index, places
 from ctrlab.paths import write_atomically
 
 MANIFEST = ".copied.json"
@@ -64,16 +64,15 @@ def server_environment(work: Path, token: str) -> dict[str, str]:
 
 
 def copy_lessons(work: Path) -> list[str]:
-    """Copy every learner's notebook into `work` and say, in lines, what is there that was not expected.
+    """Copy every learner's notebook and the glossary into `work` and say, in lines, what is there that was not expected.
 
     What was copied is remembered by its hash. A copy that still has it was not touched, and is brought up to date; one that
     was touched is left alone, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
     """
     manifest = _manifest(work)
     told = []
-    for _, source in build.pairs(places.notebooks()):
-        text = source.read_text(encoding="utf-8")
-        name = f"{source.parent.name}/{source.name}"
+    lessons = {f"{mine.parent.name}/{mine.name}": mine.read_text(encoding="utf-8") for _, mine in build.pairs(places.notebooks())}
+    for name, text in {**lessons, "glossary.md": glossary.page()}.items():
         if _place(work, name, text, manifest) or _hash(text) in (manifest[name], manifest.get(_beside(name))):
             continue
         if _place(work, _beside(name), text, manifest):
@@ -110,7 +109,8 @@ def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
 
 
 def _beside(name: str) -> str:
-    return name.removesuffix(".ipynb") + ".new.ipynb"
+    stem, _, suffix = name.rpartition(".")
+    return f"{stem}.new.{suffix}"
 
 
 def _hash(text: str) -> str:

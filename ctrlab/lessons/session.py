@@ -5,22 +5,19 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.lessons import check as checking
-from ctrlab.lessons import course, doctor, notebook, places
+from ctrlab.lessons import course, doctor, gate, notebook, places
 from ctrlab.lessons.check import CheckFailed, Unanswered
-from ctrlab.lessons.progress import NOT_JUDGED, Speed, Store, Verdict
+from ctrlab.lessons.progress import Store, Verdict
 from ctrlab.profiling.machine import machine
 from ctrlab.quiet import quiet
 
 SEED = 2021
-SHOWN = {True: "shown", False: "NOT shown", None: "-"}
 
 
 def start(lesson: str) -> Lab:
@@ -174,6 +171,8 @@ class Lab:
     def gate(
         self,
         *,
+        models: Mapping[str, object] | None = None,
+        batch: tuple | None = None,
         losses: Mapping[str, Sequence[float]] | None = None,
         rtol: float = 1e-5,
         comparison=None,
@@ -182,9 +181,11 @@ class Lab:
         claims: Mapping[str, bool] | None = None,
         claims_beyond_tiny: Mapping[str, bool] | None = None,
     ) -> Verdict:
-        """The end of a lesson: every exercise passed, the same losses, and fast enough.
+        """The end of a lesson: every exercise passed, the same answers and losses, and fast enough.
 
         Args:
+            models, batch: models, the baseline first; on this batch, from the baseline's weights, each must give its logits and
+                its gradients.
             losses: loss curves, the baseline's first; each must agree with it within `rtol`, step by step.
             comparison, variant, at_least: the speed that was set out for. At `tiny` only its sanity counts.
             claims: anything else the lesson set out to show.
@@ -206,12 +207,13 @@ class Lab:
             self.profile.name,
             self.machine,
             tuple(self._record.solutions),
-            difference=_largest_difference(losses, rtol) if losses else None,
-            speed=_speed(comparison, variant, at_least, self.profile.name) if comparison else None,
+            answers=gate.same_answers(models, batch) if models else None,
+            difference=gate.largest_difference(losses, rtol) if losses else None,
+            speed=gate.speed_of(comparison, variant, at_least, self.profile.name) if comparison else None,
             claims={what: bool(holds) for what, holds in (claims or {}).items()}
             | {what: bool(holds) if judged else None for what, holds in (claims_beyond_tiny or {}).items()},
         )
-        _print_verdict(self._verdict, rtol)
+        gate.print_verdict(self._verdict, rtol)
         return self._verdict
 
     def finish(self) -> None:
@@ -253,52 +255,3 @@ def show_comparison(comparison, baseline: str) -> None:
         row = ["1 (baseline)", ""] if name == baseline else [f"{ratio.median:.2f}", interval]
         table.add_row(name, *row, *([] if bound is None else [f"{bound:.2g}"]))
     Console().print(table)
-
-
-def _largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> float:
-    (first, baseline), *others = ((name, np.asarray(list(curve), np.float64)) for name, curve in losses.items())
-    largest = 0.0
-    for name, curve in others:
-        if curve.shape != baseline.shape:
-            raise CheckFailed(
-                "Both models take the same steps.",
-                expected=f"{len(baseline)} ({first})",
-                received=f"{len(curve)} ({name})",
-                next_step="train both on the same batches",
-            )
-        relative = np.abs(curve - baseline) / np.maximum(np.abs(baseline), 1e-30)
-        step = int(np.argmax(np.nan_to_num(relative, nan=np.inf)))
-        if not relative[step] <= rtol:
-            raise CheckFailed(
-                f"The losses agree within {rtol:g}, relative.",
-                expected=f"{baseline[step]:.8f} ({first})",
-                received=f"{curve[step]:.8f} ({name})",
-                index=f"step {step}",
-                next_step="same seed, same batches, same weights? Then look at the gradient",
-            )
-        largest = max(largest, float(relative[step]))
-    return largest
-
-
-def _speed(comparison, variant: str, at_least: float, profile: str) -> Speed:
-    ratio = comparison.ratio(variant)
-    if not 0 < ratio.low <= ratio.median <= ratio.high < math.inf:
-        raise CheckFailed(
-            "A measurement is a finite interval around its median.",
-            expected="0 < low <= median <= high",
-            received=f"{ratio.low}, {ratio.median}, {ratio.high}",
-            next_step="run the measurement again on a quieter machine",
-        )
-    verdict = NOT_JUDGED if profile == "tiny" else comparison.verdict(variant, at_least)
-    return Speed(variant, at_least, ratio.median, ratio.low, ratio.high, verdict)
-
-
-def _print_verdict(verdict: Verdict, rtol: float) -> None:
-    print("exercises  all passed" + (f", {len(verdict.solutions)} with its solution" if verdict.solutions else ""))
-    if verdict.difference is not None:
-        print(f"losses     the same within {rtol:g} (largest difference {verdict.difference:.1e})")
-    if verdict.speed:
-        print(f"speed      {verdict.speed}")
-    for what, holds in verdict.claims.items():
-        print(f"{SHOWN[holds]:<11}{what}" + (f": {NOT_JUDGED}" if holds is None else ""))
-    print(f"verdict    {verdict} (profile {verdict.profile}; {verdict.machine})")

@@ -86,6 +86,23 @@ def rounded_randomly(state: dict[str, np.ndarray], seed: int) -> dict[str, np.nd
     return moved
 
 
+def determined(
+    answered: Callable[[dict], dict], state: dict[str, np.ndarray], expected: dict[str, np.ndarray], least: dict | None = None
+) -> dict[str, float]:
+    """The tolerance of each tensor: `least`, else TOLERANCE, or ROUNDINGS times as far as it moves with the weights' rounding.
+
+    Args:
+        answered: the baseline's answers from a state; expected: those from `state`.
+        least: {tensor: its least tolerance}, of those to find one for; else all that are not 0 but for rounding.
+    """
+    tolerances = dict(least or dict.fromkeys(expected.keys() - zeros_of(expected).keys(), TOLERANCE))
+    for seed in range(3):
+        rounded = answered(rounded_randomly(state, seed))
+        for key in tolerances:
+            tolerances[key] = max(tolerances[key], ROUNDINGS * distance(expected[key], rounded[key]))
+    return tolerances
+
+
 def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray]:
     """Every variable and slot after one step from the current state; the state is restored."""
     before = get_state(model, optimizer)

@@ -126,9 +126,9 @@ def checkout(tmp_path):
 
 
 def test_build_writes_once_and_check_finds_what_is_stale(checkout):
-    assert {p.name for p in build.build(checkout, check=True)} == {"01_double.ipynb", "README.md"}
+    assert {p.name for p in build.build(checkout, check=True)} == {"01_double.ipynb", "README.md", "glossary.md"}
     assert not (checkout / "01_part" / "01_double.ipynb").exists()
-    assert len(build.build(checkout)) == 3
+    assert len(build.build(checkout)) == 4
     assert build.build(checkout, check=True) == []
     mine = checkout / "01_part" / "01_double.ipynb"
     mine.write_text(mine.read_text().replace("Exercise 1", "Exercise one"))

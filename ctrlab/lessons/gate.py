@@ -1,0 +1,120 @@
+"""The end of a lesson: whether both models compute the same, and how fast; a wrong answer raises, a missed speed is said.
+
+A loss alone sees little: an op that ignores one of its weights may move it by a millionth. So the models are also asked for their
+logits and for the gradient of every variable, from the same weights, on the same batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.progress import NOT_JUDGED, Speed, Verdict
+
+SHOWN = {True: "shown", False: "NOT shown", None: "-"}
+
+
+def same_answers(models: Mapping[str, object], batch: tuple) -> int:
+    """Holds the other models to the first one, from its weights. All keep their own.
+
+    Args:
+        batch: (features, labels).
+    Returns:
+        How many tensors were compared.
+    Raises:
+        CheckFailed: one differs by more than float32's rounding explains.
+    """
+    from ctrlab.training import equality, get_state, set_state
+
+    (first, baseline), *others = models.items()
+    state, answer = get_state(baseline), equality.answers(baseline)
+
+    def answered(other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        set_state(other, baseline)
+        try:
+            return answer(*batch)
+        finally:
+            set_state(state, baseline)
+
+    expected = answer(*batch)
+    tolerances = equality.determined(answered, state, expected)
+    for name, model in others:
+        own = get_state(model)
+        set_state(state, model)
+        received = equality.answers(model)(*batch)
+        set_state(own, model)
+        if odd := equality.differences(expected, received, tolerances):
+            worst, allowed = odd[0], tolerances.get(odd[0].tensor, equality.TOLERANCE)
+            raise CheckFailed(
+                "From the same weights, both models give the same logits and the same gradients.",
+                expected=f"those of {first!r}, within {allowed:.1g} by norm",
+                received=f"{worst.relative:.2g} off ({name!r}), as are {len(odd) - 1} other tensors",
+                index=worst.tensor,
+                next_step="does the new op use each of its weights, forward and backward? Compare it with its reference",
+            )
+    return len(expected)
+
+
+def largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> float:
+    """The largest relative difference of the other curves from the first one.
+
+    Raises:
+        CheckFailed: it is above `rtol`, or a curve has another length.
+    """
+    (first, baseline), *others = ((name, np.asarray(list(curve), np.float64)) for name, curve in losses.items())
+    largest = 0.0
+    for name, curve in others:
+        if curve.shape != baseline.shape:
+            raise CheckFailed(
+                "Both models take the same steps.",
+                expected=f"{len(baseline)} ({first})",
+                received=f"{len(curve)} ({name})",
+                next_step="train both on the same batches",
+            )
+        relative = np.abs(curve - baseline) / np.maximum(np.abs(baseline), 1e-30)
+        step = int(np.argmax(np.nan_to_num(relative, nan=np.inf)))
+        if not relative[step] <= rtol:
+            raise CheckFailed(
+                f"The losses agree within {rtol:g}, relative.",
+                expected=f"{baseline[step]:.8f} ({first})",
+                received=f"{curve[step]:.8f} ({name})",
+                index=f"step {step}",
+                next_step="same seed, same batches, same weights? Then look at the gradient",
+            )
+        largest = max(largest, float(relative[step]))
+    return largest
+
+
+def speed_of(comparison, variant: str, at_least: float, profile: str) -> Speed:
+    """The measured speed of `variant`, judged unless the profile is `tiny`.
+
+    Raises:
+        CheckFailed: the measurement is not a sane one.
+    """
+    ratio = comparison.ratio(variant)
+    if not 0 < ratio.low <= ratio.median <= ratio.high < math.inf:
+        raise CheckFailed(
+            "A measurement is a finite interval around its median.",
+            expected="0 < low <= median <= high",
+            received=f"{ratio.low}, {ratio.median}, {ratio.high}",
+            next_step="run the measurement again on a quieter machine",
+        )
+    verdict = NOT_JUDGED if profile == "tiny" else comparison.verdict(variant, at_least)
+    return Speed(variant, at_least, ratio.median, ratio.low, ratio.high, verdict)
+
+
+def print_verdict(verdict: Verdict, rtol: float) -> None:
+    """What was shown and what was not, a line each."""
+    print("exercises  all passed" + (f", {len(verdict.solutions)} with its solution" if verdict.solutions else ""))
+    if verdict.answers is not None:
+        print(f"answers    the same: logits and each gradient, {verdict.answers} tensors")
+    if verdict.difference is not None:
+        print(f"losses     the same within {rtol:g} (largest difference {verdict.difference:.1e})")
+    if verdict.speed:
+        print(f"speed      {verdict.speed}")
+    for what, holds in verdict.claims.items():
+        print(f"{SHOWN[holds]:<11}{what}" + (f": {NOT_JUDGED}" if holds is None else ""))
+    print(f"verdict    {verdict} (profile {verdict.profile}; {verdict.machine})")

@@ -1,0 +1,123 @@
+"""The words of the field, each explained once, with an example in numbers. `notebooks/glossary.md` is written from here.
+
+A term's other names stand in brackets behind it. An explanation uses plain words, or words that have an entry of their own.
+"""
+
+from __future__ import annotations
+
+import re
+
+TERMS = {
+    "admission": "An id gets a table row once it came often enough. With a threshold of 2, an id that comes once has no row.",
+    "arithmetic intensity": "Floating-point operations per byte moved. Adding two float32 vectors: 1 operation per 12 bytes.",
+    "attention": "A sum whose weights come from the data. DIN weighs each past item by how well it fits the candidate.",
+    "AUC": "The probability that a random clicked example gets a higher score than a random unclicked one. Guessing has 0.5.",
+    "AUGRU": "A GRU whose update gate is multiplied by an attention weight, so that unimportant items hardly change the state.",
+    "auxiliary loss": "A second loss inside a model. DIEN's asks each hidden state to tell the next item from a random one.",
+    "batch": "The examples of one step, often 512. Their gradients are averaged.",
+    "BatchNorm": "A layer that shifts and scales each column by the mean and the variance of the batch.",
+    "bf16 (bfloat16)": "A 16-bit float: the range of float32 with 8 bits of precision. 1.01 becomes 1.0078125.",
+    "Bloom filter": "A set in a few bits per key. It may say yes to a key that it never saw, but never no to one that it did.",
+    "bound": "The least time that a computation can take here: its bytes or operations, divided by what the machine can do.",
+    "bucket": "One of the slots that a hash function maps to. With 10,000 buckets, an id becomes a number from 0 to 9,999.",
+    "cache line": "What memory and caches exchange: 64 bytes. Reading 1 byte costs as much as reading the line around it.",
+    "calibration": "The sum of predicted probabilities over the number of clicks. At 1.05, five percent too many are predicted.",
+    "checkpoint": "The training's state in a file: weights, slots, position. Training goes on from it after a crash.",
+    "checksum (CRC)": "A short number computed from bytes. If a bit of them flips, the number no longer fits.",
+    "click-through rate (CTR)": "Clicks per impression. At 0.05, one of twenty shown items is clicked.",
+    "compaction": "Rewriting the live records of a file and deleting the file, to get rid of the dead ones.",
+    "compute-bound": "Limited by the speed of arithmetic: faster memory would not help.",
+    "delta": "What changed since the last save. If a thousandth of the rows changed, the delta has a thousandth of the bytes.",
+    "dictionary encoding": "Each different value is stored once, and the column stores numbers. Parquet does this.",
+    "embedding": "A short vector that stands for an id. User 7 reads line 7 of a table; training changes those that were read.",
+    "epoch": "One pass over all training examples.",
+    "eviction": "Taking rows out of a table or a cache: those that came in none of the last 10,000 steps, for instance.",
+    "example": "One row of the data: what was shown to one user at one moment, and whether it was clicked.",
+    "expert": "In MMoE, one of several towers that read the same input. Each task mixes their outputs in its own way.",
+    "factorization machine (FM)": "A model that adds the dot products of all pairs of n embeddings, with about n products.",
+    "false sharing": "Two threads write different variables on one cache line, which then travels between their cores.",
+    "FMA (fused multiply-add)": "One instruction for a × b + c, with one rounding. It counts as two operations.",
+    "fsync": "The call that returns when a file's bytes are on the disk. Without it, a loss of power may lose them.",
+    "garbage": "Records that no longer count, because a newer one has the same key.",
+    "GAUC": "AUC per user, averaged with weights. It asks whether one user's items are ordered well.",
+    "gather": "Reading rows at given places: rows 7, 3 and 7 of a table. Its gradient is a scatter.",
+    "gradient": "How the loss changes when a weight changes. A step moves each weight against its gradient.",
+    "graph": "The ops of a function and the tensors between them, recorded once by tracing and then run without Python.",
+    "GRU": "A recurrent cell: from the state and the next item it computes the next state, through two gates.",
+    "hash collision": "Two ids get the same bucket and share one table row. With 100 ids in 10,000 buckets, expect 0.5 pairs.",
+    "hash function": "A function that makes a well-mixed number of any key: equal keys give equal numbers.",
+    "hit rate": "The share of lookups that find their row in the fast memory.",
+    "impression": "One item that was shown to one user.",
+    "interval": "A range that holds the true value with a stated probability, its coverage. Three blocks give 75 %, nine 96 %.",
+    "kernel": "The C++ or CUDA function that does an op's work. (A notebook's kernel is the Python process behind it.)",
+    "LFU": "Least frequently used: what was asked for least often leaves the memory first.",
+    "load factor": "Entries per slot of a hash table. At 0.9 a search is several times as long as at 0.5.",
+    "logit": "The number before the sigmoid. A logit of 0 is a probability of one half.",
+    "loop interchange": "Swapping two nested loops, so that the inner one walks along memory.",
+    "loss": "The number that training makes smaller. For clicks: minus the logarithm of the probability given to what happened.",
+    "LRU": "Least recently used: what was asked for longest ago leaves the memory first.",
+    "matrix multiplication (GEMM)": "[M, K] times [K, N] takes 2 M K N operations.",
+    "memory-bound": "Limited by how fast bytes arrive: faster arithmetic would not help.",
+    "mixed precision": "Multiplying in 16 bits while weights and sums stay in 32.",
+    "multi-hot": "A vector with a one for each id in a set. {1, 3} of 5 words: 0 1 0 1 0.",
+    "one-hot": "A vector of zeros with a single one, at the id. Word 3 of 5: 0 0 0 1 0.",
+    "op": "One operation of a TensorFlow graph: MatMul, Gather, or one of ours.",
+    "overfitting": "Getting better on the training examples and worse on others.",
+    "padding": "Zeros that make all rows of a batch equally long. Lengths 1 and 9 are stored as 9 and 9.",
+    "paired measurement": "Both sides are timed in turns, and the ratio is taken turn by turn. A busy machine slows down both.",
+    "Parquet": "A file format that stores columns one after the other, compressed, in row groups.",
+    "pooling": "Making one vector of several, by sum or mean: a bag of 5 embeddings becomes 1.",
+    "prefetch": "Preparing the next batch, or loading the next rows, while this step computes.",
+    "ragged tensor": "Rows of different lengths, stored one after the other, with the places where each begins: its row splits.",
+    "record": "One entry in a file: a key, a row and what guards them, for instance a checksum.",
+    "ReLU": "max(x, 0).",
+    "roofline": "A chart of the bound against arithmetic intensity: a slope where memory limits, a roof where arithmetic does.",
+    "row group": "A part of a Parquet file, of some 100,000 rows, that can be read alone.",
+    "sanitizer": "A compiler's mode in which a program reports accesses outside its memory, undefined behaviour, or data races.",
+    "scatter": "Writing or adding rows at given places. Equal places must be added up, or one of them is lost.",
+    "segment sum": "Adding up rows that belong together: rows 1 to 3 give user A's sum, rows 4 and 5 user B's.",
+    "slot": "A number that an optimizer keeps per weight. Adam keeps two, m and v.",
+    "stage": "A thread that does the input part of the next step while this step runs.",
+    "step": "One batch: forward, backward, and one update of the weights.",
+    "table row": "One id's line in an embedding table: 16 floats, for instance, which are 64 bytes, one cache line.",
+    "tail latency (p99)": "The time that 99 of 100 requests stay below. Users meet the slow ones.",
+    "tier": "One level of memory: DRAM above a disk. Rows that are used often stay in the upper one.",
+    "tiling (blocking)": "Working on pieces that fit into the cache, so that each byte is loaded once and used often.",
+    "tombstone": "A record that says that a key was erased. Without it an older record would bring the key back.",
+    "tower": "Some dense layers one after the other, at the end of a click model.",
+    "tracing": "Running a Python function once with symbolic tensors, to record its graph. New shapes may need another run.",
+    "transpose": "Rows become columns: [M, N] becomes [N, M].",
+    "vectorization (SIMD)": "One instruction for several numbers, its lanes: 8 floats with AVX2, 16 with AVX-512.",
+    "warm-up": "Calls before the timed ones: tracing, caches and buffers are paid for there.",
+    "weights": "The numbers that are trained.",
+    "write amplification": "Bytes written to the disk per byte that the user wrote. At 3, each byte is copied twice on average.",
+    "Zipf's law": "The k-th most frequent id comes about 1/k times as often as the first: a few ids make most of the traffic.",
+}
+
+
+def anchor(term: str) -> str:
+    """What a link to the term ends with: "Bloom filter" is at #bloom-filter."""
+    return re.sub(r"[^a-z0-9]+", "-", plain(term).lower()).strip("-")
+
+
+def plain(term: str) -> str:
+    """The term without its other names."""
+    return term.partition(" (")[0]
+
+
+def names(term: str) -> list[str]:
+    """The term and its other names: "tiling (blocking)" is found under both."""
+    first, _, others = term.rstrip(")").partition(" (")
+    return [first, *(others.split(", ") if others else [])]
+
+
+def page() -> str:
+    """The glossary as Markdown."""
+    lines = ["# Glossary", "", "Written by `python -m ctrlab.lessons.build` from `ctrlab/lessons/glossary.py`.", ""]
+    for term in sorted(TERMS, key=str.lower):
+        lines += [f"### {plain(term)}", "", *(_also(names(term)[1:])), TERMS[term], ""]
+    return "\n".join(lines)
+
+
+def _also(others: list[str]) -> list[str]:
+    return [f"*Also: {', '.join(others)}.*", ""] if others else []
