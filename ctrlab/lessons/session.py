@@ -170,9 +170,9 @@ class Lab:
 
     def gate(
         self,
-        *,
         models: Mapping[str, object] | None = None,
         batch: tuple | None = None,
+        *,
         losses: Mapping[str, Sequence[float]] | None = None,
         rtol: float = 1e-5,
         comparison=None,
