@@ -72,7 +72,7 @@ def add_commands(app: typer.Typer, *modules: ModuleType) -> None:
 
 def console() -> Console:
     """Standard output, as wide as its terminal or as COLUMNS says, else WIDTH columns."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
     return Console(width=None if known else WIDTH)
 
 

@@ -61,7 +61,7 @@ def find(source: Source, error: Exception) -> BadData | None:
         return None if at is None else BadData(_END.split(said[at:])[0].strip())
     decode = pipeline.decoder(source)
     for file in source.files:
-        if not file.is_file():
+        if not file.is_file() and str(file) in str(error):
             return BadData(f"File {file} does not exist any more.")
         alone = Source((file,), source.format, source.schema, source.lists)
         try:
@@ -82,7 +82,7 @@ def _first_fault(source: Source, records, decode) -> BadData | None:
         for batch in records.batch(LOOK_ROWS):
             if _error(decode, batch):
                 first = bisect.bisect_left(range(len(batch)), True, key=lambda i: _error(decode, batch[: i + 1]) is not None)
-                error = _error(decode, batch[first : first + 1])
+                error = _error(decode, batch[first : first + 1]) or _error(decode, batch[: first + 1])
                 return BadData(_sentence(source, row + first + 1, batch[first].numpy(), error))
             row += len(batch)
     except tf.errors.OpError as error:

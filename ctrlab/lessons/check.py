@@ -78,20 +78,28 @@ def _limited(seconds: float) -> Iterator[None]:
         return
 
     def give_up(*_):
+        raise _TimeIsUp
+
+    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, give_up)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should a bare except catch the first
+    try:
+        yield
+    except _TimeIsUp:
         raise CheckFailed(
             "The function comes to an end.",
             expected=f"an answer within {seconds:g} s",
             received="none",
             next_step="look for a loop whose condition never becomes false, or a data set that repeats for ever",
-        )
-
-    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, give_up)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should the answer catch the first
-    try:
-        yield
+        ) from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3) if left else 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), interval)
+
+
+class _TimeIsUp(BaseException):
+    """Not an Exception, which an answer may catch in its loop."""
 
 
 def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand on such an input and read the error"):

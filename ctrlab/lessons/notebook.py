@@ -17,8 +17,8 @@ from nbformat import NotebookNode, v4
 from ctrlab.errors import BadData
 
 REGION = re.compile(r"^([ \t]*)(// )?### BEGIN SOLUTION[ \t]*\n(.*?)^[ \t]*(?:// )?### END SOLUTION[ \t]*$", re.S | re.M)
-PREDICTION = re.compile(r"lab\.predict\([^)]*\)")
-_GUESS = re.compile(r"=\s*[\d._]+")
+PREDICTION = re.compile(r"\blab\.predict\([^)]*\)")
+_GUESS = re.compile(r"=\s*-?[\d._]+(e[-+]?\d+)?")
 _EXERCISE = re.compile(r"exercise-(\d+)$")
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEEP_OUTPUT = "nbval-check-output"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -91,8 +92,8 @@ class Lab:
         for name, guess in guesses.items():
             if guess is ...:
                 raise Unanswered(f"Write a number in place of the dots: {name}=... A wrong guess costs nothing.")
-            if not isinstance(guess, int | float) or not math.isfinite(guess) or guess <= 0:
-                raise CtrlabError(f"A prediction is a number above 0; {name} is {guess!r}.")
+            if not isinstance(guess, numbers.Real) or not 0 < guess < 1e15:
+                raise CtrlabError(f"A prediction is a number above 0 and below 1e15; {name} is {str(guess)[:20]!r}.")
         self._record.predictions |= {name: float(guess) for name, guess in guesses.items()}
         self.store.save(self._record)
         print("Written down. Now find out.")
@@ -105,9 +106,12 @@ class Lab:
             if guess is None:
                 print(f"{name}: {_plain(came)}; nothing was predicted (lab.predict({name}=...))")
                 continue
+            said = f"{name}: you said {_plain(guess)}, it is {_plain(came)}"
+            if not 0 < came < math.inf:  # no ratio tells how far off that is
+                print(f"{said}.")
+                continue
             off = max(guess / came, came / guess)
-            verdict = "close." if off < 1.5 else f"{_plain(round(off, 1))}x off. Why?"
-            print(f"{name}: you said {_plain(guess)}, it is {_plain(came)}: {verdict}")
+            print(f"{said}: {'close.' if off < 1.5 else f'{_plain(round(off, 1))}x off. Why?'}")
 
     def check(self, exercise: int, answer: Callable) -> None:
         """Judge an answer on fresh random and adversarial inputs. A wrong one takes back the pass of an earlier one.
@@ -125,10 +129,12 @@ class Lab:
         print(f"Exercise {exercise} passed.")
 
     def _set_passed(self, exercise: int, passed: bool) -> None:
-        for numbers in (self._passed, kept := {*self._record.passed}):
-            (numbers.add if passed else numbers.discard)(exercise)
+        for those in (self._passed, kept := {*self._record.passed}):
+            (those.add if passed else those.discard)(exercise)
         if sorted(kept) != self._record.passed:
             self._record.passed = sorted(kept)
+            if not passed:
+                self._record.verdict = None  # of an answer that is no more
             self.store.save(self._record)
 
     def use_solution(self, exercise: int) -> None:

@@ -30,7 +30,10 @@ COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno
 CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
 # What allocates, in C and, by its mangled names, C++: new and new[], plain and aligned.
-ALLOCATORS = ("malloc", "calloc", "realloc", "aligned_alloc", "_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t")
+ALLOCATORS = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "memalign", "valloc", "strdup", "strndup"]
+ALLOCATORS += [
+    f"_Zn{kind}m{how}" for kind in "wa" for how in ("", "St11align_val_t", "RKSt9nothrow_t", "St11align_val_tRKSt9nothrow_t")
+]
 COUNTED = [
     *COMMON,
     "-O1",
@@ -50,13 +53,13 @@ __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() {
 """
     + "".join(
         f"""
-void* __real_{name}(size_t, size_t);
-__attribute__((no_sanitize_coverage)) void* __wrap_{name}(size_t a, size_t b) {{
+void* __real_{name}(size_t, size_t, size_t);
+__attribute__((no_sanitize_coverage)) void* __wrap_{name}(size_t a, size_t b, size_t c) {{
   __atomic_fetch_add(&ctrlab_allocations, 1, __ATOMIC_RELAXED);
-  return __real_{name}(a, b);
+  return __real_{name}(a, b, c);
 }}
 """
-        for name in ALLOCATORS  # two words are passed in registers to all of them, and those that take one ignore the other
+        for name in ALLOCATORS  # three words are passed in registers to all of them, and those that take fewer ignore the rest
     )
     + "}\n"
 )

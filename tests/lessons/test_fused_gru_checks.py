@@ -147,6 +147,8 @@ ALLOCATIONS = {
     "a vector": "std::vector<float> t(H + p); t[0] = x_[0];",
     "new": "float* t = new float[H]; t[0] = x_[0]; c_ = t[0]; delete[] t;",
     "malloc": "volatile float* t = (float*)std::malloc(4 * H); t[0] = x_[0]; std::free((void*)t);",
+    "nothrow": "float* t = new (std::nothrow) float[H]; t[0] = x_[0]; c_ = t[0]; delete[] t;",
+    "posix_memalign": "void* t = 0; if (posix_memalign(&t, 64, 64 * H)) return; ((volatile float*)t)[0] = x_[0]; std::free(t);",
     "aligned": "volatile float* t = (float*)std::aligned_alloc(64, 64 * H); t[0] = x_[0]; std::free((void*)t);",
 }
 
@@ -166,6 +168,6 @@ def test_the_solution_allocates_nothing(compiled):
 def test_an_allocation_per_position_is_refused(compiled, allocation):
     assert AT_A_POSITION in SOLVED
     lines = f"const float* x_ = in->x + p * C; volatile float c_ = 0; (void)c_; {allocation}\n"
-    compiled("#include <cstdlib>\n#include <vector>\n" + SOLVED.replace(AT_A_POSITION, lines + AT_A_POSITION))
+    compiled("#include <cstdlib>\n#include <new>\n#include <vector>\n" + SOLVED.replace(AT_A_POSITION, lines + AT_A_POSITION))
     with pytest.raises(CheckFailed, match=r"(?s)Budget: nothing is allocated.*16 for 16 positions"):
         check.run(LESSON, 2, gru.fused)

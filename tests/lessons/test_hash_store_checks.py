@@ -1,5 +1,6 @@
 """The checks of the lesson on the hash store against right answers and every kind of wrong one."""
 
+import binascii
 import zlib
 
 import pytest
@@ -134,6 +135,22 @@ def one_broken_is_enough(data, row_bytes):
         return recover(data[:at], row_bytes)
 
 
+def by_the_low_byte(data, row_bytes):
+    """Sequence numbers of which it reads one byte."""
+    latest, size = {}, HEAD.size + row_bytes
+    end = recover(data, row_bytes)[1]
+    for offset in range(0, end, size):
+        _, kind, sequence, key = HEAD.unpack_from(data, offset)
+        if key not in latest or latest[key][0] < sequence % 256:
+            latest[key] = sequence % 256, kind, offset
+    return {key: at for key, (_, kind, at) in latest.items() if kind == 0}, end
+
+
+def two_libraries(data, row_bytes):
+    binascii.crc32(data)
+    return recover(data, row_bytes)
+
+
 def compact(segments, *, trigger=1.5, least=1 / 3, tombstones="needed", pick=max):
     total, live = sum(map(len, segments)), len(checks.rows(segments))
     if total <= trigger * live:
@@ -164,6 +181,19 @@ def any_garbage(segments):
 
 def half(segments):
     return compact(segments, least=0.5)
+
+
+def less_than_a_third(segments):
+    return compact(segments, least=0.3)
+
+
+def more_than_a_third(segments):
+    return compact(segments, least=0.36)
+
+
+def an_iterator(segments):
+    found = compact(segments)
+    return found and (found[0], ([*record] for record in found[1]))
 
 
 def forgets_tombstones(segments):
@@ -241,9 +271,10 @@ def older_in_front_only(segments):
 
 
 WRONG_CHOICES = [never, always, any_garbage, half, forgets_tombstones, keeps_tombstones, least_first, copies_all, the_last]
-WRONG_CHOICES += [renumbered, place_alone, in_place]
+WRONG_CHOICES += [less_than_a_third, more_than_a_third, renumbered, place_alone, in_place]
 WRONG_FILES += [offsets_in_floats, end_in_floats, end_in_records, keys_without_a_row, names_every_byte]
 WRONG_FILES += [names_it_by_accident, late_damage_as_a_tail, two_sums, names_the_last, one_broken_is_enough]
+WRONG_FILES += [by_the_low_byte, two_libraries]
 WRONG_CHOICES += [numbers_alone, no_records, one_twice, from_the_end, older_in_front_only]
 test_right, test_wrong = judge(LESSON, {1: (recover, WRONG_FILES), 2: (compact, WRONG_CHOICES)})
 
@@ -266,6 +297,7 @@ def test_at_exactly_a_third_both_are_right():
     assert in_floats(THIRDS) is None and compact(THIRDS) is not None
     for seed in range(20):
         check.run(LESSON, 2, in_floats, seed)
+        check.run(LESSON, 2, an_iterator, seed)
         check.run(LESSON, 2, compact, seed)
 
 

@@ -56,7 +56,26 @@ def test_prediction_against_outcome(lab, capsys):
     )
 
 
-@pytest.mark.parametrize("guess", [0, -1, "fast", None, float("nan"), float("inf")])
+@pytest.mark.parametrize("came", [0, -1e6, float("nan"), float("inf")])
+def test_what_has_no_ratio_to_a_guess_is_only_said(lab, capsys, came):
+    lab.predict(cost=np.float32(3))
+    lab.outcome(cost=came)
+    out = capsys.readouterr().out
+    assert "you said 3, it is " in out and "close" not in out and "off" not in out
+
+
+def test_a_finished_lesson_is_not_passed_any_more_after_a_wrong_answer(lab, monkeypatch):
+    monkeypatch.setattr(session.course, "after", lambda name: None)
+    pass_all(lab)
+    lab.gate()
+    lab.finish()
+    assert Store().load(LESSON).state == "passed"
+    with pytest.raises(CheckFailed):
+        lab.check(1, lambda: 4)
+    assert Store().load(LESSON).state == "started"
+
+
+@pytest.mark.parametrize("guess", [0, -1, "fast", None, 10**400, float("nan"), float("inf")])
 def test_a_prediction_is_a_number(lab, guess):
     with pytest.raises(CtrlabError, match="above 0"):
         lab.predict(speedup=guess)
