@@ -35,21 +35,21 @@ class Verdict:
     """How a lesson ended.
 
     Attributes:
-        answers: how many tensors of another model, logits and gradients, were the baseline's; None where none were compared.
         difference: the largest relative difference of the losses from the baseline's, or None where none were compared.
         speed: what was measured, or None where the lesson times nothing.
         claims: what else the lesson set out to show, and whether it did; None where this profile can't tell.
         solutions: exercises where the learner took the solution.
+        answers: how many tensors of another model, logits and gradients, were the baseline's; None where none were compared.
     """
 
     lesson: str
     profile: str
     machine: str
     solutions: tuple[int, ...] = ()
-    answers: int | None = None
     difference: float | None = None
     speed: Speed | None = None
     claims: dict[str, bool | None] = field(default_factory=dict)
+    answers: int | None = None
 
     @property
     def _refuted(self) -> bool:
