@@ -50,12 +50,11 @@ def test_no_flipped_bit_and_no_cut_goes_by_in_silence(program):
 
 
 # A disk's states are many and so are the seeds; the threads' accesses are the same with each.
-@pytest.mark.parametrize(
-    "program,seed",
-    [("address,undefined", 0), ("address,undefined", 1), ("address,undefined", 2), ("thread", 0)],
-    indirect=["program"],
-    scope="module",
-)
+LOSSES = [("address,undefined", seed) for seed in range(3)] + [("thread", 0)]
+LOSSES += [pytest.param("thread", seed, marks=pytest.mark.long) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("program,seed", LOSSES, indirect=["program"], scope="module")
 def test_a_loss_of_power_leaves_a_state_since_the_last_flush(program, seed):
     with in_memory() as folder:
         passes(program, "power", seed, Path(folder))
