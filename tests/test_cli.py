@@ -148,6 +148,8 @@ def test_nothing_to_resume_is_said_in_a_line(call, tmp_path, monkeypatch):
 def test_output_to_a_file_has_100_columns_unless_told_otherwise(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert console().width == 100
+    monkeypatch.setenv("COLUMNS", "0")
+    assert console().width == 100
     monkeypatch.setenv("COLUMNS", "64")
     assert console().width == 64
     console().print("word " * 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -72,7 +73,7 @@ def add_commands(app: typer.Typer, *modules: ModuleType) -> None:
 
 def console() -> Console:
     """Standard output, as wide as its terminal or as COLUMNS says, else WIDTH columns."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
+    known = sys.stdout.isatty() or re.fullmatch(r"0*[1-9]\d*", os.environ.get("COLUMNS", ""))
     return Console(width=None if known else WIDTH)
 
 

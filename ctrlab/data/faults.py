@@ -61,8 +61,10 @@ def find(source: Source, error: Exception) -> BadData | None:
         return None if at is None else BadData(_END.split(said[at:])[0].strip())
     decode = pipeline.decoder(source)
     for file in source.files:
-        if not file.is_file() and str(file) in str(error):
-            return BadData(f"File {file} does not exist any more.")
+        if not file.is_file():
+            if str(file) in str(error):
+                return BadData(f"File {file} does not exist any more.")
+            continue
         alone = Source((file,), source.format, source.schema, source.lists)
         try:
             if fault := _first_fault(alone, pipeline.records(alone), decode):

@@ -5,8 +5,6 @@ A term's other names stand in brackets behind it. An explanation uses plain word
 
 from __future__ import annotations
 
-import re
-
 TERMS = {
     "admission": "An id gets a table row once it came often enough. With a threshold of 2, an id that comes once has no row.",
     "arithmetic intensity": "Floating-point operations per byte moved. Adding two float32 vectors: 1 operation per 12 bytes.",
@@ -95,16 +93,6 @@ TERMS = {
 }
 
 
-def anchor(term: str) -> str:
-    """What a link to the term ends with: "Bloom filter" is at #bloom-filter."""
-    return re.sub(r"[^a-z0-9]+", "-", plain(term).lower()).strip("-")
-
-
-def plain(term: str) -> str:
-    """The term without its other names."""
-    return term.partition(" (")[0]
-
-
 def names(term: str) -> list[str]:
     """The term and its other names: "tiling (blocking)" is found under both."""
     first, _, others = term.rstrip(")").partition(" (")
@@ -115,9 +103,6 @@ def page() -> str:
     """The glossary as Markdown."""
     lines = ["# Glossary", "", "Written by `python -m ctrlab.lessons.build` from `ctrlab/lessons/glossary.py`.", ""]
     for term in sorted(TERMS, key=str.lower):
-        lines += [f"### {plain(term)}", "", *(_also(names(term)[1:])), TERMS[term], ""]
+        name, *others = names(term)
+        lines += [f"### {name}", "", *([f"*Also: {', '.join(others)}.*", ""] if others else []), TERMS[term], ""]
     return "\n".join(lines)
-
-
-def _also(others: list[str]) -> list[str]:
-    return [f"*Also: {', '.join(others)}.*", ""] if others else []

@@ -168,6 +168,14 @@ def test_other_errors_stay_what_they_are(tmp_path):
     with pytest.raises(KeyError), data.explained():
         raise KeyError
 
+    def broken():
+        yield 1
+        raise ArithmeticError("mine")
+
+    (tmp_path / "rows.csv").unlink()  # it was read to its end, so it has no part in what fails now
+    with pytest.raises(tf.errors.OpError, match="mine"), data.explained():
+        list(tf.data.Dataset.from_generator(broken, output_signature=tf.TensorSpec([], tf.int64)))
+
 
 @pytest.mark.parametrize(
     ("column", "value"), [("user", "a,b"), ("user", "a\nb"), ("user", "a\rb"), ("tags", ["a,b"]), ("tags", ["a;b"])], ids=str

@@ -45,7 +45,7 @@ def program(name: str, parts: Sequence[Unit], flags: Sequence, *, libraries: Seq
 
     def compiled(part: Unit) -> Path:
         # Another process may be testing a program with the same unit: one of the two compiles it.
-        with FileLock(paths.cache_folder() / f".{part.source.stem}.lock"):
+        with FileLock(paths.cache_folder() / f".{part.source.stem}.lock", fallback_to_soft=False):
             words = ["-I", native, *part.flags, *flags, "-c"]
             return compiling.cached(f"{part.source.stem}.o", words, [part.source], reads=headers, by=part.by)
 
