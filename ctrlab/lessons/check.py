@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ctrlab.errors import choose
+from ctrlab.lessons import course
 
 SECONDS = 120
 """After which a check gives up: many times what a right answer takes on a slow machine."""
@@ -51,8 +52,7 @@ class Unanswered(NotImplementedError):
 
 def checks_of(lesson: str) -> dict[int, Check]:
     """The checks of a lesson by exercise number: "02_ops/01_indicator_column" has them in checks/indicator_column.py."""
-    topic = lesson.rsplit("/", 1)[-1].partition("_")[2]
-    return importlib.import_module(f"ctrlab.lessons.checks.{topic}").CHECKS
+    return importlib.import_module(f"ctrlab.lessons.checks.{course.topic(lesson)}").CHECKS
 
 
 def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -> None:

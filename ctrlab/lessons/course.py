@@ -71,6 +71,11 @@ PARTS = (
 )
 
 
+def topic(name: str) -> str:
+    """What a lesson's modules are called: "indicator_column" for "02_ops/01_indicator_column"."""
+    return name.rsplit("/", 1)[-1].partition("_")[2]
+
+
 def solved_path(name: str) -> Path:
     """The solved notebook of a lesson, from the notebooks folder: "02_ops/solutions/01_indicator_column.ipynb"."""
     part, _, topic = name.partition("/")

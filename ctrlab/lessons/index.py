@@ -77,12 +77,12 @@ def syllabus_table() -> str:
 
 
 def show_progress() -> None:
-    """Print the learner's progress: state, exercises passed, solutions taken, prediction against measured speed."""
+    """Print the learner's progress: state, exercises passed, solutions taken, quiz, prediction against measured speed."""
     from rich.console import Console
     from rich.table import Table
 
     store, unreadable = Store(), []
-    table = Table("lesson", "state", "exercises", "solutions taken", "predicted", "measured", title="Your progress")
+    table = Table("lesson", "state", "exercises", "solutions taken", "quiz", "predicted", "measured", title="Your progress")
     for entry in course.lessons():
         try:
             record = store.load(entry.name)
@@ -95,11 +95,12 @@ def show_progress() -> None:
         Console(soft_wrap=True).print(problem, style="red")
 
 
-def _details(record: Record) -> tuple[str, str, str, str]:
+def _details(record: Record) -> tuple[str, ...]:
     speed = record.verdict.speed if record.verdict else None
     return (
         ", ".join(map(str, record.passed)),
         ", ".join(map(str, record.solutions)),
+        f"{sum(record.quiz.values())} of {len(record.quiz)}" if record.quiz else "",
         ", ".join(f"{name} {guess:g}" for name, guess in record.predictions.items()),
         f"{speed.variant} {speed.median:.1f}x at profile {record.verdict.profile}" if speed else "",
     )

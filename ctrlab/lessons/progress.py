@@ -68,20 +68,22 @@ class Verdict:
 
 @dataclass
 class Record(Plain):
-    """One lesson's file: what was guessed, which exercises were passed, which solutions taken, the last verdict."""
+    """One lesson's file: what was guessed, which exercises were passed, which solutions taken, the last verdict, and
+    which questions of the quiz were right at the first choice."""
 
     lesson: str
     predictions: dict[str, float] = field(default_factory=dict)
     passed: list[int] = field(default_factory=list)
     solutions: list[int] = field(default_factory=list)
     verdict: Verdict | None = None
+    quiz: dict[str, bool] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
         """In a word: "new", "started", or the verdict's."""
         if self.verdict:
             return str(self.verdict)
-        return "started" if self.predictions or self.passed or self.solutions else "new"
+        return "started" if self.predictions or self.passed or self.solutions or self.quiz else "new"
 
 
 class Store:

@@ -6,7 +6,7 @@ import inspect
 import math
 import numbers
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab import profiles
@@ -158,6 +158,15 @@ class Lab:
         show_comparison(comparison, baseline)
         return comparison
 
+    def side_by_side(self, sides: Mapping[str, tuple], batches: Iterable[tuple], **options) -> dict[str, list[float]]:
+        """Train models on the same batches, {name: (model, optimizer, step)}, the baseline first; the losses by name.
+
+        A live chart shows their relative difference from the baseline's. `ctrlab.lessons.side_by_side.train` has the details.
+        """
+        from ctrlab.lessons import side_by_side
+
+        return side_by_side.train(sides, batches, **options)
+
     def live_chart(self, title: str, y: str, **options):
         """A chart that moves while a cell runs: `chart.add(series, x, y)`, then `chart.close()`."""
         from ctrlab.profiling import charts
@@ -173,6 +182,18 @@ class Lab:
             display(Code(filename=str(path), language="cpp" if path.suffix in {".cc", ".h", ".cu"} else None))
         else:
             display(Code(inspect.getsource(thing), language="python"))
+
+    def quiz(self) -> None:
+        """Show the lesson's questions. The first choice for each of them is kept in the progress."""
+        from IPython.display import display
+
+        from ctrlab.lessons import quiz
+
+        def answered(number: int, right: bool) -> None:
+            self._record.quiz[str(number)] = right
+            self.store.save(self._record)
+
+        display(quiz.Quiz(quiz.questions_of(self.lesson), answered))
 
     def gate(
         self,

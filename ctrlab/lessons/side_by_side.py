@@ -1,0 +1,53 @@
+"""Trains two or more models on the same batches, and charts how far their losses are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ctrlab.errors import CtrlabError
+
+LEAST = 1e-9
+"""Where equal losses are drawn: a logarithmic axis has no 0."""
+
+Side = tuple[object, object, Callable]
+
+
+def train(
+    sides: Mapping[str, Side], batches: Iterable[tuple], *, rtol: float = 1e-5, same_state_every: int = 2
+) -> dict[str, list[float]]:
+    """Takes the same steps with each model. The chart's curves are |loss - baseline's| / baseline's loss, beside the tolerance.
+
+    The other models are put back on the baseline's weights and optimizer state before every second step. Rounding would drive
+    long runs apart, and their losses could not be compared. The step in between shows that the weights move alike.
+
+    Args:
+        sides: by name (model, optimizer, step), the baseline first; `step(features, labels)` returns the loss.
+        batches: of (features, labels).
+        rtol: the tolerance that is drawn.
+        same_state_every: 1 puts the others back before each step.
+    Returns:
+        The losses of each model, by name, as long as `batches`.
+    """
+    from ctrlab.profiling import charts
+    from ctrlab.training import get_state, set_state
+
+    if len(sides) < 2:
+        raise CtrlabError(f"Models are compared side by side, so there are at least two; {len(sides)} was given.")
+    baseline, *others = sides
+    losses = {name: [] for name in sides}
+    title, note = f"Loss: difference from {baseline}", f"same weights, same batches; equal losses are drawn at {LEAST:g}"
+    with charts.LiveChart(title, "relative difference", x="step", note=note, log=True) as chart:
+        for number, batch in enumerate(batches):
+            if number % same_state_every == 0:
+                state = get_state(*sides[baseline][:2])
+                for name in others:
+                    set_state(state, *sides[name][:2])
+            for name, (_, _, step) in sides.items():
+                losses[name].append(float(step(*batch)))
+            for name in others:
+                expected = losses[baseline][-1]
+                chart.add(name, number, max(LEAST, abs(losses[name][-1] - expected) / abs(expected)))
+            chart.add("tolerance", number, rtol)
+    if curve := losses[baseline]:
+        print(f"{baseline}'s loss went from {curve[0]:.3f} to {curve[-1]:.3f} in {len(curve)} steps.")
+    return losses

@@ -1,0 +1,65 @@
+"""The questions of all lessons, and the widget that asks them."""
+
+import importlib
+import pkgutil
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from ctrlab.lessons import course, quiz, quizzes
+from ctrlab.lessons.progress import Store
+from ctrlab.lessons.quiz import Question
+from ctrlab.lessons.session import Lab
+
+QUIZZES = [module.name for module in pkgutil.iter_modules(quizzes.__path__)]
+ASKED = Question("How many bytes has a float?", right="4 & no more", because="32 bits.", wrong={"8": "A double.", "2": "A half."})
+
+
+def test_every_quiz_belongs_to_a_lesson():
+    assert set(QUIZZES) <= {course.topic(lesson.name) for lesson in course.lessons()}
+
+
+@pytest.mark.parametrize("name", QUIZZES)
+def test_four_questions_with_a_reason_for_every_option(name):
+    questions = importlib.import_module(f"ctrlab.lessons.quizzes.{name}").QUESTIONS
+    assert len(questions) == 4
+    for question in questions:
+        assert question.text.endswith("?") and question.because.endswith(".")
+        assert len(question.wrong) >= 2 and question.right not in question.wrong
+        assert all(why.endswith(".") and len(why.split()) >= 3 for why in question.wrong.values())
+        assert max(map(len, question.options)) <= 100, "an option is one line"
+    places = [question.options.index(question.right) for question in questions]
+    assert len(set(places)) > 1, "the right answer always stands at the same place: word one option differently"
+
+
+def test_a_choice_shows_its_reason_and_the_first_one_counts():
+    told = []
+    box = quiz.Quiz([ASKED, ASKED], lambda *answer: told.append(answer))
+    _, choice, reason = box.children[1].children
+    assert choice.value is None and sorted(choice.options) == ["2", "4 & no more", "8"]
+    choice.value = "8"
+    assert "No. A double." in reason.value
+    choice.value = "4 & no more"
+    assert "Right. 32 bits." in reason.value and told == [(2, False)]
+
+
+def test_without_a_kernel_it_is_folded_text():
+    bundle = quiz.Quiz([ASKED], lambda *_: None)._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    page = ET.fromstring(f"<div>{bundle['text/html']}</div>")
+    open_text = "".join(t for e in page if e.tag != "details" for t in e.itertext())
+    fold = "".join(page.find("details").itertext())
+    assert "4 & no more" in open_text and "A double." not in open_text and "Right" not in open_text
+    assert all(reason in fold for reason in ("A double.", "A half.", "Right. 32 bits."))
+
+
+def test_the_lab_keeps_the_first_choices(work, monkeypatch):
+    import IPython.display
+
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", shown.append)
+    monkeypatch.setattr(quiz, "questions_of", lambda lesson: (ASKED,))
+    Lab("02_ops/01_indicator_column", machine="a CPU").quiz()
+    shown[0].children[0].children[1].value = "4 & no more"
+    record = Store().load("02_ops/01_indicator_column")
+    assert record.quiz == {"1": True} and record.state == "started"

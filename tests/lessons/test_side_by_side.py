@@ -1,0 +1,55 @@
+"""Models that are trained on the same batches."""
+
+import pytest
+
+from ctrlab import training
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons import side_by_side
+from ctrlab.profiling import charts
+
+
+class Model:
+    """A weight that each step moves by `slope`; the loss is 1 / (1 + weight)."""
+
+    def __init__(self, slope):
+        self.weight, self.slope = 0.0, slope
+
+    def step(self, features, labels):
+        loss = 1 / (1 + self.weight)
+        self.weight += self.slope
+        return loss
+
+
+@pytest.fixture
+def chart(monkeypatch):
+    made = []
+    monkeypatch.setattr(charts, "LiveChart", lambda *args, **kw: made.append(kept(*args, **kw)) or made[0])
+    monkeypatch.setattr(training, "get_state", lambda model, optimizer: model.weight, raising=False)
+    monkeypatch.setattr(training, "set_state", lambda state, model, optimizer: setattr(model, "weight", state), raising=False)
+    return made
+
+
+kept = charts.LiveChart
+
+
+def test_the_second_step_shows_a_weight_that_moves_otherwise(chart, capsys):
+    models = {"none": Model(1.0), "fast": Model(1.5), "same": Model(1.0)}
+    sides = {name: (model, None, model.step) for name, model in models.items()}
+    losses = side_by_side.train(sides, [(0, 0)] * 4)
+    assert losses["none"] == losses["same"] == [1, 1 / 2, 1 / 3, 1 / 4]
+    assert losses["fast"] == [1, 1 / 2.5, 1 / 3, 1 / 4.5]  # on the baseline's weight before every second step
+    steps, apart = chart[0].history["fast"]
+    assert steps == [0, 1, 2, 3] and apart == pytest.approx([1e-9, 0.2, 1e-9, 1 - 4 / 4.5])
+    assert chart[0].history["same"][1] == [1e-9] * 4 and set(chart[0].history["tolerance"][1]) == {1e-5}
+    assert "none's loss went from 1.000 to 0.250 in 4 steps." in capsys.readouterr().out
+
+
+def test_before_each_step(chart):
+    models = {"none": Model(1.0), "fast": Model(1.5)}
+    losses = side_by_side.train({n: (m, None, m.step) for n, m in models.items()}, [(0, 0)] * 3, same_state_every=1)
+    assert losses["fast"] == losses["none"]
+
+
+def test_one_model_has_no_side():
+    with pytest.raises(CtrlabError, match="at least two; 1 was given"):
+        side_by_side.train({"none": (None, None, None)}, [])
