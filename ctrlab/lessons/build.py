@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import glossary, notebook, places, readme
+from ctrlab.lessons import effort, glossary, notebook, places, readme
 from ctrlab.paths import write_atomically
 
 
@@ -44,7 +44,7 @@ def build(folder: Path, check: bool = False) -> list[Path]:
                 write_atomically(path, text)
 
     for solved, mine in pairs(folder):
-        nb = notebook.read(solved)
+        nb = effort.told(notebook.read(solved))
         require(solved, notebook.dumps(notebook.canonical(nb)))
         require(mine, notebook.dumps(notebook.learner(nb)))
     require(folder / "glossary.md", glossary.page())

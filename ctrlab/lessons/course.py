@@ -7,19 +7,19 @@ from functools import cache
 from pathlib import Path
 
 from ctrlab.errors import BadData, choose
-from ctrlab.lessons import notebook, places
+from ctrlab.lessons import effort, notebook, places
 
 NEEDS = ("tensorflow", "native", "compiler", "data", "gpu")
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson, as the metadata of its solved notebook say.
+    """A lesson, as the metadata and the cells of its solved notebook say.
 
     Attributes:
         name: "02_ops/01_indicator_column".
         summary: one line of what the learner will have shown.
-        teach, do: minutes to explain it in a room, and minutes of the learner's own work.
+        teach, do: minutes to read it or to explain it in a room, and minutes of the learner's own work.
         needs: what must be there, from NEEDS.
         rank: 1 is the lesson to keep when time is short.
     """
@@ -89,20 +89,12 @@ def read_lesson(path: Path) -> Lesson:
         BadData: its metadata lack something.
     """
     name = f"{path.parents[1].name}/{path.stem}"
-    entry = notebook.read(path).metadata.get("ctrlab", {})
+    nb = notebook.read(path)
+    entry, asked = nb.metadata.get("ctrlab", {}), effort.effort(nb)
     try:
-        minutes = entry["minutes"]
-        found = Lesson(
-            name,
-            entry["title"],
-            entry["summary"],
-            int(minutes["teach"]),
-            int(minutes["do"]),
-            tuple(entry["needs"]),
-            int(entry["rank"]),
-        )
+        found = Lesson(name, entry["title"], entry["summary"], asked.read, asked.do, tuple(entry["needs"]), int(entry["rank"]))
     except (KeyError, TypeError, ValueError) as error:
-        wanted = "title, summary, minutes {teach, do}, needs and rank"
+        wanted = "title, summary, needs and rank"
         raise BadData(f"The metadata of a lesson, under `ctrlab`, say {wanted}; {path} fails at {error}.") from error
     for need in found.needs:
         choose(f"need of lesson {name}", need, NEEDS)

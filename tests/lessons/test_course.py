@@ -47,7 +47,7 @@ def test_lessons_follow_each_other():
     assert course.after(names[-1]) is None
 
 
-@pytest.mark.parametrize("entry", [None, {"title": "x"}, {"minutes": {"teach": "soon"}}])
+@pytest.mark.parametrize("entry", [None, {"title": "x"}, {"title": "x", "summary": "y", "needs": [], "rank": "soon"}])
 def test_metadata_that_lack_something(tmp_path, entry):
     path = tmp_path / "01_part" / "solutions" / "01_x.ipynb"
     path.parent.mkdir(parents=True)

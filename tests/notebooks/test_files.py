@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.lessons import build, check, course, notebook, places
+from ctrlab.lessons import build, check, course, effort, notebook, places
 
 FOLDER = places.notebooks()
 PAIRS = build.pairs(FOLDER)
@@ -17,7 +17,6 @@ NOTES = ("## Say", "## Ask", "## Usual mistakes", "## When late", "## Ranges to 
 UNITS = r"ns|µs|us|ms|s|secs?|seconds?|hours?|h|[GMT]?FLOP/s|[kMGT]?B/s|(?:rows|steps|samples)(?:/s| per second| a second)"
 TIME_OR_RATE = re.compile(rf"\b\d[\d.,]*\s?(?:{UNITS})\b")
 FILE = re.compile(r"\b(?:ctrlab|native)/[\w/]+\.(?:py|h|cc|cu|c)\b")
-FOLD = re.compile(r"```.*?```|<!--.*?-->|<[^>]+>", re.S)
 
 
 def name(path: Path) -> str:
@@ -55,14 +54,20 @@ def test_learners_have_no_outputs_and_no_solutions(path):
 @each(SOLVED)
 def test_limits(path):
     nb = notebook.read(path)
-    code, prose = cells(path, "code"), cells(path, "markdown")
-    words = sum(len(FOLD.sub(" ", c.source).split()) for c in prose)
+    code = cells(path, "code")
+    words = effort.words(nb)
     lines = sum(sum(1 for line in c.source.splitlines() if line.strip()) for c in code)
     longest = max(len(c.source.splitlines()) for c in nb["cells"])
     assert 20 <= len(nb["cells"]) <= 32, f"{len(nb['cells'])} cells"
     assert words <= 1_400, f"{words} words"
     assert lines < 130, f"{lines} lines of code"
     assert longest <= 25, f"a cell of {longest} lines"
+
+
+@each(SOLVED)
+def test_the_title_tells_the_effort(path):
+    found, title = effort.effort(notebook.read(path)), cells(path, "markdown")[0].source
+    assert f"| {found.read} minutes | {found.do} minutes | {found.difficulty} | {found.writes} |" in title
 
 
 @each(SOLVED)
