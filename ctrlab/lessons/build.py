@@ -1,4 +1,4 @@
-"""Writes what follows from one source: each learner's notebook, the glossary, and the README's tables.
+"""Writes what follows from one source: each learner's notebook, the glossary, the cheat sheet, and the README's tables.
 
 `python -m ctrlab.lessons.build`; with --check it only compares.
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import effort, glossary, notebook, places, readme
+from ctrlab.lessons import cheat_sheet, effort, glossary, notebook, places, readme
 from ctrlab.paths import write_atomically
 
 
@@ -30,7 +30,7 @@ def pairs(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def build(folder: Path, check: bool = False) -> list[Path]:
-    """Make both notebooks of each pair, the glossary and README.md what they must be; return those that were not.
+    """Make both notebooks of each pair, the glossary, the cheat sheet and README.md what they must be; return what was not so.
 
     Args:
         check: leave them as they are.
@@ -43,18 +43,20 @@ def build(folder: Path, check: bool = False) -> list[Path]:
             if not check:
                 write_atomically(path, text)
 
+    solved_notebooks = {}
     for solved, mine in pairs(folder):
-        nb = effort.told(notebook.read(solved))
+        nb = solved_notebooks[f"{mine.parent.name}/{mine.stem}"] = effort.told(notebook.read(solved))
         require(solved, notebook.dumps(notebook.canonical(nb)))
         require(mine, notebook.dumps(notebook.learner(nb)))
-    require(folder / "glossary.md", glossary.page())
+    require(folder / glossary.PAGE, glossary.page())
+    require(folder / cheat_sheet.PAGE, cheat_sheet.page(solved_notebooks))
     main_page = folder.parent / "README.md"
     require(main_page, readme.updated(main_page.read_text(encoding="utf-8")))
     return stale
 
 
 def main(check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not as built.")] = False):
-    """Write what follows from one source: each learner's notebook, the glossary, and the README's tables."""
+    """Write what follows from one source: each learner's notebook, the glossary, the cheat sheet, and the README's tables."""
     try:
         stale = build(places.notebooks(), check)
     except CtrlabError as error:

@@ -5,6 +5,9 @@ A term's other names stand in brackets behind it. An explanation uses plain word
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 TERMS = {
     "admission": "An id gets a table row once it came often enough. With a threshold of 2, an id that comes once has no row.",
     "arithmetic intensity": "Floating-point operations per byte moved. Adding two float32 vectors: 1 operation per 12 bytes.",
@@ -93,6 +96,12 @@ TERMS = {
 }
 
 
+PAGE = "glossary.md"
+
+# What no link goes into: code, HTML, links, formulas and headings.
+_LEFT_ALONE = re.compile(r"```.*?```|<!--.*?-->|<[^>]+>|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|\$[^$\n]+\$|^#[^\n]*$", re.S | re.M)
+
+
 def names(term: str) -> list[str]:
     """The term and its other names: "tiling (blocking)" is found under both."""
     first, _, others = term.rstrip(")").partition(" (")
@@ -106,3 +115,43 @@ def page() -> str:
         name, *others = names(term)
         lines += [f"### {name}", "", *([f"*Also: {', '.join(others)}.*", ""] if others else []), TERMS[term], ""]
     return "\n".join(lines)
+
+
+class Links:
+    """Links the first use of each term in a lesson to its entry. One object goes through a lesson's cells in order."""
+
+    def __init__(self, to: str = f"../{PAGE}"):
+        self._to, self._linked = to, set()
+
+    def linked(self, text: str) -> str:
+        """A Markdown text with its links."""
+        pieces, end = [], 0
+        for kept in _LEFT_ALONE.finditer(text):
+            pieces += [_any_name().sub(self._link, text[end : kept.start()]), kept[0]]
+            end = kept.end()
+        return "".join([*pieces, _any_name().sub(self._link, text[end:])])
+
+    def _link(self, found: re.Match) -> str:
+        term = _term_of(found[1])
+        if term is None or term in self._linked:
+            return found[0]
+        self._linked.add(term)
+        return f"[{found[0]}]({self._to}#{names(term)[0].replace(' ', '-')})"
+
+
+@cache
+def _by_name() -> dict[str, str]:
+    return {name: term for term in TERMS for name in names(term)}
+
+
+@cache
+def _any_name() -> re.Pattern:
+    """Any term as a word of its own, in the singular or with an s; the longest first."""
+    alternatives = "|".join(map(re.escape, sorted(_by_name(), key=len, reverse=True)))
+    return re.compile(rf"(?<![\w/-])({alternatives})s?(?![\w-])", re.I)
+
+
+def _term_of(found: str) -> str | None:
+    """The term that a text names. "GRU" is a name and "gru" is not; "Batch" is one at a sentence's beginning."""
+    by_name = _by_name()
+    return by_name.get(found) or by_name.get(found[0].lower() + found[1:])

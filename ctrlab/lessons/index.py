@@ -16,7 +16,8 @@ _WELCOME = """# The CTR lab
 
 Six click models, from a faithful baseline to as fast as this machine allows, one optimization a notebook.
 Open a lesson below and run it from the top; what you change stays yours.
-[The glossary](glossary.md) explains the words of the field. This page is written anew by `ctrlab lab`."""
+[The glossary](glossary.md) explains the words of the field, and [the cheat sheet](cheat_sheet.md) holds the course on two pages.
+This page is written anew by `ctrlab lab`."""
 _PROGRESS = "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"
 
 

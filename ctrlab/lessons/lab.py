@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import build, doctor, glossary, index, places
+from ctrlab.lessons import build, cheat_sheet, doctor, glossary, index, places
 from ctrlab.paths import write_atomically
 
 MANIFEST = ".copied.json"
@@ -54,17 +54,24 @@ def server_command(work: Path, port: int, browser: bool) -> list[str]:
 
 
 def server_environment(work: Path, token: str) -> dict[str, str]:
-    """This process's environment, the token, and JupyterLab's question about news (it would go to the network) turned off."""
+    """This process's environment with the token. JupyterLab's question about news (it would go to the network) is turned off, and
+    Markdown files open as pages, so that a link into the glossary shows its entry."""
     config = work / ".jupyter"
     (config / "labconfig").mkdir(parents=True, exist_ok=True)
-    quiet = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-    write_atomically(config / "labconfig" / "page_config.json", json.dumps(quiet))
+    settings = {
+        "page_config": {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}},
+        "default_setting_overrides": {
+            "@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}
+        },
+    }
+    for name, values in settings.items():
+        write_atomically(config / "labconfig" / f"{name}.json", json.dumps(values))
     path = os.pathsep.join(filter(None, (str(config), os.environ.get("JUPYTER_CONFIG_PATH"))))
     return os.environ | {"JUPYTER_TOKEN": token, "JUPYTER_CONFIG_PATH": path}
 
 
 def copy_lessons(work: Path) -> list[str]:
-    """Copy every learner's notebook and the glossary into `work` and say, in lines, what is there that was not expected.
+    """Copy every learner's notebook, the glossary and the cheat sheet into `work`; say, in lines, what was not expected there.
 
     What was copied is remembered by its hash. A copy that still has it was not touched, and is brought up to date; one that
     was touched is left alone, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
@@ -72,7 +79,8 @@ def copy_lessons(work: Path) -> list[str]:
     manifest = _manifest(work)
     told = []
     lessons = {f"{mine.parent.name}/{mine.name}": mine.read_text(encoding="utf-8") for _, mine in build.pairs(places.notebooks())}
-    for name, text in {**lessons, "glossary.md": glossary.page()}.items():
+    pages = {name: (places.notebooks() / name).read_text(encoding="utf-8") for name in (glossary.PAGE, cheat_sheet.PAGE)}
+    for name, text in {**lessons, **pages}.items():
         if _place(work, name, text, manifest) or _hash(text) in (manifest[name], manifest.get(_beside(name))):
             continue
         if _place(work, _beside(name), text, manifest):

@@ -15,6 +15,7 @@ import nbformat
 from nbformat import NotebookNode, v4
 
 from ctrlab.errors import BadData
+from ctrlab.lessons import glossary
 
 REGION = re.compile(r"^([ \t]*)(// )?### BEGIN SOLUTION[ \t]*\n(.*?)^[ \t]*(?:// )?### END SOLUTION[ \t]*$", re.S | re.M)
 PREDICTION = re.compile(r"\blab\.predict\([^)]*\)")
@@ -87,6 +88,7 @@ def region_text(cell_source: str) -> str:
 
 def learner(solved: NotebookNode) -> NotebookNode:
     """The learner's notebook: every region a stub that raises, its text in the solution's fold, dots for each guess, no output.
+    The first use of each term of the glossary is a link.
 
     Raises:
         BadData: an exercise without a region, a region outside an exercise, or a solution that no fold shows.
@@ -105,6 +107,10 @@ def learner(solved: NotebookNode) -> NotebookNode:
             cell.source = PREDICTION.sub(lambda call: _GUESS.sub("=...", call[0]), cell.source)
     for n, answer in answers.items():
         _fold(nb, n, answer, language="cpp" if "%%kernel" in solutions(solved)[n] else "python")
+    links = glossary.Links()
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = links.linked(cell.source)
     return nb
 
 

@@ -47,3 +47,25 @@ def test_no_two_entries_have_one_name():
     names = [name.lower() for term in glossary.TERMS for name in glossary.names(term)]
     assert len(names) == len(set(names))
     assert len(re.findall(r"^### (.*)$", glossary.page(), re.M)) == len(glossary.TERMS)
+
+
+def test_a_terms_first_use_is_a_link_and_only_prose_is_touched():
+    links = glossary.Links()
+    text = "# A GRU\n\nBatches feed a GRU, `GRU` and [a GRU](x) and <b title='GRU'>. A gradient; gru, upbatch."
+    first, second = links.linked(text), links.linked("A batch and a Bloom filter.")
+    assert first == text.replace("feed a GRU,", "feed a [GRU](../glossary.md#GRU),").replace(
+        "gradient", "[gradient](../glossary.md#gradient)"
+    )
+    assert second == "A [batch](../glossary.md#batch) and a [Bloom filter](../glossary.md#Bloom-filter)."
+
+
+def test_another_name_leads_to_its_entry():
+    assert glossary.Links("g").linked("SIMD and blocking") == "[SIMD](g#vectorization) and [blocking](g#tiling)"
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
+def test_every_link_of_a_lesson_has_its_entry(path):
+    learner = path.parents[1] / path.name
+    found = re.findall(r"\]\(\.\./glossary\.md#([^)]+)\)", learner.read_text())
+    headings = {line[4:].replace(" ", "-") for line in glossary.page().splitlines() if line.startswith("### ")}
+    assert found and len(found) == len(set(found)) and set(found) <= headings

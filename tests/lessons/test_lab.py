@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import doctor, index, lab, notebook
+from ctrlab.lessons import cheat_sheet, doctor, glossary, index, lab, notebook
 
 NAME = "01_part/01_topic"
 
@@ -17,6 +17,8 @@ def lessons(tmp_path, monkeypatch):
     (folder / "01_part" / "solutions").mkdir(parents=True)
     (folder / "01_part" / "solutions" / "01_topic.ipynb").write_text("{}")
     monkeypatch.setattr(lab.places, "notebooks", lambda: folder)
+    for page in (cheat_sheet.PAGE, glossary.PAGE):
+        (folder / page).write_text("a page")
     source = folder / f"{NAME}.ipynb"
     source.write_text("first")
     return source

@@ -28,7 +28,7 @@ def solved():
             "kernelspec": {"name": "mine", "display_name": "M"},
         },
         "cells": [
-            cell("markdown", "# Double"),
+            cell("markdown", "# Double\n\n## Exercise 1: twice (easy)\n\n## Exercise 2: in C++ (medium)"),
             cell("code", PYTHON, "exercise-1", execution_count=7, outputs=[said | {"text": "hm"}]),
             cell(
                 "code",
@@ -40,7 +40,7 @@ def solved():
             ),
             cell("markdown", "A hint.\n\n<!-- solution 1 -->"),
             cell("code", KERNEL, "exercise-2", execution_count=None, outputs=[]),
-            cell("markdown", "<!-- solution 2 -->\n"),
+            cell("markdown", "<!-- solution 2 -->\n\n**Key points**\n\n1. Two times."),
         ],
     }
     nbformat.validate(nb)
@@ -126,9 +126,14 @@ def checkout(tmp_path):
 
 
 def test_build_writes_once_and_check_finds_what_is_stale(checkout):
-    assert {p.name for p in build.build(checkout, check=True)} == {"01_double.ipynb", "README.md", "glossary.md"}
+    assert {p.name for p in build.build(checkout, check=True)} == {
+        "01_double.ipynb",
+        "README.md",
+        "cheat_sheet.md",
+        "glossary.md",
+    }
     assert not (checkout / "01_part" / "01_double.ipynb").exists()
-    assert len(build.build(checkout)) == 4
+    assert len(build.build(checkout)) == 5
     assert build.build(checkout, check=True) == []
     mine = checkout / "01_part" / "01_double.ipynb"
     mine.write_text(mine.read_text().replace("Exercise 1", "Exercise one"))
