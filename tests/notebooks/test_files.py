@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from nbformat import v4
 
 from ctrlab.lessons import build, check, course, effort, notebook, places
 
@@ -106,6 +107,30 @@ def test_every_exercise_has_region_fold_check_and_way_out(path):
         assert f"# lab.use_solution({n})" in text and "<summary>Hint 1</summary>" in text
     assert f'ctrlab.lessons.start("{lesson.name}")' in text and "lab.gate(" in text
     assert "lab.finish()" in nb.cells[-1].source
+
+
+def thrown_away(nb) -> list[str]:
+    """Exercises in Python whose answer no code cell after its check uses."""
+    found, code = [], [c for c in nb.cells if c.cell_type == "code"]
+    for n, source in notebook.solutions(nb).items():
+        if not source.startswith("%%kernel"):
+            name = re.search(r"^(?:def|class) (\w+)", source, re.M)[1]
+            after = next(i for i, c in enumerate(code) if f"check-{n}" in notebook.tags(c)) + 1
+            if not any(re.search(rf"\b{name}\b(?! *=[^=])", c.source) for c in code[after:]):
+                found.append(f"exercise {n}: {name}")
+    return found
+
+
+@each(SOLVED)
+def test_the_learners_answers_are_used(path):
+    assert thrown_away(notebook.read(path)) == []
+
+
+@pytest.mark.parametrize("later, found", [("f(1)", []), ("g(f)", []), ("g(1)", ["exercise 1: f"]), ("f = 1", ["exercise 1: f"])])
+def test_an_answer_that_is_thrown_away_is_found(later, found):
+    sources = [("def f(x):\n    return x", "exercise-1"), ("lab.check(1, f)", "check-1"), (later, "later")]
+    cells = [v4.new_code_cell(source, metadata={"tags": [tag]}) for source, tag in sources]
+    assert thrown_away(v4.new_notebook(cells=cells)) == found
 
 
 @each(SOLVED)
