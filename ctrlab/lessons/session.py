@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import numbers
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.lessons import check as checking
 from ctrlab.lessons import course, doctor, gate, notebook, places
 from ctrlab.lessons.check import CheckFailed, Unanswered
+from ctrlab.lessons.outcome import Outcome
 from ctrlab.lessons.progress import Store, Verdict
 from ctrlab.profiling.machine import machine
 from ctrlab.quiet import quiet
@@ -84,7 +84,7 @@ class Lab:
         return max(1, whole // 8) if self.profile.name == "tiny" else whole
 
     def predict(self, **guesses: float) -> None:
-        """Write down what you expect before you measure, `predict(speedup=5)`; `outcome` compares it later.
+        """Write down what you expect before you measure, `predict(speedup=5, hits_percent=60)`; `outcome` compares it later.
 
         Raises:
             Unanswered: there is no number yet in place of the dots. CtrlabError: a guess is no number above 0.
@@ -98,20 +98,17 @@ class Lab:
         self.store.save(self._record)
         print("Written down. Now find out.")
 
-    def outcome(self, **measured: float) -> None:
-        """Print each prediction beside what came out (a number, or an interval with a `median`)."""
+    def outcome(self, *, if_less: str = "", **measured: float) -> None:
+        """Show each prediction beside what came out (a number, or an interval with a `median`).
+
+        Args:
+            if_less: where to look, shown where less came out than was predicted.
+        """
+        from IPython.display import display
+
         for name, value in measured.items():
-            came = float(getattr(value, "median", value))
-            guess = self._record.predictions.get(name)
-            if guess is None:
-                print(f"{name}: {_plain(came)}; nothing was predicted (lab.predict({name}=...))")
-                continue
-            said = f"{name}: you said {_plain(guess)}, it is {_plain(came)}"
-            if not 0 < came < math.inf:  # no ratio tells how far off that is
-                print(f"{said}.")
-                continue
-            off = max(guess / came, came / guess)
-            print(f"{said}: {'close.' if off < 1.5 else f'{_plain(round(off, 1))}x off. Why?'}")
+            said = self._record.predictions.get(name)
+            display(Outcome(name, said, float(getattr(value, "median", value)), if_less))
 
     def check(self, exercise: int, answer: Callable) -> None:
         """Judge an answer on fresh random and adversarial inputs. A wrong one takes back the pass of an earlier one.
@@ -254,11 +251,6 @@ class Lab:
         if _gpus():
             print("TensorFlow holds the GPU's memory until this kernel ends: Kernel, Shut Down Kernel.")
         print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")
-
-
-def _plain(number: float) -> str:
-    """Three digits, or all before the point: 125,000 and not 1.25e+05."""
-    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.3g}"
 
 
 def _gpus() -> list:
