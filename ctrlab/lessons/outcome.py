@@ -77,12 +77,11 @@ class Outcome:
     def _figure(self) -> Figure:
         figure = Figure(640, 120, f"{self._label}: {self._sentence}")
         figure.text(LEFT - 20, 14, self._label, anchor="start", bold=True)
-        said, came = self._place(self.said), self._place(self.came)
         figure.arrow((LEFT - 20, Y + 6), (RIGHT + 20, Y + 6))
         figure.text(RIGHT + 20, Y + 50, "percent" if self.is_share else "logarithmic", anchor="end", size=12, faint=True)
-        for place, colour, words, y in ((said, ORANGE, "you said", Y - 22), (came, BLUE, "measured", Y + 30)):
+        for value, colour, words, y in ((self.said, ORANGE, "you said", Y - 22), (self.came, BLUE, "measured", Y + 30)):
+            place = self._place(value)
             figure.box(place - 5, Y, 10, 12, colour=colour)
-            value = self.said if place is said else self.came
             anchor = "start" if place < LEFT + 60 else "end" if place > RIGHT - 60 else "middle"
             figure.text(place, y, f"{words} {self._number(value)}", anchor=anchor)
         figure.text(RIGHT + 20, 14, self.difference, anchor="end", bold=True)

@@ -1,31 +1,35 @@
 """A gate sees an op that ignores one of its weights, however little the loss moves; and what only rounds it lets through."""
 
 import dataclasses
+import re
 
 import pytest
 import tensorflow as tf
 
-from ctrlab.lessons import gate
+from ctrlab.lessons import course, gate, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
-from ctrlab.ops import attention, experts, gru, indicator, lookup
+from ctrlab.ops import attention, batch_norm, dot_interaction, experts, gru, indicator, lookup
+from ctrlab.ops.parsing import ids, numbers
 from ctrlab.training import get_state
 
-# Model, rung, the op that the rung replaces.
+# Model, rung, the module of the op that the rung replaces, and what it is called there.
 REPLACED = [
-    ("deepfm", "indicator", indicator),
-    ("din", "attention", attention),
-    ("dien", "gru", gru),
-    ("mmoe", "experts", experts),
+    ("deepfm", "indicator", indicator, "OP"),
+    ("din", "attention", attention, "OP"),
+    ("dien", "gru", gru, "OP"),
+    ("dien", "augru", gru, "AUGRU"),
+    ("dlrm", "subgraphs", batch_norm, "OP"),
+    ("mmoe", "experts", experts, "OP"),
 ]
-named = pytest.mark.parametrize("name, rung, module", REPLACED, ids=[rung for _, rung, _ in REPLACED])
+named = pytest.mark.parametrize("name, rung, module, op", REPLACED, ids=[rung for _, rung, *_ in REPLACED])
 
 
 def weights_of(arguments) -> list[int]:
     """The places, in the flat arguments of an op, of float matrices and vectors that are trained."""
     flat = tf.nest.flatten(arguments)
-    return [k for k, a in enumerate(flat) if isinstance(a, tf.Variable) or hasattr(a, "trainable")]
+    return [k for k, a in enumerate(flat) if getattr(a, "trainable", False)]
 
 
 def ignoring(fused, which: int, seen: list):
@@ -42,30 +46,65 @@ def ignoring(fused, which: int, seen: list):
 
 @named
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
-def test_an_op_that_ignores_a_weight_is_refused(small_batches, monkeypatch, name, rung, module, which):
+def test_an_op_that_ignores_a_weight_is_refused(small_batches, monkeypatch, name, rung, module, op, which):
     schema, batches = small_batches(DATA_SETS[name])
     baseline, seen = build(name, schema), []
-    monkeypatch.setattr(module, "OP", dataclasses.replace(module.OP, fused=ignoring(module.OP.fused, which, seen)))
+    right = getattr(module, op)
+    monkeypatch.setattr(module, op, dataclasses.replace(right, fused=ignoring(right.fused, which, seen)))
     wrong = build(name, schema, rung)
     with pytest.raises(CheckFailed, match="same gradients") as refused:
         gate.same_answers({"none": baseline, rung: wrong}, batches[0])
     assert max(seen) > 0 and "use each of its weights" in refused.value.next_step
 
 
-def test_a_lookup_that_ignores_a_column_is_refused(small_batches, monkeypatch):
+def one_column_less(columns: list) -> list:
+    """The columns, the first of which says the same in every example."""
+    first = columns[0]
+    if isinstance(first, tf.RaggedTensor):
+        return [first.with_values(tf.repeat(first.values[:1], tf.shape(first.values))), *columns[1:]]
+    return [tf.repeat(first[:1], tf.shape(first)[0], axis=0), *columns[1:]]
+
+
+# Rung, the module of an op that has no weights, and how a wrong one ignores an input.
+IGNORES = {
+    "lookup": (lookup, lambda right: lambda tables, columns, layout: right(tables, one_column_less(columns), layout)),
+    "parsing, ids": (ids, lambda right: lambda asked, columns: right(asked, one_column_less(columns))),
+    "parsing, numbers": (numbers, lambda right: lambda asked, columns: right(asked, one_column_less(columns))),
+    "interaction, bottom": (
+        dot_interaction,
+        lambda right: lambda bottom, fields, dim: right(tf.zeros_like(bottom), fields, dim),
+    ),
+    "interaction, one field": (
+        dot_interaction,
+        lambda right: (
+            lambda bottom, fields, dim: right(bottom, fields * tf.repeat([0.0, 1.0], [dim, fields.shape[1] - dim]), dim)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IGNORES)
+def test_an_op_that_ignores_an_input_is_refused(small_batches, monkeypatch, case):
     schema, batches = small_batches(DATA_SETS["dlrm"])
-    own = lookup.OP.fused
-
-    def wrong(tables, columns, layout):
-        return own(tables, [tf.zeros_like(columns[0]), *columns[1:]], layout)
-
-    monkeypatch.setattr(lookup, "OP", dataclasses.replace(lookup.OP, fused=wrong))
+    module, wrong = IGNORES[case]
+    monkeypatch.setattr(module, "OP", dataclasses.replace(module.OP, fused=wrong(module.OP.fused)))
+    rung = case.partition(",")[0]
     with pytest.raises(CheckFailed, match="same gradients"):
-        gate.same_answers({"none": build("dlrm", schema), "lookup": build("dlrm", schema, "lookup")}, batches[0])
+        gate.same_answers({"none": build("dlrm", schema), rung: build("dlrm", schema, rung)}, batches[0])
+
+
+def test_the_gates_that_compare_models_are_all_tried():
+    tried = {rung for _, rung, *_ in REPLACED} | {case.partition(",")[0] for case in IGNORES}
+    compared = set()
+    for entry in course.lessons():
+        for cell in notebook.read(places.notebooks() / course.solved_path(entry.name)).cells:
+            if models := re.search(r"lab\.gate\(\s*\{([^}]*)\}", cell.source):
+                compared |= set(re.split(r"[\",]+", re.findall(r'"([^"]+)":', models[1])[-1]))
+    assert compared and compared <= tried
 
 
 @named
-def test_the_right_op_passes_and_all_keep_their_weights(small_batches, name, rung, module):
+def test_the_right_op_passes_and_all_keep_their_weights(small_batches, name, rung, module, op):
     schema, batches = small_batches(DATA_SETS[name])
     models = {"none": build(name, schema), rung: build(name, schema, rung)}
     before = {n: get_state(model) for n, model in models.items()}

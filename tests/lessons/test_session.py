@@ -1,10 +1,12 @@
 """The Lab that a notebook talks to."""
 
+import re
+
 import numpy as np
 import pytest
 
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.lessons import check, session
+from ctrlab.lessons import check, course, notebook, places, session
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.progress import NOT_JUDGED, Store
 from ctrlab.lessons.session import Lab
@@ -132,6 +134,34 @@ def test_gate_refuses_other_losses(lab, other):
     pass_all(lab)
     with pytest.raises(CheckFailed):
         lab.gate(losses={"none": [0.5, 0.4], "indicator": other})
+
+
+def speeds_asked() -> list:
+    """(lesson, variant, at least) of every gate that judges a speed, read from the solved notebooks."""
+    found = []
+    for entry in course.lessons():
+        code = "\n".join(c.source for c in notebook.read(places.notebooks() / course.solved_path(entry.name)).cells)
+        for gate in re.findall(r"lab\.gate\(.*?\n?\)$", code, re.S | re.M):
+            if variant := re.search(r"\bvariant=\"(.*?)\"", gate):
+                at_least = re.search(r"\bat_least=([\d.]+)", gate)
+                found.append(pytest.param(entry.name, variant[1], float(at_least[1]) if at_least else 1.0, id=entry.name))
+    return found
+
+
+@pytest.mark.parametrize("lesson, variant, at_least", speeds_asked())
+def test_a_planted_slower_measurement_passes_no_gate(work, monkeypatch, lesson, variant, at_least):
+    monkeypatch.setenv("CTRLAB_PROFILE", "lesson")
+    monkeypatch.setattr(check, "checks_of", lambda lesson: {})
+
+    def measured(ratio):
+        return Comparison.of_samples({"baseline": [0.001 * ratio] * 9, variant: [0.001] * 9}, baseline="baseline")
+
+    lab = Lab(lesson, machine="a CPU")
+    for ratio, passed in ((0.9 * at_least, False), (0.5, False), (1.1 * at_least, True)):
+        verdict = lab.gate(comparison=measured(ratio), variant=variant, at_least=at_least)
+        assert verdict.passed == passed and str(verdict) == ("passed" if passed else "not passed")
+        lab.finish()
+        assert Store().load(lesson).state == str(verdict)
 
 
 @pytest.mark.parametrize("profile, ratio, verdict", [("lesson", 8, "yes"), ("lesson", 1, "no"), ("tiny", 1, NOT_JUDGED)])

@@ -15,6 +15,7 @@ ALL = [path for pair in PAIRS for path in pair]
 LEARNERS = [mine for _, mine in PAIRS]
 
 NOTES = ("## Say", "## Ask", "## Usual mistakes", "## When late", "## Ranges to expect")
+MORE_NOTES = ("## Plan by the minute", "## Rescue point", "## A recorded run")  # of the lessons that end with a quiz
 UNITS = r"ns|µs|us|ms|s|secs?|seconds?|hours?|h|[GMT]?FLOP/s|[kMGT]?B/s|(?:rows|steps|samples)(?:/s| per second| a second)"
 TIME_OR_RATE = re.compile(rf"\b\d[\d.,]*\s?(?:{UNITS})\b")
 FILE = re.compile(r"\b(?:ctrlab|native)/[\w/]+\.(?:py|h|cc|cu|c)\b")
@@ -138,8 +139,11 @@ def test_instructor_notes(path):
     notes = path.parents[1] / "instructor" / f"{path.stem}.md"
     assert notes.is_file(), f"write {notes}"
     text = notes.read_text()
-    parts = [text.partition(heading)[2].partition("\n## ")[0].strip() for heading in NOTES]
-    assert all(heading in text for heading in NOTES) and all(len(part.split()) >= 10 for part in parts)
+    quiz = any("lab.quiz()" in cell.source for cell in notebook.read(path).cells)
+    parts = {heading: text.partition(f"\n{heading}\n")[2].partition("\n## ")[0] for heading in NOTES + MORE_NOTES * quiz}
+    assert {heading for heading, part in parts.items() if len(part.split()) < (5 if heading in MORE_NOTES else 10)} == set()
+    questions = re.findall(r"^\* .*(?:\n  .*)*", parts["## Ask"], re.M)
+    assert questions and all(re.search(r"\?\*{0,2}\s+\S", question) for question in questions), "each question has its answer"
 
 
 @each(SOLVED)
