@@ -71,3 +71,11 @@ def test_the_index_opens_with_map_machine_and_progress(jupyter, page, keep):
     page.click("a:has-text('Drop the one-hot')")
     page.wait_for_selector(".jp-RenderedMarkdown h1:has-text('Drop the one-hot')")
     keep("learner")
+
+    link = page.locator("a[href*='glossary.md'][href*='#']:visible").nth(2)
+    entry = link.get_attribute("href").partition("#")[2]
+    link.click()
+    heading = page.locator(f".jp-MarkdownViewer h3[data-jupyter-id='{entry}']")
+    heading.wait_for()
+    page.wait_for_function("heading => heading.getBoundingClientRect().top < 200", arg=heading.element_handle())
+    keep("glossary")
