@@ -1,30 +1,126 @@
-"""A slider that recomputes a small answer at once, without ipywidgets' `Output` (whose id changes with every run)."""
+"""Sliders that redraw a plot: the first slider is the x axis and moves a point, the others choose the curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import numbers
+from collections.abc import Callable, Mapping, Sequence
 
 import ipywidgets as widgets
-from IPython.display import display
+import numpy as np
+import plotly.graph_objects as go
+
+from ctrlab.errors import CtrlabError
+from ctrlab.profiling import colours
+from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
+
+CHOSEN = "chosen"
+LOGARITHMIC = ("", "x", "y", "xy")
 
 
-def explore(show: Callable[..., str], **choices: Sequence) -> widgets.VBox:
-    """Show `show(**chosen)`, an HTML text, below one slider a keyword; it is recomputed as a slider moves.
+class Explorer(widgets.VBox):
+    """One slider per choice above one plot. Everything is computed once, so the axes stay still while the curves move.
 
-    >>> explore(lambda V: f"{V * 4} bytes a row", V=[100, 1_000, 10_000])  # doctest: +SKIP
+    >>> Explorer(lambda V, L: {"moved": 4 * V * L, "needed": 8 * L}, {"V": [2, 10, 100], "L": [1, 5]},
+    ...          x="words V", y="bytes per example", log="xy")  # doctest: +SKIP
+
+    Args:
+        draw: called with one value of each choice; returns {curve: its y value there}, always of the same curves.
+        choices: {name: values}. The first one's values are the x values of all curves, rising.
+        x, y: titles of the axes, with units.
+        log: which axes are logarithmic: "", "x", "y" or "xy".
+    Attributes:
+        sliders: by name. chart: the FigureWidget; its last trace holds the chosen points.
+    Raises:
+        CtrlabError: there is no choice, or `draw` returns something else.
     """
-    answer = widgets.HTML()
-    sliders = {
-        name: widgets.SelectionSlider(options=[(f"{v:,}", v) for v in values], value=values[len(values) // 2], description=name)
-        for name, values in choices.items()
-    }
 
-    def update(_=None):
-        answer.value = show(**{name: slider.value for name, slider in sliders.items()})
+    def __init__(
+        self, draw: Callable[..., Mapping[str, float]], choices: Mapping[str, Sequence], *, x: str, y: str, log: str = ""
+    ):
+        if log not in LOGARITHMIC:
+            raise CtrlabError(f'The axes that are logarithmic are "", "x", "y" or "xy"; {log!r} was given.')
+        if not choices or not all(len(values) for values in choices.values()):
+            raise CtrlabError(
+                "A plot is explored by one slider at least, and each has values: lab.explore(draw, ..., V=[1, 10])."
+            )
+        self._along, *self._others = choices
+        self._x = list(choices[self._along])
+        if self._x != sorted(set(self._x)) or (log.startswith("x") and self._x[0] <= 0):
+            least = ", above 0," if log.startswith("x") else ""
+            raise CtrlabError(f"The first slider is the x axis: its values rise{least} and {self._along} has {self._x}.")
+        self._curves = {others: self._computed(draw, others) for others in itertools.product(*list(choices.values())[1:])}
+        names = list(next(iter(self._curves.values())))
+        for curves in self._curves.values():
+            _check(curves, names, log)
+        self.sliders = {name: _slider(name, values) for name, values in choices.items()}
+        self.chart = go.FigureWidget(self._figure(names, x, y, log))
+        self._redraw()
+        for slider in self.sliders.values():
+            slider.observe(self._redraw, names="value")
+        super().__init__([*self.sliders.values(), self.chart])
 
-    for slider in sliders.values():
-        slider.observe(update, names="value")
-    update()
-    box = widgets.VBox([*sliders.values(), answer])
-    display(box)
-    return box
+    def _computed(self, draw: Callable, others: tuple) -> dict[str, list]:
+        points = []
+        for value in self._x:
+            points.append(draw(**{self._along: value}, **dict(zip(self._others, others))))
+            if not isinstance(points[-1], Mapping) or not points[-1] or points[-1].keys() != points[0].keys():
+                raise CtrlabError(
+                    "What is explored returns a dictionary {curve: number}, always of the same curves; "
+                    f"it returned {repr(points[-1])[:60]} at {self._along} = {value}."
+                )
+        return {name: [point[name] for point in points] for name in points[0]}
+
+    def _figure(self, names: Sequence[str], x: str, y: str, log: str) -> go.Figure:
+        colour = colours.of_names(names)
+        traces = [go.Scatter(name=name, mode="lines+markers", line={"color": colour[name], "width": 2.5}) for name in names]
+        point = {"size": 13, "color": [colour[name] for name in names], "line": {"width": 2, "color": colours.DARK}}
+        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, textposition="top center", showlegend=False))
+        every = [value for curves in self._curves.values() for values in curves.values() for value in values]
+        titles = {axis: logarithmic(title) if axis in log else title for axis, title in (("x", x), ("y", y))}
+        chart = figure(traces, "", **titles, height=380, showlegend=True, margin_t=40)
+        chart.update_xaxes(**_axis(self._x, "x" in log))
+        return chart.update_yaxes(**_axis(every, "y" in log))
+
+    def _redraw(self, _=None) -> None:
+        curves = self._curves[tuple(self.sliders[name].value for name in self._others)]
+        at = self.sliders[self._along].value
+        heights = [values[self._x.index(at)] for values in curves.values()]
+        with self.chart.batch_update():
+            *traces, chosen = self.chart.data
+            for trace, values in zip(traces, curves.values()):
+                trace.x, trace.y = self._x, values
+            chosen.x, chosen.y = [at] * len(heights), heights
+            chosen.text = [_plain(height) for height in heights]
+
+
+def _slider(name: str, values: Sequence) -> widgets.SelectionSlider:
+    options = [(_plain(value), value) for value in values]
+    return widgets.SelectionSlider(options=options, value=values[len(values) // 2], description=name)
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.3g}" if abs(number) < 1_000 else f"{number:,.0f}"
+
+
+def _check(curves: Mapping[str, Sequence[float]], names: Sequence[str], log: str) -> None:
+    if list(curves) != names:
+        raise CtrlabError(f"The curves are the same for every choice; {', '.join(names)} became {', '.join(curves)}.")
+    for name, values in curves.items():
+        for value in values:
+            if not isinstance(value, numbers.Real) or not np.isfinite(value) or ("y" in log and value <= 0):
+                above = " above 0" if "y" in log else ""
+                raise CtrlabError(f"Each point of a curve is a finite number{above}; {name!r} came to {value!r}.")
+
+
+def _axis(values: Sequence[float], log: bool) -> dict:
+    low, high = min(values), max(values)
+    if log:
+        ticks = log_ticks(low, max(high, 1.01 * low))
+        if len(ticks) > 8:
+            ticks = [tick for tick in ticks if np.log10(tick) % 1 == 0]
+        margin = 0.06 * np.log10(max(high / low, 1.2))
+        span = [np.log10(low) - margin, np.log10(high) + 2 * margin]
+        return {"type": "log", "range": span, "tickvals": ticks, "ticktext": [_plain(tick) for tick in ticks]}
+    margin = 0.06 * (high - low or abs(high) or 1)
+    return {"range": [min(0, low) - (low < 0) * margin, max(0, high) + 2 * margin]}

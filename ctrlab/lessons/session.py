@@ -170,6 +170,22 @@ class Lab:
 
         return charts.LiveChart(title, y, **options)
 
+    def figure(self, name: str) -> None:
+        """Show the figure or the animation `name` of this lesson, from `ctrlab.lessons.figures`."""
+        from IPython.display import display
+
+        from ctrlab.lessons import figures
+
+        display(figures.of_lesson(self.lesson, name))
+
+    def explore(self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, log: str = "", **choices: Sequence) -> None:
+        """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details."""
+        from IPython.display import display
+
+        from ctrlab.lessons.explore import Explorer
+
+        display(Explorer(draw, choices, x=x, y=y, log=log))
+
     def source(self, thing) -> None:
         """Show the source of a function, class or module, or of a file named from the checkout's root."""
         from IPython.display import Code, display

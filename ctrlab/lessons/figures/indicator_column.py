@@ -1,7 +1,7 @@
 """Drop the one-hot: a product with a one-hot matrix is a row that is read."""
 
 from ctrlab.lessons.figures.animation import Animation
-from ctrlab.lessons.figures.kit import BLUE, GREEN, GREY, ORANGE, Figure
+from ctrlab.lessons.figures.kit import BLUE, GREEN, GREY, ORANGE, Figure, Grid, Point
 
 WEIGHTS = (0.4, 0.1, 0.7, 0.2, 0.9, 0.3)
 IDS = (2, 4)
@@ -40,15 +40,22 @@ def _frame(title: str, stage: int) -> Figure:
     if stage in (2, 3):
         row = [[int(j in IDS) for j in range(6)]]
         multi = figure.table(160, 196, row, name="multi_hot [V]", cell=(30, 28), marked={0: ORANGE})
-        figure.arrow(hot.whole.bottom, (hot.whole.bottom[0], 192))
+        last = hot.cell(1, 5)
+        figure.arrow(last.bottom, (last.bottom[0], multi.y))
         if stage == 3:
             for j in range(6):
-                figure.arrow(multi.row(0).right, weights.row(j).left, colour=GREEN if j in IDS else GREY, dashed=j not in IDS)
+                figure.arrow(multi.row(0).right, _beside(weights, j), colour=GREEN if j in IDS else GREY, dashed=j not in IDS)
     if stage >= 4:
         for i, row in enumerate(IDS):
-            figure.arrow(ids.row(i).right, weights.row(row).left, "" if stage == 4 else f"read row {row}", colour=GREEN)
+            figure.arrow(ids.row(i).right, _beside(weights, row), "" if stage == 4 else f"read row {row}", colour=GREEN)
     if stage in (3, 5):
         total = figure.box(620, 124, 64, 30, f"{sum(WEIGHTS[i] for i in IDS):.1f}", colour=GREEN, code=True)
         figure.arrow((weights.whole.right[0], 139), total.left)
         figure.text(652, 112, "sum", faint=True)
     return figure
+
+
+def _beside(weights: Grid, row: int) -> Point:
+    """Left of the row's id."""
+    x, y = weights.row(row).left
+    return x - 24, y

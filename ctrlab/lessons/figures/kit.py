@@ -118,7 +118,7 @@ class Figure:
         """
         look = [f'font-size="{size}" text-anchor="{anchor}" fill="currentColor"']
         look += ['font-weight="600"'] * bold + ['fill-opacity="0.75"'] * faint
-        look += [f'style="font-family:{FONTS[True]}"'] * code
+        look += [f'style="font-family:{FONTS[True]};white-space:pre"'] * code
         for number, line in enumerate(str(text).split("\n")):
             baseline = y + number * LINE + 0.35 * size
             self._add(f'<text x="{x:g}" y="{baseline:g}" {" ".join(look)}>{escape(line)}</text>')
@@ -337,4 +337,4 @@ class Figure:
         self._add(f'<polygon points="{path}" fill="{self._tint(colour)}" fill-opacity="{opacity:g}"/>')
 
 
-__all__ = ["BLUE", "GREEN", "GREY", "OLIVE", "ORANGE", "PAD", "PINK", "RED", "SKY", "Figure", "Grid", "Place"]
+__all__ = ["BLUE", "GREEN", "GREY", "OLIVE", "ORANGE", "PAD", "PINK", "RED", "SKY", "Figure", "Grid", "Place", "Point"]
