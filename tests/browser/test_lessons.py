@@ -52,7 +52,8 @@ def test_a_lesson_runs_in_a_browser(jupyter, page, keep):
 
     play = page.locator(".ctrlab-animation")
     play.scroll_into_view_if_needed()
-    assert play.locator("figure:visible").count() == 1 and "1 of 6" in play.inner_text()
+    page.wait_for_selector(".ctrlab-animation :text('1 of 6')")
+    assert play.locator("figure:visible").count() == 1
     play.locator("button", has_text="Next").focus()
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowRight")
