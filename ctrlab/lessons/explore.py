@@ -75,7 +75,7 @@ class Explorer(widgets.VBox):
         colour = colours.of_names(names)
         traces = [go.Scatter(name=name, mode="lines+markers", line={"color": colour[name], "width": 2.5}) for name in names]
         point = {"size": 13, "color": [colour[name] for name in names], "line": {"width": 2, "color": colours.DARK}}
-        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, textposition="top center", showlegend=False))
+        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, showlegend=False))
         every = [value for curves in self._curves.values() for values in curves.values() for value in values]
         titles = {axis: logarithmic(title) if axis in log else title for axis, title in (("x", x), ("y", y))}
         chart = figure(traces, "", **titles, height=380, showlegend=True, margin_t=40)
@@ -92,6 +92,15 @@ class Explorer(widgets.VBox):
                 trace.x, trace.y = self._x, values
             chosen.x, chosen.y = [at] * len(heights), heights
             chosen.text = [_plain(height) for height in heights]
+            chosen.textposition = _positions(heights)
+
+
+def _positions(heights: Sequence[float]) -> list[str]:
+    """Numbers of points that are close would overlap: the highest is written above, the lowest below, others beside."""
+    positions = ["middle right"] * len(heights)
+    positions[int(np.argmin(heights))] = "bottom center"
+    positions[int(np.argmax(heights))] = "top center"
+    return positions
 
 
 def _slider(name: str, values: Sequence) -> widgets.SelectionSlider:

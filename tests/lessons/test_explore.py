@@ -48,6 +48,11 @@ def test_the_first_slider_moves_the_point_and_the_others_choose_the_curve(explor
     assert (chart.layout.xaxis.range, chart.layout.yaxis.range) == axes  # so that the eye sees the curve move
 
 
+def test_numbers_of_close_points_do_not_overlap():
+    explorer = Explorer(lambda V: {"low": V, "high": V + 2, "middle": V + 1}, {"V": [1, 2]}, **TITLES)
+    assert explorer.chart.data[-1].textposition == ("bottom center", "top center", "middle right")
+
+
 def test_a_move_is_one_update(explorer, monkeypatch):
     sent = []
     monkeypatch.setattr(explorer.chart, "_send_update_msg", lambda *args, **kw: sent.append(args))
