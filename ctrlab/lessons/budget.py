@@ -92,8 +92,8 @@ def spend(answer: Callable, *inputs) -> Spent:
         made.extend((t.op.type, t.dtype.size) for t in tensors)
         return [tf.shape(t) for t in tensors]
 
-    try:
-        shapes = [tuple(int(n) for n in shape) for shape in traced(*inputs)]
+    try:  # traced by hand: each answer is a new function, and TensorFlow would warn of its "retracing"
+        shapes = [tuple(int(n) for n in shape) for shape in traced.get_concrete_function(*inputs)(*inputs)]
     except CheckFailed:
         raise
     except Exception as error:

@@ -71,3 +71,9 @@ def test_ops_in_called_functions_count():
     inner = tf.function(lambda x: x * 2.0)
     with pytest.raises(CheckFailed, match="Mul"):
         enforce(lambda x: inner(x), ops={"Mul": 0})
+
+
+def test_many_answers_in_a_row_raise_no_warning_of_retracing(caplog):
+    for _ in range(12):
+        spend(lambda x: x + 1, tf.ones(3))
+    assert [record.getMessage() for record in caplog.records if "retracing" in record.getMessage()] == []
