@@ -1,0 +1,116 @@
+"""Checks of 01_baseline/05_embedding_table: (1) the gradient of each row that a batch read, (2) how few rows serve most lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.interpreter import peak_of, require_no_loop
+
+MANY = 2_000
+MOST_STEPS = 400  # of the interpreter, lines and calls
+MOST_BYTES = 40  # per number of the gradients, at the peak: some copies; [u, n] and [V, D] have far more
+
+
+def row_gradients(ids: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The definition: each id once, ascending, int64 [u], and the sum of its gradients, float32 [u, D]."""
+    rows, place = np.unique(ids, return_inverse=True)
+    sums = np.zeros((len(rows), gradients.shape[1]))
+    np.add.at(sums, place, gradients)
+    return rows, sums.astype(gradients.dtype)
+
+
+def reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(what it is, ids int64 [n], gradients float32 [n, D]): random ones, then those that break a careless answer."""
+
+    def case(what: str, ids: np.ndarray, dim: int = 3) -> tuple[str, np.ndarray, np.ndarray]:
+        return what, np.asarray(ids, np.int64), rng.normal(size=(len(ids), dim)).astype(np.float32)
+
+    for dim in (1, 4, 16):
+        yield case("ids that come several times, in any order", rng.integers(0, 20, int(rng.integers(30, 90))), dim)
+    yield case("ids that all differ", rng.permutation(50)[:12])
+    yield case("one id, many times", np.full(9, rng.integers(100)))
+    yield case("a single read", [int(rng.integers(100))])
+    yield case("equal ids that do not stand side by side", [7, 3, 7, 3, 7])
+    yield case("equal ids with more ids than numbers per row", rng.integers(0, 5, 40), 1)
+    yield case("the first and the last row of a large table", [10**12, 0, 10**12, 0, 5])
+    ids, gradients = np.array([4, 9, 4], np.int64), np.array([[1, -2], [3, 3], [-1, 2]], np.float32)
+    yield "two gradients of one id whose sum is zero", ids, gradients
+    yield case("a batch that reads nothing", [], 4)
+
+
+def check_row_gradients(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `row_gradients(ids, gradients)` -> (rows, sums)."""
+    steps = {
+        "rows": "each id once, ascending: np.unique",
+        "sums": "a row that was read three times gets the sum of three gradients",
+    }
+    for case, ids, gradients in reads(rng):
+        received = parts(call(answer, ids, gradients, case=case), ", ".join(steps), case=case)
+        for (name, step), value, right in zip(steps.items(), received, row_gradients(ids, gradients)):
+            require_close(value, right, case=f"{case}, `{name}`", next_step=step)
+    _enforce_budget(answer, rng)
+
+
+def _enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
+    ids, gradients = rng.integers(0, 20 * MANY, MANY), rng.normal(size=(MANY, 8)).astype(np.float32)
+    require_no_loop(answer, ids, gradients, of="ids", many=MANY, most=MOST_STEPS)
+    ids = rng.integers(0, 1_000 * MANY, MANY)
+    peak, most = peak_of(answer, ids, gradients), MOST_BYTES * gradients.size
+    if peak > most:
+        raise CheckFailed(
+            "Budget: nothing is made that has a line per row of the table, or a column per read.",
+            expected=f"at most {most:,} bytes",
+            received=f"{peak:,} bytes for {MANY:,} reads of a table of {1_000 * MANY:,} rows",
+            next_step="make sums for the rows that were read only, [u, D]",
+        )
+
+
+def hot_rows(ids: np.ndarray, percent: int) -> int:
+    """The definition: of the most frequent ids, the fewest whose lookups are `percent` % of all at least."""
+    often = sorted(np.unique(ids, return_counts=True)[1].tolist(), reverse=True)
+    rows = served = 0
+    while served * 100 < percent * len(ids):
+        served += often[rows]
+        rows += 1
+    return rows
+
+
+def lookups(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
+    """(what it is, ids int64 [n], percent). Where lookups and percentage meet exactly, floats have no rounding, either."""
+
+    def zipf(size: int) -> np.ndarray:
+        return rng.zipf(1.4, size) % 500
+
+    for size in (211, 307, 401):  # primes: no percentage between 0 and 100 of them is a whole number of lookups
+        yield "a few frequent ids and many rare ones", zipf(size), int(rng.integers(30, 95))
+    yield "the frequent ids have large numbers", 1_000 - zipf(211), int(rng.integers(40, 90))
+    yield "fingerprints, more than any array has places", rng.choice(rng.integers(0, 2**62, 20), 211), int(rng.integers(30, 90))
+    yield "all ids come equally often", rng.permutation(np.repeat(np.arange(8), 5)), 50
+    yield "ids that all differ", rng.permutation(64), 75
+    yield "exactly half of the lookups are one id's", rng.permutation([3, 3, 3, 3, 5, 6, 7, 8]), 50
+    yield "just less than half of the lookups are one id's", rng.permutation([3, 3, 3, 5, 6, 7, 8]), 50
+    yield "every lookup is to be served", zipf(211), 100
+    yield "none is to be served", zipf(211), 0
+    yield "one id alone", np.full(9, 6), 30
+    yield "a single lookup", np.array([8]), 100
+    yield "no lookup at all", np.zeros(0), 90
+
+
+def check_hot_rows(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `hot_rows(ids, percent)` -> the number of rows."""
+    step = "count each id, sort the counts falling, add them up; how many of them reach the percentage?"
+    for case, ids, percent in lookups(rng):
+        ids, case = ids.astype(np.int64), f"{case}, {percent} %"
+        received, right = call(answer, ids, percent, case=case), hot_rows(ids, percent)
+        rule = f"The fewest rows that serve so many of the lookups; here {case}."
+        if isinstance(received, bool) or not isinstance(received, int | np.integer):
+            raise CheckFailed(rule, expected="a whole number", received=repr(received)[:40], next_step="return one int")
+        if received != right:
+            raise CheckFailed(rule, expected=right, received=received, next_step=step)
+    require_no_loop(answer, rng.integers(0, 20 * MANY, MANY), 90, of="ids", many=MANY, most=MOST_STEPS)
+
+
+CHECKS = {1: check_row_gradients, 2: check_hot_rows}
