@@ -1,4 +1,4 @@
-"""Checks of 01_baseline/05_embedding_table: (1) the gradient of each row that a batch read, (2) how few rows serve most lookups."""
+"""Checks of 01_baseline/05_embedding_table: (1) the gradients of the rows that a batch read, (2) how few rows serve lookups."""
 
 from __future__ import annotations
 
