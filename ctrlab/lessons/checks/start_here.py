@@ -1,0 +1,72 @@
+"""Checks of 01_baseline/00_start_here: (1) the ratio of paired times, (2) the learner's own pointwise kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab.lessons.check import call, require_close, require_swapped
+from ctrlab.ops import pointwise
+from ctrlab.ops.references.pointwise import KINDS, SLOPED
+
+
+def pairs(rng: np.random.Generator, count: int, ratio: float, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of `count` pairs of blocks, float64 [count] each; both blocks of a pair meet the machine in the same state."""
+    state = 1e-3 * np.exp(noise * rng.standard_normal(count))
+    own = np.exp(0.05 * rng.standard_normal((2, count)))
+    return ratio * state * own[0], state * own[1]
+
+
+def measurements(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(what it is, seconds of the baseline, of the variant)."""
+    for count in (9, 15):
+        yield f"{count} pairs", *pairs(rng, count, rng.uniform(1.5, 6))
+    yield "an even number of pairs", *pairs(rng, 8, rng.uniform(1.5, 6))
+    yield "a variant that is slower", *pairs(rng, 5, rng.uniform(0.2, 0.6))
+    yield "a single pair", *pairs(rng, 1, rng.uniform(1.5, 6))
+    baseline, variant = pairs(rng, 7, rng.uniform(1.5, 6))
+    baseline[rng.integers(7)] *= 50
+    yield "another program that disturbed one block", baseline, variant
+    baseline, variant = pairs(rng, 11, rng.uniform(1.5, 6), noise=0)
+    slower = np.linspace(1, 5, 11)
+    yield "a machine that becomes slower and slower", baseline * slower, variant * slower
+
+
+def check_ratio(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `times_as_fast(baseline, variant)`, float64 [pairs] of seconds each -> the median of the pairs' ratios."""
+    for case, baseline, variant in measurements(rng):
+        received = call(answer, baseline, variant, case=case)
+        step = "divide first, pair by pair (baseline / variant); then take the median of these ratios"
+        require_close(received, np.median(baseline / variant), case=case, next_step=step, rtol=1e-9)
+
+
+def batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+    """(what it is, x [B, n])."""
+    for _ in range(2):
+        yield "random numbers", rng.standard_normal((int(rng.integers(2, 9)), int(rng.integers(2, 20))))
+    yield "many rows", rng.standard_normal((700, 33))
+    yield "one column", rng.standard_normal((6, 1))
+    yield "a batch of one row", rng.standard_normal((1, 7))
+    yield "a batch of no rows", np.zeros((0, 7))
+    yield "negative numbers only", -5 - rng.random((4, 7))
+    yield "zeros", np.zeros((3, 7))
+
+
+def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: the op `answer(kind, x, shift, slope)` with the learner's kernel inside, against the reference."""
+    require_swapped("pointwise")
+    for case, x in batches(rng):
+        for kind in KINDS:
+            vectors = [rng.standard_normal(x.shape[1]).astype(np.float32) for _ in range(1 + (kind in SLOPED))]
+            x = x.astype(np.float32)
+            given = (kind, *(tf.constant(array) for array in (x, *vectors)))
+            case_of_kind = f"{kind}, {case}"
+            received = call(answer, *given, case=case_of_kind, next_step="does it crash with our kernel too?")
+            expected = pointwise.OP.reference(kind, x, *vectors).astype(np.float32)
+            step = "with p = x + shift[c], PReLU is p where p > 0, else slope[c] * p; the result is stored at out[b * n + c]"
+            require_close(received, expected, case=case_of_kind, next_step=step)
+
+
+CHECKS = {1: check_ratio, 2: check_kernel}
