@@ -21,7 +21,7 @@ class Lesson:
         summary: one line of what the learner will have shown.
         teach, do: minutes to read it or to explain it in a room, and minutes of the learner's own work.
         needs: what must be there, from NEEDS.
-        rank: 1 is the lesson to keep when time is short.
+        rank: the lesson with the lowest is kept when time is short.
     """
 
     name: str

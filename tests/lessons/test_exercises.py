@@ -13,11 +13,13 @@ from ctrlab.ops import (
     kernel_swap,
     lookup,
     mixture,
+    pointwise,
     snapshot,
 )
 from ctrlab.ops.parsing import numbers
 
 ON_KERNELS = {  # lesson: (the kernel of its exercise 2, the op that calls it)
+    "01_baseline/00_start_here": ("pointwise", pointwise.fused),
     "02_ops/01_indicator_column": ("indicator", indicator.fused),
     "02_ops/02_one_lookup": ("lookup", lookup.fused),
     "02_ops/03_ragged_attention": ("attention_pool", attention.fused),

@@ -10,7 +10,7 @@ from ctrlab.lessons import course, gate, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
-from ctrlab.ops import attention, batch_norm, dot_interaction, experts, gru, indicator, lookup
+from ctrlab.ops import attention, batch_norm, dot_interaction, experts, gru, indicator, lookup, pointwise
 from ctrlab.ops.parsing import ids, numbers
 from ctrlab.training import get_state
 
@@ -22,6 +22,7 @@ REPLACED = [
     ("dien", "augru", gru, "AUGRU"),
     ("dlrm", "subgraphs", batch_norm, "OP"),
     ("mmoe", "experts", experts, "OP"),
+    ("din", "all", pointwise, "OP"),
 ]
 named = pytest.mark.parametrize("name, rung, module, op", REPLACED, ids=[rung for _, rung, *_ in REPLACED])
 
