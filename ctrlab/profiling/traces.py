@@ -15,9 +15,11 @@ Profiling adds a little time per event: ratios within a table are valid, but use
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,9 @@ _OP = re.compile(r"^([^:\s]+):((?:\w+>)?\w+)$")  # other libraries' ops have a n
 _EAGER = re.compile(r"^EagerLocalExecute: ((?:\w+>)?[A-Za-z]\w*)$")
 _LOOP = re.compile(r"^.*/(body|cond)/_\d+/")
 _LIBRARY = re.compile(r"^_Mkl(Native)?")
+
+Event = tuple[str, int, int]
+"""Name, start and duration, in picoseconds."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +65,31 @@ class OpRow:
 
 @dataclass(frozen=True)
 class OpTable(Plain):
-    """Rows, the longest first; `wall` is the duration of one step under the profiler, in seconds; `device` is the machine."""
+    """The ops of some steps.
+
+    Attributes:
+        rows: the longest first.
+        wall: the duration of one step under the profiler, in seconds.
+        device: the machine.
+        threads: the largest number of threads that ran ops at the same time.
+    """
 
     rows: tuple[OpRow, ...]
     steps: int
     wall: float
     device: str
     title: str = ""
+    threads: int = 1
 
     @property
     def seconds(self) -> float:
-        """The self time of all ops in one step."""
+        """The self time of all rows in one step."""
         return sum(row.seconds for row in self.rows)
+
+    @property
+    def overlap(self) -> float:
+        """The self time of all ops of the step, also of those that `of_part` left out, relative to `wall`."""
+        return self.seconds / (self.share() * self.wall) if self.share() else 0.0
 
     def by_type(self) -> OpTable:
         """One row per op type."""
@@ -93,7 +111,7 @@ class OpTable(Plain):
         """The `most` longest rows as a rich table; its last line sums the rest."""
         shown, rest = self.rows[:most], self.rows[most:]
         fields = [f for f in ("part", "op_type", "name") if any(getattr(row, f) for row in self.rows)]
-        caption = f"{self.wall * 1e3:.3g} ms per step · {self.steps} steps · {self.device}"
+        caption = f"{self.wall * 1e3:.3g} ms per step; {sum_of([self])} · {self.steps} steps · {self.device}"
         table = Table(title=self.title or None, caption=caption)
         for heading in fields:
             table.add_column(heading.replace("_", " "), overflow="fold")
@@ -120,7 +138,63 @@ class OpTable(Plain):
         return dataclasses.replace(self, rows=tuple(sorted(rows, key=lambda row: -row.seconds)))
 
 
+def sum_of(tables: Sequence[OpTable]) -> str:
+    """What the self times add up to, and why that is more than a step, in words.
+
+    >>> sum_of([OpTable((OpRow("MatMul", "", "", 1, 0.6, 1.0),), steps=1, wall=0.4, device="", threads=2)])
+    'self times add up to 1.50 times the step: ops run on up to 2 threads at once'
+    """
+    overlaps = [table.overlap for table in tables]
+    low, high = f"{min(overlaps):.2f}", f"{max(overlaps):.2f}"
+    why = f": ops run on up to {max(table.threads for table in tables)} threads at once" if max(overlaps) > 1 else ""
+    return f"self times add up to {low if low == high else f'{low} to {high}'} times the step{why}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The events of profiled steps: for each thread that ran ops, a list of its ops' events. `wall` is in seconds per step."""
+
+    threads: tuple[list[Event], ...]
+    steps: int
+    wall: float
+    title: str = ""
+
+    def to_table(self, own: Callable[[list[Event]], dict[str, int]] | None = None) -> OpTable:
+        """The table of the ops.
+
+        Args:
+            own: computes the self times of one thread, by name; default: `self_times`.
+        """
+        calls: Counter[str] = Counter()
+        picoseconds: Counter[str] = Counter()
+        for events in self.threads:
+            calls.update(name for name, _, _ in events)
+            picoseconds.update((own or self_times)(events))
+        total = sum(picoseconds.values()) or 1
+        rows: dict[tuple[str, str, str], OpRow] = {}
+        for name, own in picoseconds.items():
+            key = _identify(name)
+            before = rows.get(key, OpRow(*key, 0, 0, 0))
+            rows[key] = OpRow(
+                *key, before.calls + calls[name] / self.steps, before.seconds + own / self.steps / 1e12, before.share + own / total
+            )
+        ordered = tuple(sorted(rows.values(), key=lambda row: -row.seconds))
+        return OpTable(ordered, self.steps, self.wall, machine().line, self.title, _at_once(self.threads))
+
+
 def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_ups: int = 2) -> OpTable:
+    """Runs `fn` under the TensorFlow profiler and returns its ops' times; the arguments are those of `record`.
+
+    >>> import tensorflow as tf
+    >>> square = tf.function(lambda a: a @ a)
+    >>> table = profile(lambda: square(tf.ones([256, 256])), steps=2)
+    >>> table.share(op_type="MatMul") > 0
+    True
+    """
+    return record(fn, steps, title=title, warm_ups=warm_ups).to_table()
+
+
+def record(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_ups: int = 2) -> Recording:
     """Runs `fn` under the TensorFlow profiler.
 
     Args:
@@ -129,12 +203,6 @@ def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_u
         title: for the table and its charts.
     Raises:
         CtrlabError: no op ran, or another profile is running in this process.
-
-    >>> import tensorflow as tf
-    >>> square = tf.function(lambda a: a @ a)
-    >>> table = profile(lambda: square(tf.ones([256, 256])), steps=2)
-    >>> table.share(op_type="MatMul") > 0
-    True
     """
     import tensorflow as tf
 
@@ -152,52 +220,36 @@ def profile(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_u
                     consume(fn())
         finally:
             tf.profiler.experimental.stop()
-        return read(Path(folder), steps, title=title)
+        return _read(Path(folder), steps, title)
 
 
-def read(folder: Path, steps: int, *, title: str = "") -> OpTable:
-    """The table of a profile in `folder` (any `*.xplane.pb` below it).
-
-    Raises:
-        CtrlabError: there is no profile, or it contains no op.
-    """
+def _read(folder: Path, steps: int, title: str) -> Recording:
+    """The events of a profile in `folder` (any `*.xplane.pb` below it)."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    calls: dict[str, int] = {}
-    picoseconds: dict[str, int] = {}
-    wall = 0
+    threads, wall = [], 0
     for path in sorted(folder.rglob("*.xplane.pb")):
-        space = xplane_pb2.XSpace.FromString(path.read_bytes())
-        for line in _host_lines(space):
+        for line in _host_lines(xplane_pb2.XSpace.FromString(path.read_bytes())):
             wall += sum(length for name, _, length in line if name == STEP)
-            for name, own in self_times(event for event in line if _counts(event[0])):
-                calls[name] = calls.get(name, 0) + 1
-                picoseconds[name] = picoseconds.get(name, 0) + own
-    if not calls:
-        raise CtrlabError(f"A profile needs at least one TensorFlow op; {folder} has none. Was the step a TensorFlow function?")
-    total = sum(picoseconds.values()) or 1
-    rows: dict[tuple[str, str, str], OpRow] = {}
-    for name, own in picoseconds.items():
-        key = _identify(name)
-        before = rows.get(key, OpRow(*key, 0, 0, 0))
-        rows[key] = OpRow(
-            *key, before.calls + calls[name] / steps, before.seconds + own / steps / 1e12, before.share + own / total
-        )
-    ordered = tuple(sorted(rows.values(), key=lambda row: -row.seconds))
-    return OpTable(ordered, steps, wall / steps / 1e12, machine().line, title)
+            if ops := [event for event in line if _counts(event[0])]:
+                threads.append(ops)
+    if not threads:
+        raise CtrlabError("A profile needs at least one TensorFlow op; this one has none. Was the step a TensorFlow function?")
+    return Recording(tuple(threads), steps, wall / steps / 1e12, title)
 
 
-def _host_lines(space) -> Iterator[list[tuple[str, int, int]]]:
-    """For each host thread its events as (name, start, duration), in picoseconds."""
+def _host_lines(space) -> Iterator[list[Event]]:
+    """The events of each host thread."""
     for plane in space.planes:
         if plane.name.startswith("/host:"):
             names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
             for line in plane.lines:
-                yield [(names[e.metadata_id], e.offset_ps, e.duration_ps) for e in line.events]
+                start = 1000 * line.timestamp_ns
+                yield [(names[e.metadata_id], start + e.offset_ps, e.duration_ps) for e in line.events]
 
 
-def self_times(events: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
-    """Events (name, start, duration) of one thread -> (name, duration minus that of the events directly inside it)."""
+def self_times(events: Iterable[Event]) -> dict[str, int]:
+    """Events of one thread -> {name: the duration minus that of the events directly inside it, summed over its events}."""
     ordered = sorted(events, key=lambda event: (event[1], -event[2]))
     own = [length for _, _, length in ordered]
     open_events: list[tuple[int, int]] = []  # (end, index), the innermost last
@@ -207,7 +259,23 @@ def self_times(events: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
         if open_events:
             own[open_events[-1][1]] -= length
         open_events.append((start + length, index))
-    return [(name, max(0, seconds)) for (name, _, _), seconds in zip(ordered, own)]
+    times: Counter[str] = Counter()
+    for (name, _, _), length in zip(ordered, own):
+        times[name] += max(0, length)
+    return dict(times)
+
+
+def _at_once(threads: Iterable[Iterable[Event]]) -> int:
+    """The largest number of threads that had an event open at the same time."""
+    changes: list[tuple[int, int]] = []
+    for events in threads:
+        busy_until = 0
+        for _, start, length in sorted(events, key=lambda event: (event[1], -event[2])):
+            if start >= busy_until:
+                changes.append((start, 1))
+                changes.append((start + length, -1))
+            busy_until = max(busy_until, start + length)
+    return max(itertools.accumulate(change for _, change in sorted(changes)), default=0)
 
 
 def _counts(name: str) -> bool:

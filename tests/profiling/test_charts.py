@@ -1,5 +1,6 @@
 """Charts say what they show, keep colours, and stay small; the live one keeps to its five updates a second."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ CEILINGS = Ceilings(400e9, 800e9, 60e9, 40e9, 1e8, "a machine")
 def table(title: str, **parts: float) -> OpTable:
     total = sum(parts.values())
     rows = [OpRow(f"{part}Op", f"{title}/{part}", part, 2, value, value / total) for part, value in parts.items()]
-    return OpTable(tuple(rows), 3, total / 2, "a machine", title)
+    return OpTable(tuple(rows), 3, total / 2, "a machine", title, threads=3)
 
 
 def watch(work: float, longest: float) -> Watch:
@@ -85,6 +86,17 @@ def test_bars_show_the_table():
     stacks = {s.name: list(s.x) for s in charts.breakdowns([DEEPFM, DIEN]).data}
     assert stacks["tower"] == pytest.approx([20, 10]) and stacks["gru"] == pytest.approx([0, 60])
     assert sum(np.array(v) for v in stacks.values()) == pytest.approx([100, 100])
+
+
+def test_a_breakdown_says_why_its_bars_add_up_to_more_than_the_step():
+    short = dataclasses.replace(DIEN, wall=0.1, threads=1)  # as long as its self times
+    for chart, times in (
+        (charts.breakdown(DEEPFM), "2.00 times the step: ops run on up to 3 threads at once"),
+        (charts.breakdown(DIEN.of_part("gru")), "2.00 times the step: ops run on up to 3 threads at once"),
+        (charts.breakdowns([DEEPFM, short]), "1.00 to 2.00 times the step: ops run on up to 3 threads at once"),
+        (charts.breakdowns([short]), "1.00 times the step<"),
+    ):
+        assert f"self times add up to {times}" in chart.layout.title.text
 
 
 def test_the_rest_is_summed_not_dropped():

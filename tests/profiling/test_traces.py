@@ -9,15 +9,47 @@ from rich.console import Console
 from ctrlab.errors import CtrlabError
 from ctrlab.profiling import traces
 from ctrlab.profiling.parts import part, part_of
-from ctrlab.profiling.traces import OpRow, OpTable, self_times
+from ctrlab.profiling.traces import OpRow, OpTable, Recording, self_times, sum_of
 
 
 def test_self_time_is_what_nested_events_leave():
     #   outer 0..100: inner 10..40 (with deep 20..25), next 40..70; after it: last 100..110
     events = [("last", 100, 10), ("next", 40, 30), ("deep", 20, 5), ("outer", 0, 100), ("inner", 10, 30)]
-    assert dict(self_times(events)) == {"outer": 40, "inner": 25, "deep": 5, "next": 30, "last": 10}
-    assert self_times([]) == []
-    assert self_times([("a", 5, 10), ("b", 5, 10)]) == [("a", 0), ("b", 10)], "of one extent: the second is within the first"
+    assert self_times(events) == {"outer": 40, "inner": 25, "deep": 5, "next": 30, "last": 10}
+    assert self_times([]) == {}
+    assert self_times([("a", 5, 10), ("b", 5, 10)]) == {"a": 0, "b": 10}, "of one extent: the second is within the first"
+    assert self_times([("a", 0, 10), ("a", 2, 4), ("a", 20, 1)]) == {"a": 11}, "the events of a name are summed"
+
+
+def recording(*threads: list[tuple[str, int, int]], wall: float) -> Recording:
+    """One step; the events' times are in milliseconds, as is `wall`."""
+    return Recording(tuple([(n, int(s * 1e9), int(d * 1e9)) for n, s, d in t] for t in threads), 1, wall / 1e3, "by hand")
+
+
+MATMUL, GATHER, MUL = "tower/MatMul:MatMul", "embedding/Gather:GatherV2", "tower/Mul:Mul"
+
+
+def test_self_times_beside_each_other_add_up_to_more_than_the_step():
+    # 0..40 MatMul on one thread; 10..30 Gather and 30..50 Mul on another: 80 ms of self time in a step of 50 ms
+    table = recording([(MATMUL, 0, 40)], [(MUL, 30, 20), (GATHER, 10, 20)], wall=50).to_table()
+    assert table.overlap == pytest.approx(1.6) and table.threads == 2
+    assert sum_of([table]) == "self times add up to 1.60 times the step: ops run on up to 2 threads at once"
+    assert sum_of([table.of_part("embedding")]) == sum_of([table.by_type()]) == sum_of([table]), "of the step, not of the part"
+    assert sum_of([table]) in table.to_table().caption and sum_of([table.of_part("nothing")]).endswith("0.00 times the step")
+
+
+def test_self_times_one_after_the_other_need_no_reason():
+    one = recording([(MATMUL, 0, 40), (GATHER, 10, 20)], [(MUL, 40, 5)], wall=50).to_table()
+    assert one.threads == 1 and sum_of([one]) == "self times add up to 0.90 times the step"
+    two = recording([(MATMUL, 0, 40)], [(MUL, 0, 20)], [(GATHER, 20, 10)], wall=40).to_table()
+    assert sum_of([one, two]) == "self times add up to 0.90 to 1.75 times the step: ops run on up to 2 threads at once"
+
+
+def test_a_recording_takes_other_self_times():
+    found = recording([(MATMUL, 0, 40), (GATHER, 10, 20)], wall=40)
+    assert {row.op_type: row.share for row in found.to_table().rows} == pytest.approx({"MatMul": 0.5, "GatherV2": 0.5})
+    lengths = found.to_table(lambda events: {name: length for name, _, length in events})
+    assert {row.op_type: row.share for row in lengths.rows} == pytest.approx({"MatMul": 2 / 3, "GatherV2": 1 / 3})
 
 
 def test_parts_are_found_in_op_names():

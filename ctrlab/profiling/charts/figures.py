@@ -13,7 +13,7 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import decimate, figure, log_ticks, seconds, unit_of
 from ctrlab.profiling.timing import Comparison
-from ctrlab.profiling.traces import OpTable
+from ctrlab.profiling.traces import OpTable, sum_of
 
 By = Literal["part", "type"]
 
@@ -42,7 +42,8 @@ def breakdown(table: OpTable, *, by: By = "part", most: int = 12, title: str = "
         title or f"Where the time goes{': ' * bool(table.title)}{table.title}",
         x="share of self time (%)",
         y="",
-        note=f"self time of the ops of one step, by {_WORDS[by]}; a step took {seconds(table.wall)} under the profiler",
+        note=f"self time of the ops of one step, by {_WORDS[by]}; a step took {seconds(table.wall)} under the profiler<br>"
+        + sum_of([table]),
         device=table.device,
         height=190 + 30 * len(names),
         yaxis_autorange="reversed",
@@ -88,7 +89,7 @@ def breakdowns(tables: Sequence[OpTable], *, by: By = "part", most: int = 9, tit
         title,
         x="share of self time (%)",
         y="",
-        note=f"self time of the ops of one step, by {_WORDS[by]}",
+        note=f"self time of the ops of one step, by {_WORDS[by]}<br>{sum_of(tables)}",
         device=tables[0].device,
         height=254 + 44 * len(tables),
         margin_t=128,  # the legend may need two lines
