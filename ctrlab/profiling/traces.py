@@ -167,17 +167,16 @@ class Recording:
         """
         calls: Counter[str] = Counter()
         picoseconds: Counter[str] = Counter()
-        for events in self.threads:
+        for events in map(nested, self.threads):
             calls.update(name for name, _, _ in events)
             picoseconds.update((own or self_times)(events))
         total = sum(picoseconds.values()) or 1
         rows: dict[tuple[str, str, str], OpRow] = {}
-        for name, own in picoseconds.items():
+        for name, length in picoseconds.items():
             key = _identify(name)
             before = rows.get(key, OpRow(*key, 0, 0, 0))
-            rows[key] = OpRow(
-                *key, before.calls + calls[name] / self.steps, before.seconds + own / self.steps / 1e12, before.share + own / total
-            )
+            often, seconds = calls[name] / self.steps, length / self.steps / 1e12
+            rows[key] = OpRow(*key, before.calls + often, before.seconds + seconds, before.share + length / total)
         ordered = tuple(sorted(rows.values(), key=lambda row: -row.seconds))
         return OpTable(ordered, self.steps, self.wall, machine().line, self.title, _at_once(self.threads))
 
@@ -248,8 +247,25 @@ def _host_lines(space) -> Iterator[list[Event]]:
                 yield [(names[e.metadata_id], start + e.offset_ps, e.duration_ps) for e in line.events]
 
 
+def nested(events: Iterable[Event]) -> list[Event]:
+    """The events of one thread, by start; one that another event began in and outlasts is cut off where that one began.
+
+    The profiler writes such events: the executor's often end a fraction of a microsecond after the next one began.
+    """
+    found: list[Event] = []
+    open_events: list[int] = []  # indices, the innermost last
+    for name, start, length in sorted(events, key=lambda event: (event[1], -event[2])):
+        while open_events and sum(found[open_events[-1]][1:]) < start + length:
+            index = open_events.pop()
+            other, begun, lasted = found[index]
+            found[index] = (other, begun, min(lasted, start - begun))
+        open_events.append(len(found))
+        found.append((name, start, length))
+    return found
+
+
 def self_times(events: Iterable[Event]) -> dict[str, int]:
-    """Events of one thread -> {name: the duration minus that of the events directly inside it, summed over its events}."""
+    """Nested events of one thread -> {name: the duration minus that of the events directly inside it, summed over its events}."""
     ordered = sorted(events, key=lambda event: (event[1], -event[2]))
     own = [length for _, _, length in ordered]
     open_events: list[tuple[int, int]] = []  # (end, index), the innermost last
@@ -261,7 +277,7 @@ def self_times(events: Iterable[Event]) -> dict[str, int]:
         open_events.append((start + length, index))
     times: Counter[str] = Counter()
     for (name, _, _), length in zip(ordered, own):
-        times[name] += max(0, length)
+        times[name] += length
     return dict(times)
 
 

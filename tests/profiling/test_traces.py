@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from pytest import approx
 from rich.console import Console
 
 from ctrlab.errors import CtrlabError
 from ctrlab.profiling import traces
 from ctrlab.profiling.parts import part, part_of
-from ctrlab.profiling.traces import OpRow, OpTable, Recording, self_times, sum_of
+from ctrlab.profiling.traces import EXECUTOR, OpRow, OpTable, Recording, nested, self_times, sum_of
 
 
 def test_self_time_is_what_nested_events_leave():
@@ -32,7 +33,7 @@ MATMUL, GATHER, MUL = "tower/MatMul:MatMul", "embedding/Gather:GatherV2", "tower
 def test_self_times_beside_each_other_add_up_to_more_than_the_step():
     # 0..40 MatMul on one thread; 10..30 Gather and 30..50 Mul on another: 80 ms of self time in a step of 50 ms
     table = recording([(MATMUL, 0, 40)], [(MUL, 30, 20), (GATHER, 10, 20)], wall=50).to_table()
-    assert table.overlap == pytest.approx(1.6) and table.threads == 2
+    assert table.overlap == approx(1.6) and table.threads == 2
     assert sum_of([table]) == "self times add up to 1.60 times the step: ops run on up to 2 threads at once"
     assert sum_of([table.of_part("embedding")]) == sum_of([table.by_type()]) == sum_of([table]), "of the step, not of the part"
     assert sum_of([table]) in table.to_table().caption and sum_of([table.of_part("nothing")]).endswith("0.00 times the step")
@@ -45,11 +46,20 @@ def test_self_times_one_after_the_other_need_no_reason():
     assert sum_of([one, two]) == "self times add up to 0.90 to 1.75 times the step: ops run on up to 2 threads at once"
 
 
+def test_events_that_overlap_by_a_little_are_one_after_the_other():
+    found = recording([(EXECUTOR, 0, 20.001), (MATMUL, 5, 10), (EXECUTOR, 20, 30.001), (EXECUTOR, 50, 10)], wall=60).to_table()
+    assert {r.op_type: (r.calls, r.seconds) for r in found.rows} == {"executor": (3, approx(0.05)), "MatMul": (1, approx(0.01))}
+    assert nested([("b", 5, 9), ("a", 0, 10), ("c", 6, 8)]) == [("a", 0, 5), ("b", 5, 9), ("c", 6, 8)]
+    assert nested([("outer", 0, 100), ("a", 10, 15), ("b", 20, 30)]) == [("outer", 0, 100), ("a", 10, 10), ("b", 20, 30)]
+    proper = [("a", 0, 10), ("b", 0, 5), ("c", 5, 5), ("d", 10, 1), ("e", 11, 0)]
+    assert nested(proper[::-1]) == proper and nested([]) == []
+
+
 def test_a_recording_takes_other_self_times():
     found = recording([(MATMUL, 0, 40), (GATHER, 10, 20)], wall=40)
-    assert {row.op_type: row.share for row in found.to_table().rows} == pytest.approx({"MatMul": 0.5, "GatherV2": 0.5})
+    assert {row.op_type: row.share for row in found.to_table().rows} == approx({"MatMul": 0.5, "GatherV2": 0.5})
     lengths = found.to_table(lambda events: {name: length for name, _, length in events})
-    assert {row.op_type: row.share for row in lengths.rows} == pytest.approx({"MatMul": 2 / 3, "GatherV2": 1 / 3})
+    assert {row.op_type: row.share for row in lengths.rows} == approx({"MatMul": 2 / 3, "GatherV2": 1 / 3})
 
 
 def test_parts_are_found_in_op_names():
@@ -107,7 +117,7 @@ def test_calls_are_counted_by_type_and_part(table):
 
 
 def test_shares_and_times_are_sane(table):
-    assert sum(row.share for row in table.rows) == pytest.approx(1)
+    assert sum(row.share for row in table.rows) == approx(1)
     assert 0 < table.seconds < table.wall * 64, "self times add up to no more than wall time x threads"
     assert all(row.seconds >= 0 and row.calls > 0 for row in table.rows)
     assert [r.seconds for r in table.rows] == sorted((r.seconds for r in table.rows), reverse=True)
@@ -116,9 +126,9 @@ def test_shares_and_times_are_sane(table):
 
 def test_grouping_keeps_the_sums(table):
     for grouped in (table.by_part(), table.by_type()):
-        assert grouped.seconds == pytest.approx(table.seconds)
+        assert grouped.seconds == approx(table.seconds)
         assert len(grouped.rows) < len(table.rows)
-    assert table.by_part().share(part="gru") == pytest.approx(table.share(part="gru"))
+    assert table.by_part().share(part="gru") == approx(table.share(part="gru"))
     assert len({row.part for row in table.by_part().rows}) == len(table.by_part().rows)
 
 
