@@ -40,10 +40,14 @@ Watcher = Callable[[str, float], None]  # receives what is measured now, and the
 
 @dataclass(frozen=True)
 class Point:
-    """A measured setting, and its training speed relative to TensorFlow's default."""
+    """A measured setting, and its training speed relative to TensorFlow's default: a ratio per pair of blocks."""
 
     setting: Setting
-    speedup: Interval
+    pairs: tuple[float, ...]
+
+    @property
+    def speedup(self) -> Interval:
+        return Interval.of(self.pairs)
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ class _Search:
         with self._worker(own) as mine:
             steps = self._steps(mine, own)
 
-            def race(setting: Setting) -> Interval:
+            def race(setting: Setting) -> tuple[float, ...]:
                 self._report(f"{setting.intra} x {setting.inter} threads")
                 with self._worker(setting) as other:
                     self._steps(other, setting)  # the first steps trace the graph
@@ -166,7 +170,7 @@ class _Search:
         with self._worker(own) as worker:
             steps = self._steps(worker, own)
 
-            def race(setting: Setting) -> Interval:
+            def race(setting: Setting) -> tuple[float, ...]:
                 self._report(f"prefetch {setting.prefetch}, stage {setting.stage}")
                 return _race(worker, own, worker, setting, steps)
 
@@ -174,7 +178,7 @@ class _Search:
             return points, _best(points, race)
 
     def _raced(
-        self, settings: Sequence[Setting], race: Callable[[Setting], Interval], until: float, least: int = 0
+        self, settings: Sequence[Setting], race: Callable[[Setting], tuple[float, ...]], until: float, least: int = 0
     ) -> list[Point]:
         """Measures as many settings as time allows, assuming each takes as long as the slowest so far and at least `least`."""
         points, slowest = [], 0.0
@@ -205,21 +209,21 @@ class _Search:
 
 
 def _itself(own: Setting) -> Point:
-    return Point(own, Interval(1.0, 1.0, 1.0, 1.0))
+    return Point(own, (1.0,) * PAIRS)
 
 
-def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> Interval:
+def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> tuple[float, ...]:
     """Runs blocks of both alternately, A B, B A, ...; returns the speed of `setting` relative to `own`."""
     sides = {own: lambda: _seconds(mine, own, steps), setting: lambda: _seconds(other, setting, steps)}
     taken = paired(sides, range(PAIRS))
-    return Interval.of([a / b for a, b in zip(taken[own], taken[setting])])
+    return tuple(a / b for a, b in zip(taken[own], taken[setting]))
 
 
 def _seconds(worker: Worker, setting: Setting, steps: int) -> float:
     return worker.ask("train", steps=steps, prefetch=setting.prefetch, stage=setting.stage)["seconds"]
 
 
-def _best(points: Sequence[Point], race: Callable[[Setting], Interval]) -> Setting:
+def _best(points: Sequence[Point], race: Callable[[Setting], tuple[float, ...]]) -> Setting:
     """The fastest setting that is certainly faster than the first one (TensorFlow's default), confirmed by a second race."""
     sure = sorted((p for p in points[1:] if p.speedup.low > 1.0), key=lambda p: -p.speedup.median)
-    return next((p.setting for p in sure if race(p.setting).low > 1.0), points[0].setting)
+    return next((p.setting for p in sure if Interval.of(race(p.setting)).low > 1.0), points[0].setting)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Options
+from ctrlab.lessons.checks.eviction import evict
 from ctrlab.lessons.compiled_machine import CompiledMachine
-from ctrlab.lessons.factorization import FactorizationMachine, auc, train
+from ctrlab.lessons.factorization import EvictedBy, FactorizationMachine, auc, train
 
 COLUMNS = ("a", "b", "c")
 
@@ -107,3 +108,19 @@ def test_the_compiled_engine_says_what_it_holds():
     empty = model.bytes()
     train(model, [batch(np.random.default_rng(6), 4_000, ids=4_000)])
     assert model.bytes() - empty > model.rows() * 4 * 2 * (1 + model.dim)  # values and Adagrad's slot
+
+
+def test_a_functions_eviction_is_the_definitions():
+    rng, options = np.random.default_rng(2), Options(eviction=GlobalStepEviction(3))
+    own, other = FactorizationMachine(COLUMNS, options), EvictedBy(evict, COLUMNS, options)
+    for number in range(12):
+        ids, labels = batch(rng, rows=4, ids=40)
+        for model in (own, other):
+            model.step(ids, labels)
+        if number % 4 == 3:
+            gone = own.evict()
+            assert other.evict() == gone and (gone > 0 or number == 3)
+        assert own.rows() == other.rows()
+        np.testing.assert_array_equal(own.predict(ids), other.predict(ids))
+    for column, table in own.tables.items():
+        assert table.rows.keys() == other.tables[column].rows.keys() and table.touched == other.tables[column].touched

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.profiling.timing import Interval
 from ctrlab.training import threads, tune_worker
 from ctrlab.training import tune as module
 from ctrlab.training.threads import Setting, choose_setting, stored
@@ -56,12 +55,12 @@ def test_noise_hides_the_peak(monkeypatch):
 
 
 def test_what_a_second_race_does_not_confirm_was_luck():
-    own, lucky, sure = (module.Point(Setting(i), Interval(m, m - 0.1, m + 0.1, 0.97)) for i, m in ((2, 1.0), (4, 1.5), (1, 1.2)))
+    own, lucky, sure = (module.Point(Setting(i), (m - 0.1, m, m, m, m, m + 0.1)) for i, m in ((2, 1.0), (4, 1.5), (1, 1.2)))
     raced = []
 
     def race(setting):
         raced.append(setting)
-        return own.speedup if setting == lucky.setting else sure.speedup
+        return own.pairs if setting == lucky.setting else sure.pairs
 
     assert module._best([own, lucky, sure], race) == sure.setting and raced == [lucky.setting, sure.setting]
     assert module._best([own, lucky], race) == own.setting
