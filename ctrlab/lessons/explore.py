@@ -131,5 +131,6 @@ def _axis(values: Sequence[float], log: bool) -> dict:
         margin = 0.06 * np.log10(max(high / low, 1.2))
         span = [np.log10(low) - margin, np.log10(high) + 2 * margin]
         return {"type": "log", "range": span, "tickvals": ticks, "ticktext": [_plain(tick) for tick in ticks]}
+    low = min(low, 0) if low < high / 2 else low  # from 0, unless all values lie far above it
     margin = 0.06 * (high - low or abs(high) or 1)
-    return {"range": [min(0, low) - (low < 0) * margin, max(0, high) + 2 * margin]}
+    return {"range": [low - (low != 0) * margin, high + 2 * margin]}

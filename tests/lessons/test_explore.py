@@ -71,6 +71,13 @@ def test_all_curves_of_all_choices_lie_on_the_axes(log):
         assert axis.type == ("log" if letter in log else None)
 
 
+@pytest.mark.parametrize(("values", "low"), [((1, 4), 0), ((0.7, 0.8), 0.694), ((-2, 2), -2.24), ((-4, -3), -4.06)])
+def test_a_plain_axis_begins_at_0_unless_all_lies_far_above(values, low):
+    explorer = Explorer(lambda n: {"y": values[n]}, {"n": [0, 1]}, x="n", y="y")
+    assert explorer.chart.layout.yaxis.range[0] == pytest.approx(low)
+    assert explorer.chart.layout.yaxis.range[1] > max(values) + 0.1 * (max(values) - min(values))
+
+
 def test_one_slider_and_a_flat_curve_are_enough():
     explorer = Explorer(lambda n: {"bound": -3.5}, {"n": [7]}, x="n", y="y")
     assert drawn(explorer) == {"bound": ([7], [-3.5]), CHOSEN: ([7], [-3.5])}
