@@ -6,12 +6,11 @@ from ctrlab.lessons.checks import hash_store as checks
 from ctrlab.lessons.log_store import LogStore
 
 
-def compact(segments):
-    share = checks.choice(segments)
-    if share is None:
+def compact(segments, limit):
+    largest, _ = checks.choice(segments, limit)
+    if largest is None:
         return None
-    shares = [1 - len(checks.kept(segments, place)) / len(segments[place]) for place in range(len(segments) - 1)]
-    victim = shares.index(max(shares))
+    victim = next(place for place in range(len(segments) - 1) if checks.garbage(segments, place) == largest)
     return victim, checks.kept(segments, victim)
 
 

@@ -92,12 +92,13 @@ def _require_one_look(answer: Callable, rng: np.random.Generator) -> None:
         return own(data, *start)
 
     data = b"".join(packed(*record, row_bytes) for record in _file(rng, 50, row_bytes, 12))
-    # However the learner has imported it.
-    mine = {n: counted for n, value in getattr(answer, "__globals__", {}).items() if value in (own, binascii.crc32)}
+    # However the learner has imported it. (`is`: a learner's arrays stand among the values, and have no one truth.)
+    values = getattr(answer, "__globals__", {})
+    mine = {n: counted for n, value in values.items() if value is own or value is binascii.crc32}
     with (
         mock.patch.object(zlib, "crc32", counted),
         mock.patch.object(binascii, "crc32", counted),
-        mock.patch.dict(getattr(answer, "__globals__", {}), mine),
+        mock.patch.dict(values, mine),
     ):
         call(answer, data, row_bytes, case="fifty whole records")
     if checked[0] > len(data):
@@ -149,7 +150,7 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
 
 def _require_damage_found(answer: Callable, rng: np.random.Generator, broken: int | None, in_a_row: int) -> None:
     """`broken`: the first of so many damaged records; behind them is a whole one."""
-    row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(5, 40))
+    row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(8, 40))
     size = HEAD.size + row_bytes
     data = bytearray(b"".join(packed(*record, row_bytes) for record in _file(rng, count, row_bytes, 9)))
     broken = int(rng.integers(count - in_a_row)) if broken is None else broken % count
@@ -165,7 +166,7 @@ def _require_damage_found(answer: Callable, rng: np.random.Generator, broken: in
         named = [
             int(n.replace(",", "").replace("_", ""), 0) for n in re.findall(r"0x[0-9a-f]{1,9}|[1-9][\d,_]{0,11}\d|\d", str(error))
         ]
-        if broken * size in named and len(named) <= 3:
+        if broken * size in named and len(named) <= 6:
             return
         received = f"ValueError: {error}"
     except NotImplementedError:
@@ -174,7 +175,7 @@ def _require_damage_found(answer: Callable, rng: np.random.Generator, broken: in
         received = f"{type(error).__name__}: {error}"
     raise CheckFailed(
         rule,
-        expected=f"ValueError with {broken * size} in its text, and at most two other numbers",
+        expected=f"ValueError with {broken * size} in its text, and at most five other numbers",
         received=str(received)[:120],
         index=f"record {broken}" + (f" and the {in_a_row - 1} behind it" if in_a_row > 1 else ""),
         next_step=step,
@@ -203,17 +204,22 @@ def kept(segments: Segments, victim: int) -> list[Record]:
     return [r for r in segments[victim] if newest[r[1]] is r and (r[2] is not None or r[1] in older)]
 
 
-THIRD = Fraction(1, 3)
+TIE = 1e-9
+"""Shares closer than this to the limit are at it, where both answers are right: a third in floats is more or less than a third in
+fractions, `1 - 2/3 > 1/3`."""
 
 
-def choice(segments: Segments) -> Fraction | None:
-    """The largest share of garbage in a segment that is not written any more, if it is a third or more; None where nothing is
-    to be done. At exactly a third both are right: what is a third in fractions is more than that in floats, `1 - 2/3 > 1/3`."""
+def choice(segments: Segments, limit: float) -> tuple[Fraction | None, bool]:
+    """The largest share of garbage in a segment that is not written any more, or None where nothing is to be done; and whether
+    None is right, too.
+
+    Args:
+        limit: the share of garbage that is allowed, in all segments together and in the one that goes.
+    """
     total, live = sum(map(len, segments)), len(rows(segments))
-    if total <= 1.5 * live:
-        return None
     largest = max((garbage(segments, place) for place in range(len(segments) - 1)), default=Fraction(0))
-    return largest if largest >= THIRD else None
+    above = min(largest, Fraction(total - live, max(total, 1))) - limit
+    return (None if above < -TIE else largest), above <= TIE
 
 
 def garbage(segments: Segments, place: int) -> Fraction:
@@ -229,27 +235,38 @@ def _with_garbage(count: int, dead: int) -> Segments:
 
 
 def check_compact(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `compact(segments)` -> None, or (the segment that goes, what of it is copied)."""
-    for case, segments in (
-        ("one segment, still written", [[(1, 5, b"a"), (2, 5, b"b")]]),
-        ("no garbage", [[(1, 5, b"a")], [(2, 6, b"b")]]),
-        ("a third of garbage", [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 8, None), (6, 9, None)]]),
-        ("5 of 14 are garbage", _with_garbage(14, 5)),
-        ("5 of 16 are garbage", _with_garbage(16, 5)),
+    """Exercise 2: `compact(segments, limit)` -> None, or (the segment that goes, what of it is copied)."""
+    third = 1 / 3
+    for case, limit, segments in (
+        ("one segment, still written", third, [[(1, 5, b"a"), (2, 5, b"b")]]),
+        ("no garbage", third, [[(1, 5, b"a")], [(2, 6, b"b")]]),
+        ("a third of garbage", third, [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 8, None), (6, 9, None)]]),
+        ("5 of 14 are garbage", third, _with_garbage(14, 5)),
+        ("5 of 16 are garbage", third, _with_garbage(16, 5)),
+        ("5 of 16 are garbage", 0.25, _with_garbage(16, 5)),
+        ("7 of 16 are garbage", 0.5, _with_garbage(16, 7)),
         (
             "a tombstone above a tombstone",
+            third,
             [[(1, 7, None), (2, 8, b"a"), (3, 8, b"b"), (4, 8, b"c")], [(5, 8, b"d"), (6, 7, None)], [(9, 1, b"e")]],
         ),
-        ("more than a third", [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 6, b"e")]]),
+        ("more than a third", third, [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 6, b"e")]]),
     ):
-        _require_choice(segments, call(answer, segments, case=case), case)
-    for keys, erased in ((40, 0.0), (40, 0.3), (150, 0.1), (3, 0.5)):
-        _live_through(answer, rng, keys, erased)
+        _require_choice(segments, limit, call(answer, segments, limit, case=case), f"{case}, the limit is {limit:.3g}")
+    for keys, erased, limit in (
+        (40, 0.0, third),
+        (40, 0.3, third),
+        (150, 0.1, third),
+        (3, 0.5, third),
+        (60, 0.1, 0.15),
+        (60, 0.1, 0.6),
+    ):
+        _live_through(answer, rng, keys, erased, limit)
 
 
-def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased: float, capacity: int = 16) -> None:
+def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased: float, limit: float, capacity: int = 16) -> None:
     """A store's life: segments fill up, the answer compacts them, and a crash at the worst moment changes nothing."""
-    case = f"{keys} keys of which {erased:.0%} of the writes erase"
+    case = f"{keys} keys of which {erased:.0%} of the writes erase, the limit is {limit:.3g}"
     segments: Segments = [[]]
     copied = 0
     for sequence in range(1, 400):
@@ -260,8 +277,8 @@ def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased:
         segments[-1].append((sequence, key, None if rng.random() < erased else rng.bytes(4)))
         while len(segments[-1]) == capacity or sequence % 5 == 0:
             given = [list(segment) for segment in segments]
-            received = call(answer, given, case=case)
-            _require_choice(segments, received, case)
+            received = call(answer, given, limit, case=case)
+            _require_choice(segments, limit, received, case)
             if received is None:
                 break
             victim, copies = received
@@ -270,27 +287,28 @@ def _live_through(answer: Callable, rng: np.random.Generator, keys: int, erased:
             segments = [[], *segments] if not copies else [list(copies), *segments]
             del segments[victim + 1]
             segments = [segment for segment in segments[:-1] if segment] + segments[-1:]
-    if copied > 2 * sequence:
+    most = (1 / limit - 1) * sequence
+    if copied > most + TIE:
         raise CheckFailed(
-            "Compaction copies at most 2 records for each that was written.",
-            expected=f"at most {2 * sequence}",
+            f"Compaction at {limit:.3g} copies at most {1 / limit - 1:.3g} records for each that was written.",
+            expected=f"at most {most:.0f}",
             received=copied,
-            next_step="take no segment with a third or less of garbage",
+            next_step="take no segment whose share of garbage is at the limit or below",
         )
 
 
-def _require_choice(segments: Segments, received: object, case: str) -> None:
-    best = choice(segments)
+def _require_choice(segments: Segments, limit: float, received: object, case: str) -> None:
+    best, may_wait = choice(segments, limit)
     if best is None or received is None:
-        if received is None and best in (None, THIRD):
+        if received is None and may_wait:
             return
         total, live = sum(map(len, segments)), len(rows(segments))
         raise CheckFailed(
-            "Compact while there are more than 1.5 records a live row and more than a third of a full segment is garbage.",
+            "Compact while more than `limit` of all records, and more than `limit` of a full segment, are garbage.",
             expected="None" if best is None else f"a segment with {float(best):.0%} of garbage",
             received="None" if received is None else str(received)[:80],
             index=f"{case}: {total} records, {live} live rows, {len(segments)} segments",
-            next_step="count all records and the live rows first; the last segment is being written and never goes",
+            next_step="compare shares of garbage with `limit`; the last segment is being written and never goes",
         )
     try:
         victim, copies = received
