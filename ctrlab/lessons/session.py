@@ -33,7 +33,7 @@ def start(lesson: str) -> Lab:
     report = doctor.examine(quick=True)
     if reasons := report.reasons_against(entry.needs):
         raise CtrlabError(f"Lesson {lesson} cannot run here. " + " ".join(reasons))
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with quiet():
         import keras
         import tensorflow as tf
