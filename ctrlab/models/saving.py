@@ -1,11 +1,18 @@
-"""A trained model as a .keras file."""
+"""A trained model as a .keras file; and its description, from which the model is made again for its checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import keras
 
+from ctrlab.embedding import choices
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.features import Schema
+from ctrlab.models import MODELS, build
+from ctrlab.models.base import CTRModel
 from ctrlab.paths import replacing
 
 
@@ -17,3 +24,38 @@ def save_model(model: keras.Model, path: Path) -> None:
     """
     with replacing(path, ".keras") as part:  # Keras chooses the format by the name's ending
         model.save(part)
+
+
+def description(model: keras.Model) -> dict:
+    """A JSON-compatible description of one of the six models, which `from_description` takes; {} for any other model.
+
+    A checkpoint has it. Optimizations are left out: a checkpoint fits a model with any of them.
+    """
+    kinds = [name for name, kind in MODELS.items() if type(model) is kind]
+    if not kinds:
+        return {}
+    config = model.get_config()
+    return {"kind": kinds[0]} | {part: config[part] for part in ("schema", "embedding", "seed")}
+
+
+def from_description(found: Mapping, optimizations: str | Iterable[str] = "none") -> CTRModel:
+    """The described model with new weights. Its tables are in memory, wherever they were in training.
+
+    Args:
+        optimizations: of level "model".
+    Raises:
+        BadData: it is no description that `description` gave. CtrlabError: as `build`.
+    """
+    try:
+        embedding = {table: _in_memory(choices.from_config(choice)) for table, choice in found["embedding"].items()}
+        return build(found["kind"], Schema.from_config(found["schema"]), optimizations, found["seed"], embedding)
+    except CtrlabError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise BadData(f"A model is described by kind, schema, embedding and seed; this can't be read: {problem!r}.") from None
+
+
+def _in_memory(choice: choices.Choice) -> choices.Choice:
+    if not isinstance(choice, choices.Variable):
+        return choice
+    return replace(choice, options=replace(choice.options, storage=None))

@@ -27,6 +27,7 @@ from ctrlab.embedding.formats.saves import POINTER, Save, files_in, spare
 from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.models.saving import description
 from ctrlab.ops import snapshot
 from ctrlab.tensors import CODES, write_durably, writing
 from ctrlab.training.generators import get_generators
@@ -230,7 +231,7 @@ class Checkpoints:
                 return last.delta(step, self.position), cuts
             del cuts  # free this copy of the rows before the next one is made
         self._forget()
-        return Save.full(step, self.position, self.run), self._cuts()
+        return Save.full(step, self.position, self.run, description(self.model)), self._cuts()
 
     def _cuts(self) -> dict[str, Cut]:
         return {name: table.cut(self._consumer) for name, table in self._tables.items()}

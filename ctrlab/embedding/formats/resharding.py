@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def merge_chain(folder: Path, out: Path) -> Path:
 
     def write(links: list[Link]) -> Path:
         last = links[-1].save
-        return merge(links, Save.full(last.step, last.position, last.run), out)
+        return merge(links, Save.full(last.step, last.position, last.run, last.model), out)
 
     return last_whole(folder, write)[1]
 
@@ -79,7 +80,7 @@ def merge_delta_files(paths: Sequence[Path], out: Path) -> Path:
         raise BadData(f"Only deltas are merged into one; {full[0]} is a full save.")
     require_same_tables(links)
     first, last = links[0].save, links[-1].save
-    return merge(links, Save(last.step, last.position, last.run, last.id, first.base, first.previous, last.number), out)
+    return merge(links, replace(last, base=first.base, previous=first.previous), out)
 
 
 def reshard(paths: Sequence[Path], count: int, out: Path) -> list[Path]:

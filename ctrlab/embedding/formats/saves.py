@@ -9,6 +9,7 @@ Each save has a random id. A delta records the id of its full save and of the sa
 of order or from another chain is noticed, whatever the file names are. The metadata:
 
     format, step, position, run    the format's version, the optimizer's step, batches read, settings that must not change (JSON)
+    model                          how one of the six models is made again (JSON); {} for any other model
     id, base, previous, number     ids of this save, of its full save (itself if full) and of the save before; number of deltas
                                    since the full save. Merged deltas have the id and number of the last one
 """
@@ -21,7 +22,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,15 +52,16 @@ class Save:
     base: str
     previous: str = ""
     number: int = 0
+    model: dict = field(default_factory=dict)
 
     @classmethod
-    def full(cls, step: int, position: int, run: Mapping[str, str]) -> Save:
+    def full(cls, step: int, position: int, run: Mapping[str, str], model: Mapping | None = None) -> Save:
         id = secrets.token_hex(8)
-        return cls(step, position, dict(run), id, base=id)
+        return cls(step, position, dict(run), id, base=id, model=dict(model or {}))
 
     def delta(self, step: int, position: int) -> Save:
         """The delta that follows this save."""
-        return Save(step, position, self.run, secrets.token_hex(8), self.base, self.id, self.number + 1)
+        return Save(step, position, self.run, secrets.token_hex(8), self.base, self.id, self.number + 1, self.model)
 
     @property
     def name(self) -> str:
@@ -67,7 +69,8 @@ class Save:
 
     def to_metadata(self) -> dict[str, str]:
         facts = {name: str(getattr(self, name)) for name in ("step", "position", "id", "base", "previous", "number")}
-        return {"format": FORMAT.format(VERSION), "run": json.dumps(self.run, sort_keys=True)} | facts
+        texts = {name: json.dumps(getattr(self, name), sort_keys=True) for name in ("run", "model")}
+        return {"format": FORMAT.format(VERSION)} | texts | facts
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], path: Path) -> Save:
@@ -80,15 +83,17 @@ class Save:
         try:
             numbers = {name: int(metadata[name]) for name in ("step", "position", "number")}
             texts = {name: metadata[name] for name in ("id", "base", "previous")}
-            run = json.loads(metadata["run"])
+            run, model = json.loads(metadata["run"]), json.loads(metadata.get("model", "{}"))  # earlier saves don't have it
         except (KeyError, ValueError, RecursionError) as problem:
             raise BadData(f"{path} is a checkpoint that does not say what it is: {problem}.") from None
-        if odd := [name for name, number in numbers.items() if not 0 <= number < 1 << 63] or ["run"] * (type(run) is not dict):
-            rule = "numbers must be in [0, 2^63), and the run an object"
+        objects = {"run": run, "model": model}
+        odd = [name for name, number in numbers.items() if not 0 <= number < 1 << 63]
+        if odd := odd or [name for name, found in objects.items() if type(found) is not dict]:
+            rule = "numbers must be in [0, 2^63), and run and model objects"
             raise BadData(
                 f"{path} is a checkpoint that does not say what it is: {rule}; its {odd[0]} is {metadata[odd[0]][:30]}."
             )
-        return cls(**numbers, **texts, run=run)
+        return cls(**numbers, **texts, **objects)
 
 
 @dataclass(frozen=True)
