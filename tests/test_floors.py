@@ -14,7 +14,7 @@ FLOORS = (
     ("embedding",),
     ("models",),
     ("training",),
-    ("race", "peers", "cuda"),
+    ("race", "peers", "cuda", "serving"),
     ("lessons",),
     ("cli",),
 )

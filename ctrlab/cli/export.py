@@ -1,0 +1,45 @@
+"""`ctrlab export`: a run's checkpoint as a version that servers load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ctrlab.cli.app import ProfileOption, SourceOption, console, import_tensorflow
+
+REQUESTS, EXAMPLES = 8, 32
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The folder with the run's checkpoints.")],
+    out: Annotated[Path, typer.Option(help="The model's folder; the version becomes a folder in it, named by its number.")],
+    inputs: Annotated[Literal["text", "ids"], typer.Option(help="What requests hold: raw text, or ids made of it.")] = "text",
+    number: Annotated[int | None, typer.Option("--version", min=1, help="Its number; else one more than the newest.")] = None,
+    data: SourceOption = "generated",
+    profile: ProfileOption = None,
+) -> None:
+    """Export a trained model for serving, with stock ops only: TensorFlow Serving loads it as it is.
+
+    Warm-up requests are held-out rows of the model's data set (`--data`, `--profile`).
+
+    - `ctrlab train dlrm --checkpoint run`
+    - `ctrlab export run --out models/ctr`
+    """
+    import_tensorflow()
+    from ctrlab.data import explained, prepare
+    from ctrlab.serving import export_model, load, read_manifest
+
+    model, save = load(run)
+    files = prepare(model.schema.name, profile=profile, source=data)
+    with explained():
+        rows = [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
+    folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save)
+    found = read_manifest(folder)
+    size = sum(file.bytes for file in found.files.values())
+    console().print(
+        f"Version {folder.name}: {folder}, {size / 1e6:,.1f} MB, {found.model['kind']} after {found.step:,} steps, "
+        f"{len(found.inputs)} columns of {inputs}, {len(found.warm_up)} warm-up requests.",
+        soft_wrap=True,
+    )

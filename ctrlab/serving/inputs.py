@@ -1,0 +1,103 @@
+"""The inputs of a served model: flat tensors named by column.
+
+    column                                        [B]     one value per example
+    column/values, column/row_splits              [N], int64 [B + 1]: example b has values[row_splits[b] : row_splits[b + 1]]
+
+From raw text a column of ids is text, as in a file. From ids it has the integers that `ctrlab.data.encode` makes of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import tensorflow as tf
+
+from ctrlab.errors import choose
+from ctrlab.features import IdColumn, entry_dtype
+from ctrlab.models.base import CTRModel
+from ctrlab.plain import Plain
+
+Features = Mapping[str, tf.Tensor | tf.RaggedTensor]
+Kind = Literal["text", "ids"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Input(Plain):
+    """A column of a request.
+
+    Attributes:
+        dtype: of its values: "float32", "string", "int32" or "int64".
+        ragged: whether an example has any number of values.
+        encoding: how text becomes an id: "hash" is FarmHash64 modulo `buckets`, "vocabulary" the place among its words,
+            "identity" the number itself; "" for numbers.
+    """
+
+    column: str
+    dtype: str
+    ragged: bool
+    encoding: str = ""
+    buckets: int = 0
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """{name: type} of its tensors."""
+        if not self.ragged:
+            return {self.column: tf.TensorSpec([None], self.dtype)}
+        return {
+            f"{self.column}/values": tf.TensorSpec([None], self.dtype),
+            f"{self.column}/row_splits": tf.TensorSpec([None], tf.int64),
+        }
+
+
+def inputs_of(model: CTRModel, kind: Kind) -> tuple[Input, ...]:
+    """What a request to this model has, in the order of the schema. Raises UnknownName for another kind of inputs."""
+    schema = model.input_schema.encoded() if choose("kind of inputs", kind, KINDS) == "ids" else model.input_schema
+    columns = [schema[name] for name in model.input_signature()]
+    return tuple(
+        Input(
+            c.name,
+            entry_dtype(c),
+            ragged=hasattr(c, "separator"),
+            encoding=c.encoding if isinstance(c, IdColumn) else "",
+            buckets=c.buckets if isinstance(c, IdColumn) else 0,
+        )
+        for c in columns
+    )
+
+
+def specs_of(inputs: Sequence[Input]) -> dict[str, tf.TensorSpec]:
+    """{name: type} of all tensors of a request."""
+    return {name: spec for each in inputs for name, spec in each.specs.items()}
+
+
+def to_features(tensors: Mapping[str, tf.Tensor], inputs: Sequence[Input]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """The features that the model takes. Row splits that are not ascending from 0 to N fail when the graph runs."""
+
+    def feature(each: Input):
+        found = [tensors[name] for name in each.specs]
+        return tf.RaggedTensor.from_row_splits(*found, validate=True) if each.ragged else found[0]
+
+    return {each.column: feature(each) for each in inputs}
+
+
+def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> dict[str, tf.Tensor]:
+    """The tensors of a request, from the features of a batch as readers yield them.
+
+    Args:
+        model: makes ids of text where the inputs are ids and the features are text.
+    """
+    encoded = {each.column for each in inputs if each.encoding and each.dtype != "string"}
+    text = [model.input_schema[name] for name in encoded if features[name].dtype == tf.string]
+    features = dict(features) | (model.encoder.ids(features, text) if text else {})
+    tensors: dict[str, tf.Tensor] = {}
+    for each in inputs:
+        feature = features[each.column]
+        if not each.ragged:
+            tensors[each.column] = tf.cast(feature, each.dtype) if each.dtype != "string" else feature
+            continue
+        values, splits = feature.values, tf.cast(feature.row_splits, tf.int64)
+        tensors |= dict(zip(each.specs, (tf.cast(values, each.dtype) if each.dtype != "string" else values, splits)))
+    return tensors

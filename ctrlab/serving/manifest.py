@@ -1,0 +1,102 @@
+"""What a version folder says of itself, in the file ctrlab.json: its columns, its model, where it comes from, its files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctrlab.errors import BadData, unreadable
+from ctrlab.plain import Plain
+from ctrlab.serving.inputs import Input
+
+NAME = "ctrlab.json"
+FORMAT = 1
+PIECE = 8 << 20  # bytes per read
+
+
+@dataclass(frozen=True)
+class File(Plain):
+    """A file's size and content."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> File:
+        digest, size = hashlib.sha256(), 0
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+                    size += len(piece)
+        except OSError as error:
+            raise unreadable(str(path), error) from None
+        return cls(size, digest.hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest(Plain):
+    """Attributes:
+    format: the manifest's own version.
+    model: how the model is made again: see `ctrlab.models.saving`.
+    optimizations: rungs of level "model" in the graph; none for stock ops.
+    inputs: the columns of a request.
+    tasks: the columns of the output "probabilities", float32 [B, K].
+    trained: settings of the training run; `step` and `position`: the optimizer's steps, and the batches read.
+    versions: of the packages that wrote it.
+    warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
+    files: all other files of the folder, by path.
+    """
+
+    format: int
+    model: dict
+    optimizations: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    tasks: tuple[str, ...]
+    trained: dict[str, str]
+    step: int
+    position: int
+    versions: dict[str, str]
+    warm_up: list[list[list[float]]] = field(default_factory=list)
+    files: dict[str, File] = field(default_factory=dict)
+
+
+def files_in(folder: Path) -> dict[str, File]:
+    """Every file below a folder but its manifest, by its path there."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
+    return {path.relative_to(folder).as_posix(): File.of(path) for path in found}
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises BadData if the folder has no manifest of this version, or a damaged one."""
+    path = Path(folder) / NAME
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"{path} must be the manifest of an exported model; it is not JSON: {error}.") from None
+    if isinstance(plain, Mapping) and plain.get("format") != FORMAT:
+        raise BadData(f"{path} is of format {plain.get('format')!r}; this ctrlab reads format {FORMAT}: export the model again.")
+    try:
+        return Manifest.from_json(plain)
+    except BadData as error:
+        raise BadData(f"{path}: {error}") from None
+
+
+def verify(folder: Path) -> Manifest:
+    """The manifest of a version folder whose files are all as they were written.
+
+    Raises:
+        BadData: a file is missing, damaged, or more than the manifest lists.
+    """
+    manifest, found = read_manifest(folder), files_in(Path(folder))
+    for name in sorted(manifest.files.keys() | found.keys()):
+        said, there = manifest.files.get(name), found.get(name)
+        if said != there:
+            problem = "is missing" if there is None else "is not in its manifest" if said is None else "is not what was exported"
+            raise BadData(f"A version is served as it was exported; {Path(folder) / name} {problem}: export the model again.")
+    return manifest

@@ -1,0 +1,85 @@
+"""The version folders of a served model: models/ctr/1, models/ctr/2, ...
+
+A version is written into a hidden folder, synced and renamed. So a folder with a number for a name is complete, whatever was
+killed. Servers ignore all other names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ctrlab.embedding.formats.folder_lock import FolderLock
+from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.tensors import make_folder
+
+LEFTOVER = ".version-"
+MOST = (1 << 63) - 1
+
+
+def versions(folder: Path) -> list[int]:
+    """The versions in a model's folder, ascending; none if there is no such folder."""
+    with contextlib.suppress(FileNotFoundError):
+        names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name and int(name))
+    return []
+
+
+@contextlib.contextmanager
+def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, Path]]:
+    """The number of a new version, and a folder to write it into. When the block ends, the version appears complete.
+
+    If the block raises, nothing has changed. What killed exports left is deleted.
+
+    Args:
+        number: in [1, 2^63); None: one more than the newest.
+    Raises:
+        CtrlabError: this version exists; another export writes into the folder; the disk refuses.
+    """
+    folder = Path(folder)
+    if number is not None and not 1 <= number <= MOST:
+        raise CtrlabError(f"The version must be in [1, 2^63); received {number}.")
+    try:
+        make_folder(folder)
+        with FolderLock(folder):
+            for left in folder.glob(f"{LEFTOVER}*"):
+                shutil.rmtree(left)
+            there = versions(folder)
+            number = number or max(there, default=0) + 1
+            if number in there:
+                raise CtrlabError(f"A version is never overwritten; {folder / str(number)} exists: name another, or none.")
+            part = folder / f"{LEFTOVER}{secrets.token_hex(8)}"
+            part.mkdir()
+            try:
+                yield number, part
+                _sync(part)
+                os.rename(part, folder / str(number))
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+            _sync_folder(folder)
+    except OSError as error:
+        why = f"A version could not be written to {folder}: {error.strerror or error}"
+        raise CtrlabError(
+            f"{why}; earlier ones are as they were; {cure_of(error, 'free some space or name another folder')}."
+        ) from None
+
+
+def _sync(folder: Path) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                os.fsync(file.fileno())
+        _sync_folder(Path(place))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

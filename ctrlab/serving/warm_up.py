@@ -1,0 +1,56 @@
+"""Warm-up requests in TensorFlow Serving's format: assets.extra/tf_serving_warmup_requests, a TFRecord file of PredictionLogs.
+
+A server answers them before it takes traffic, because the first calls of a graph are slow. The messages are a few nested fields,
+written here by their numbers, so that an export needs neither TensorFlow Serving's package nor its protobuf:
+
+    PredictionLog.predict_log = 6    PredictLog.request = 1
+    PredictRequest.model_spec = 1, .inputs = 2 (a map: key = 1, value = 2)    ModelSpec.name = 1, .signature_name = 3
+
+Source: tensorflow_serving/apis/{prediction_log,predict,model}.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from ctrlab.serving.graph import SIGNATURE
+
+PLACE = Path("assets.extra", "tf_serving_warmup_requests")
+MOST = 1_000
+"""Requests; TensorFlow Serving takes no more."""
+
+
+def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.Tensor]]) -> None:
+    """Writes the warm-up file of a version folder.
+
+    Args:
+        requests: {input: tensor} of each.
+    """
+    path = folder / PLACE
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for request in requests:
+            file.write(_field(6, _field(1, predict_request(model, request))))
+
+
+def predict_request(model: str, tensors: Mapping[str, tf.Tensor]) -> bytes:
+    """A PredictRequest in wire format."""
+    parts = [_field(1, _field(1, model.encode()) + _field(3, SIGNATURE.encode()))]
+    for name, tensor in tensors.items():
+        value = tf.make_tensor_proto(tensor).SerializeToString()
+        parts.append(_field(2, _field(1, name.encode()) + _field(2, value)))
+    return b"".join(parts)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes, text or a message: tag, length, content."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(n: int) -> bytes:
+    """Seven bits per byte, the lowest first; the eighth bit says that more follow."""
+    digits = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
+    return bytes([digit | 128 for digit in digits[:-1]] + digits[-1:])
