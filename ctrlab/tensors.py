@@ -127,7 +127,7 @@ def make_folder(folder: Path) -> None:
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for place in reversed(made):
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
 
 
 class Stored:
@@ -330,7 +330,7 @@ def _synced(path: Path) -> Iterator[int]:
             os.fsync(file)
         finally:
             os.close(file)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _write_at(file: int, place: int, piece) -> None:
@@ -340,7 +340,7 @@ def _write_at(file: int, place: int, piece) -> None:
         rest, place = rest[count:], place + count
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Syncs a folder: only then is a new or renamed file durable."""
     file = os.open(folder, os.O_RDONLY)
     try:

@@ -17,6 +17,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from ctrlab.embedding.formats.saves import Link, Save, last_whole
 from ctrlab.embedding.variable import embedding_variables
 from ctrlab.errors import CtrlabError
@@ -80,8 +82,8 @@ def export_model(
     Args:
         save: the metadata of the checkpoint that the weights are of.
     Raises:
-        CtrlabError: the model has compiled ops, embedding variables or too many weights; this version exists; another export
-            writes into `out`; the disk refuses. Nothing has changed then.
+        CtrlabError: the model has compiled ops, embedding variables or too many weights; a row lacks a column; an answer is not
+            finite; this version exists; another export writes into `out`; the disk refuses. Nothing has changed then.
     """
     if model.rungs - {STOCK.name}:
         raise CtrlabError(
@@ -96,6 +98,12 @@ def export_model(
     columns = inputs_of(model, inputs)
     requests = [to_tensors(features, columns, model) for features in rows[: warm_up.MOST]]
     graph = frozen(model, columns)
+    warm = [found.astype(float).tolist() for found in answers(graph, requests)]
+    if odd := [n for n, found in enumerate(warm) if not np.all(np.isfinite(found))]:
+        raise CtrlabError(
+            f"A model for serving answers with finite numbers; {model.name} does not for warm-up request {odd[0]}: its training "
+            "has diverged, or the row is damaged. Export an earlier checkpoint, or other rows."
+        )
     with new_version(out, number) as (number, folder):
         (folder / "saved_model.pb").write_bytes(graph.SerializeToString())
         if requests:
@@ -110,7 +118,7 @@ def export_model(
             step=save.step if save else 0,
             position=save.position if save else 0,
             versions={name: version(name) for name in ("ctrlab", "tensorflow")},
-            warm_up=[each.astype(float).tolist() for each in answers(graph, requests)],
+            warm_up=warm,
         )
         found = replace(found, files=files_in(folder))
         (folder / manifests.NAME).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")

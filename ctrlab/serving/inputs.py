@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import tensorflow as tf
 
-from ctrlab.errors import choose
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import IdColumn, entry_dtype
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
@@ -88,7 +88,17 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> 
 
     Args:
         model: makes ids of text where the inputs are ids and the features are text.
+    Raises:
+        CtrlabError: a column is missing, or is no list where it must be one.
     """
+    for each in inputs:
+        if each.column not in features:
+            raise CtrlabError(f"A request has every column of the model; {each.column} is missing.")
+        if isinstance(features[each.column], tf.RaggedTensor) != each.ragged:
+            is_not = "is no ragged tensor" if each.ragged else "is ragged"
+            raise CtrlabError(
+                f"Columns of lists are ragged, split already, and no others; {each.column} {is_not}: read with lists='ragged'."
+            )
     encoded = {each.column for each in inputs if each.encoding and each.dtype != "string"}
     text = [model.input_schema[name] for name in encoded if features[name].dtype == tf.string]
     features = dict(features) | (model.encoder.ids(features, text) if text else {})

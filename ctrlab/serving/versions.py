@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.errors import CtrlabError, cure_of
-from ctrlab.tensors import make_folder
+from ctrlab.tensors import make_folder, sync_folder
 
 LEFTOVER = ".version-"
 MOST = (1 << 63) - 1
@@ -61,7 +61,7 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
             except BaseException:
                 shutil.rmtree(part, ignore_errors=True)
                 raise
-            _sync_folder(folder)
+            sync_folder(folder)
     except OSError as error:
         why = f"A version could not be written to {folder}: {error.strerror or error}"
         raise CtrlabError(
@@ -74,12 +74,4 @@ def _sync(folder: Path) -> None:
         for name in names:
             with open(os.path.join(place, name), "rb") as file:
                 os.fsync(file.fileno())
-        _sync_folder(Path(place))
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_folder(Path(place))

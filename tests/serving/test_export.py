@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields as fields_of
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctrlab import data, models, serving, training
 from ctrlab.errors import BadData, CtrlabError, UnknownName
@@ -20,6 +23,11 @@ from ctrlab.serving.versions import LEFTOVER, new_version, versions
 from ctrlab.tensors import write_tensors
 
 TOLERANCE = 1e-6
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
 
 
 def first(features, rows):
@@ -239,6 +247,30 @@ def test_what_a_stock_export_can_not_hold_is_refused(small_batches, tmp_path, mo
     with pytest.raises(CtrlabError, match=r"at most 0\.0 GB"):
         serving.export_model(models.build("dlrm", schema), tmp_path / "ctr")
     assert not (tmp_path / "ctr").exists()
+
+
+def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path):
+    model, features = trained("din")
+    right = first(features, 2)
+    without = {name: feature for name, feature in right.items() if name != "item"}
+    unsplit = right | {"history_items": tf.constant(["a;b", ""])}
+    listed = right | {"item": right["history_items"]}
+    for rows, sentence in ((without, "item is missing"), (unsplit, "history_items is no ragged"), (listed, "item is ragged")):
+        with pytest.raises(CtrlabError, match=sentence):
+            serving.export_model(model, tmp_path / "ctr", rows=[rows])
+    model.weights[-1].assign(np.full(model.weights[-1].shape, np.nan))
+    with pytest.raises(CtrlabError, match="finite numbers; din does not for warm-up request 1"):
+        serving.export_model(model, tmp_path / "ctr", rows=[first(features, 0), right])
+    assert not (tmp_path / "ctr").exists()
+
+
+@given(st.dictionaries(st.sampled_from([*(f.name for f in fields_of(serving.Manifest)), "more"]), anything))
+def test_any_other_manifest_is_bad_data(tmp_path_factory, plain):
+    """Whatever JSON it is: one kind of error, never another."""
+    folder = tmp_path_factory.mktemp("version")
+    (folder / NAME).write_text(json.dumps(plain | {"format": 1}))
+    with pytest.raises(BadData):
+        serving.read_manifest(folder)
 
 
 def test_a_checkpoint_that_does_not_describe_its_model_is_refused(tmp_path):
