@@ -29,7 +29,7 @@ def train(
         The losses of each model, by name, as long as `batches`.
     """
     from ctrlab.profiling import charts
-    from ctrlab.training import get_state, set_state
+    from ctrlab.training import copy_state
 
     if len(sides) < 2:
         raise CtrlabError(f"Models are compared side by side, so there are at least two; {len(sides)} was given.")
@@ -39,9 +39,7 @@ def train(
     with charts.LiveChart(title, "relative difference", x="step", note=note, log=True) as chart:
         for number, batch in enumerate(batches):
             if number % same_state_every == 0:
-                state = get_state(*sides[baseline][:2])
-                for name in others:
-                    set_state(state, *sides[name][:2])
+                copy_state(sides[baseline][:2], *(sides[name][:2] for name in others))
             for name, (_, _, step) in sides.items():
                 losses[name].append(float(step(*batch)))
             for name in others:

@@ -9,7 +9,7 @@ _PLACES = {
     **dict.fromkeys(("TouchedRows", "make_optimizer"), "optimizers"),
     **dict.fromkeys(("Restored", "restore"), "restoring"),
     **dict.fromkeys(("Run", "Saving", "Spec"), "run"),
-    **dict.fromkeys(("get_state", "set_state"), "state"),
+    **dict.fromkeys(("copy_state", "get_state", "set_state"), "state"),
     "SeveralSteps": "several",
     **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),
 }

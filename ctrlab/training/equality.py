@@ -61,9 +61,10 @@ def answers(model) -> Callable:
         return loss, logits, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
 
     def answer(features, labels) -> dict[str, np.ndarray]:
-        before = get_state(model)  # a training-mode pass changes batch norm's moving statistics
+        before = [v.numpy() for v in model.non_trainable_variables]  # a training-mode pass changes batch norm's statistics
         loss, logits, gradients = compute(features, labels)
-        set_state(before, model)
+        for v, value in zip(model.non_trainable_variables, before):
+            v.assign(value)
         named = zip(model.trainable_variables, gradients)
         found = {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
         return {"loss": loss.numpy(), "logits": logits.numpy()} | found

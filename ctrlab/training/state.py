@@ -6,7 +6,9 @@ The names and shapes don't depend on the optimizations, so a state saved with on
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 
+from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError
 
 
@@ -28,7 +30,20 @@ def get_state(model, optimizer=None) -> dict[str, np.ndarray]:
     return {path: v.numpy() for path, v in variables_of(model, optimizer).items()}
 
 
-def set_state(state: dict[str, np.ndarray], model, optimizer=None) -> None:
+def copy_state(source: tuple, *targets: tuple) -> None:
+    """Gives each target, a (model, optimizer), the source's state, as `get_state` and `set_state` would. TensorFlow shares the
+    arrays until the next step of either, so nothing is copied that is not stepped.
+
+    Raises:
+        CtrlabError: the names or a shape differ; that target is unchanged.
+    """
+    variables = variables_of(*source)
+    state = {path: v.numpy() if isinstance(v, Proxy) else v.value for path, v in variables.items()}
+    for target in targets:
+        set_state(state, *target)
+
+
+def set_state(state: dict[str, np.ndarray | tf.Variable], model, optimizer=None) -> None:
     """Restores a state from `get_state`.
 
     Raises:
@@ -39,7 +54,7 @@ def set_state(state: dict[str, np.ndarray], model, optimizer=None) -> None:
     if odd:
         raise CtrlabError(f"A state must have the model's variables; {odd[0]!r} is in one of them only ({len(odd)} such names).")
     for path, v in variables.items():
-        if tuple(v.shape) != state[path].shape:
-            raise CtrlabError(f"Shapes must match; {path} is {tuple(v.shape)} in the model and {state[path].shape} in the state.")
+        if tuple(v.shape) != (shape := tuple(state[path].shape)):
+            raise CtrlabError(f"Shapes must match; {path} is {tuple(v.shape)} in the model and {shape} in the state.")
     for path, v in variables.items():
         v.assign(state[path])
