@@ -114,7 +114,7 @@ def export_model(
             optimizations=tuple(sorted(model.rungs)),
             inputs=columns,
             tasks=model.tasks,
-            trained=save.run if save else {},
+            trained={name: str(value) for name, value in save.run.items()} if save else {},
             step=save.step if save else 0,
             position=save.position if save else 0,
             versions={name: version(name) for name in ("ctrlab", "tensorflow")},

@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
-from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.errors import CtrlabError, cure_of, unreadable
 from ctrlab.tensors import make_folder, sync_folder
 
 LEFTOVER = ".version-"
 MOST = (1 << 63) - 1
+NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 
 
 def versions(folder: Path) -> list[int]:
-    """The versions in a model's folder, ascending; none if there is no such folder."""
-    with contextlib.suppress(FileNotFoundError):
+    """The versions in a model's folder, ascending; none if there is no such folder.
+
+    Raises:
+        BadData, CtrlabError: it is no folder, or can't be opened.
+    """
+    try:
         names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
-        return sorted(int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name and int(name))
-    return []
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise unreadable(f"Folder {folder}", error) from None
+    return sorted(int(name) for name in names if NUMBER.fullmatch(name) and int(name) <= MOST)
 
 
 @contextlib.contextmanager

@@ -321,7 +321,10 @@ def test_versions_count_up_and_are_never_overwritten(tmp_path):
     (out / "07").mkdir()
     (out / "notes").mkdir()
     (out / "12").write_text("a file")
+    (out / "9999999999999999999").mkdir()  # above 2^63
     assert versions(out) == [1, 2, 9]
+    with pytest.raises(CtrlabError, match="12"):
+        versions(out / "12")
     with pytest.raises(CtrlabError, match="never overwritten"), new_version(out, 9):
         raise AssertionError("the block ran")
     with pytest.raises(CtrlabError, match=r"in \[1, 2\^63\)"), new_version(out, 0):

@@ -160,7 +160,8 @@ def test_a_folder_takes_one_run_at_a_time(tmp_path):
         (tmp_path / f".{POINTER}.1.part").write_text("the first is just writing this")
         for resume in (True, False):
             with pytest.raises(
-                CtrlabError, match=f"^One run or merge at a time writes into a folder; {tmp_path} is in use: .* name another"
+                CtrlabError,
+                match=f"^One run, merge or export at a time writes into a folder; {tmp_path} is in use: .* name another",
             ):
                 Checkpoints(tmp_path, *small_run(), resume=resume)
         of_ours = "from ctrlab.embedding.formats.folder_lock import FolderLock"

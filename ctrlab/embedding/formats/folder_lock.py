@@ -1,4 +1,4 @@
-"""Allows one run, merge or reshard at a time to write into a folder of checkpoints, within a process and between processes.
+"""Allows one run, merge, reshard or export at a time to write into a folder, within a process and between processes.
 
 The lock is taken on the folder itself and adds no file. The system releases the lock of a killed process. The library
 `filelock` instead locks a file of its own, which a killed process leaves in the folder, and it would not shorten this code.
@@ -33,8 +33,8 @@ class FolderLock:
                 return  # some network file systems have no locks
             self.release()
             raise CtrlabError(
-                f"One run or merge at a time writes into a folder; {folder} is in use: close the other's Checkpoints, wait until "
-                "its process has ended, or name another folder."
+                f"One run, merge or export at a time writes into a folder; {folder} is in use: close the "
+                "other's Checkpoints, wait until its process has ended, or name another folder."
             ) from None
 
     def __enter__(self) -> FolderLock:
