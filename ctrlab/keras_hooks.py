@@ -72,6 +72,11 @@ def eagerly() -> contextlib.AbstractContextManager:
     return tf.__internal__.eager_context.eager_mode()
 
 
+def function_graph(name: str) -> tf.Graph:
+    """An empty graph of the kind that `tf.function` traces. In a plain `tf.Graph` each assertion logs that nobody uses it."""
+    return tf.__internal__.FuncGraph(name)
+
+
 class OneStep:
     """Before an optimizer's Keras class: all variables are stepped in one call, and gradients overwrite none of them.
 

@@ -185,3 +185,16 @@ def test_our_errors_are_not_wrapped():
     with pytest.raises(Exception) as refused:
         Refuses()(np.ones(1, np.float32))
     does(str(refused.value) == "One sentence.", "_keras_call_info_injected", "an error with it leaves a layer's call as it is")
+
+
+def test_an_assertion_in_a_functions_graph_is_no_news(capfd):
+    """TensorFlow logs that nothing waits for it in a plain graph, where a plain session would leave it out."""
+    with keras_hooks.function_graph("f").as_default() as graph:
+        x = tf.compat.v1.placeholder("float32", [])
+        tf.debugging.assert_positive(x)
+        y = x + 1
+    assert "Assert" in {op.type for op in graph.get_operations()} or any("assert" in op.name for op in graph.get_operations())
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        found = tf.import_graph_def(graph.as_graph_def(), return_elements=[y.name], name="")
+        assert session.run(found, {x.name: 2.0}) == [3.0]
+    assert "assert" not in capfd.readouterr().err

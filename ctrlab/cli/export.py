@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,12 +16,19 @@ REQUESTS, EXAMPLES = 8, 32
 def command(
     run: Annotated[Path, typer.Argument(help="The folder with the run's checkpoints.")],
     out: Annotated[Path, typer.Option(help="The model's folder; the version becomes a folder in it, named by its number.")],
+    optimizations: Annotated[
+        str,
+        typer.Option(help="`stock` for TensorFlow's own ops only; `all,bf16` changes results a little."),
+    ] = "all",
     inputs: Annotated[Literal["text", "ids"], typer.Option(help="What requests hold: raw text, or ids made of it.")] = "text",
     number: Annotated[int | None, typer.Option("--version", min=1, help="Its number; else one more than the newest.")] = None,
+    memory_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a growing table that a server keeps in memory; else as in training.")
+    ] = None,
     data: SourceOption = "generated",
     profile: ProfileOption = None,
 ) -> None:
-    """Export a trained model for serving, with stock ops only: TensorFlow Serving loads it as it is.
+    """Export a trained model for serving. With `--optimizations stock` any program with TensorFlow loads it as it is.
 
     Warm-up requests are held-out rows of the model's data set (`--data`, `--profile`).
 
@@ -31,11 +39,12 @@ def command(
     from ctrlab.data import explained, prepare
     from ctrlab.serving import export_model, load, read_manifest
 
-    model, save = load(run)
-    files = prepare(model.schema.name, profile=profile, source=data)
-    with explained():
-        rows = [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
-    folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save)
+    with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
+        model, save = load(run, optimizations, storage)
+        files = prepare(model.schema.name, profile=profile, source=data)
+        with explained():
+            rows = [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
+        folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows)
     found = read_manifest(folder)
     size = sum(file.bytes for file in found.files.values())
     console().print(

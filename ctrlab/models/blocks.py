@@ -116,6 +116,7 @@ class Tower(keras.layers.Layer):
         ]
         self.norms = [keras.layers.BatchNormalization(name=f"norm_{i}") for i in range(len(units))] if batch_norm else []
         self.norm, self.stack = batch_norm_op.OP.pick(rungs), stack
+        self.folds = batch_norm_op.OP.on(rungs)
         self.half = range(len(units) - linear_top) if "bf16" in rungs else ()
         self.build()
 
@@ -129,23 +130,35 @@ class Tower(keras.layers.Layer):
     def call(self, x, training=False):
         layers = list(enumerate(self.layers))
         if self.stack is not None:
-            x = self.stack(x, *zip(*((self._kernel(i), layer.bias.value) for i, layer in layers[:-1])))  # [B, units[-2]]
+            weights = ((self._narrow(i, layer.kernel.value), layer.bias.value) for i, layer in layers[:-1])
+            x = self.stack(x, *zip(*weights))  # [B, units[-2]]
             layers = layers[-1:]
+        before = None  # scale and shift of the normalization before this layer, where its weights take them over
         for i, layer in layers:
-            kernel = self._kernel(i)
+            kernel, bias = layer.kernel.value, layer.bias.value
+            if before is not None:  # (x * scale + shift) W + b = x (scale * W) + (shift W + b)
+                scale, shift = before
+                kernel, bias = scale[:, None] * kernel, bias + tf.linalg.matvec(kernel, shift, transpose_a=True)
+            kernel = self._narrow(i, kernel)
             product = tf.matmul(tf.cast(x, kernel.dtype), kernel)  # [B, units[i]]
             if self.norms and training and layer.activation is keras.activations.relu:
                 x = self._normalized(tf.cast(product, tf.float32), layer, self.norms[i])
                 continue
             # TensorFlow itself fuses product, bias and ReLU, so there is nothing left to fuse.
-            x = layer.activation(tf.nn.bias_add(product, tf.cast(layer.bias.value, product.dtype)))
-            if self.norms:
+            x = layer.activation(tf.nn.bias_add(product, tf.cast(bias, product.dtype)))
+            before = self._affine(i) if self.folds and self.norms and not training and i + 1 < len(self.layers) else None
+            if self.norms and before is None:
                 x = self.norms[i](tf.cast(x, tf.float32), training=training)
         return tf.cast(x, tf.float32)
 
-    def _kernel(self, i: int) -> tf.Tensor:
-        kernel = self.layers[i].kernel.value
+    def _narrow(self, i: int, kernel: tf.Tensor) -> tf.Tensor:
         return tf.cast(kernel, tf.bfloat16) if i in self.half else kernel
+
+    def _affine(self, i: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The scale and the shift that normalization i is outside of training."""
+        norm = self.norms[i]
+        scale = norm.gamma.value * tf.math.rsqrt(norm.moving_variance.value + norm.epsilon)
+        return scale, norm.beta.value - norm.moving_mean.value * scale
 
     def _normalized(self, product, layer: keras.layers.Dense, norm: keras.layers.BatchNormalization):
         mean, variance = norm.moving_mean, norm.moving_variance

@@ -38,16 +38,17 @@ def description(model: keras.Model) -> dict:
     return {"kind": kinds[0]} | {part: config[part] for part in ("schema", "embedding", "seed")}
 
 
-def from_description(found: Mapping, optimizations: str | Iterable[str] = "none") -> CTRModel:
-    """The described model with new weights. Its tables are in memory, wherever they were in training.
+def from_description(found: Mapping, optimizations: str | Iterable[str] = "none", storage: str | None = None) -> CTRModel:
+    """The described model with new weights.
 
     Args:
         optimizations: of level "model".
+        storage: a folder for the rows of tables that had storage in training; None: all rows are in memory.
     Raises:
         BadData: it is no description that `description` gave. CtrlabError: as `build`.
     """
     try:
-        embedding = {table: _in_memory(choices.from_config(choice)) for table, choice in found["embedding"].items()}
+        embedding = {table: _stored(choices.from_config(choice), storage) for table, choice in found["embedding"].items()}
         return build(found["kind"], Schema.from_config(found["schema"]), optimizations, found["seed"], embedding)
     except CtrlabError:
         raise
@@ -55,7 +56,8 @@ def from_description(found: Mapping, optimizations: str | Iterable[str] = "none"
         raise BadData(f"A model is described by kind, schema, embedding and seed; this can't be read: {problem!r}.") from None
 
 
-def _in_memory(choice: choices.Choice) -> choices.Choice:
-    if not isinstance(choice, choices.Variable):
+def _stored(choice: choices.Choice, storage: str | None) -> choices.Choice:
+    if not isinstance(choice, choices.Variable) or choice.options.storage is None:
         return choice
-    return replace(choice, options=replace(choice.options, storage=None))
+    elsewhere = replace(choice.options.storage, path=storage) if storage else None
+    return replace(choice, options=replace(choice.options, storage=elsewhere))

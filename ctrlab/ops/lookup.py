@@ -128,8 +128,14 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return slices + [None] * (2 * columns)
 
 
-def handle_of(table: tf.Variable) -> tf.Tensor:
-    """The variable's handle. It also tells gradient tapes and functions that the variable is read."""
+def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:
+    """The variable's handle. It also tells gradient tapes and functions that the variable is read.
+
+    Args:
+        table: a variable; in a graph without variables (`ctrlab.serving.graph`), what `tf.raw_ops.ReadVariableOp` reads.
+    """
+    if isinstance(table, tf.Tensor):
+        return table.op.inputs[0]
     return tf.type_spec_from_value(table).to_tensors(table)[0]
 
 

@@ -10,7 +10,15 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 
-TENSORFLOW_MARKS = re.compile(r"^\{\{.*?\}\} |^Graph execution error:\s*|\s\[\[\{\{node .*$|\s\[Op:[^\]]*\].*$", re.DOTALL)
+TENSORFLOW_MARKS = re.compile(
+    r"^\{\{.*?\}\} |^Graph execution error:\s*(Detected at node .*?Node: '[^']*'\s*)?|\s\[\[\{\{node .*$|\s\[Op:[^\]]*\].*$",
+    re.DOTALL,
+)
+
+
+def sentence(error: tf.errors.OpError) -> str:
+    """What the op said."""
+    return TENSORFLOW_MARKS.sub("", error.message).strip()
 
 
 @contextlib.contextmanager
@@ -21,4 +29,4 @@ def one_sentence() -> Iterator[None]:
     except tf.errors.OpError as error:
         if not re.search("Ctrlab>(Embedding|Changes)", str(error)):
             raise
-        raise CtrlabError(TENSORFLOW_MARKS.sub("", error.message).strip()) from None
+        raise CtrlabError(sentence(error)) from None

@@ -1,75 +1,178 @@
-"""The graph that a stock export holds: stock ops, flat inputs, and all weights as constants.
+"""The graph that answers requests: a model traced once, with an open end for each of its weights.
 
-The model is traced with a constant in place of each variable (Keras's `StatelessScope`). So the graph has no variable, no
-training op and nothing to initialize.
+A server reads weights, and never changes one during a call. So whatever a call would compute from weights alone (the scale and
+shift of a batch normalization, weights in bfloat16) is computed once, when they are exported. The graph begins where weights and
+request first meet; the tensors there are the *dense tensors* of the export.
+
+    weights ──► computed at the export ──► dense tensors ──┐
+    tables ────────────────────────────────────────────────┼──► the graph of a call ──► probabilities
+    request ───────────────────────────────────────────────┘
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from ctrlab import keras_hooks
+from ctrlab.embedding.table.ops import served_by
+from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
+from ctrlab.models.tables import Embeddings
+from ctrlab.ops.refusals import sentence
+from ctrlab.optimizations import STOCK
 from ctrlab.serving.inputs import Input, specs_of, to_features
 
 SIGNATURE, OUTPUT = "serving_default", "probabilities"
-MOST_BYTES = (1 << 31) - (64 << 20)
-"""Of weights in a stock export: protobuf, in which the graph is written, takes 2 GB at most."""
+INITIALIZER = "__saved_model_init_op"
+"""TensorFlow's name of the op that a loader runs."""
+ASSERTING = ("Assert", "If", "While")
+"""Ops that may refuse a request. Nothing takes their result, so the output has to wait for them. (A branch or a loop without an
+assertion in it is of another type: StatelessIf, StatelessWhile.)"""
 
 
-def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
-    """A SavedModel with one signature: inputs as `inputs_of` gives them -> probabilities, float32 [B, K].
+@dataclass(frozen=True)
+class Trace:
+    """The graph of a call.
 
-    Raises:
-        CtrlabError: the weights are larger than a stock export can hold.
+    Attributes:
+        inputs: {name of an input: its placeholder}.
+        weights: the model's weights but its tables, each with its placeholder.
+        dense: the dense tensors: functions of `weights`.
+        tables: the tables with a fixed number of rows, each with its resource's placeholder, and the tensor that is read of it.
+        growing: the embedding variables, each with its resource's placeholder.
+        output: the probabilities.
     """
-    weights = [v for v in model.variables if v.dtype != "string"]
-    if (size := sum(v.value.shape.num_elements() * v.value.dtype.size for v in weights)) > MOST_BYTES:
-        raise CtrlabError(
-            f"A stock export holds its weights in the graph, at most {MOST_BYTES / 1e9:.1f} GB; {model.name} has "
-            f"{size / 1e9:.1f} GB: train it with smaller tables (multihash)."
-        )
-    specs, values = specs_of(inputs), [v.numpy() for v in weights]
 
-    @tf.function(input_signature=[tf.TensorSpec(spec.shape, spec.dtype) for spec in specs.values()], autograph=False)
-    def serve(*tensors):
-        constants = [(v, tf.constant(value)) for v, value in zip(weights, values)]
-        features = to_features(dict(zip(specs, tensors)), inputs)
-        with keras.StatelessScope(state_mapping=constants):
-            return tf.sigmoid(model(features, training=False))
+    graph: tf.Graph
+    inputs: dict[str, tf.Tensor]
+    weights: list[tuple[keras.Variable, tf.Tensor]]
+    dense: list[tf.Tensor]
+    tables: list[tuple[keras.Variable, tf.Tensor, tf.Tensor]]
+    growing: list[tuple[EmbeddingVariable, tf.Tensor]]
+    output: tf.Tensor
 
-    traced = serve.get_concrete_function()
-    if traced.captured_inputs:
+    def dense_values(self) -> list[np.ndarray]:
+        """The dense tensors of the model's weights now."""
+        weights = {placeholder.name: weight.numpy() for weight, placeholder in self.weights}
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            names = [tensor.name for tensor in self.dense]
+            dense = tf.import_graph_def(self.graph.as_graph_def(), return_elements=names, name="")
+            return session.run(dense, weights)
+
+
+def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
+    """The graph of a call with these inputs, as `inputs_of` gives them. The output is float32 [B, K]."""
+    tables = [v for layer in keras_hooks.all_layers(model) if isinstance(layer, Embeddings) for v in layer.tables.values()]
+    weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
+    graph = keras_hooks.function_graph("serve")
+    with graph.as_default():
+        ends = {name: _placeholder(name.replace("/", "."), spec.dtype, spec.shape) for name, spec in specs_of(inputs).items()}
+        given = [(v, _placeholder("weight", v.dtype, v.shape)) for v in weights]
+        fixed = [(v, *_read(v)) for v in tables]
+        growing = [(v, _placeholder("table", tf.resource, [])) for v in embedding_variables(model)]
+        features = to_features(ends, inputs, validate=model.rungs <= {STOCK.name})
+        mapping = given + [(v, read) for v, _, read in fixed]
+        with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
+            output = tf.sigmoid(model(features, training=False))
+        with tf.control_dependencies([op for op in graph.get_operations() if op.type in ASSERTING]):
+            output = tf.identity(output)
+    if graph.captures:
         raise CtrlabError(
-            f"A stock export holds constants; {model.name} has {len(traced.captured_inputs)} objects that can't be one."
+            f"An export holds the weights of its model; {model.name} reads {len(graph.captures)} objects that are none, such as "
+            f"{graph.captures[0][1].name}."
         )
+    return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, output)
+
+
+def saved_model(
+    graph: tf.Graph,
+    inputs: Mapping[str, str],
+    output: str,
+    initializer: tf.Operation | None = None,
+    assets: Mapping[str, tf.Tensor] | None = None,
+) -> saved_model_pb2.SavedModel:
+    """A SavedModel of what the output needs; inputs and output are given by their tensors' names.
+
+    Args:
+        initializer: runs once, when the model is loaded.
+        assets: {file in the folder `assets`: the tensor that gets its path then}.
+    """
+    keep = [name.rpartition(":")[0] for name in (*inputs.values(), output)]
+    keep += [initializer.name] if initializer is not None else []
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = saved.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
     meta.meta_info_def.tensorflow_version = tf.__version__
-    meta.graph_def.CopyFrom(traced.graph.as_graph_def())
+    meta.graph_def.CopyFrom(tf.compat.v1.graph_util.extract_sub_graph(graph.as_graph_def(), keep))
     signature = meta.signature_def[SIGNATURE]
     signature.method_name = "tensorflow/serving/predict"
-    for name, tensor in zip(specs, traced.inputs):
-        signature.inputs[name].CopyFrom(_info(tensor))
-    signature.outputs[OUTPUT].CopyFrom(_info(traced.outputs[0]))
+    for name, tensor in inputs.items():
+        signature.inputs[name].CopyFrom(_info(graph.get_tensor_by_name(tensor)))
+    signature.outputs[OUTPUT].CopyFrom(_info(graph.get_tensor_by_name(output)))
+    if initializer is not None:
+        run = meta.signature_def[INITIALIZER].outputs[INITIALIZER]
+        run.name = initializer.name
+    for file, path in (assets or {}).items():
+        meta.asset_file_def.add(filename=file).tensor_info.name = path.name
     return saved
 
 
-def answers(saved: saved_model_pb2.SavedModel, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterator[np.ndarray]:
-    """The probabilities of each request."""
+def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterator[np.ndarray]:
+    """The probabilities of each request, from a version's folder.
+
+    Raises:
+        CtrlabError: the version can't be loaded, or refuses a request.
+    """
+    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     [meta] = saved.meta_graphs
     signature = meta.signature_def[SIGNATURE]
+    assets = {each.tensor_info.name: str(folder / "assets" / each.filename) for each in meta.asset_file_def}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.import_graph_def(meta.graph_def, name="")
-        for request in requests:
-            feed = {signature.inputs[name].name: tensor.numpy() for name, tensor in request.items()}
-            yield session.run(signature.outputs[OUTPUT].name, feed)
+        try:
+            if INITIALIZER in meta.signature_def:
+                session.run(meta.signature_def[INITIALIZER].outputs[INITIALIZER].name, assets)
+            for request in requests:
+                feed = {signature.inputs[name].name: tensor.numpy() for name, tensor in request.items()}
+                yield session.run(signature.outputs[OUTPUT].name, feed)
+        except tf.errors.OpError as error:
+            raise CtrlabError(f"A version is tried before it appears, and it refused: {sentence(error)}") from None
+
+
+def _placeholder(name: str, dtype, shape) -> tf.Tensor:
+    return tf.compat.v1.placeholder(dtype, shape, name)
+
+
+def _read(table: keras.Variable) -> tuple[tf.Tensor, tf.Tensor]:
+    """A placeholder for the table's resource, and what is read of it."""
+    handle = _placeholder("table", tf.resource, [])
+    read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
+    read.set_shape(table.shape)
+    return handle, read
+
+
+def _dense(graph: tf.Graph, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The tensors that depend on weights and constants only, and that another op takes."""
+    weighs = {weight.op for weight in weights}
+    constant: set[tf.Operation] = set()
+    for op in graph.get_operations():  # each after those it takes from
+        if op.type == "Const":
+            constant.add(op)
+        elif op.inputs and not op.control_inputs and not op.op_def.is_stateful:
+            takes = {tensor.op for tensor in op.inputs}
+            if takes <= constant:
+                constant.add(op)
+            elif takes <= constant | weighs:
+                weighs.add(op)
+    return [tensor for op in weighs for tensor in op.outputs if any(user not in weighs for user in tensor.consumers())]
 
 
 def _info(tensor: tf.Tensor) -> meta_graph_pb2.TensorInfo:

@@ -73,12 +73,18 @@ def specs_of(inputs: Sequence[Input]) -> dict[str, tf.TensorSpec]:
     return {name: spec for each in inputs for name, spec in each.specs.items()}
 
 
-def to_features(tensors: Mapping[str, tf.Tensor], inputs: Sequence[Input]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """The features that the model takes. Row splits that are not ascending from 0 to N fail when the graph runs."""
+def to_features(
+    tensors: Mapping[str, tf.Tensor], inputs: Sequence[Input], *, validate: bool = True
+) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """The features that the model takes.
+
+    Args:
+        validate: row splits that are not ascending from 0 to N fail when the graph runs. Compiled ops check them anyway.
+    """
 
     def feature(each: Input):
         found = [tensors[name] for name in each.specs]
-        return tf.RaggedTensor.from_row_splits(*found, validate=True) if each.ragged else found[0]
+        return tf.RaggedTensor.from_row_splits(*found, validate=validate) if each.ragged else found[0]
 
     return {each.column: feature(each) for each in inputs}
 

@@ -20,8 +20,9 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .Attr("output_of: list(int)")
     .Attr("combiners: list(string)")
     .Attr("training: bool")
+    .Attr("P: int >= 0")
     .Input("tables: T * resource")
-    .Input("proxies: T * resource")
+    .Input("proxies: P * resource")
     .Input("ids: C * int64")
     .Input("splits: C * int64")
     .Output("out: M * float")
@@ -29,7 +30,7 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
     .Doc(
         "Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The "
-        "proxies are not read: they are what gradients flow to.");
+        "proxies are not read: they are what gradients flow to, T of them, or none in a served graph.");
 
 REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("T: int >= 1")

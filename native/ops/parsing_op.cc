@@ -151,7 +151,7 @@ class ParseIdsOp : public StatusOp {
         column.words = views_.data() + word;
         word += buckets[c];
       }
-      OP_REQUIRES(context, column.encoding == Encoding::kIdentity || raw_.is_text(c),
+      OP_REQUIRES(context, column.encoding != Encoding::kHash || raw_.is_text(c),
                   InvalidArgument("Column ", raw_.name(c), " must be text to be encoded by ", encodings[c], "; received int64."));
       columns_.push_back(column);
     }
@@ -193,6 +193,7 @@ class ParseIdsOp : public StatusOp {
     int64_t ignored;
     auto wrong = [&](const char* p, int64_t n) { return !ParseInt(p, n, &ignored) || ignored < 0 || ignored >= column.buckets; };
     std::string received;
+    const int64_t least = column.texts ? 0 : LeastId(column);
     const int64_t b = fault.row;
     int64_t i = column.splits ? column.splits[b] : b;
     const int64_t end = column.splits ? column.splits[b + 1] : b + 1;
@@ -200,10 +201,10 @@ class ParseIdsOp : public StatusOp {
       while (column.splits && i + 1 < end && !wrong(column.texts[i].data, column.texts[i].size)) ++i;
       received = WrongPart(column.texts[i], column.separator, wrong);
     } else {
-      while (i + 1 < end && column.integers[i] >= 0 && column.integers[i] < column.buckets) ++i;
+      while (i + 1 < end && column.integers[i] >= least && column.integers[i] < column.buckets) ++i;
       received = absl::StrCat(column.integers[i]);
     }
-    return InvalidArgument("Ids of column ", raw_.name(fault.column), " must be whole numbers in [0, ", column.buckets,
+    return InvalidArgument("Ids of column ", raw_.name(fault.column), " must be whole numbers in [", least, ", ", column.buckets,
                            "); received ", received, " in row ", b, ".");
   }
 

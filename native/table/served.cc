@@ -96,7 +96,8 @@ Status ServedTable::Take(ImportKind kind, const ServedRows& rows, std::span<cons
   StateIn in;
   in.keys = rows.keys;
   in.values = rows.values;
-  in.frequencies = in.steps = never.data();
+  in.steps = never.data();
+  in.frequencies = rows.frequencies ? rows.frequencies : never.data();
   in.removed = removed.data();
   Status status = table_->Import(kind, {0, 1}, {rows.count, 0, 0, std::ssize(removed)}, 0, in, parallel_for);
   loaded_ = loaded_ || status.ok();

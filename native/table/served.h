@@ -29,6 +29,8 @@ struct ServedRows {
   const int64_t* keys;  // [n]
   const float* values;  // [n, D]
   int64_t count;        // n
+  // [n], or null: 0. Where rows lie below the memory, those used most stay in it.
+  const int64_t* frequencies = nullptr;
 };
 
 // The change from one version to another: keys to remove, then rows to add or replace.

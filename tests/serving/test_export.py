@@ -11,8 +11,9 @@ from dataclasses import fields as fields_of
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from served import TOLERANCE, first, probabilities, served
 
 from ctrlab import data, models, serving, training
 from ctrlab.errors import BadData, CtrlabError, UnknownName
@@ -22,47 +23,11 @@ from ctrlab.serving.manifest import NAME
 from ctrlab.serving.versions import LEFTOVER, new_version, versions
 from ctrlab.tensors import write_tensors
 
-TOLERANCE = 1e-6
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=5,
 )
-
-
-def first(features, rows):
-    return {name: feature[:rows] for name, feature in features.items()}
-
-
-def probabilities(model, features):
-    return tf.sigmoid(model(features, training=False)).numpy()
-
-
-def served(folder, model):
-    """features -> probabilities from the version folder, as any program with TensorFlow gets them."""
-    columns = serving.read_manifest(folder).inputs
-    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
-
-    def answer(features):
-        found = signature(**inputs.to_tensors(features, columns, model))
-        assert list(found) == ["probabilities"]
-        return found["probabilities"].numpy()
-
-    return answer
-
-
-@pytest.fixture(scope="module")
-def trained(small_batches):
-    """`trained(model, ...)` -> a model whose weights and statistics are all other than at first, and a batch."""
-
-    def of(name, **options):
-        schema, batches = small_batches(DATA_SETS[name])
-        model, rng = models.build(name, schema, **options), np.random.default_rng(5)
-        for weight in model.weights:
-            weight.assign(weight + abs(rng.standard_normal(weight.shape)) * 0.05)
-        return model, batches[3][0]
-
-    return of
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +127,7 @@ def test_the_manifest_says_where_it_comes_from(trained, small_batches, tmp_path)
             step(*batch)
             checkpoints(number, 0.0)
     rows = [first(batches[0][0], 5)]
-    folder = serving.export(tmp_path / "run", tmp_path / "ctr", rows=rows)
+    folder = serving.export(tmp_path / "run", tmp_path / "ctr", optimizations="stock", rows=rows)
     assert folder == tmp_path / "ctr" / "1"
     found = serving.verify(folder)
     assert (found.step, found.position, found.trained) == (4, 4, {"seed": "2021"})
@@ -239,11 +204,9 @@ def test_row_splits_that_are_none_are_refused(small, splits, values):
 
 def test_what_a_stock_export_can_not_hold_is_refused(small_batches, tmp_path, monkeypatch):
     schema, _ = small_batches("criteo")
-    with pytest.raises(CtrlabError, match="built with lookup"):
-        serving.export_model(models.build("dlrm", schema, "lookup"), tmp_path / "ctr")
     with pytest.raises(CtrlabError, match="embedding variable is none; dlrm has 1, such as C1"):
         serving.export_model(models.build("dlrm", schema, embedding={"C1": "variable"}), tmp_path / "ctr")
-    monkeypatch.setattr("ctrlab.serving.graph.MOST_BYTES", 1000)
+    monkeypatch.setattr("ctrlab.serving.frozen.MOST_BYTES", 1000)
     with pytest.raises(CtrlabError, match=r"at most 0\.0 GB"):
         serving.export_model(models.build("dlrm", schema), tmp_path / "ctr")
     assert not (tmp_path / "ctr").exists()
@@ -261,9 +224,10 @@ def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path
     model.weights[-1].assign(np.full(model.weights[-1].shape, np.nan))
     with pytest.raises(CtrlabError, match="finite numbers; din does not for warm-up request 1"):
         serving.export_model(model, tmp_path / "ctr", rows=[first(features, 0), right])
-    assert not (tmp_path / "ctr").exists()
+    assert versions(tmp_path / "ctr") == [] and list((tmp_path / "ctr").iterdir()) == []
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # drawing waits where other tests run
 @given(st.dictionaries(st.sampled_from([*(f.name for f in fields_of(serving.Manifest)), "more"]), anything))
 def test_any_other_manifest_is_bad_data(tmp_path_factory, plain):
     """Whatever JSON it is: one kind of error, never another."""

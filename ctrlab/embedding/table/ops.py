@@ -10,7 +10,9 @@ step takes merged rows and counts directly, and the zeros are never written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -22,6 +24,23 @@ from ctrlab.ops.sparse_update import Rule
 
 if TYPE_CHECKING:
     from ctrlab.embedding.variable import EmbeddingVariable
+
+
+_served: ContextVar[Mapping[EmbeddingVariable, tf.Tensor] | None] = ContextVar("served", default=None)
+
+
+@contextlib.contextmanager
+def served_by(handles: Mapping[EmbeddingVariable, tf.Tensor]) -> Iterator[None]:
+    """Lookups made in this block read the tables behind these handles instead of the variables, and have no gradient.
+
+    Args:
+        handles: {variable: handle} of every variable that is looked up.
+    """
+    before = _served.set(handles)
+    try:
+        yield
+    finally:
+        _served.reset(before)
 
 
 def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout: Layout, training: bool) -> list[tf.Tensor]:
@@ -38,10 +57,11 @@ def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout:
         CtrlabError: the columns don't fit the layout, or keys are not int64. InvalidArgumentError: splits or shapes disagree.
     """
     agree(tables, columns, layout)
+    served = _served.get()
     with tf.device("CPU:0"):
         return _native.library().ops.ctrlab_embedding_lookup(
-            tables=[table.resource_handle for table in tables],
-            proxies=[handle_of(table.proxy.value) for table in tables],
+            tables=[served[table] if served else table.resource_handle for table in tables],
+            proxies=[] if served else [handle_of(table.proxy.value) for table in tables],
             **ids_and_splits(columns),
             table_dims=[table.dim for table in tables],
             table_of=layout.table_of,

@@ -97,14 +97,7 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     """
     agree(columns, values)
     values = [v if isinstance(v, tf.RaggedTensor) else tf.convert_to_tensor(v) for v in values]
-    places = [i for i, (c, v) in enumerate(zip(columns, values)) if c.encoding == "vocabulary" and v.dtype.is_integer]
-    if places:  # -1, an unknown word, is no identity
-        ready = dict(zip(places, baseline([columns[i] for i in places], [values[i] for i in places])))
-        others = [i for i in range(len(columns)) if i not in ready]
-        made = fused([columns[i] for i in others], [values[i] for i in others]) if others else []
-        ready |= zip(others, made)
-        return [ready[i] for i in range(len(columns))]
-    encodings = ["identity" if v.dtype.is_integer else c.encoding for c, v in zip(columns, values)]
+    encodings = ["identity" if v.dtype.is_integer and c.encoding == "hash" else c.encoding for c, v in zip(columns, values)]
     given = raw.describe(columns, values, [tf.int64] * len(columns))
     lists = [layout != "single" for layout in given["layouts"]]
     ids, splits = _native.library().ops.ctrlab_parse_ids(

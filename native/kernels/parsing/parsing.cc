@@ -86,7 +86,7 @@ class Encoder {
         good &= Value(column_.texts[i].data, column_.texts[i].size, out + k);
       } else {
         out[k] = column_.integers[i];
-        good &= out[k] >= 0 && out[k] < column_.buckets;
+        good &= out[k] >= LeastId(column_) && out[k] < column_.buckets;
       }
     }
     return good;

@@ -20,7 +20,7 @@ enum class Encoding : int32_t {
 
 struct IdSource {
   const StringView* texts;  // [B], or with splits [N]; null if integers are given
-  const int64_t* integers;  // the same, for a kIdentity column that holds numbers
+  const int64_t* integers;  // the same, for a kIdentity column that holds numbers, or a kVocabulary column that holds indices
   const int64_t* splits;    // [B + 1]: row b has values splits[b] to splits[b + 1] - 1; null: row b has value b
   StringView separator;     // splits a list in one text; size 0: each text is one value
   int64_t max_length;       // only the last this many entries of a list count; 0: all
@@ -28,6 +28,9 @@ struct IdSource {
   int64_t buckets;
   const StringView* words;  // [buckets] for kVocabulary; the first of equal words counts
 };
+
+// The least id that a column's integers may be; an index of -1 is an unknown word.
+inline int64_t LeastId(const IdSource& column) { return column.encoding == Encoding::kVocabulary ? -1 : 0; }
 
 struct IdInput {
   const IdSource* columns;  // [C]

@@ -106,6 +106,8 @@ inline std::vector<Column> IdColumns() {
       {"integers", {}, {}, "", Encoding::kIdentity, 10, 0, {}, {0, 9, 5}},
       {"lists of integers", {}, {1, 0, 2}, "", Encoding::kIdentity, 10, 1, {}, {0, 9, 5}, true},
       {"integers out of range", {}, {}, "", Encoding::kIdentity, 10, 0, {}, {0, 9, 10, -1}},
+      {"indices of words", {}, {2, 1, 0}, "", Encoding::kVocabulary, 2, 1, {"a", "b"}, {-1, 1, 0}, true},
+      {"an index too many", {}, {}, "", Encoding::kVocabulary, 2, 0, {"a", "b"}, {-1, 1, 2, -2}},
       {"integers in text", {"0", " 7 ", "+9", "-0", "\t3\n"}, {}, "", Encoding::kIdentity, 10},
       {"text that is no integer", {"1", "x", "2"}, {}, "", Encoding::kIdentity, 10},
       {"integers past 64 bits", {"1", "2", "99999999999999999999", "-99999999999999999999"}, {}, "", Encoding::kIdentity, 10},

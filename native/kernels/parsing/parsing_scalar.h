@@ -81,7 +81,12 @@ inline bool RowOfIds(const IdSource& column, int64_t b, std::vector<int64_t>* id
   }
   const int64_t end = column.splits ? column.splits[b + 1] : b + 1;
   for (int64_t i = column.splits ? first_kept(column.splits[b], end) : b; i < end; ++i) {
-    add(column.texts ? Text(column.texts[i]) : std::to_string(column.integers[i]));
+    if (column.texts) {
+      add(Text(column.texts[i]));
+    } else {
+      ids->push_back(column.integers[i]);
+      good &= ids->back() >= (column.encoding == Encoding::kVocabulary ? -1 : 0) && ids->back() < column.buckets;
+    }
   }
   return good;
 }

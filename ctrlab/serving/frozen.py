@@ -1,0 +1,45 @@
+"""A stock export: stock ops, and all weights as constants in the graph. It has nothing to load beside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from ctrlab.embedding.variable import embedding_variables
+from ctrlab.errors import CtrlabError
+from ctrlab.models.base import CTRModel
+from ctrlab.serving.graph import saved_model, traced
+from ctrlab.serving.inputs import Input
+
+MOST_BYTES = (1 << 31) - (64 << 20)
+"""Of weights in a stock export: protobuf, in which the graph is written, takes 2 GB at most."""
+
+
+def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
+    """A SavedModel with one signature: inputs as `inputs_of` gives them -> probabilities, float32 [B, K].
+
+    Args:
+        model: with the optimizations "none" or "stock".
+    Raises:
+        CtrlabError: the weights are larger than a stock export can hold, or the model has embedding variables.
+    """
+    if grown := embedding_variables(model):
+        raise CtrlabError(
+            f"A stock export holds constants, and an embedding variable is none; {model.name} has {len(grown)}, such as "
+            f"{grown[0].name}: export it with optimizations='all'."
+        )
+    if (
+        size := sum(v.value.shape.num_elements() * v.value.dtype.size for v in model.variables if v.dtype != "string")
+    ) > MOST_BYTES:
+        raise CtrlabError(
+            f"A stock export holds its weights in the graph, at most {MOST_BYTES / 1e9:.1f} GB; {model.name} has "
+            f"{size / 1e9:.1f} GB: export it with optimizations='all'."
+        )
+    trace = traced(model, inputs)
+    values = [*((read, table.numpy()) for table, _, read in trace.tables), *zip(trace.dense, trace.dense_values())]
+    with tf.Graph().as_default() as graph:
+        constants = {tensor.name: tf.constant(value) for tensor, value in values}
+        tf.import_graph_def(trace.graph.as_graph_def(), constants, name="")
+    return saved_model(graph, {name: tensor.name for name, tensor in trace.inputs.items()}, trace.output.name)

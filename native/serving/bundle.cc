@@ -1,0 +1,178 @@
+#include "serving/bundle.h"
+
+#include <cstring>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "serving/storage.h"
+#include "serving/weights_file.h"
+#include "store/scratch.h"
+#include "table/messages.h"
+
+namespace ctrlab::serving {
+
+using embedding::Pages;
+using embedding::Problem;
+using embedding::RoundUp;
+using embedding::ServedTable;
+
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+}  // namespace
+
+struct Bundle::Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Bundle>> bundles;
+};
+
+// Never destroyed: threads may still use it while the process ends.
+Bundle::Registry& Bundle::TheRegistry() {
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+// What a file fills. Nothing of it is seen before it is whole.
+struct Bundle::Filled {
+  std::unique_ptr<Storage> storage;
+  std::vector<BundleTable> tables;
+  std::vector<int64_t> rows;  // so far, of tables with a fixed number
+  std::shared_ptr<Dense> dense;
+  std::vector<int64_t> dense_bytes;  // so far
+};
+
+Dense::Dense(const std::vector<int64_t>& bytes) {
+  int64_t end = 0;
+  for (const int64_t each : bytes) {
+    places_.push_back(end);
+    end += RoundUp(each, kAlignment);
+  }
+  block_ = Pages(end + kAlignment);  // so that a tensor without numbers has a place, too
+}
+
+Bundle::Bundle(std::string name) : name_(std::move(name)) {}
+
+Bundle::~Bundle() {
+  Registry& registry = TheRegistry();
+  std::lock_guard lock(registry.mutex);
+  // A new bundle of the same name may have been made since the last holder released this one.
+  if (const auto at = registry.bundles.find(name_); at != registry.bundles.end() && at->second.expired()) {
+    registry.bundles.erase(at);
+  }
+}
+
+std::shared_ptr<Bundle> Bundle::Named(const std::string& name) {
+  Registry& registry = TheRegistry();
+  std::shared_ptr<Bundle> found;  // destroyed after the lock is released, because its destructor takes the lock
+  std::lock_guard lock(registry.mutex);
+  std::weak_ptr<Bundle>& place = registry.bundles[name];
+  found = place.lock();
+  if (!found) place = found = std::make_shared<Bundle>(name);
+  return found;
+}
+
+Status Bundle::Open(const BundleShape& shape, const std::string& path, const ParallelFor& parallel_for) try {
+  std::lock_guard lock(opening_);
+  if (is_open()) return Status();
+  std::unique_ptr<WeightsFile> file;
+  if (Status bad = WeightsFile::Open(path, &file); !bad.ok()) return bad;
+  Filled filled;
+  if (Status bad = Make(shape, &filled); !bad.ok()) return bad;
+  Record record;
+  for (bool more;;) {
+    if (Status bad = file->Next(&record, &more); !bad.ok()) return bad;
+    if (!more) break;
+    if (Status bad = Load(shape, record, parallel_for, &filled); !bad.ok()) return Problem(path, ": ", bad.problem());
+  }
+  for (size_t t = 0; t < shape.tables.size(); ++t) {
+    if (shape.tables[t].rows >= 0 && filled.rows[t] != shape.tables[t].rows) {
+      return Problem(path, " must hold the ", shape.tables[t].rows, " rows of table ", shape.tables[t].name, "; it holds ",
+                     filled.rows[t], ": export the model again.");
+    }
+  }
+  if (filled.dense_bytes != shape.dense_bytes) {
+    return Problem(path, " must hold every dense tensor whole; it does not: export the model again.");
+  }
+  shape_ = shape;
+  storage_ = std::move(filled.storage);
+  tables_ = std::move(filled.tables);
+  dense_ = std::move(filled.dense);
+  open_.store(true, std::memory_order_release);
+  return Status();
+} catch (const std::bad_alloc&) {
+  return embedding::OutOfMemory();
+}
+
+Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
+  for (const TableShape& table : shape.tables) {
+    BundleTable& made = filled->tables.emplace_back();
+    if (table.rows >= 0) {
+      if (table.dim < 1 || table.rows > (int64_t{1} << 60) / 4 / table.dim) {
+        return Problem("Table ", table.name, " can't have ", table.rows, " rows of ", table.dim, " numbers.");
+      }
+      made.fixed = std::make_shared<Pages>(table.rows * table.dim * 4 + kAlignment);
+      continue;
+    }
+    if (table.memory_rows > 0 && !filled->storage) {
+      if (Status bad = Storage::Take(&filled->storage); !bad.ok()) return bad;
+    }
+    const auto make = [&](std::unique_ptr<embedding::Table>* to) -> Status {
+      embedding::TableOptions options;
+      options.dim = table.dim;
+      if (Status bad = embedding::Table::Make(options, to); !bad.ok() || table.memory_rows == 0) return bad;
+      embedding::StoreOptions store;
+      store.path = filled->storage->Of(std::ssize(filled->tables) - 1);
+      return (*to)->SetTier({embedding::StoresIn(store), table.memory_rows, embedding::Cache::kLfu});
+    };
+    bool is_new;
+    const std::string number = std::to_string(filled->tables.size() - 1);
+    if (Status bad = ServedTable::FindOrMake({name_, number}, 0, make, &made.growing, &is_new); !bad.ok()) {
+      return Problem("Table ", table.name, ": ", bad.problem());
+    }
+    if (!is_new) return Problem("Table ", table.name, " is served already, as ", number, " of ", name_, ": release it first.");
+  }
+  filled->rows.resize(shape.tables.size());
+  filled->dense = std::make_shared<Dense>(shape.dense_bytes);
+  filled->dense_bytes.resize(shape.dense_bytes.size());
+  return Status();
+}
+
+Status Bundle::Load(const BundleShape& shape, const Record& record, const ParallelFor& parallel_for, Filled* filled) const {
+  const auto misfit = [&](const auto& whose) {
+    return Problem("a record of kind ", static_cast<int32_t>(record.kind), " with ", record.count, " from ", record.first, " in ",
+                   record.bytes, " bytes does not fit ", whose, ": export the model again.");
+  };
+  const bool dense = record.kind == RecordKind::kDense;
+  const int64_t count = record.count, most = std::ssize(dense ? shape.dense_bytes : filled->rows);
+  if (record.index < 0 || record.index >= most || count < 0 || count > WeightsFile::kMostBytes) return misfit("the model");
+  if (dense) {
+    int64_t& there = filled->dense_bytes[record.index];
+    if (record.bytes != count || record.first != there || count > shape.dense_bytes[record.index] - there) {
+      return misfit("its tensor");
+    }
+    std::memcpy(filled->dense->at(record.index) + there, record.arrays, count);
+    there += count;
+    return Status();
+  }
+  const TableShape& table = shape.tables[record.index];
+  BundleTable& to = filled->tables[record.index];
+  int64_t& there = filled->rows[record.index];
+  if (record.kind == RecordKind::kRun && to.fixed) {
+    if (record.bytes != count * table.dim * 4 || record.first != there || count > table.rows - there) return misfit(table.name);
+    std::memcpy(to.fixed->data<float>() + there * table.dim, record.arrays, record.bytes);
+    there += count;
+    return Status();
+  }
+  if (record.kind == RecordKind::kRows && to.growing) {
+    const int64_t numbers = table.memory_rows > 0 ? 2 : 1;  // int64 of each row
+    if (record.bytes != count * (8 * numbers + 4 * table.dim)) return misfit(table.name);
+    const auto* const keys = reinterpret_cast<const int64_t*>(record.arrays);
+    const auto* const values = reinterpret_cast<const float*>(keys + numbers * count);
+    return to.growing->Load({keys, values, count, numbers > 1 ? keys + count : nullptr}, parallel_for);
+  }
+  return misfit(table.name);
+}
+
+}  // namespace ctrlab::serving

@@ -1,0 +1,29 @@
+"""What the tests of exported versions share."""
+
+import tensorflow as tf
+
+from ctrlab import serving
+from ctrlab.serving import inputs
+
+TOLERANCE = 1e-6
+
+
+def first(features, rows):
+    return {name: feature[:rows] for name, feature in features.items()}
+
+
+def probabilities(model, features):
+    return tf.sigmoid(model(features, training=False)).numpy()
+
+
+def served(folder, model):
+    """features -> probabilities from the version folder, as any program with TensorFlow gets them."""
+    columns = serving.read_manifest(folder).inputs
+    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
+
+    def answer(features):
+        found = signature(**inputs.to_tensors(features, columns, model))
+        assert list(found) == ["probabilities"]
+        return found["probabilities"].numpy()
+
+    return answer
