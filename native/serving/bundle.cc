@@ -118,20 +118,19 @@ Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
     if (table.memory_rows > 0 && !filled->storage) {
       if (Status bad = Storage::Take(&filled->storage); !bad.ok()) return bad;
     }
-    const auto make = [&](std::unique_ptr<embedding::Table>* to) -> Status {
-      embedding::TableOptions options;
-      options.dim = table.dim;
-      if (Status bad = embedding::Table::Make(options, to); !bad.ok() || table.memory_rows == 0) return bad;
+    const int64_t number = std::ssize(filled->tables) - 1;
+    embedding::TableOptions options;
+    options.dim = table.dim;
+    std::unique_ptr<embedding::Table> rows;
+    Status bad = embedding::Table::Make(options, &rows);
+    if (bad.ok() && table.memory_rows > 0) {
       embedding::StoreOptions store;
-      store.path = filled->storage->Of(std::ssize(filled->tables) - 1);
-      return (*to)->SetTier({embedding::StoresIn(store), table.memory_rows, embedding::Cache::kLfu});
-    };
-    bool is_new;
-    const std::string number = std::to_string(filled->tables.size() - 1);
-    if (Status bad = ServedTable::FindOrMake({name_, number}, 0, make, &made.growing, &is_new); !bad.ok()) {
-      return Problem("Table ", table.name, ": ", bad.problem());
+      store.path = filled->storage->Of(number);
+      bad = rows->SetTier({embedding::StoresIn(store), table.memory_rows, embedding::Cache::kLfu});
     }
-    if (!is_new) return Problem("Table ", table.name, " is served already, as ", number, " of ", name_, ": release it first.");
+    if (!bad.ok()) return Problem("Table ", table.name, ": ", bad.problem());
+    // Not one that is found by name: the last bundle of this name may not have released its own yet.
+    made.growing = std::make_shared<ServedTable>(embedding::ServedName{name_, std::to_string(number)}, 0, std::move(rows));
   }
   filled->rows.resize(shape.tables.size());
   filled->dense = std::make_shared<Dense>(shape.dense_bytes);

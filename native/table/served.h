@@ -50,7 +50,8 @@ class ServedTable {
   // The table of that name. `made`: it did not exist, and is the result of `make`, at `version`.
   static Status FindOrMake(const ServedName& name, int64_t version, const MakeTable& make, std::shared_ptr<ServedTable>* table,
                            bool* made);
-  ServedTable(ServedName name, int64_t version, std::unique_ptr<Table> table);  // FindOrMake's
+  // A table that only its holders know.
+  ServedTable(ServedName name, int64_t version, std::unique_ptr<Table> table);
   ~ServedTable();
 
   const ServedName& name() const { return name_; }
