@@ -141,6 +141,13 @@ def require_swapped(kernel: str) -> None:
     """Raise unless a kernel of the learner's is in the place of `kernel`."""
     from ctrlab.ops import kernel_swap
 
+    if kernel in kernel_swap.refused():
+        raise CheckFailed(
+            "The check judges your last %%kernel cell.",
+            expected="a cell that was taken",
+            received="one that was refused" + ("; your earlier kernel is in use" if kernel in kernel_swap.swapped() else ""),
+            next_step="mend the cell, run it, then run this check again",
+        )
     if kernel not in kernel_swap.swapped():
         raise CheckFailed(
             "The op runs on your kernel.",
@@ -185,7 +192,7 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
     bound = rtol * max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
     if not np.linalg.norm(difference) <= bound:
         index = tuple(int(i) for i in np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape))
-        where = "row {}, column {}".format(*index) if len(index) == 2 else f"index {index}"
+        where = "row {}, column {}".format(*index) if len(index) == 2 else f"index {index}" if index else None
         raise CheckFailed(rule, expected=expected[index], received=received[index], index=where, next_step=next_step)
 
 

@@ -10,7 +10,7 @@ def kernel(line: str, cell: str) -> None:
     name = line.strip()
     mine = name in kernel_swap.swapped()
     try:
-        kernel_swap.swap(name, cell)
+        kernel_swap.swap(name, f"#line 2\n{cell}")  # Jupyter counts the line of %%kernel, too
     except kernel_swap.KernelError:
         print(f"This kernel is not used. In use for {name!r}: {'your earlier kernel' if mine else 'ours'}.")
         raise

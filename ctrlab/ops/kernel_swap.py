@@ -71,6 +71,7 @@ UNKNOWN_KERNEL = 1  # CTRLAB_UNKNOWN_KERNEL of native/kernels/registry.h
 _loaded: list[ctypes.CDLL] = []  # a call may still run in a kernel that was replaced, so no library is ever unloaded
 
 _in_use: dict[str, tuple[str, ctypes.CDLL]] = {}  # the kernels that are not ours now: source and library of each
+_refused: set[str] = set()  # the kernels whose last `swap` was refused
 
 
 class KernelError(CtrlabError):
@@ -101,6 +102,7 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     """
     header = header_of(op_of(name))
     _native.library()
+    _refused.add(name)
     with tempfile.TemporaryDirectory(prefix="ctrlab-kernel-") as folder, ThreadPoolExecutor(2) as pool:
         folder = Path(folder)
         path = folder / "kernel.cc"
@@ -110,6 +112,7 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
         kernel = ctypes.CDLL(str(fast.result()))
     _put(name, kernel)
     _in_use[name] = source, kernel
+    _refused.discard(name)
 
 
 @dataclass(frozen=True)
@@ -171,11 +174,17 @@ def swapped() -> frozenset[str]:
     return frozenset(_in_use)
 
 
+def refused() -> frozenset[str]:
+    """The kernels whose last `swap` was refused. One that was swapped in before is still in use."""
+    return frozenset(_refused)
+
+
 def restore(name: str | None = None) -> None:
     """Let the ops use our kernel `name` again, or all of ours."""
     for one in [choose("kernel", name, kernels())] if name else kernels():
         _native.library().c.ctrlab_kernels_restore(one.encode())
         _in_use.pop(one, None)
+        _refused.discard(one)
 
 
 def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> None:
@@ -198,7 +207,7 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
         index = ", ".join(map(str, wrong["index"]))
         where = f"[{index}], {wrong['case']}" if index else wrong["case"]
         raise KernelError(wrong["rule"], expected=wrong["expected"], received=wrong["received"], index=where)
-    raise KernelError("A kernel must read and write only what it was given.", received=_crash(code, err), index=_line(err))
+    raise KernelError("A kernel must read and write only what it was given.", received=_crash(code, err), index=_place(err))
 
 
 def _crash(code: int, err: str) -> str:
@@ -211,9 +220,11 @@ def _crash(code: int, err: str) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _line(err: str) -> str | None:
-    found = re.search(r"kernel\.cc:(\d+)", err)
-    return f"line {found[1]} of the kernel" if found else None
+def _place(err: str) -> str | None:
+    """The line, and the case: it tells which of the inputs is not as the kernel takes it to be."""
+    line, cases = re.search(r"kernel\.cc:(\d+)", err), re.findall(r"^trying: (.+)$", err, re.MULTILINE)
+    words = ([f"line {line[1]} of the kernel"] if line else []) + ([f"the case: {cases[-1]}"] if cases else [])
+    return "; ".join(words) or None
 
 
 def _compile(source: Path, flags: list[str], target: Path, header: str, objects: Iterable[Path] = ()) -> Path:

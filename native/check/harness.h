@@ -55,6 +55,13 @@ inline const Pool pools[] = {
 
 inline std::mt19937_64 rng;
 
+// The name of a case. Stderr gets it as well, because a sanitizer that ends the process does not know it.
+inline std::string Trying(const std::string& test, const Pool& pool) {
+  std::string name = test + ", " + pool.name;
+  std::fprintf(stderr, "trying: %s\n", name.c_str());
+  return name;
+}
+
 inline int64_t Uniform(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high - 1)(rng); }
 
 using Floats = std::vector<float>;

@@ -47,3 +47,22 @@ def test_wrong_loops_are_refused(wrong):
     with pytest.raises(kernel_swap.KernelError):
         kernel_magic.kernel("indicator", kernel_cell("solutions/").replace(*wrong))
     assert kernel_swap.swapped() == frozenset()
+
+
+def test_a_check_judges_the_last_cell_not_the_one_before():
+    kernel_magic.kernel("indicator", kernel_cell("solutions/"))
+    with pytest.raises(kernel_swap.KernelError):
+        kernel_magic.kernel("indicator", kernel_cell(""))
+    with pytest.raises(check.CheckFailed, match=r"(?s)your last %%kernel cell.*refused; your earlier kernel is in use"):
+        check.run(LESSON, 2, indicator.fused)
+    kernel_magic.kernel("indicator", kernel_cell("solutions/"))
+    check.run(LESSON, 2, indicator.fused)
+
+
+def test_lines_are_those_that_jupyter_shows():
+    """It counts the line of %%kernel, too."""
+    cell = kernel_cell("solutions/").splitlines()
+    number = next(n for n, line in enumerate(cell, 2) if "ids[i]" in line)
+    cell[number - 2] = "this is no C++;"
+    with pytest.raises(kernel_swap.KernelError, match=f"kernel.cc:{number}:"):
+        kernel_magic.kernel("indicator", "\n".join(cell) + "\n")

@@ -52,6 +52,17 @@ def swapped_results(ids, rows):
     return merge(ids, rows)[::-1]
 
 
+def in_32_bits(ids, rows):
+    unique, sums = merge(tf.cast(ids, tf.int32), rows)
+    return tf.cast(unique, tf.int64), sums
+
+
+def sorted_as_floats(ids, rows):
+    order = tf.argsort(tf.cast(ids, tf.float32), stable=True)
+    unique, place = tf.unique(tf.gather(ids, order))
+    return unique, tf.math.segment_sum(tf.gather(rows, order), place)
+
+
 def rows_alone(ids, rows):
     return merge(ids, rows)[1]
 
@@ -73,6 +84,8 @@ def test_the_solution_passes(seed):
 
 
 WRONG = [
+    in_32_bits,
+    sorted_as_floats,
     no_op,
     sorted_only,
     unsorted,

@@ -57,7 +57,11 @@ WRONG = {
         "if (first > 0) return; float* row = out",
         "sum of.*received +nan.*unit by unit",
     ),
-    "undefined arithmetic": ("row[o] = 0;", "row[o] = 1 / (in->rows - in->rows);", "division by zero.*line 9"),
+    "undefined arithmetic": (
+        "row[o] = 0;",
+        "row[o] = 1 / (in->rows - in->rows);",
+        "division by zero.*line 9 of the kernel; the case: one id a row, the work in one piece",
+    ),
     "text that is no C++": ("void ctrlab", "void void ctrlab", "must compile.*kernel.cc:5"),
     "another name": ("ctrlab_indicator(", "my_indicator(", "must define the kernel.*void ctrlab_indicator"),
     "another signature": ("const float* kernel,", "const double* kernel,", "must compile|must define the kernel"),

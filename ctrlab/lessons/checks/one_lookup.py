@@ -36,23 +36,38 @@ def gradients(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     yield "no id at all", np.zeros(0, np.int64)
 
 
+LARGE = {
+    "ids that no float32 tells apart": np.array([20_000_001, 20_000_000, 20_000_001]),
+    "ids above 2^32": np.array([(1 << 32) + 7, 7, (1 << 62) + 7, 7]),
+}
+"""They come last, so that an answer that makes the whole table breaks its budget first."""
+
+
 def check_merge(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `merge(ids, rows)`, int64 [n] and float32 [n, D] -> ascending int64 [u] and float32 sums [u, D]."""
     for case, ids in gradients(rng):
-        rows = rng.standard_normal((len(ids), 3)).astype(np.float32)
-        received = call(
-            answer, tf.constant(ids, tf.int64), tf.constant(rows), case=case, next_step="print what tf.unique returns"
-        )
-        received = parts(received, "ids, rows", case=case)
-        unique, sums = merge.reference(Slices(ids, rows))
-        require_close(
-            received[0], unique.astype(np.int64), case=f"{case}, the ids", next_step="each id once, ascending: sort first"
-        )
-        require_close(received[1], sums.astype(np.float32), case=f"{case}, the rows", next_step="rows of equal ids are added up")
+        _check_sums(answer, rng, case, ids)
     ids = tf.constant(rng.integers(0, ROWS, IDS))
     BUDGET.enforce(
         answer, ids, tf.zeros((IDS, DIM)), next_step="a segment sum makes [u, D]; nothing of the table's size is needed"
     )
+    for case, ids in LARGE.items():
+        _check_sums(answer, rng, case, ids)
+
+
+def _check_sums(answer: Callable, rng: np.random.Generator, case: str, ids: np.ndarray) -> None:
+    rows = rng.standard_normal((len(ids), 3)).astype(np.float32)
+    received = call(
+        answer,
+        tf.constant(ids, tf.int64),
+        tf.constant(rows),
+        case=case,
+        next_step="run it on these ids, and print each intermediate result",
+    )
+    received = parts(received, "ids, rows", case=case)
+    unique, sums = merge.reference(Slices(ids, rows))
+    require_close(received[0], unique.astype(np.int64), case=f"{case}, the ids", next_step="each id once, ascending: sort first")
+    require_close(received[1], sums.astype(np.float32), case=f"{case}, the rows", next_step="rows of equal ids are added up")
 
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:

@@ -43,7 +43,7 @@ def check_ratio(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `times_as_fast(baseline, variant)`, float64 [pairs] of seconds each -> the median of the pairs' ratios."""
     for case, baseline, variant in measurements(rng):
         received = call(answer, baseline, variant, case=case)
-        step = "divide first, pair by pair (baseline / variant); then take the median of these ratios"
+        step = "divide first, pair by pair (which by which?); then the median: one disturbed pair hardly moves it"
         require_close(received, np.median(baseline / variant), case=case, next_step=step, rtol=1e-9)
 
 

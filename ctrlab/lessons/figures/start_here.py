@@ -48,12 +48,14 @@ def pairs() -> Figure:
     x, width, end = 150, 570, 24
     middle = x + width * QUIET / end
     figure.box(middle, 40, width / 2, 128, dashed=True)
-    figure.text((middle + x + width) / 2, 26, "another program runs: all takes twice as long", faint=True, size=12)
+    figure.text((middle + x + width) / 2, 26, "another program runs: everything takes twice as long", faint=True, size=12)
     lanes = {name: _bars(order) for name, order in (("first A, then B", "AAABBB"), ("in pairs", "ABBAAB"))}
     figure.timeline(x, 46, width, lanes, unit="time", end=end, lane=58)
+    for begin, stop in ((0, 6), (6, 12), (12, 24)):
+        figure.box(x + begin * width / end, 46 + 58, (stop - begin) * width / end, 58, dashed=True)
     said = (
         "First A, then B: each block of B seems to take as long as one of A.",
-        "In pairs: B takes half as long as A, in every pair.",
+        "In pairs (dashed frames): B takes half as long as A, in every pair.",
     )
     for line, text in enumerate(said):
         figure.text(x, 194 + 20 * line, text, anchor="start", size=12)

@@ -34,11 +34,11 @@ QUESTIONS = (
         },
     ),
     Question(
-        "Why does each table have one owner thread in the merge?",
+        "Why does each range of a table have one owner thread in the merge?",
         right="So that each sum adds its rows in the same order on any number of threads.",
         because="Floating-point sums depend on the order. With one owner, every run gives the same bits.",
         wrong={
-            "Because a table fits into the cache of one core.": "Many do not. Those are cut into ranges, each with an owner.",
+            "Because a range fits into the cache of one core.": "It need not, and a cache would not change the sums.",
             "Because TensorFlow runs each op on one thread.": "An op may split its work over the pool, and this one does.",
             "Because atomic additions are not possible on floats.": "They are, but their order changes from run to run.",
         },

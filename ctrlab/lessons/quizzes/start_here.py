@@ -4,12 +4,12 @@ from ctrlab.lessons.quiz import Question
 
 QUESTIONS = (
     Question(
-        "Why does the stopwatch time the variants in turns, A B, B A, A B?",
+        "Another program starts in the middle of a measurement. How does timing in pairs, A B, B A, A B, protect the ratio?",
         right="Both blocks of a pair meet the same state of the machine, so their ratio hardly changes.",
         because="A program that starts in the background slows down A and B alike. The ratio of the pair stays nearly the same.",
         wrong={
-            "The second variant finds the data of the first one in the cache.": "That would be an unfair gain. Fresh inputs "
-            "per variant and the changing order prevent it.",
+            "It leaves out the blocks that were disturbed.": "All pairs count. The median of their ratios is hardly moved by a "
+            "single odd one.",
             "More calls are timed in this way.": "The number of calls is the same. What changes is which times are divided by "
             "which.",
         },
@@ -25,7 +25,7 @@ QUESTIONS = (
     ),
     Question(
         "What does make_inputs(i) do?",
-        right="It returns the arguments of call number i, new ones for each number.",
+        right="It returns the arguments of call number i, other ones than for the call before.",
         because="So no variant can profit from a call before: its data would be in the cache, or its answer already known.",
         wrong={
             "It runs the variant i times and returns the times.": "The stopwatch runs the variants. make_inputs only makes what "

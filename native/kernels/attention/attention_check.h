@@ -189,7 +189,7 @@ inline void Check(const std::string& kernel) {
     const int64_t rows = std::ssize(test.lengths), events = std::ssize(values[1]) / test.width;
     const Floats scores = RandomFloats(events), d_attended = RandomFloats(rows * test.width);
     for (const Pool& pool : pools) {
-      const std::string name = test.name + ", " + pool.name;
+      const std::string name = Trying(test.name, pool);
       const Buffers buffers(test, values);
       if (kernel == "attention_scores") {
         Scores(name, buffers, pool);

@@ -75,7 +75,7 @@ inline void Check(const std::string&) {
         run(test.name, [](const auto& input, float* loss, const auto& out) { scalar::Auxiliary(input, loss, out); });
     std::vector<Floats> first;
     for (const Pool& pool : pools) {
-      const std::string name = test.name + ", " + pool.name;
+      const std::string name = Trying(test.name, pool);
       const auto received = run(name, [&](const auto& input, float* loss, const auto& out) {
         ctrlab_auxiliary(&input, loss, &out, &pool.parallel_for);
       });

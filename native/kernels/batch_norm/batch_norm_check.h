@@ -133,7 +133,7 @@ inline void Check(const std::string& kernel) {
   for (const Case& test : Cases()) {
     const Buffers buffers(test);
     for (const Pool& pool : pools) {
-      (kernel == "batch_norm" ? Forward : Backward)(test.name + ", " + pool.name, buffers, pool);
+      (kernel == "batch_norm" ? Forward : Backward)(Trying(test.name, pool), buffers, pool);
     }
   }
 }

@@ -115,7 +115,7 @@ struct TowersChecker {
     for (const Floats& array : hidden) out.push_back(Exactly(Nans(std::ssize(array))));
     const ExpertsInput input = Real();
     ctrlab_experts(&input, Pointers(out).data(), &pool.parallel_for);
-    const std::string name = test.name + ", " + pool.name;
+    const std::string name = Trying(test.name, pool);
     for (size_t l = 0; l < hidden.size(); ++l) {
       Compare("hidden[l][e, b] must be relu of layer l's input times kernels[l][e], plus biases[l][e].",
               name + ", layer " + std::to_string(l), hidden[l], magnitude[l], out[l].get(), test.sizes[l + 1]);
@@ -140,7 +140,7 @@ struct TowersChecker {
     const auto scratch = Exactly(Nans(ExpertsScratch(input)));
     ctrlab_experts_gradient(&input, Pointers(hidden_copies).data(), d_out_copy.get(), scratch.get(), got_x.get(),
                             Pointers(got_kernels).data(), Pointers(got_biases).data(), &pool.parallel_for);
-    const std::string name = test.name + ", " + pool.name;
+    const std::string name = Trying(test.name, pool);
     Compare("d_x must be the sum over the experts of d_sums[0] times the kernel transposed.", name, d_x, most_x, got_x.get(),
             test.sizes[0]);
     for (size_t l = 0; l < kernels.size(); ++l) {
@@ -181,7 +181,7 @@ inline void CheckMixture(const Case& test, const Pool& pool, bool gradient) {
   scalar::Mixture({absolute.data(), logits.data(), B, E, K, H}, gates.data(), most.data());
   scalar::Mixture({said.data(), logits.data(), B, E, K, H}, gates.data(), out.data());
   const auto said_copy = Exactly(said), logits_copy = Exactly(logits), gates_copy = Exactly(gates), d_out_copy = Exactly(d_out);
-  const std::string name = test.name + ", " + pool.name;
+  const std::string name = Trying(test.name, pool);
   const auto got_gates = Exactly(Nans(std::ssize(gates)));
   const MixtureInput input{said_copy.get(), logits_copy.get(), B, E, K, H};
   if (!gradient) {

@@ -147,7 +147,7 @@ inline void Check(const std::string& kernel) {
   for (const Case& test : Cases()) {
     const Buffers buffers(test);
     for (const Pool& pool : pools) {
-      const std::string name = test.name + ", " + pool.name;
+      const std::string name = Trying(test.name, pool);
       kernel == "gru" ? CheckForward(name, buffers, pool) : CheckGradient(name, buffers, pool);
       buffers.Unchanged(name);
     }

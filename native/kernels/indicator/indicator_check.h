@@ -101,7 +101,7 @@ struct Checker {
     const int64_t O = test.outputs;
     const Floats kernel_values = RandomFloats(buffers.kernel_rows * O), d_out_values = RandomFloats(buffers.rows * O);
     for (const Pool& pool : pools) {
-      const std::string name = test.name + ", " + pool.name;
+      const std::string name = Trying(test.name, pool);
       const auto kernel_copy = Exactly(kernel_values), d_out = Exactly(d_out_values);
       const IndicatorInput input{buffers.columns.data(), std::ssize(buffers.columns), buffers.rows, O};
       if (kernel == "indicator") {

@@ -62,7 +62,7 @@ struct Checker {
   }
 
   void Run(const Pool& pool) const {
-    const std::string name = test.name + ", " + pool.name;
+    const std::string name = Trying(test.name, pool);
     if (kernel == "dot_interaction") Dots(name, pool);
     if (kernel == "dot_interaction_gradient") DotsGradient(name, pool);
     if (kernel == "factorization_machine") Machine(name, pool);

@@ -201,7 +201,7 @@ inline void Check(const std::string& kernel) {
   for (const Case& test : Cases()) {
     const Buffers buffers(test);
     for (const Pool& pool : pools) {
-      (kernel == "lookup" ? Forward : Merge)(test.name + ", " + pool.name, test, buffers, pool);
+      (kernel == "lookup" ? Forward : Merge)(Trying(test.name, pool), test, buffers, pool);
     }
   }
 }

@@ -112,7 +112,7 @@ inline void Check(const std::string&) {
   for (const Case& test : Cases()) {
     for (auto [kind, rule] : rules) {
       rule.clip_norm = test.clip_norm;
-      for (const Pool& pool : pools) Run(test.name + ", " + kind + ", " + pool.name, test, rule, pool);
+      for (const Pool& pool : pools) Run(Trying(test.name + ", " + kind, pool), test, rule, pool);
     }
   }
 }

@@ -214,7 +214,7 @@ inline void CheckIds(const std::string& kernel) {
       }
     }
     for (const Pool& pool : pools) {
-      const std::string name = column.name + ", " + pool.name;
+      const std::string name = Trying(column.name, pool);
       const auto splits = Copy(std::vector<int64_t>(own.rows + 1, -7));
       int64_t* const all_splits[] = {nullptr, own.is_list() ? splits.get() : nullptr};
       if (kernel == "id_splits") {
@@ -252,7 +252,7 @@ inline void CheckNumbers(const std::string&) {
         expected[2 * b + 1] = expected[2 * b];
       }
       for (const Pool& pool : pools) {
-        const std::string name = column.name + ", " + pool.name;
+        const std::string name = Trying(column.name, pool);
         const auto out = Exactly(Floats(expected.size(), 1e30f));  // no NaN: that is an answer here
         Fault found = {-7, -7};
         ctrlab_parse_numbers(&input, out.get(), &found, &pool.parallel_for);

@@ -33,7 +33,7 @@ inline std::vector<Case> Cases() {
 inline const char* const kinds[] = {"relu", "prelu", "affine"};
 
 inline void One(const std::string& kernel, const Case& test, int32_t kind, const Pool& pool) {
-  const std::string name = std::string(kinds[kind]) + ", " + test.name + ", " + pool.name;
+  const std::string name = Trying(std::string(kinds[kind]) + ", " + test.name, pool);
   const int64_t n = test.columns, count = test.rows * n;
   const bool sloped = kind == kPrelu || kind == kAffine;
   Floats x = RandomFloats(count), shift = RandomFloats(n), slope = RandomFloats(n), d_out = RandomFloats(count);

@@ -46,7 +46,7 @@ inline void Check(const std::string&) {
       }
       scalar::Snapshot(wanted.data(), std::ssize(wanted));
       ctrlab_snapshot(pieces.data(), std::ssize(pieces), &pool.parallel_for);
-      const std::string name = test.name + ", " + pool.name;
+      const std::string name = Trying(test.name, pool);
       for (size_t p = 0; p < values.size(); ++p) {
         Compare("Every byte of every piece must be copied.", name, expected[p], Floats(values[p].size(), 0.0f), to[p].get(), 1);
         Untouched(name, values[p], from[p].get());
