@@ -1,5 +1,6 @@
-"""The string parsers under a fuzzer, with their scalar twins beside them: it ends well on ours, and finds what is planted."""
+"""Parsers under a fuzzer, of strings beside their scalar twins, and of requests: it ends well, and finds what is planted."""
 
+import importlib.metadata
 import os
 import re
 import shutil
@@ -9,18 +10,38 @@ from pathlib import Path
 import pytest
 from compiled import NATIVE, program, sanitized, units
 
+from ctrlab import compiling
+
 FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wno-psabi"]
 
 
 def build(native: Path) -> Path:
     """The fuzzer of the kernels in `native`. Only these are watched; linked first, so that what is inline is theirs."""
     watched = units([native / "kernels" / "parsing" / "parsing.cc"], ["-fsanitize-coverage=trace-pc"])
-    return program("fuzz", watched + units([NATIVE / "fuzz" / "fuzz_parsing.cc"]), FLAGS, native=native)
+    return program("fuzz", watched + units([NATIVE / "fuzz" / "fuzz_parsing.cc"], ["-I", NATIVE]), FLAGS, native=native)
+
+
+def build_requests(native: Path) -> Path:
+    """The fuzzer of the processor's parsers in `native`."""
+    simdjson = next(file.locate().parent for file in importlib.metadata.files("pysimdjson") if file.name == "simdjson.h")
+    of_json = ["-isystem", simdjson]
+    watched = units(
+        [native / "processor" / f"{name}.cc" for name in ("json", "predict")], [*of_json, "-fsanitize-coverage=trace-pc"]
+    )
+    flags = [*FLAGS, *of_json, "-w", "-c"]
+    parser = compiling.cached("simdjson.o", flags, [simdjson / "simdjson.cpp"], reads=[simdjson / "simdjson.h"])
+    parts = watched + units([NATIVE / "fuzz" / "fuzz_requests.cc"], ["-I", NATIVE])
+    return program("fuzz_requests", parts, FLAGS, native=native, libraries=[parser])
 
 
 @pytest.fixture(scope="module")
 def fuzzer():
     return build(NATIVE)
+
+
+@pytest.fixture(scope="module")
+def request_fuzzer():
+    return build_requests(NATIVE)
 
 
 def fuzz(program: Path, seed: int, inputs: int, seconds: int) -> subprocess.CompletedProcess:
@@ -40,6 +61,36 @@ def test_the_parsers_agree_with_their_twins_for_ten_seconds(fuzzer):
 @pytest.mark.long
 def test_the_parsers_agree_with_their_twins_on_ten_million_inputs(fuzzer):
     assert inputs_of(fuzz(fuzzer, seed=1, inputs=10**7, seconds=10**6)) == 10**7
+
+
+def test_no_request_breaks_its_parser_for_ten_seconds(request_fuzzer):
+    assert inputs_of(fuzz(request_fuzzer, seed=int.from_bytes(os.urandom(4)), inputs=10**9, seconds=10)) > 1_000
+
+
+@pytest.mark.long
+def test_no_request_of_two_million_breaks_its_parser(request_fuzzer):
+    assert inputs_of(fuzz(request_fuzzer, seed=1, inputs=2 * 10**6, seconds=10**6)) == 2 * 10**6
+
+
+PLANTED_IN_REQUESTS = {
+    "a value too many": ("predict.cc", "if (count < most) out[count] = value;", "out[count] = value;"),
+    "a split too many": (
+        "json.cc",
+        "filler_->SetSplit(splits, row + 1, counts_[c]);",
+        "filler_->SetSplit(splits, row + 2, counts_[c]);",
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED_IN_REQUESTS)
+def test_what_is_planted_in_a_parser_of_requests_is_found(planted, tmp_path):
+    file, right, wrong = PLANTED_IN_REQUESTS[planted]
+    path = Path(shutil.copytree(NATIVE / "processor", tmp_path / "processor")) / file
+    source = path.read_text()
+    assert right in source
+    path.write_text(source.replace(right, wrong))
+    ran = fuzz(build_requests(tmp_path), seed=1, inputs=10**7, seconds=60)
+    assert ran.returncode != 0 and "the input:" in ran.stdout, ran.stdout + ran.stderr
 
 
 PLANTED = {

@@ -1,0 +1,149 @@
+"""An exported model that answers requests, in this process: libctrlab_processor.so (native/processor) from Python.
+
+    with Processor("models/ctr") as processor:
+        processor.process(b'{"instances": [{"item": "B01", "history_items": ["B02"]}]}', "json")
+
+Wire bytes go in and come out; Python never looks at them, and its lock is not held meanwhile. The library needs no Python: a
+server in another language calls it through native/processor/processor_c.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from ctrlab import _native
+from ctrlab.errors import CtrlabError, NativeLibraryError, choose
+
+LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
+VERSION = 1
+"""Of the C interface: CTRLAB_PROCESSOR_VERSION."""
+FORMATS = {"predict": 0, "json": 1}
+
+Format = Literal["predict", "json"]
+
+
+class Code(enum.IntEnum):
+    """How a call ended: `ctrlab_processor_answer`."""
+
+    OK = 0
+    INVALID = 1
+    NOT_FOUND = 2
+    UNAVAILABLE = 3
+    FAILED = 4
+
+
+class Refused(CtrlabError):
+    """A call that the processor refused, in one sentence; `code` says whose fault it is."""
+
+    def __init__(self, code: int, sentence: str):
+        super().__init__(sentence)
+        self.code = Code(code)
+
+
+class _Request(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("format", ctypes.c_int32),
+        ("data", ctypes.c_char_p),
+        ("size", ctypes.c_size_t),
+    )
+
+
+class _Response(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("version", ctypes.c_int64),
+        ("owner", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    _native.library()  # TensorFlow and the ops, or the sentence why not
+    _native.check_whole(LIBRARY)
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        raise NativeLibraryError(f"{LIBRARY} can't be loaded: {error}; {_native.CURE}.") from None
+    if (version := library.ctrlab_processor_version()) != VERSION:
+        raise NativeLibraryError(f"{LIBRARY} has interface {version}, and this package knows {VERSION}; {_native.CURE}.")
+    for name in ("process", "info", "release"):
+        getattr(library, f"ctrlab_processor_{name}").argtypes = (
+            [ctypes.c_uint64]
+            + {
+                "process": [ctypes.POINTER(_Request), ctypes.POINTER(_Response)],
+                "info": [ctypes.POINTER(_Response)],
+                "release": [],
+            }[name]
+            + [ctypes.c_char_p, ctypes.c_size_t]
+        )
+    return library
+
+
+def _call(function, *arguments) -> None:
+    problem = ctypes.create_string_buffer(4096)
+    code = function(*arguments, problem, ctypes.c_size_t(len(problem)))
+    if code != Code.OK:
+        raise Refused(code, problem.value.decode(errors="replace"))
+
+
+class Processor:
+    """Serves the newest version in a model's folder, and finds newer ones by itself. Thread-safe.
+
+    Args:
+        folder: of the model; its versions are folders in it.
+        configuration: fields as native/processor/processor_c.h lists them: name, version, intra_op_threads, poll_seconds,
+            most_request_bytes.
+    Raises:
+        Refused: no version can be loaded, or a field is odd. NativeLibraryError: there is no library.
+    """
+
+    def __init__(self, folder: Path | str, **configuration):
+        self._library = _library()
+        handle = ctypes.c_uint64()
+        given = json.dumps(configuration).encode()
+        _call(self._library.ctrlab_processor_initialize, os.fsencode(folder), given, ctypes.byref(handle))
+        self._handle = handle.value
+
+    def process(self, request: bytes, format: Format) -> bytes:
+        """Answers one request.
+
+        Args:
+            format: "predict" for a PredictRequest, "json" for TensorFlow Serving's REST body.
+        Raises:
+            Refused: the request can't be answered; or the processor is closed. UnknownName: there is no such format.
+        """
+        given = _Request(ctypes.sizeof(_Request), FORMATS[choose("format", format, FORMATS)], request, len(request))
+        return self._bytes(self._library.ctrlab_processor_process, ctypes.byref(given))
+
+    def info(self) -> dict:
+        """Its name, version, inputs and outputs with their types, and {version: why it is not served} of others."""
+        return json.loads(self._bytes(self._library.ctrlab_processor_info))
+
+    def close(self) -> None:
+        """Calls that run in other threads end as if it was open. Closing twice does nothing."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            _call(self._library.ctrlab_processor_release, handle)
+
+    def __enter__(self) -> Processor:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _bytes(self, function, *arguments) -> bytes:
+        response = _Response(ctypes.sizeof(_Response))
+        _call(function, self._handle, *arguments, ctypes.byref(response))
+        try:
+            return ctypes.string_at(response.data, response.size)
+        finally:
+            self._library.ctrlab_processor_free(ctypes.byref(response))

@@ -1,0 +1,163 @@
+// What a request is parsed into: one array for each input of a model's signature. Parsers know no TensorFlow; they write straight
+// into the memory that an `Arrays` gives them, which in a server is that of tensors.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ctrlab::processor {
+
+// How a call ended. The numbers are those of native/processor/processor_c.h.
+enum class Code : int32_t { kOk = 0, kInvalid = 1, kNotFound = 2, kUnavailable = 3, kFailed = 4 };
+
+// A code, and one sentence with the rule, what was received, where, and the cure.
+struct [[nodiscard]] Answer {
+  Code code = Code::kOk;
+  std::string sentence;
+
+  bool ok() const { return code == Code::kOk; }
+};
+
+template <class... Parts>
+Answer Refusal(Code code, const Parts&... parts) {
+  std::string sentence;
+  const auto add = [&](const auto& part) {
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
+      sentence += std::to_string(part);
+    } else {
+      sentence += part;
+    }
+  };
+  (add(parts), ...);
+  return {code, std::move(sentence)};
+}
+
+template <class... Parts>
+Answer Invalid(const Parts&... parts) {
+  return Refusal(Code::kInvalid, parts...);
+}
+
+enum class Type : int32_t { kText, kInt32, kInt64, kFloat };
+
+inline const char* NameOf(Type type) {
+  constexpr const char* kNames[] = {"string", "int32", "int64", "float32"};
+  return kNames[static_cast<int32_t>(type)];
+}
+
+inline int64_t BytesOf(Type type) { return type == Type::kInt64 ? 8 : 4; }
+
+// The inputs of a signature, each an array of one dimension. A column of lists has two: "column/values" and "column/row_splits".
+class Signature {
+ public:
+  struct Input {
+    std::string name;
+    Type type;
+  };
+
+  // A column as people write it: one value a row, or a list. Numbers of its inputs; splits is -1 where it has no lists.
+  struct Column {
+    std::string name;
+    int32_t values, splits;
+  };
+
+  explicit Signature(std::vector<Input> inputs) : inputs_(std::move(inputs)) {
+    for (int32_t i = 0; i < size(); ++i) places_.emplace(inputs_[i].name, i);
+    for (int32_t i = 0; i < size(); ++i) {
+      const std::string_view name = inputs_[i].name, tail = name.substr(std::min(name.find('/'), name.size()));
+      if (tail == "/row_splits") continue;
+      const std::string column(name.substr(0, name.size() - (tail == "/values" ? tail.size() : 0)));
+      columns_of_.emplace(column, static_cast<int32_t>(columns_.size()));
+      columns_.push_back({column, i, tail == "/values" ? PlaceOf(column + "/row_splits") : -1});
+    }
+  }
+
+  int32_t size() const { return static_cast<int32_t>(inputs_.size()); }
+  const Input& operator[](int32_t i) const { return inputs_[i]; }
+  const std::vector<Column>& columns() const { return columns_; }
+
+  // The number of the input, or -1.
+  int32_t PlaceOf(std::string_view name) const { return Find(places_, name); }
+  // The number of the column, or -1.
+  int32_t ColumnOf(std::string_view name) const { return Find(columns_of_, name); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  using Places = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
+
+  static int32_t Find(const Places& places, std::string_view name) {
+    const auto at = places.find(name);
+    return at == places.end() ? -1 : at->second;
+  }
+
+  std::vector<Input> inputs_;
+  std::vector<Column> columns_;
+  Places places_, columns_of_;
+};
+
+// The arrays of one request.
+class Arrays {
+ public:
+  virtual ~Arrays() = default;
+  // Makes input i an array of n values, uninitialized. Returns its memory; null for text, and where there is too little memory.
+  virtual void* Make(int32_t i, int64_t n) = 0;
+  // Value k of input i, whose type is text. The bytes are copied.
+  virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
+};
+
+// Makes each input once, and says what is missing.
+class Received {
+ public:
+  Received(const Signature& signature, Arrays* arrays) : signature_(signature), arrays_(arrays), made_(signature.size()) {}
+
+  Answer Make(int32_t i, int64_t n, void** data) {
+    if (made_[i]) return Invalid("A request has each input once; it has ", signature_[i].name, " twice: leave one out.");
+    made_[i] = true;
+    *data = arrays_->Make(i, n);
+    if (!*data && signature_[i].type != Type::kText && n > 0) {
+      return Refusal(Code::kUnavailable, "There is no memory for ", n, " values of ", signature_[i].name, ": send fewer rows.");
+    }
+    return {};
+  }
+
+  Answer RequireAll() const {
+    for (int32_t i = 0; i < signature_.size(); ++i) {
+      if (!made_[i]) {
+        return Invalid("A request has every input of the model; ", signature_[i].name, ", of type ", NameOf(signature_[i].type),
+                       ", is missing.");
+      }
+    }
+    return {};
+  }
+
+  Answer Unknown(std::string_view name) const {
+    return Invalid("A request has the inputs of the model and no others; ", name, " is none of them: leave it out.");
+  }
+
+ private:
+  const Signature& signature_;
+  Arrays* const arrays_;
+  std::vector<bool> made_;
+};
+
+// A model's output, float32 [rows, columns].
+struct Output {
+  std::string_view name;
+  const float* values;
+  int64_t rows, columns;
+};
+
+// Whom a request is for, where it says so itself; and who answers.
+struct Addressee {
+  std::string model, label, signature;
+  int64_t version = -1;
+};
+
+}  // namespace ctrlab::processor

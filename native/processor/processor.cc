@@ -1,0 +1,199 @@
+#include "processor/processor.h"
+
+#include <dirent.h>
+#include <simdjson.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "processor/json.h"
+#include "processor/predict.h"
+
+namespace ctrlab::processor {
+
+namespace {
+
+constexpr const char* kManifest = "ctrlab.json";  // written last, so a folder without one is half a version
+
+// The number that a name is, or -1. As TensorFlow Serving's, versions are numbered from 1, without leading zeros.
+int64_t NumberOf(const std::string& name) {
+  if (name.empty() || name.size() > 18 || name[0] == '0') return -1;
+  int64_t number = 0;
+  for (const char c : name) {
+    if (c < '0' || c > '9') return -1;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
+std::vector<int64_t> VersionsIn(const std::string& folder) {
+  std::vector<int64_t> versions;
+  DIR* const listed = opendir(folder.c_str());
+  if (!listed) return versions;
+  struct stat about;
+  while (const dirent* const entry = readdir(listed)) {
+    const int64_t number = NumberOf(entry->d_name);
+    if (number > 0 && stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0) versions.push_back(number);
+  }
+  closedir(listed);
+  std::sort(versions.begin(), versions.end(), std::greater<>());
+  return versions;
+}
+
+}  // namespace
+
+Answer Configuration::Parse(std::string_view json, Configuration* configuration) {
+  simdjson::dom::parser parser;
+  simdjson::dom::object fields;
+  if (const auto error = parser.parse(json.data(), json.size()).get(fields); error) {
+    return Invalid("A processor's configuration is a JSON object; this is none: ", simdjson::error_message(error));
+  }
+  for (const auto& [name, value] : fields) {
+    const auto odd = [&](const char* wanted) {
+      return Invalid("A processor's \"", std::string(name), "\" must be ", wanted, "; received ", simdjson::minify(value), ".");
+    };
+    int64_t number;
+    std::string_view text;
+    if (name == "name") {
+      if (value.get(text) != simdjson::SUCCESS || text.empty()) return odd("text that is not empty");
+      configuration->name = text;
+    } else if (name == "version") {
+      if (value.get(number) != simdjson::SUCCESS || number < 1) return odd("a whole number of at least 1");
+      configuration->version = number;
+    } else if (name == "intra_op_threads") {
+      if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 4096) return odd("a whole number in [0, 4096]");
+      configuration->intra_op_threads = static_cast<int32_t>(number);
+    } else if (name == "poll_seconds") {
+      double seconds;
+      if (value.get(seconds) != simdjson::SUCCESS || !(seconds >= 0 && seconds <= 86'400)) return odd("a number in [0, 86400]");
+      configuration->poll_seconds = seconds;
+    } else if (name == "most_request_bytes") {
+      if (value.get(number) != simdjson::SUCCESS || number < 1) return odd("a whole number of at least 1");
+      configuration->most_request_bytes = number;
+    } else {
+      return Invalid("A processor's configuration has name, version, intra_op_threads, poll_seconds, most_request_bytes; ",
+                     std::string(name), " is unknown.");
+    }
+  }
+  return {};
+}
+
+Answer Processor::Make(const std::string& folder, Configuration configuration, std::shared_ptr<Processor>* processor) {
+  if (configuration.name.empty()) {
+    const std::string trimmed = folder.substr(0, folder.find_last_not_of('/') + 1);
+    configuration.name = trimmed.substr(trimmed.find_last_of('/') + 1);
+  }
+  std::shared_ptr<Processor> made(new Processor(folder, std::move(configuration)));
+  made->LookForVersions();
+  if (!made->current_) {
+    if (made->refused_.empty()) {
+      return Refusal(Code::kNotFound, "A model's folder holds versions, such as ", folder, "/1; there is ",
+                     made->configuration_.version < 0 ? "none" : "no version " + std::to_string(made->configuration_.version),
+                     ": write one by ctrlab export.");
+    }
+    return {Code::kFailed, made->refused_.rbegin()->second};
+  }
+  if (made->configuration_.poll_seconds > 0 && made->configuration_.version < 0) {
+    made->watcher_ = std::thread(&Processor::Watch, made.get());
+  }
+  *processor = std::move(made);
+  return {};
+}
+
+Processor::~Processor() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wakes_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+std::shared_ptr<const Servable> Processor::current() const {
+  const std::lock_guard lock(mutex_);
+  return current_;
+}
+
+void Processor::LookForVersions() {
+  const std::shared_ptr<const Servable> before = current();
+  for (const int64_t version : VersionsIn(folder_)) {
+    if (before && version <= before->version()) return;
+    if (configuration_.version > 0 && version != configuration_.version) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (refused_.contains(version)) continue;
+    }
+    std::shared_ptr<Servable> found;
+    Answer answer = Servable::Load(folder_ + "/" + std::to_string(version), version, configuration_.intra_op_threads, &found);
+    const std::lock_guard lock(mutex_);
+    if (!answer.ok()) {
+      refused_[version] = std::move(answer.sentence);
+      continue;
+    }
+    current_ = std::move(found);
+    return;
+  }
+}
+
+void Processor::Watch() {
+  const std::chrono::duration<double> pause(configuration_.poll_seconds);
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (wakes_.wait_for(lock, pause, [this] { return ends_; })) return;
+    }
+    try {
+      LookForVersions();
+    } catch (const std::bad_alloc&) {
+      // The version that serves serves on; the next look may find more memory.
+    }
+  }
+}
+
+Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, std::string* response) const {
+  if (static_cast<int64_t>(request.size()) > configuration_.most_request_bytes) {
+    return Invalid("A request has at most ", configuration_.most_request_bytes, " bytes; received ", request.size(),
+                   ": split it, or configure most_request_bytes.");
+  }
+  Tensors tensors(servable.signature());
+  Addressee addressee;
+  bool rows = false;
+  Answer answer = format == CTRLAB_PROCESSOR_PREDICT
+                      ? ParsePredictRequest(request, servable.signature(), &addressee, &tensors)
+                      : ParseJsonRequest(request, servable.signature(), &addressee, &tensors, &rows);
+  if (!answer.ok()) return answer;
+  if (!addressee.signature.empty() && addressee.signature != "serving_default") {
+    return Refusal(Code::kNotFound, "A model has the signature serving_default; received ", addressee.signature, ".");
+  }
+  if (addressee.version >= 0 && addressee.version != servable.version()) {
+    return Refusal(Code::kNotFound, "Version ", servable.version(), " of ", configuration_.name,
+                   " is served; received a request for ", addressee.version, ".");
+  }
+  tensorflow::Tensor probabilities;
+  answer = servable.Run(tensors, &probabilities);
+  if (!answer.ok()) return answer;
+  const Output output = {servable.output_name(), probabilities.flat<float>().data(), probabilities.dim_size(0),
+                         probabilities.dim_size(1)};
+  const Addressee by = {configuration_.name, "", "serving_default", servable.version()};
+  *response = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output) : WriteJsonResponse(output, rows);
+  return {};
+}
+
+std::string Processor::Info() const {
+  const std::lock_guard lock(mutex_);
+  std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(current_->version());
+  json += ", \"inputs\": {";
+  const Signature& signature = current_->signature();
+  for (int32_t i = 0; i < signature.size(); ++i) {
+    json += (i ? ", " : "") + Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + "\"";
+  }
+  json += "}, \"outputs\": {" + Quoted(current_->output_name()) + ": \"float32\"}, \"refused\": {";
+  for (bool first = true; const auto& [version, why] : refused_) {
+    json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(why);
+    first = false;
+  }
+  return json + "}}";
+}
+
+}  // namespace ctrlab::processor

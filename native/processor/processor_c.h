@@ -1,0 +1,100 @@
+/* Answers requests with an exported model, in the process of any server: the C interface of libctrlab_processor.so.
+ *
+ *   a processor    serves the newest version in a model's folder, as `ctrlab export` writes it. It finds newer versions by itself,
+ *                  tries each on its warm-up requests, and takes it where it answers; else the version before serves on
+ *   a handle       a number, never used again. Each initialize gives one, which is released once; a call with one that is
+ *                  released, or never was given, answers CTRLAB_PROCESSOR_INVALID. A version is never freed under a call
+ *   threads        any number may call anything at any time. A request is worked on by the caller's thread, and where the model is
+ *                  large by those of the session
+ *   bytes          a request's bytes are the caller's, and are not read after the call. An answer's are the library's: give them
+ *                  back by ctrlab_processor_free
+ *   answers        every call returns one of ctrlab_processor_answer, and writes one sentence into `problem`, of `problem_size`
+ *                  bytes, its end included; an empty one for CTRLAB_PROCESSOR_OK. `problem` may be null with a size of 0
+ *   struct_size    sizeof of the struct as the caller knows it; another size than the library's is refused
+ *   processes      a child that is forked must call nothing
+ *
+ * A program compares ctrlab_processor_version() to CTRLAB_PROCESSOR_VERSION before anything else. */
+
+#ifndef CTRLAB_PROCESSOR_PROCESSOR_C_H_
+#define CTRLAB_PROCESSOR_PROCESSOR_C_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Goes up whenever a struct, a signature or a number in here changes. */
+#define CTRLAB_PROCESSOR_VERSION 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum ctrlab_processor_answer {
+  CTRLAB_PROCESSOR_OK = 0,
+  CTRLAB_PROCESSOR_INVALID = 1,     /* an argument or a request can't be; HTTP 400 */
+  CTRLAB_PROCESSOR_NOT_FOUND = 2,   /* there is no such model, version or signature; HTTP 404 */
+  CTRLAB_PROCESSOR_UNAVAILABLE = 3, /* not now: no memory; HTTP 503 */
+  CTRLAB_PROCESSOR_FAILED = 4       /* the model could not; HTTP 500 */
+};
+
+enum ctrlab_processor_format {
+  CTRLAB_PROCESSOR_PREDICT = 0, /* TensorFlow Serving's PredictRequest -> PredictResponse, as protocol buffers */
+  CTRLAB_PROCESSOR_JSON =
+      1 /* its REST interface: {"inputs": ...} -> {"outputs": ...}, {"instances": ...} -> {"predictions": ...} */
+};
+
+typedef uint64_t ctrlab_processor; /* a handle; 0 is none */
+
+typedef struct ctrlab_processor_request {
+  size_t struct_size;
+  int32_t format; /* one of ctrlab_processor_format */
+  const char* data;
+  size_t size;
+} ctrlab_processor_request;
+
+/* An answer. All fields are the library's: hand it one of zeros, apart from the size. */
+typedef struct ctrlab_processor_response {
+  size_t struct_size;
+  const char* data;
+  size_t size;
+  int64_t version; /* of the model that answered */
+  void* owner;     /* null: there is nothing to give back */
+} ctrlab_processor_response;
+
+uint32_t ctrlab_processor_version(void);
+
+/* Loads the newest version in `folder`; where that can't be loaded, the one before, and so on.
+ *
+ * `configuration` is a JSON object, or null for {}. Every field may be left out:
+ *
+ *   "name"                what requests call the model; default: the folder's name
+ *   "version"             one version, for good; default: the newest
+ *   "intra_op_threads"    threads among which an op splits its work; default 1, and 0 for one per core
+ *   "poll_seconds"        how often the folder is looked at; default 1, and 0 for never
+ *   "most_request_bytes"  default 67108864 */
+int32_t ctrlab_processor_initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
+                                    size_t problem_size);
+
+/* Answers one request. */
+int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_processor_request* request,
+                                 ctrlab_processor_response* response, char* problem, size_t problem_size);
+
+/* Answers `count` requests with one version, one after the other. Ends with the first that is refused: then no response has
+ * anything to give back, and `problem` begins with its number. */
+int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
+                                       ctrlab_processor_response* responses, char* problem, size_t problem_size);
+
+/* The model as a JSON object: name, version, inputs and outputs with their types, and why newer versions are not served. */
+int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
+                              size_t problem_size);
+
+/* Gives an answer's bytes back. Does nothing where there are none. */
+void ctrlab_processor_free(ctrlab_processor_response* response);
+
+/* Calls that are running end as if it was not released. */
+int32_t ctrlab_processor_release(ctrlab_processor processor, char* problem, size_t problem_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CTRLAB_PROCESSOR_PROCESSOR_C_H_ */

@@ -1,0 +1,159 @@
+#include "processor/servable.h"
+
+#include <algorithm>
+
+#include "processor/predict.h"
+#include "tensorflow/core/lib/io/record_reader.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace ctrlab::processor {
+
+namespace {
+
+constexpr const char* kSignature = "serving_default";
+constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
+
+bool TypeOf(tensorflow::DataType dtype, Type* type) {
+  switch (dtype) {
+    case tensorflow::DT_STRING:
+      *type = Type::kText;
+      return true;
+    case tensorflow::DT_INT32:
+      *type = Type::kInt32;
+      return true;
+    case tensorflow::DT_INT64:
+      *type = Type::kInt64;
+      return true;
+    case tensorflow::DT_FLOAT:
+      *type = Type::kFloat;
+      return true;
+    default:
+      return false;
+  }
+}
+
+tensorflow::DataType DataTypeOf(Type type) {
+  constexpr tensorflow::DataType kTypes[] = {tensorflow::DT_STRING, tensorflow::DT_INT32, tensorflow::DT_INT64,
+                                             tensorflow::DT_FLOAT};
+  return kTypes[static_cast<int32_t>(type)];
+}
+
+// What the op said. TensorFlow adds the node's name to it, on a line of its own or in braces.
+std::string SentenceOf(const absl::Status& status) {
+  std::string text(status.message());
+  if (text.rfind("{{node ", 0) == 0) text.erase(0, text.find("}} ") + 3);
+  return text.substr(0, text.find("\n\t [[{{node"));
+}
+
+Answer AnswerOf(const absl::Status& status) {
+  if (status.ok()) return {};
+  const bool refused = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
+  const Code code = refused ? Code::kInvalid : absl::IsResourceExhausted(status) ? Code::kUnavailable : Code::kFailed;
+  return {code, SentenceOf(status)};
+}
+
+}  // namespace
+
+void* Tensors::Make(int32_t i, int64_t n) {
+  tensors_[i] = tensorflow::Tensor(DataTypeOf(signature_[i].type), {n});
+  return signature_[i].type == Type::kText || !tensors_[i].IsInitialized() ? nullptr : tensors_[i].data();
+}
+
+void Tensors::SetText(int32_t i, int64_t k, std::string_view text) {
+  tensors_[i].flat<tensorflow::tstring>()(k).assign(text.data(), text.size());
+}
+
+Answer Servable::Load(const std::string& folder, int64_t version, int32_t intra_op_threads, std::shared_ptr<Servable>* servable) {
+  std::shared_ptr<Servable> made(new Servable);
+  made->version_ = version;
+  tensorflow::SessionOptions options;
+  options.config.set_intra_op_parallelism_threads(intra_op_threads);
+  options.config.set_inter_op_parallelism_threads(1);
+  options.config.set_use_per_session_threads(true);
+  const absl::Status loaded = tensorflow::LoadSavedModel(options, {}, folder, {"serve"}, &made->bundle_);
+  if (!loaded.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be loaded: ", SentenceOf(loaded));
+  if (Answer bad = made->FindSignature(folder); !bad.ok()) return bad;
+  tensorflow::CallableOptions callable;
+  for (const std::string& feed : made->feeds_) callable.add_feed(feed);
+  callable.add_fetch(made->fetch_);
+  callable.mutable_run_options()->set_inter_op_thread_pool(kCallersThread);
+  const absl::Status ready = made->bundle_.GetSession()->MakeCallable(callable, &made->callable_);
+  if (!ready.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be run: ", SentenceOf(ready));
+  if (Answer bad = made->WarmUp(folder); !bad.ok()) return bad;
+  *servable = std::move(made);
+  return {};
+}
+
+Servable::~Servable() {
+  if (callable_ >= 0) static_cast<void>(bundle_.GetSession()->ReleaseCallable(callable_));
+}
+
+Answer Servable::FindSignature(const std::string& folder) {
+  const auto& signatures = bundle_.GetSignatures();
+  const auto at = signatures.find(kSignature);
+  if (at == signatures.end() || at->second.outputs().size() != 1) {
+    return Refusal(Code::kFailed, "A version has the signature ", kSignature, " with one output; ", folder,
+                   " has not: write it by ctrlab export.");
+  }
+  std::vector<Signature::Input> inputs;
+  for (const auto& [name, info] : at->second.inputs()) {
+    Type type;
+    if (!TypeOf(info.dtype(), &type) || info.tensor_shape().dim_size() != 1) {
+      return Refusal(Code::kFailed, "Inputs are arrays of text, int32, int64 or float32; ", name, " of ", folder,
+                     " is none: write the version by ctrlab export.");
+    }
+    inputs.push_back({name, type});
+  }
+  std::sort(inputs.begin(), inputs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const auto& input : inputs) feeds_.push_back(at->second.inputs().at(input.name).name());
+  output_name_ = at->second.outputs().begin()->first;
+  fetch_ = at->second.outputs().begin()->second.name();
+  signature_ = std::make_unique<Signature>(std::move(inputs));
+  return {};
+}
+
+Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output) const {
+  std::vector<tensorflow::Tensor> outputs;
+  const absl::Status ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr);
+  if (!ran.ok()) return AnswerOf(ran);
+  *output = std::move(outputs[0]);
+  if (output->dtype() != tensorflow::DT_FLOAT || output->dims() != 2) {
+    return Refusal(Code::kFailed, "A model answers with float32 [rows, tasks]; this one does with ", output->DebugString(0), ".");
+  }
+  return {};
+}
+
+Answer Servable::WarmUp(const std::string& folder) const {
+  tensorflow::Env* const env = tensorflow::Env::Default();
+  const std::string path = folder + "/assets.extra/tf_serving_warmup_requests";
+  std::unique_ptr<tensorflow::RandomAccessFile> file;
+  if (!env->NewRandomAccessFile(path, &file).ok()) return {};  // an export without rows has none
+  tensorflow::io::SequentialRecordReader reader(file.get());
+  tensorflow::tstring record;
+  for (int64_t number = 0;; ++number) {
+    const absl::Status read = reader.ReadRecord(&record);
+    if (absl::IsOutOfRange(read)) return {};
+    Tensors tensors(signature());
+    tensorflow::Tensor output;
+    Addressee addressee;
+    Answer answer = AnswerOf(read);
+    if (answer.ok()) {
+      answer = ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), &addressee, &tensors);
+    }
+    if (answer.ok()) answer = Run(tensors, &output);
+    if (!answer.ok()) {
+      return Refusal(Code::kFailed, "A version answers its warm-up requests; ", path, " has one, number ", number,
+                     ", that it refuses: ", answer.sentence);
+    }
+    const auto values = output.flat<float>();
+    for (int64_t k = 0; k < values.size(); ++k) {
+      if (!std::isfinite(values(k))) {
+        return Refusal(Code::kFailed, "A version answers with finite numbers; ", folder, " does not for warm-up request ", number,
+                       ".");
+      }
+    }
+  }
+}
+
+}  // namespace ctrlab::processor

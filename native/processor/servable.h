@@ -1,0 +1,58 @@
+// One version of a model, loaded: a session, and what its signature is called.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "processor/inputs.h"
+#include "tensorflow/cc/saved_model/loader.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace ctrlab::processor {
+
+// The arrays of a request are the tensors that the session is fed.
+class Tensors : public Arrays {
+ public:
+  explicit Tensors(const Signature& signature) : signature_(signature), tensors_(signature.size()) {}
+
+  void* Make(int32_t i, int64_t n) override;
+  void SetText(int32_t i, int64_t k, std::string_view text) override;
+  const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
+
+ private:
+  const Signature& signature_;
+  std::vector<tensorflow::Tensor> tensors_;
+};
+
+class Servable {
+ public:
+  // Loads the version's folder, and runs its warm-up requests. Refused where it does not answer them.
+  static Answer Load(const std::string& folder, int64_t version, int32_t intra_op_threads, std::shared_ptr<Servable>* servable);
+  ~Servable();
+
+  int64_t version() const { return version_; }
+  const Signature& signature() const { return *signature_; }
+  const std::string& output_name() const { return output_name_; }
+
+  // Thread-safe. `output` is float32 [rows, columns].
+  Answer Run(const Tensors& inputs, tensorflow::Tensor* output) const;
+
+ private:
+  Servable() = default;
+
+  Answer FindSignature(const std::string& folder);
+  Answer WarmUp(const std::string& folder) const;
+
+  int64_t version_ = 0;
+  tensorflow::SavedModelBundle bundle_;
+  tensorflow::Session::CallableHandle callable_ = -1;
+  std::unique_ptr<Signature> signature_;
+  std::vector<std::string> feeds_;  // the tensor of each input
+  std::string output_name_, fetch_;
+};
+
+}  // namespace ctrlab::processor
