@@ -171,7 +171,7 @@ def parts(received, names: str, *, case: str) -> tuple:
 
 
 def require_close(received, expected, *, case: str, next_step: str, rtol: float = 1e-5) -> None:
-    """Raise unless `received` is `expected` in shape, in dtype and, norm-wise, within `rtol`.
+    """Raise unless `received` is `expected` in shape, in dtype and, norm-wise, within `rtol`; whole numbers exactly.
 
     Args:
         received: what the answer gave, a tensor or array; anything else is a wrong answer.
@@ -188,8 +188,11 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
         if getattr(received, what) != getattr(expected, what):
             named = (f"{what} {getattr(a, what)}" for a in (expected, received))
             raise CheckFailed(rule, expected=next(named), received=next(named), next_step=next_step)
-    difference = np.abs(received.astype(np.float64) - expected)
-    bound = rtol * max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
+    if np.issubdtype(expected.dtype, np.floating):
+        difference = np.abs(received.astype(np.float64) - expected)
+        bound = rtol * max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
+    else:  # ids and counts have no rounding
+        difference, bound = (received != expected).astype(np.float64), 0.0
     if not np.linalg.norm(difference) <= bound:
         index = tuple(int(i) for i in np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape))
         where = "row {}, column {}".format(*index) if len(index) == 2 else f"index {index}" if index else None

@@ -15,7 +15,7 @@ TERMS = {
     "AUC": "The probability that a random clicked example gets a higher score than a random unclicked one. Guessing has 0.5.",
     "AUGRU": "A GRU whose update gate is multiplied by an attention weight, so that unimportant items hardly change the state.",
     "auxiliary loss": "A second loss inside a model. DIEN's asks each hidden state to tell the next item from a random one.",
-    "batch": "The examples of one step, often 512. Their gradients are averaged.",
+    "batch": "The examples of one step, often 512. The loss is their mean.",
     "BatchNorm": "A layer that shifts and scales each column by the mean and the variance of the batch.",
     "bf16 (bfloat16)": "A 16-bit float: the range of float32 with 8 bits of precision. 1.01 becomes 1.0078125.",
     "Bloom filter": "A set in a few bits per key. It may say yes to a key that it never saw, but never no to one that it did.",

@@ -36,6 +36,7 @@ def reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarra
     yield case("equal ids that do not stand side by side", [7, 3, 7, 3, 7])
     yield case("equal ids with more ids than numbers per row", rng.integers(0, 5, 40), 1)
     yield case("the first and the last row of a large table", [10**12, 0, 10**12, 0, 5])
+    yield case("ids that no float32 tells apart", [2**24 + 1, 2**24, 2**24 + 1])
     ids, gradients = np.array([4, 9, 4], np.int64), np.array([[1, -2], [3, 3], [-1, 2]], np.float32)
     yield "two gradients of one id whose sum is zero", ids, gradients
     yield case("a batch that reads nothing", [], 4)
@@ -47,11 +48,17 @@ def check_row_gradients(answer: Callable, rng: np.random.Generator) -> None:
         "rows": "each id once, ascending: np.unique",
         "sums": "a row that was read three times gets the sum of three gradients",
     }
-    for case, ids, gradients in reads(rng):
+
+    def judge(case: str, ids: np.ndarray, gradients: np.ndarray) -> None:
         received = parts(call(answer, ids, gradients, case=case), ", ".join(steps), case=case)
         for (name, step), value, right in zip(steps.items(), received, row_gradients(ids, gradients)):
             require_close(value, right, case=f"{case}, `{name}`", next_step=step)
+
+    for question in reads(rng):
+        judge(*question)
     _enforce_budget(answer, rng)
+    many = rng.integers(0, 50_000, 200_000)  # last, for answers that would need all memory
+    judge("200,000 gradients that don't cancel", many, (1 + rng.random((len(many), 1))).astype(np.float32))
 
 
 def _enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
@@ -93,6 +100,9 @@ def lookups(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
     yield "exactly half of the lookups are one id's", rng.permutation([3, 3, 3, 3, 5, 6, 7, 8]), 50
     yield "just less than half of the lookups are one id's", rng.permutation([3, 3, 3, 5, 6, 7, 8]), 50
     yield "every lookup is to be served", zipf(211), 100
+    for percent in (7, 14, 28, 55, 56):  # where percent / 100 is a little more than it is
+        yield "a hundred ids that all differ", np.arange(100), percent
+    yield "thirty ids that all differ", np.arange(30), 7
     yield "none is to be served", zipf(211), 0
     yield "one id alone", np.full(9, 6), 30
     yield "a single lookup", np.array([8]), 100

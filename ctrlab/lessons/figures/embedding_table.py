@@ -33,7 +33,7 @@ def one_step() -> Animation:
     captions = (
         "The table has V = 5 rows of D = 2 numbers. The batch has two pairs. Item 3 followed item 1 (label 1). "
         "Item 4 did not follow item 1 (label 0).",
-        "Look up: the two pairs read four rows. Row 1 is read twice. Rows 0 and 2 are not read.",
+        "Look up: two pairs are four reads. Row 1 is read twice. Rows 0 and 2 are not read.",
         "Score: the dot product of each pair is 0, so p is 0.5. The error is p minus the label: -0.5 and +0.5.",
         "Backward: each read gets a gradient, the error times the partner's row. Row 1 has two of them.",
         "Equal ids add up: this is a segment sum. Three different ids were read, so there are three gradients.",

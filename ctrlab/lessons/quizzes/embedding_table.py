@@ -35,9 +35,9 @@ QUESTIONS = (
         },
     ),
     Question(
-        "An id came once in the training data. What does its row hold at the end?",
+        "An id came once in one pass over the data. What does its row hold, trained as DIN is here?",
         right="Its random initial value, moved by one step",
-        because="A row moves only in a step that reads it. So the row knows one example, and the rest is noise.",
+        because="With this optimizer a row moves only in a step that reads it. So the row knows one example; the rest is noise.",
         wrong={
             "Zeros": "Rows begin at small random numbers, and only a step that reads a row changes it.",
             "The average of similar items' rows": "Nothing knows yet that they are similar: that would have to be learned.",
