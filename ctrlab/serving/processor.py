@@ -1,7 +1,7 @@
 """An exported model that answers requests, in this process: libctrlab_processor.so (native/processor) from Python.
 
     with Processor("models/ctr") as processor:
-        processor.process(b'{"instances": [{"item": "B01", "history_items": ["B02"]}]}', "json")
+        processor.process(b'{"instances": [{"item": "B01", "history_items": ["B02"]}]}', "json").data
 
 Wire bytes go in and come out; Python never looks at them, and its lock is not held meanwhile. The library needs no Python: a
 server in another language calls it through native/processor/processor_c.h.
@@ -15,7 +15,7 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ctrlab import _native
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
@@ -23,9 +23,12 @@ from ctrlab.errors import CtrlabError, NativeLibraryError, choose
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
 VERSION = 1
 """Of the C interface: CTRLAB_PROCESSOR_VERSION."""
-FORMATS = {"predict": 0, "json": 1}
+FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
+"""By name, `ctrlab_processor_format`."""
+ALL = -1
+"""The header of a message that is JSON from its beginning to its end, or none."""
 
-Format = Literal["predict", "json"]
+Format = Literal["predict", "json", "infer", "infer_json"]
 
 
 class Code(enum.IntEnum):
@@ -46,12 +49,21 @@ class Refused(CtrlabError):
         self.code = Code(code)
 
 
+class Reply(NamedTuple):
+    """An answer's bytes, the version that gave them, and how many of them are JSON where tensors stand behind it, else `ALL`."""
+
+    data: bytes
+    version: int
+    header: int
+
+
 class _Request(ctypes.Structure):
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
         ("format", ctypes.c_int32),
         ("data", ctypes.c_char_p),
         ("size", ctypes.c_size_t),
+        ("header", ctypes.c_int64),
     )
 
 
@@ -61,6 +73,7 @@ class _Response(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("size", ctypes.c_size_t),
         ("version", ctypes.c_int64),
+        ("header", ctypes.c_int64),
         ("owner", ctypes.c_void_p),
     )
 
@@ -113,20 +126,23 @@ class Processor:
         _call(self._library.ctrlab_processor_initialize, os.fsencode(folder), given, ctypes.byref(handle))
         self._handle = handle.value
 
-    def process(self, request: bytes, format: Format) -> bytes:
+    def process(self, request: bytes, format: Format, header: int = ALL) -> Reply:
         """Answers one request.
 
         Args:
-            format: "predict" for a PredictRequest, "json" for TensorFlow Serving's REST body.
+            format: "predict" for TensorFlow Serving's PredictRequest, "json" for its REST body, "infer" for the open inference
+                protocol's ModelInferRequest, "infer_json" for its REST body.
+            header: how many bytes of a body of "infer_json" are JSON, where tensors stand behind it.
         Raises:
             Refused: the request can't be answered; or the processor is closed. UnknownName: there is no such format.
         """
-        given = _Request(ctypes.sizeof(_Request), FORMATS[choose("format", format, FORMATS)], request, len(request))
-        return self._bytes(self._library.ctrlab_processor_process, ctypes.byref(given))
+        number = FORMATS[choose("format", format, FORMATS)]
+        given = _Request(ctypes.sizeof(_Request), number, request, len(request), header)
+        return self._reply(self._library.ctrlab_processor_process, ctypes.byref(given))
 
     def info(self) -> dict:
         """Its name, version, inputs and outputs with their types, and {version: why it is not served} of others."""
-        return json.loads(self._bytes(self._library.ctrlab_processor_info))
+        return json.loads(self._reply(self._library.ctrlab_processor_info).data)
 
     def close(self) -> None:
         """Calls that run in other threads end as if it was open. Closing twice does nothing."""
@@ -140,10 +156,10 @@ class Processor:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _bytes(self, function, *arguments) -> bytes:
+    def _reply(self, function, *arguments) -> Reply:
         response = _Response(ctypes.sizeof(_Response))
         _call(function, self._handle, *arguments, ctypes.byref(response))
         try:
-            return ctypes.string_at(response.data, response.size)
+            return Reply(ctypes.string_at(response.data, response.size), response.version, response.header)
         finally:
             self._library.ctrlab_processor_free(ctypes.byref(response))

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "fuzz/fuzz.h"
+#include "processor/inference.h"
 #include "processor/json.h"
 #include "processor/predict.h"
 #include "processor/wire.h"
@@ -18,6 +19,7 @@ namespace {
 
 using namespace ctrlab;
 using namespace ctrlab::processor;
+using namespace std::string_literals;
 
 const Signature& TheSignature() {
   static const Signature signature({{"age", Type::kInt32},
@@ -51,17 +53,20 @@ class Buffers : public Arrays {
 };
 
 void Run(const std::string& input) {
-  const bool json = !input.empty() && input[0] == 'j';
+  const char kind = input.empty() ? 0 : input[0];
   // In a buffer of its exact size.
   const size_t size = input.empty() ? 0 : input.size() - 1;
   const std::unique_ptr<char[]> bytes(new char[size]);
   std::memcpy(bytes.get(), input.data() + 1, size);
   Buffers buffers;
-  Addressee addressee;
+  InferRequest about;
   bool rows;
   const std::string_view request(bytes.get(), size);
-  const Answer answer = json ? ParseJsonRequest(request, TheSignature(), &addressee, &buffers, &rows)
-                             : ParsePredictRequest(request, TheSignature(), &addressee, &buffers);
+  const auto header = static_cast<int64_t>(request.find('\n'));  // a JSON of one line, and tensors behind it
+  const Answer answer = kind == 'j'   ? ParseJsonRequest(request, TheSignature(), &about.addressee, &buffers, &rows)
+                        : kind == 'i' ? ParseInferRequest(request, TheSignature(), "p", &about, &buffers)
+                        : kind == 'k' ? ParseInferJson(request, header, TheSignature(), "p", &about, &buffers)
+                                      : ParsePredictRequest(request, TheSignature(), &about.addressee, &buffers);
   if (answer.ok() != answer.sentence.empty()) std::abort();
   if (answer.ok() && *std::min_element(buffers.lengths, buffers.lengths + 6) < 0) std::abort();
 }
@@ -100,11 +105,42 @@ std::string Predict(bool content) {
          Entry("past/values", Tensor(7, 1, 8, {"x"}, false)) + Entry("price", Tensor(1, 2, 5, {std::string(8, '\0')}, content));
 }
 
+std::string Infer(bool raw) {
+  WireWriter request;
+  const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field,
+                       const std::string& value) {
+    WireWriter input, contents;
+    input.Bytes(1, name);
+    input.Bytes(2, datatype);
+    input.Number(3, n);
+    contents.Bytes(field, value);
+    if (!raw) input.Bytes(5, contents.view());
+    request.Bytes(5, input.view());
+  };
+  add("age", "INT32", 2, 2, {1, 2});
+  add("id", "INT64", 2, 3, {5, 6});
+  add("item", "BYTES", 1, 8, "ab");
+  add("past/row_splits", "INT64", 2, 3, std::string(2, '\0'));
+  add("past/values", "BYTES", 1, 8, "x");
+  add("price", "FP32", 2, 6, std::string(8, '\0'));
+  const std::string text("\1\0\0\0x", 5);
+  for (const std::string& value :
+       {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, std::string(8, '\0')}) {
+    if (raw) request.Bytes(7, value);
+  }
+  return "i" + request.Take();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> seeds = {
-      Predict(false), Predict(true),
+      Predict(false),
+      Predict(true),
+      Infer(false),
+      Infer(true),
+      R"(k{"id": "a", "inputs": [{"name": "age", "shape": [1], "datatype": "INT32", "data": [1]}, {"name": "id", "shape": [1], "datatype": "INT64", "data": [1]}, {"name": "item", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}, {"name": "past/row_splits", "shape": [1], "datatype": "INT64", "parameters": {"binary_data_size": 8}}, {"name": "past/values", "shape": [0], "datatype": "BYTES", "data": []}, {"name": "price", "shape": [1], "datatype": "FP32", "data": [1.5]}], "outputs": [{"name": "p", "parameters": {"binary_data": true}}]})"
+      "\n\1\0\0\0x\0\0\0\0\0\0\0\0"s,
       R"(j{"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, 2]}})",
       R"(j{"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5}, {"price": 2, "age": 1, "id": 3, "item": "", "past": []}]})",
       R"(j{"signature_name": "s", "inputs": {"past/values": [], "past/row_splits": [0]}})"};

@@ -152,6 +152,10 @@ struct Output {
   std::string_view name;
   const float* values;
   int64_t rows, columns;
+
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(values), static_cast<size_t>(rows * columns) * sizeof(float)};
+  }
 };
 
 // Whom a request is for, where it says so itself; and who answers.

@@ -24,6 +24,9 @@ std::string WriteJsonResponse(const Output& output, bool rows);
 // {"error": "..."}.
 std::string WriteJsonError(std::string_view sentence);
 
+// The shortest text that is read as the same number; null where JSON has none.
+void AppendNumber(float value, std::string* out);
+
 // The text as a JSON string, with its quotes.
 std::string Quoted(std::string_view text);
 

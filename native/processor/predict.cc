@@ -213,8 +213,7 @@ std::string WritePredictResponse(const Addressee& by, const Output& output) {
   tensor.Number(kDtype, WireTypeOf(Type::kFloat));
   tensor.Bytes(kShape, shape.view());
   // Packed values, as TensorFlow Serving sends them: not every client reads `tensor_content`.
-  tensor.Bytes(kFloats,
-               {reinterpret_cast<const char*>(output.values), static_cast<size_t>(output.rows * output.columns) * sizeof(float)});
+  tensor.Bytes(kFloats, output.bytes());
   entry.Bytes(1, output.name);
   entry.Bytes(2, tensor.view());
   version.Number(1, by.version);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "processor/inference.h"
 #include "processor/json.h"
 #include "processor/predict.h"
 
@@ -151,32 +152,57 @@ void Processor::Watch() {
   }
 }
 
-Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, std::string* response) const {
+Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t* header,
+                          std::string* response) const {
   if (static_cast<int64_t>(request.size()) > configuration_.most_request_bytes) {
     return Invalid("A request has at most ", configuration_.most_request_bytes, " bytes; received ", request.size(),
                    ": split it, or configure most_request_bytes.");
   }
-  Tensors tensors(servable.signature());
-  Addressee addressee;
+  const Signature& signature = servable.signature();
+  Tensors tensors(signature);
+  InferRequest infer;
+  Addressee& addressee = infer.addressee;
   bool rows = false;
-  Answer answer = format == CTRLAB_PROCESSOR_PREDICT
-                      ? ParsePredictRequest(request, servable.signature(), &addressee, &tensors)
-                      : ParseJsonRequest(request, servable.signature(), &addressee, &tensors, &rows);
-  if (!answer.ok()) return answer;
-  if (!addressee.signature.empty() && addressee.signature != "serving_default") {
-    return Refusal(Code::kNotFound, "A model has the signature serving_default; received ", addressee.signature, ".");
+  Answer answer;
+  switch (format) {
+    case CTRLAB_PROCESSOR_PREDICT:
+      answer = ParsePredictRequest(request, signature, &addressee, &tensors);
+      break;
+    case CTRLAB_PROCESSOR_JSON:
+      answer = ParseJsonRequest(request, signature, &addressee, &tensors, &rows);
+      break;
+    case CTRLAB_PROCESSOR_INFER:
+      answer = ParseInferRequest(request, signature, servable.output_name(), &infer, &tensors);
+      break;
+    case CTRLAB_PROCESSOR_INFER_JSON:
+      answer = ParseInferJson(request, *header, signature, servable.output_name(), &infer, &tensors);
+      break;
+    default:
+      answer = Invalid("A request's format is one of ctrlab_processor_format; received ", format, ".");
   }
-  if (addressee.version >= 0 && addressee.version != servable.version()) {
-    return Refusal(Code::kNotFound, "Version ", servable.version(), " of ", configuration_.name,
-                   " is served; received a request for ", addressee.version, ".");
-  }
+  if (answer.ok()) answer = RequireServed(servable, addressee);
   tensorflow::Tensor probabilities;
-  answer = servable.Run(tensors, &probabilities);
+  if (answer.ok()) answer = servable.Run(tensors, &probabilities);
   if (!answer.ok()) return answer;
   const Output output = {servable.output_name(), probabilities.flat<float>().data(), probabilities.dim_size(0),
                          probabilities.dim_size(1)};
-  const Addressee by = {configuration_.name, "", "serving_default", servable.version()};
-  *response = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output) : WriteJsonResponse(output, rows);
+  const Addressee by = {configuration_.name, "", kSignature, servable.version()};
+  *header = -1;
+  *response = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output)
+              : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, rows)
+              : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, infer, output)
+                                                 : WriteInferJson(by, infer, output, header);
+  return {};
+}
+
+Answer Processor::RequireServed(const Servable& servable, const Addressee& asked) const {
+  if (!asked.signature.empty() && asked.signature != kSignature) {
+    return Refusal(Code::kNotFound, "A model has the signature ", kSignature, "; received ", asked.signature, ".");
+  }
+  if (asked.version >= 0 && asked.version != servable.version()) {
+    return Refusal(Code::kNotFound, "Version ", servable.version(), " of ", configuration_.name,
+                   " is served; received a request for ", asked.version, ".");
+  }
   return {};
 }
 

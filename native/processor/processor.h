@@ -32,13 +32,16 @@ class Processor {
 
   // The version that serves now. It stays as long as somebody holds it.
   std::shared_ptr<const Servable> current() const;
-  Answer Process(const Servable& servable, int32_t format, std::string_view request, std::string* response) const;
+  // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1; and then that of the response.
+  Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t* header,
+                 std::string* response) const;
   std::string Info() const;
 
  private:
   Processor(std::string folder, Configuration configuration)
       : folder_(std::move(folder)), configuration_(std::move(configuration)) {}
 
+  Answer RequireServed(const Servable& servable, const Addressee& asked) const;
   // The newest version that is newer than the current one and can be loaded becomes current. Others are tried only once.
   void LookForVersions();
   void Watch();

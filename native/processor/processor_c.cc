@@ -113,11 +113,12 @@ Answer RequireSize(const Struct* given, const char* name) {
                  ": compile against this library's header.");
 }
 
-void Give(std::string bytes, int64_t version, ctrlab_processor_response* response) {
+void Give(std::string bytes, int64_t version, int64_t header, ctrlab_processor_response* response) {
   auto* const owner = new std::string(std::move(bytes));
   response->data = owner->data();
   response->size = owner->size();
   response->version = version;
+  response->header = header;
   response->owner = owner;
 }
 
@@ -125,6 +126,7 @@ void Clear(ctrlab_processor_response* response) {
   response->data = nullptr;
   response->size = 0;
   response->version = 0;
+  response->header = -1;
   response->owner = nullptr;
 }
 
@@ -133,13 +135,12 @@ Answer ProcessOne(const Processor& processor, const Servable& servable, const ct
   if (Answer bad = RequireSize(response, "ctrlab_processor_response"); !bad.ok()) return bad;
   Clear(response);
   if (Answer bad = RequireSize(request, "ctrlab_processor_request"); !bad.ok()) return bad;
-  if (request->format != CTRLAB_PROCESSOR_PREDICT && request->format != CTRLAB_PROCESSOR_JSON) {
-    return Invalid("A request's format is one of ctrlab_processor_format; received ", request->format, ".");
-  }
   if (!request->data && request->size > 0) return Invalid("A request has its bytes; received null for ", request->size, ".");
   std::string bytes;
-  if (Answer bad = processor.Process(servable, request->format, {request->data, request->size}, &bytes); !bad.ok()) return bad;
-  Give(std::move(bytes), servable.version(), response);
+  int64_t header = request->header;
+  Answer answer = processor.Process(servable, request->format, {request->data, request->size}, &header, &bytes);
+  if (!answer.ok()) return answer;
+  Give(std::move(bytes), servable.version(), header, response);
   return {};
 }
 
@@ -199,7 +200,7 @@ CTRLAB_EXPORT int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_p
     Clear(response);
     const std::shared_ptr<Processor> found = Handles::The().Find(processor);
     if (!found) return Released(processor);
-    Give(found->Info(), found->current()->version(), response);
+    Give(found->Info(), found->current()->version(), -1, response);
     return {};
   });
 }

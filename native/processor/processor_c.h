@@ -36,10 +36,12 @@ enum ctrlab_processor_answer {
   CTRLAB_PROCESSOR_FAILED = 4       /* the model could not; HTTP 500 */
 };
 
+/* What a request's bytes are, and its answer's. */
 enum ctrlab_processor_format {
-  CTRLAB_PROCESSOR_PREDICT = 0, /* TensorFlow Serving's PredictRequest -> PredictResponse, as protocol buffers */
-  CTRLAB_PROCESSOR_JSON =
-      1 /* its REST interface: {"inputs": ...} -> {"outputs": ...}, {"instances": ...} -> {"predictions": ...} */
+  CTRLAB_PROCESSOR_PREDICT = 0, /* TensorFlow Serving's PredictRequest and PredictResponse, as protocol buffers */
+  CTRLAB_PROCESSOR_JSON = 1,    /* its REST interface: "inputs" get "outputs", "instances" get "predictions" */
+  CTRLAB_PROCESSOR_INFER = 2,   /* the open inference protocol's ModelInferRequest and ModelInferResponse, as protocol buffers */
+  CTRLAB_PROCESSOR_INFER_JSON = 3 /* its REST interface: JSON, with or without tensors as bytes behind it */
 };
 
 typedef uint64_t ctrlab_processor; /* a handle; 0 is none */
@@ -49,6 +51,7 @@ typedef struct ctrlab_processor_request {
   int32_t format; /* one of ctrlab_processor_format */
   const char* data;
   size_t size;
+  int64_t header; /* how many bytes are JSON where tensors stand behind it; else -1 */
 } ctrlab_processor_request;
 
 /* An answer. All fields are the library's: hand it one of zeros, apart from the size. */
@@ -57,6 +60,7 @@ typedef struct ctrlab_processor_response {
   const char* data;
   size_t size;
   int64_t version; /* of the model that answered */
+  int64_t header;  /* as of the request */
   void* owner;     /* null: there is nothing to give back */
 } ctrlab_processor_response;
 

@@ -11,7 +11,6 @@ namespace ctrlab::processor {
 
 namespace {
 
-constexpr const char* kSignature = "serving_default";
 constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
 
 bool TypeOf(tensorflow::DataType dtype, Type* type) {

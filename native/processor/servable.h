@@ -14,6 +14,8 @@
 
 namespace ctrlab::processor {
 
+constexpr const char* kSignature = "serving_default";
+
 // The arrays of a request are the tensors that the session is fed.
 class Tensors : public Arrays {
  public:

@@ -26,7 +26,8 @@ def build_requests(native: Path) -> Path:
     simdjson = next(file.locate().parent for file in importlib.metadata.files("pysimdjson") if file.name == "simdjson.h")
     of_json = ["-isystem", simdjson]
     watched = units(
-        [native / "processor" / f"{name}.cc" for name in ("json", "predict")], [*of_json, "-fsanitize-coverage=trace-pc"]
+        [native / "processor" / f"{name}.cc" for name in ("inference", "json", "predict")],
+        [*of_json, "-fsanitize-coverage=trace-pc"],
     )
     flags = [*FLAGS, *of_json, "-w", "-c"]
     parser = compiling.cached("simdjson.o", flags, [simdjson / "simdjson.cpp"], reads=[simdjson / "simdjson.h"])
@@ -73,6 +74,11 @@ def test_no_request_of_two_million_breaks_its_parser(request_fuzzer):
 
 
 PLANTED_IN_REQUESTS = {
+    "floats too many": (
+        "inference.cc",
+        "std::min<int64_t>(packed.size() / 4, std::max<int64_t>(n - count, 0))",
+        "packed.size() / 4",
+    ),
     "a value too many": ("predict.cc", "if (count < most) out[count] = value;", "out[count] = value;"),
     "a split too many": (
         "json.cc",

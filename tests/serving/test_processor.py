@@ -20,7 +20,7 @@ from ctrlab.errors import UnknownName
 from ctrlab.model_names import DATA_SETS
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.bundled import WEIGHTS
-from ctrlab.serving.processor import LIBRARY, Code, Processor, Refused
+from ctrlab.serving.processor import ALL, LIBRARY, Code, Processor, Refused
 
 NATIVE = Path(__file__).parents[2] / "native"
 
@@ -49,6 +49,75 @@ def by_rows(tensors):
     columns = by_lists(tensors)
     rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
     return json.dumps({"signature_name": "serving_default", "instances": rows}).encode()
+
+
+DATATYPES = {tf.string: "BYTES", tf.int32: "INT32", tf.int64: "INT64", tf.float32: "FP32"}
+
+
+def raw(tensor):
+    """A tensor's bytes in the open inference protocol."""
+    if tensor.dtype != tf.string:
+        return tensor.numpy().tobytes()
+    return b"".join(len(text).to_bytes(4, "little") + text for text in tensor.numpy().tolist())
+
+
+def message(number, content):
+    return warm_up._field(number, content)
+
+
+def typed(tensor):
+    """InferTensorContents."""
+    if tensor.dtype == tf.string:
+        return b"".join(message(8, text) for text in tensor.numpy().tolist())
+    if tensor.dtype == tf.float32:
+        return message(6, tensor.numpy().tobytes())
+    number = {tf.int32: 2, tf.int64: 3}[tensor.dtype]
+    return message(number, b"".join(warm_up._varint(int(n) & (1 << 64) - 1) for n in tensor.numpy()))
+
+
+def infer_request(tensors, of_raw=True, more=b""):
+    """A ModelInferRequest."""
+    body = message(1, b"ctr") + message(3, b"a call") + more
+    for name, tensor in tensors.items():
+        shape = bytes([3 << 3]) + warm_up._varint(len(tensor))
+        contents = b"" if of_raw else message(5, typed(tensor))
+        body += message(5, message(1, name.encode()) + message(2, DATATYPES[tensor.dtype].encode()) + shape + contents)
+    return body + (b"".join(message(7, raw(tensor)) for tensor in tensors.values()) if of_raw else b"")
+
+
+def infer_json(tensors, binary):
+    """(The body, its header); with `binary`, tensors of numbers stand behind it, and texts in it."""
+    given, tail = [], b""
+    for name, tensor in tensors.items():
+        entry = {"name": name, "shape": [len(tensor)], "datatype": DATATYPES[tensor.dtype]}
+        if binary:
+            entry["parameters"] = {"binary_data_size": len(raw(tensor))}
+            tail += raw(tensor)
+        else:
+            entry["data"] = plain(tensor)
+        given.append(entry)
+    outputs = [{"name": "probabilities", "parameters": {"binary_data": True}}] if binary else []
+    head = json.dumps({"id": "a call", "inputs": given, "outputs": outputs}).encode()
+    return head + tail, len(head) if binary else ALL
+
+
+def answer_of_infer(response):
+    """The probabilities of a ModelInferResponse."""
+    found = fields(response)
+    assert (found[1], found[2], found[3]) == (b"ctr", b"1", b"a call")
+    assert fields(found[5])[1] == b"probabilities" and fields(found[5])[2] == b"FP32"
+    return np.frombuffer(found[6], np.float32)
+
+
+def answer_of_infer_json(reply):
+    head = json.loads(reply.data if reply.header == ALL else reply.data[: reply.header])
+    [output] = head["outputs"]
+    assert (head["model_name"], head["model_version"], head["id"]) == ("ctr", "1", "a call")
+    assert (output["name"], output["datatype"]) == ("probabilities", "FP32")
+    if reply.header == ALL:
+        return np.array(output["data"]).reshape(output["shape"])
+    assert output["parameters"]["binary_data_size"] == len(reply.data) - reply.header
+    return np.frombuffer(reply.data[reply.header :], np.float32).reshape(output["shape"])
 
 
 def varint(data, at):
@@ -101,13 +170,17 @@ def test_it_answers_as_the_model_does(trained, tmp_path, name, optimizations, ki
         for rows in (0, 1, 7, 64):
             batch = first(features, rows)
             tensors, expected = inputs.to_tensors(batch, columns, model), probabilities(model, batch)
-            predicted, model_name, version = answer_of(processor.process(warm_up.predict_request("ctr", tensors), "predict"))
+            predicted, model_name, version = answer_of(processor.process(warm_up.predict_request("ctr", tensors), "predict").data)
             assert (model_name, version, predicted.shape) == ("ctr", 1, expected.shape)
             found = [
                 predicted,
-                json.loads(processor.process(by_columns(tensors), "json"))["outputs"],
-                json.loads(processor.process(json.dumps({"inputs": by_lists(tensors)}).encode(), "json"))["outputs"],
-                json.loads(processor.process(by_rows(tensors), "json"))["predictions"],
+                json.loads(processor.process(by_columns(tensors), "json").data)["outputs"],
+                json.loads(processor.process(json.dumps({"inputs": by_lists(tensors)}).encode(), "json").data)["outputs"],
+                json.loads(processor.process(by_rows(tensors), "json").data)["predictions"],
+                answer_of_infer(processor.process(infer_request(tensors), "infer").data),
+                answer_of_infer(processor.process(infer_request(tensors, of_raw=False), "infer").data),
+                answer_of_infer_json(processor.process(infer_json(tensors, False)[0], "infer_json")),
+                answer_of_infer_json(processor.process(infer_json(tensors, True)[0], "infer_json", infer_json(tensors, True)[1])),
             ]
             for each in found:
                 np.testing.assert_allclose(np.reshape(each, expected.shape), expected, rtol=0, atol=TOLERANCE)
@@ -142,7 +215,7 @@ def test_odd_json_is_refused_in_a_sentence(din, odd):
         with pytest.raises(Refused, match=sentence) as refused:
             processor.process(body, "json")
         assert refused.value.code == Code.INVALID and "\n" not in str(refused.value)
-        found = json.loads(processor.process(by_columns(right), "json"))["outputs"]
+        found = json.loads(processor.process(by_columns(right), "json").data)["outputs"]
     np.testing.assert_allclose(found, probabilities(model, first(features, 3)), rtol=0, atol=TOLERANCE)
 
 
@@ -194,13 +267,51 @@ def test_values_that_are_fewer_than_the_shape_are_repeated(din):
         del proto.string_val[1:]
         others = {name: tensor for name, tensor in right.items() if name != "item"}
         entry = warm_up._field(2, warm_up._field(1, b"item") + warm_up._field(2, proto.SerializeToString()))
-        short = processor.process(warm_up.predict_request("ctr", others) + entry, "predict")
-        full = processor.process(warm_up.predict_request("ctr", right | {"item": tf.constant(["a"] * 3)}), "predict")
+        short = processor.process(warm_up.predict_request("ctr", others) + entry, "predict").data
+        full = processor.process(warm_up.predict_request("ctr", right | {"item": tf.constant(["a"] * 3)}), "predict").data
         assert short == full
         proto.tensor_shape.dim[0].size = 1 << 40
         entry = warm_up._field(2, warm_up._field(1, b"item") + warm_up._field(2, proto.SerializeToString()))
         with pytest.raises(Refused, match=r"one dimension|holds its values"):
             processor.process(warm_up.predict_request("ctr", others) + entry, "predict")
+
+
+def test_odd_inference_requests_are_refused_in_a_sentence(din):
+    out, _, _, right = din
+    with Processor(out, poll_seconds=0) as processor:
+
+        def refuses(sentence, body, format="infer", header=ALL, code=Code.INVALID):
+            with pytest.raises(Refused, match=sentence) as refused:
+                processor.process(body, format, header)
+            assert refused.value.code == code and "\n" not in str(refused.value)
+
+        whole = infer_request(right)
+        for end in range(len(whole)):
+            refuses(".", whole[:end])
+        texts = {"item": right["item"]}
+        others = {name: tensor for name, tensor in right.items() if name != "item"}
+        refuses("of type string, is missing", infer_request(others))
+        refuses("raw contents for each of its 1 inputs", infer_request(texts) + message(7, b""))
+        refuses("datatype BYTES; received INT32", infer_request({"item": tf.constant([1, 2, 3])}))
+        refuses("age is none of them", infer_request({"age": tf.constant([1])}))
+        refuses("asks for scores", infer_request(right, more=message(6, message(1, b"scores"))), code=Code.NOT_FOUND)
+        refuses("request for 7", infer_request(right, more=message(2, b"7")), code=Code.NOT_FOUND)
+        refuses("version is a number; received new", infer_request(right, more=message(2, b"new")), code=Code.NOT_FOUND)
+        body, header = infer_json(right, True)
+        for end in range(header, len(body)):
+            refuses(".", body[:end], "infer_json", header)
+        refuses("belong to none", body + b"x", "infer_json", header)
+        refuses("is JSON; this is none", body[1:], "infer_json", header)
+        refuses("JSON of a request is 9999", b"{}", "infer_json", 9999)
+        refuses("received a list", b"[]", "infer_json")
+        refuses("an object with name, datatype and shape; received a number", b'{"inputs": [3]}', "infer_json")
+        refuses("model is unknown", b'{"model": "ctr"}', "infer_json")
+        for data, sentence in (("[1]", "item says 2 and has 1"), ("[1, 2]", "item, row 0, must be text"), ("3", "has neither")):
+            odd = f'{{"inputs": [{{"name": "item", "datatype": "BYTES", "shape": [2], "data": {data}}}]}}'
+            refuses(sentence, odd.encode(), "infer_json")
+        for shape, sentence in (("[2, 1]", "received 2 numbers"), ("[-1]", "below 0"), ('["a"]', "whole numbers; received text")):
+            odd = f'{{"inputs": [{{"name": "item", "datatype": "BYTES", "shape": {shape}, "data": []}}]}}'
+            refuses(sentence, odd.encode(), "infer_json")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +365,7 @@ def test_newer_versions_are_found_and_broken_ones_are_not_served(din, tmp_path):
         def ask():
             try:
                 while not end.is_set():
-                    seen.add(answer_of(processor.process(body, "predict"))[2])
+                    seen.add(answer_of(processor.process(body, "predict").data)[2])
             except BaseException as problem:
                 problems.append(problem)
 
@@ -357,6 +468,7 @@ int main(int count, char** words) {
     requests[i].format = CTRLAB_PROCESSOR_JSON;
     requests[i].data = body;
     requests[i].size = size;
+    requests[i].header = -1;
   }
   if (ctrlab_processor_batch_process(processor, requests, 2, responses, problem, sizeof problem)) return puts(problem), 1;
   if (responses[0].size != responses[1].size || memcmp(responses[0].data, responses[1].data, responses[0].size)) return 3;

@@ -1,0 +1,354 @@
+#include "processor/inference.h"
+
+#include <cstring>
+#include <vector>
+
+#include "processor/json.h"
+#include "processor/json_values.h"
+#include "processor/wire.h"
+
+namespace ctrlab::processor {
+
+namespace {
+
+const char* DatatypeOf(Type type) {
+  constexpr const char* kNames[] = {"BYTES", "INT32", "INT64", "FP32"};
+  return kNames[static_cast<int32_t>(type)];
+}
+
+// The head of an input: which array it is, and how many values it says that it has.
+Answer PlaceInput(const Signature& signature, const Received& received, std::string_view name, std::string_view datatype,
+                  const std::vector<int64_t>& shape, int32_t* i) {
+  *i = signature.PlaceOf(name);
+  if (*i < 0) return received.Unknown(name);
+  const Signature::Input& input = signature[*i];
+  if (datatype != DatatypeOf(input.type)) {
+    return Invalid("Input ", input.name, " is of datatype ", DatatypeOf(input.type), "; received ", datatype.substr(0, 40), ".");
+  }
+  if (shape.size() != 1 || shape[0] < 0) {
+    return Invalid("Input ", input.name, " has a shape of one number; received ", shape.size(), " numbers",
+                   shape.size() == 1 ? ", below 0." : ".");
+  }
+  return {};
+}
+
+Answer WrongLength(const Signature::Input& input, int64_t n, std::string_view received) {
+  return Invalid("An input has as many values as its shape says; ", input.name, " says ", n, " and has ", received, ".");
+}
+
+// Values as bytes: numbers as they lie in memory; of each text its length as u32, and its bytes.
+Answer FillRaw(const Signature& signature, int32_t i, int64_t n, std::string_view raw, Received* received, Arrays* arrays) {
+  const Signature::Input& input = signature[i];
+  void* data;
+  if (input.type != Type::kText) {
+    const int64_t bytes = BytesOf(input.type);
+    if (n > static_cast<int64_t>(raw.size()) || n * bytes != static_cast<int64_t>(raw.size())) {
+      return WrongLength(input, n, std::to_string(raw.size()) + " bytes");
+    }
+    if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+    if (n > 0) std::memcpy(data, raw.data(), raw.size());
+    return {};
+  }
+  if (n > static_cast<int64_t>(raw.size()) / 4) return WrongLength(input, n, std::to_string(raw.size()) + " bytes");
+  if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+  for (int64_t k = 0; k < n; ++k) {
+    uint32_t length;
+    if (raw.size() < 4) return WrongLength(input, n, "fewer");
+    std::memcpy(&length, raw.data(), 4);
+    raw.remove_prefix(4);
+    if (length > raw.size()) return WrongLength(input, n, "fewer: one is longer than what is left");
+    arrays->SetText(i, k, raw.substr(0, length));
+    raw.remove_prefix(length);
+  }
+  return raw.empty() ? Answer{} : WrongLength(input, n, "more");
+}
+
+Answer RequireOutput(std::string_view asked, std::string_view output) {
+  if (asked == output) return {};
+  return Refusal(Code::kNotFound, "The model has the output ", output, "; a request asks for ", asked, ".");
+}
+
+// "" and "7" -> -1 and 7.
+Answer ReadVersion(std::string_view text, int64_t* version) {
+  *version = text.empty() ? -1 : 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9' || text.size() > 18) {
+      return Refusal(Code::kNotFound, "A model's version is a number; received ", text.substr(0, 40), ".");
+    }
+    *version = *version * 10 + (c - '0');
+  }
+  return {};
+}
+
+Answer Malformed() { return Invalid("A ModelInferRequest is a protocol buffer; this is cut off or malformed: encode it again."); }
+
+// One input of a ModelInferRequest.
+struct WireInput {
+  std::string_view name, datatype, contents;
+  std::vector<int64_t> shape;
+  bool has_contents = false;
+
+  bool Read(std::string_view message) {
+    WireReader fields(message);
+    while (fields.Next()) {
+      if (fields.field() == 1 && fields.is_bytes()) name = fields.bytes();
+      if (fields.field() == 2 && fields.is_bytes()) datatype = fields.bytes();
+      if (fields.field() == 3 && fields.is_number()) shape.push_back(fields.number());
+      if (fields.field() == 3 && fields.is_bytes()) {
+        WireReader packed(fields.bytes());
+        while (packed.More()) shape.push_back(static_cast<int64_t>(packed.Varint()));
+        if (!packed.ok()) return false;
+      }
+      if (fields.field() == 5 && fields.is_bytes()) {
+        contents = fields.bytes();
+        has_contents = true;
+      }
+    }
+    return fields.ok();
+  }
+};
+
+// The typed values of an input: InferTensorContents, whose fields are int 2, int64 3, fp32 6 and bytes 8.
+Answer FillTyped(const Signature& signature, int32_t i, int64_t n, std::string_view contents, Received* received,
+                 Arrays* arrays) {
+  const Signature::Input& input = signature[i];
+  constexpr uint32_t kFields[] = {8, 2, 3, 6};
+  const uint32_t wanted = kFields[static_cast<int32_t>(input.type)];
+  if (n > static_cast<int64_t>(contents.size())) return WrongLength(input, n, "fewer");  // a value has a byte at least
+  void* data;
+  if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+  int64_t count = 0;
+  WireReader fields(contents);
+  const auto put = [&](uint64_t number) {
+    if (count < n && input.type == Type::kInt32) static_cast<int32_t*>(data)[count] = static_cast<int32_t>(number);
+    if (count < n && input.type == Type::kInt64) static_cast<int64_t*>(data)[count] = static_cast<int64_t>(number);
+    ++count;
+  };
+  while (fields.Next()) {
+    if (fields.field() != wanted) continue;
+    if (input.type == Type::kText && fields.is_bytes()) {
+      if (count < n) arrays->SetText(i, count, fields.bytes());
+      ++count;
+    } else if (input.type == Type::kFloat && (fields.is_bytes() || fields.is_fixed32())) {
+      const std::string_view packed = fields.bytes();
+      if (packed.size() % 4) return Malformed();
+      const int64_t more = std::min<int64_t>(packed.size() / 4, std::max<int64_t>(n - count, 0));
+      if (more > 0) std::memcpy(static_cast<float*>(data) + count, packed.data(), more * 4);
+      count += packed.size() / 4;
+    } else if (input.type != Type::kText && input.type != Type::kFloat && fields.is_number()) {
+      put(static_cast<uint64_t>(fields.number()));
+    } else if (input.type != Type::kText && input.type != Type::kFloat && fields.is_bytes()) {
+      WireReader packed(fields.bytes());
+      while (packed.More()) put(packed.Varint());
+      if (!packed.ok()) return Malformed();
+    } else {
+      return Malformed();
+    }
+  }
+  if (!fields.ok()) return Malformed();
+  return count == n ? Answer{} : WrongLength(input, n, std::to_string(count));
+}
+
+}  // namespace
+
+Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std::string_view output, InferRequest* request,
+                         Arrays* arrays) {
+  Received received(signature, arrays);
+  std::vector<WireInput> inputs;
+  std::vector<std::string_view> raw;
+  std::string_view version;
+  WireReader fields(bytes);
+  while (fields.Next()) {
+    if (!fields.is_bytes()) continue;
+    switch (fields.field()) {
+      case 1:
+        request->addressee.model = fields.bytes();
+        break;
+      case 2:
+        version = fields.bytes();
+        break;
+      case 3:
+        request->id = fields.bytes();
+        break;
+      case 5:
+        if (!inputs.emplace_back().Read(fields.bytes())) return Malformed();
+        break;
+      case 6: {
+        WireInput asked;
+        if (!asked.Read(fields.bytes())) return Malformed();
+        if (Answer bad = RequireOutput(asked.name, output); !bad.ok()) return bad;
+        break;
+      }
+      case 7:
+        raw.push_back(fields.bytes());
+        break;
+    }
+  }
+  if (!fields.ok()) return Malformed();
+  if (Answer bad = ReadVersion(version, &request->addressee.version); !bad.ok()) return bad;
+  if (!raw.empty() && raw.size() != inputs.size()) {
+    return Invalid("A ModelInferRequest has raw contents for each of its ", inputs.size(), " inputs, or for none; received ",
+                   raw.size(), ".");
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    int32_t i;
+    const WireInput& input = inputs[k];
+    if (Answer bad = PlaceInput(signature, received, input.name, input.datatype, input.shape, &i); !bad.ok()) return bad;
+    if (!raw.empty() && input.has_contents) {
+      return Invalid("Where one input has raw contents, none has others; ", signature[i].name, " has both.");
+    }
+    Answer filled = raw.empty() ? FillTyped(signature, i, input.shape[0], input.contents, &received, arrays)
+                                : FillRaw(signature, i, input.shape[0], raw[k], &received, arrays);
+    if (!filled.ok()) return filled;
+  }
+  return received.RequireAll();
+}
+
+namespace {
+
+Answer Odd(std::string_view what, std::string_view wanted, const element& value) {
+  return Invalid("An inference request's ", what, " is ", wanted, "; received ", KindOf(value), ".");
+}
+
+// Reads a request in JSON, and the tensors behind it.
+class InferJson {
+ public:
+  InferJson(std::string_view tail, const Signature& signature, std::string_view output, InferRequest* request, Arrays* arrays)
+      : tail_(tail), signature_(signature), output_(output), request_(request), arrays_(arrays), filler_(signature, arrays) {}
+
+  Answer Read(const object& fields) {
+    for (const auto& [name, value] : fields) {
+      std::string_view text;
+      array list;
+      if (name == "id") {
+        if (value.get(text) != simdjson::SUCCESS) return Odd("id", "text", value);
+        request_->id = text;
+      } else if (name == "parameters") {
+        bool wanted;
+        if (value["binary_data_output"].get(wanted) == simdjson::SUCCESS) request_->binary |= wanted;
+      } else if (name == "outputs") {
+        if (value.get(list) != simdjson::SUCCESS) return Odd("outputs", "a list", value);
+        for (const element& each : list) {
+          if (Answer bad = ReadOutput(each); !bad.ok()) return bad;
+        }
+      } else if (name == "inputs") {
+        if (value.get(list) != simdjson::SUCCESS) return Odd("inputs", "a list of objects", value);
+        for (const element& each : list) {
+          if (Answer bad = ReadInput(each); !bad.ok()) return bad;
+        }
+      } else {
+        return Invalid("An inference request has id, parameters, inputs and outputs; ", name, " is unknown.");
+      }
+    }
+    if (!tail_.empty()) return Invalid("Bytes behind the JSON belong to inputs; ", tail_.size(), " belong to none.");
+    return filler_.received().RequireAll();
+  }
+
+ private:
+  Answer ReadOutput(const element& given) {
+    std::string_view name;
+    bool wanted;
+    if (given["name"].get(name) != simdjson::SUCCESS) return Odd("output", "an object with a name", given);
+    if (given["parameters"]["binary_data"].get(wanted) == simdjson::SUCCESS) request_->binary |= wanted;
+    return RequireOutput(name, output_);
+  }
+
+  Answer ReadInput(const element& given) {
+    std::string_view name, datatype;
+    array dims;
+    if (given["name"].get(name) != simdjson::SUCCESS || given["datatype"].get(datatype) != simdjson::SUCCESS ||
+        given["shape"].get(dims) != simdjson::SUCCESS) {
+      return Odd("input", "an object with name, datatype and shape", given);
+    }
+    std::vector<int64_t> shape;
+    for (const element& dim : dims) {
+      int64_t size;
+      if (dim.get(size) != simdjson::SUCCESS) return Odd("shape", "a list of whole numbers", dim);
+      shape.push_back(size);
+    }
+    int32_t i;
+    if (Answer bad = PlaceInput(signature_, filler_.received(), name, datatype, shape, &i); !bad.ok()) return bad;
+    int64_t bytes;
+    if (given["parameters"]["binary_data_size"].get(bytes) == simdjson::SUCCESS) {
+      if (bytes < 0 || bytes > static_cast<int64_t>(tail_.size())) {
+        return Invalid("An input's bytes stand behind the JSON; ", name, " says that it has ", bytes, ", and ", tail_.size(),
+                       " are left.");
+      }
+      const std::string_view raw = tail_.substr(0, bytes);
+      tail_.remove_prefix(bytes);
+      return FillRaw(signature_, i, shape[0], raw, &filler_.received(), arrays_);
+    }
+    array values;
+    if (given["data"].get(values) != simdjson::SUCCESS) {
+      return Invalid("An input has a list as its data, or binary_data_size; ", name, " has neither.");
+    }
+    if (SizeOf(values) != shape[0]) return WrongLength(signature_[i], shape[0], std::to_string(SizeOf(values)));
+    if (Answer bad = filler_.Make(i, shape[0]); !bad.ok()) return bad;
+    int64_t k = 0;
+    for (const element& value : values) {
+      if (Answer bad = filler_.Set(i, k, value, {name, k}); !bad.ok()) return bad;
+      ++k;
+    }
+    return {};
+  }
+
+  std::string_view tail_;
+  const Signature& signature_;
+  const std::string_view output_;
+  InferRequest* const request_;
+  Arrays* const arrays_;
+  Filler filler_;
+};
+
+}  // namespace
+
+Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature, std::string_view output,
+                      InferRequest* request, Arrays* arrays) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (header > size) return Invalid("The JSON of a request is ", header, " bytes of it; received ", size, " in all.");
+  const std::string_view json = bytes.substr(0, header < 0 ? size : header);
+  thread_local simdjson::dom::parser parser;
+  element parsed;
+  if (const auto error = parser.parse(json.data(), json.size()).get(parsed); error) {
+    return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
+  }
+  object fields;
+  if (parsed.get(fields) != simdjson::SUCCESS) {
+    return Invalid("An inference request is an object, {\"inputs\": [...]}; received ", KindOf(parsed), ".");
+  }
+  return InferJson(bytes.substr(json.size()), signature, output, request, arrays).Read(fields);
+}
+
+std::string WriteInferResponse(const Addressee& by, const InferRequest& to, const Output& output) {
+  WireWriter shape, tensor, response;
+  tensor.Bytes(1, output.name);
+  tensor.Bytes(2, DatatypeOf(Type::kFloat));
+  for (const int64_t size : {output.rows, output.columns}) tensor.Number(3, size);
+  response.Bytes(1, by.model);
+  response.Bytes(2, std::to_string(by.version));
+  response.Bytes(3, to.id);
+  response.Bytes(5, tensor.view());
+  response.Bytes(6, output.bytes());
+  return response.Take();
+}
+
+std::string WriteInferJson(const Addressee& by, const InferRequest& to, const Output& output, int64_t* header) {
+  std::string json = "{\"model_name\": " + Quoted(by.model) + ", \"model_version\": \"" + std::to_string(by.version) + "\"";
+  if (!to.id.empty()) json += ", \"id\": " + Quoted(to.id);
+  json += ", \"outputs\": [{\"name\": " + Quoted(output.name) + ", \"datatype\": \"FP32\", \"shape\": [" +
+          std::to_string(output.rows) + ", " + std::to_string(output.columns) + "], ";
+  *header = -1;
+  if (!to.binary) {
+    json += "\"data\": [";
+    for (int64_t k = 0; k < output.rows * output.columns; ++k) {
+      if (k) json += ", ";
+      AppendNumber(output.values[k], &json);
+    }
+    return json + "]}]}";
+  }
+  json += "\"parameters\": {\"binary_data_size\": " + std::to_string(output.bytes().size()) + "}}]}";
+  *header = static_cast<int64_t>(json.size());
+  return json.append(output.bytes());
+}
+
+}  // namespace ctrlab::processor
