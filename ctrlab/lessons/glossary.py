@@ -19,7 +19,7 @@ TERMS = {
     "BatchNorm": "A layer that shifts and scales each column by the mean and the variance of the batch.",
     "bf16 (bfloat16)": "A 16-bit float: the range of float32 with 8 bits of precision. 1.01 becomes 1.0078125.",
     "Bloom filter": "A set in a few bits per key. It may say yes to a key that it never saw, but never no to one that it did.",
-    "bound": "The least time that a computation can take here: its bytes or operations, divided by what the machine can do.",
+    "bound": "A limit that nothing passes. Of a time: its bytes or operations, divided by what the machine can do.",
     "bucket": "One of the slots that a hash function maps to. With 10,000 buckets, an id becomes a number from 0 to 9,999.",
     "cache line": "What memory and caches exchange: 64 bytes. Reading 1 byte costs as much as reading the line around it.",
     "calibration": "The sum of predicted probabilities over the number of clicks. At 1.05, five percent too many are predicted.",

@@ -145,19 +145,22 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
             )
     for broken, in_a_row in ((0, 1), (-2, 1), (0, 2), (-4, 3), (None, 1), (None, 1), (None, 1), (None, 2)):
         _require_damage_found(answer, rng, broken, in_a_row)
+    _require_damage_found(answer, rng, 2, 1, again=True)
     _require_one_look(answer, rng)
 
 
-def _require_damage_found(answer: Callable, rng: np.random.Generator, broken: int | None, in_a_row: int) -> None:
-    """`broken`: the first of so many damaged records; behind them is a whole one."""
+def _require_damage_found(
+    answer: Callable, rng: np.random.Generator, broken: int | None, in_a_row: int, again: bool = False
+) -> None:
+    """`broken`: the first of so many damaged records; behind them is a whole one, and with `again` then another damaged one."""
     row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(8, 40))
     size = HEAD.size + row_bytes
     data = bytearray(b"".join(packed(*record, row_bytes) for record in _file(rng, count, row_bytes, 9)))
     broken = int(rng.integers(count - in_a_row)) if broken is None else broken % count
-    for record in range(broken, broken + in_a_row):
+    for record in [*range(broken, broken + in_a_row), *([broken + in_a_row + 1] if again else [])]:
         data[record * size + int(rng.integers(size))] ^= 1 << int(rng.integers(8))
     rule = "A broken record with a whole one behind it is no torn tail: it is damage, and an error that names its byte."
-    if in_a_row > 1:
+    if in_a_row > 1 or again:
         rule += " Of several it names the first."
     step = "raise ValueError with the offset, once a whole record comes after a broken one"
     try:
@@ -249,6 +252,11 @@ def check_compact(answer: Callable, rng: np.random.Generator) -> None:
             "a tombstone above a tombstone",
             third,
             [[(1, 7, None), (2, 8, b"a"), (3, 8, b"b"), (4, 8, b"c")], [(5, 8, b"d"), (6, 7, None)], [(9, 1, b"e")]],
+        ),
+        (
+            "a tombstone above a row in the file that is being written",
+            third,
+            [[(1, 1, b"a"), (5, 2, None), (2, 3, b"x"), (3, 3, b"y")], [(4, 2, b"b"), (6, 4, b"c")]],
         ),
         ("more than a third", third, [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 6, b"e")]]),
     ):

@@ -54,7 +54,8 @@ def life() -> Animation:
             {1: erased},
         ),
         (
-            "File 1 is full, so put(4) opens file 2. Three of the six records are garbage now.",
+            "File 1 is full, so put(4) opens file 2. Four of the six records are garbage now, the tombstone among them: "
+            "no other file holds a record of key 9.",
             {7: (1, 96), 4: (2, 0)},
             {1: dead, 2: second},
         ),
