@@ -110,7 +110,7 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
         result = answer(*inputs)
     except (NotImplementedError, CheckFailed):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = (str(error).strip() or "no message").splitlines()[0]
         raise CheckFailed(
             f"The function answers every valid input; here {case}.",

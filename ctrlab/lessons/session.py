@@ -92,7 +92,7 @@ class Lab:
         for name, guess in guesses.items():
             if guess is ...:
                 raise Unanswered(f"Write a number in place of the dots: {name}=... A wrong guess costs nothing.")
-            if not isinstance(guess, numbers.Real) or not 0 < guess < 1e15:
+            if isinstance(guess, bool) or not isinstance(guess, numbers.Real) or not 0 < guess < 1e15:
                 raise CtrlabError(f"A prediction is a number above 0 and below 1e15; {name} is {str(guess)[:20]!r}.")
         self._record.predictions |= {name: float(guess) for name, guess in guesses.items()}
         self.store.save(self._record)

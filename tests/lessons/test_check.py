@@ -1,6 +1,7 @@
 """The judge itself: what it takes for right, what for wrong, and what it says."""
 
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -56,6 +57,8 @@ def test_call_gives_the_answer_and_turns_an_exception_into_a_wrong_one():
     assert check.call(lambda a, b: a + b, 1, 2, case="numbers") == 3
     with pytest.raises(CheckFailed, match="ZeroDivisionError") as failure:
         check.call(lambda a: a / 0, 1, case="a number")
+    with pytest.raises(CheckFailed, match="SystemExit: 3"):
+        check.call(lambda a: sys.exit(a), 3, case="a number")
     assert isinstance(failure.value.__cause__, ZeroDivisionError)
 
 

@@ -65,7 +65,7 @@ def test_a_finished_lesson_is_not_passed_any_more_after_a_wrong_answer(lab, monk
     assert Store().load(LESSON).state == "started"
 
 
-@pytest.mark.parametrize("guess", [0, -1, "fast", None, 10**400, float("nan"), float("inf")])
+@pytest.mark.parametrize("guess", [0, -1, "fast", None, 10**400, float("nan"), float("inf"), True])
 def test_a_prediction_is_a_number(lab, guess):
     with pytest.raises(CtrlabError, match="above 0"):
         lab.predict(speedup=guess)
