@@ -57,9 +57,17 @@ class Reply(NamedTuple):
     header: int
 
 
-class _Request(ctypes.Structure):
+class _Sized(ctypes.Structure):
+    """A structure that says how large it is, so that a library of another version knows which fields it has."""
+
+    _fields_ = (("struct_size", ctypes.c_size_t),)
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(self), **fields)
+
+
+class _Request(_Sized):
     _fields_ = (
-        ("struct_size", ctypes.c_size_t),
         ("format", ctypes.c_int32),
         ("data", ctypes.c_char_p),
         ("size", ctypes.c_size_t),
@@ -67,9 +75,8 @@ class _Request(ctypes.Structure):
     )
 
 
-class _Response(ctypes.Structure):
+class _Response(_Sized):
     _fields_ = (
-        ("struct_size", ctypes.c_size_t),
         ("data", ctypes.c_void_p),
         ("size", ctypes.c_size_t),
         ("version", ctypes.c_int64),
@@ -137,7 +144,7 @@ class Processor:
             Refused: the request can't be answered; or the processor is closed. UnknownName: there is no such format.
         """
         number = FORMATS[choose("format", format, FORMATS)]
-        given = _Request(ctypes.sizeof(_Request), number, request, len(request), header)
+        given = _Request(format=number, data=request, size=len(request), header=header)
         return self._reply(self._library.ctrlab_processor_process, ctypes.byref(given))
 
     def info(self) -> dict:
@@ -157,7 +164,7 @@ class Processor:
         self.close()
 
     def _reply(self, function, *arguments) -> Reply:
-        response = _Response(ctypes.sizeof(_Response))
+        response = _Response()
         _call(function, self._handle, *arguments, ctypes.byref(response))
         try:
             return Reply(ctypes.string_at(response.data, response.size), response.version, response.header)

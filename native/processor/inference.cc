@@ -307,16 +307,9 @@ Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& s
   const auto size = static_cast<int64_t>(bytes.size());
   if (header > size) return Invalid("The JSON of a request is ", header, " bytes of it; received ", size, " in all.");
   const std::string_view json = bytes.substr(0, header < 0 ? size : header);
-  thread_local simdjson::dom::parser parser;
-  element parsed;
-  if (const auto error = parser.parse(json.data(), json.size()).get(parsed); error) {
-    return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
-  }
-  object fields;
-  if (parsed.get(fields) != simdjson::SUCCESS) {
-    return Invalid("An inference request is an object, {\"inputs\": [...]}; received ", KindOf(parsed), ".");
-  }
-  return InferJson(bytes.substr(json.size()), signature, output, request, arrays).Read(fields);
+  return ReadObject(json, "{\"inputs\": [...]}", [&](const object& fields) {
+    return InferJson(bytes.substr(json.size()), signature, output, request, arrays).Read(fields);
+  });
 }
 
 std::string WriteInferResponse(const Addressee& by, const InferRequest& to, const Output& output) {

@@ -143,19 +143,7 @@ class RowsOf {
   int64_t row_count_ = 0;
 };
 
-}  // namespace
-
-Answer ParseJsonRequest(std::string_view json, const Signature& signature, Addressee* addressee, Arrays* arrays, bool* rows) {
-  // It keeps its memory between requests.
-  thread_local simdjson::dom::parser parser;
-  element request;
-  if (const auto error = parser.parse(json.data(), json.size()).get(request); error) {
-    return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
-  }
-  object fields;
-  if (request.get(fields) != simdjson::SUCCESS) {
-    return Invalid("A request is an object, {\"inputs\": ...} or {\"instances\": ...}; received ", KindOf(request), ".");
-  }
+Answer Read(const object& fields, const Signature& signature, Addressee* addressee, Arrays* arrays, bool* rows) {
   Filler filler(signature, arrays);
   element inputs, instances;
   const bool by_columns = fields["inputs"].get(inputs) == simdjson::SUCCESS;
@@ -177,6 +165,13 @@ Answer ParseJsonRequest(std::string_view json, const Signature& signature, Addre
     return Invalid("\"instances\" is a list of rows; received ", KindOf(instances), ".");
   }
   return RowsOf(signature, list, &filler).Fill();
+}
+
+}  // namespace
+
+Answer ParseJsonRequest(std::string_view json, const Signature& signature, Addressee* addressee, Arrays* arrays, bool* rows) {
+  return ReadObject(json, "{\"inputs\": ...} or {\"instances\": ...}",
+                    [&](const object& fields) { return Read(fields, signature, addressee, arrays, rows); });
 }
 
 std::string WriteJsonResponse(const Output& output, bool rows) {

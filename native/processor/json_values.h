@@ -35,6 +35,25 @@ inline const char* KindOf(const element& value) {
   }
 }
 
+// read(fields) with those of the object that a request is. `form` is how one looks, for the sentence if it is none.
+template <class Read>
+Answer ReadObject(std::string_view json, const char* form, const Read& read) {
+  // A thread's parser keeps its memory for the next request, unless this one needs more than most do.
+  constexpr size_t kKept = 1 << 20;
+  thread_local simdjson::dom::parser kept;
+  simdjson::dom::parser once;
+  simdjson::dom::parser& parser = json.size() > kKept ? once : kept;
+  element request;
+  if (const auto error = parser.parse(json.data(), json.size()).get(request); error) {
+    return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
+  }
+  object fields;
+  if (request.get(fields) != simdjson::SUCCESS) {
+    return Invalid("A request is an object, ", form, "; received ", KindOf(request), ".");
+  }
+  return read(fields);
+}
+
 // Where a value stands, for a sentence.
 struct Place {
   std::string_view column;

@@ -5,8 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -151,14 +151,12 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.parametrize("compaction", ["async", "sync"] * 5)
 def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence(tmp_path, compaction):
-    store, answers, keys = Store(tmp_path, 3, segment_bytes=4000, compaction=compaction), [], np.arange(2_000)
+    store, keys = Store(tmp_path, 3, segment_bytes=4000, compaction=compaction), np.arange(2_000)
 
     def until_closed(call):
-        try:
+        with pytest.raises(CtrlabError, match=r"^A store that was closed holds nothing; open it again\.$"):
             while True:
                 call()
-        except CtrlabError as error:
-            answers.append(str(error))
 
     calls = (
         lambda: store.put(keys, np.ones((2_000, 3))),
@@ -167,14 +165,11 @@ def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence
         lambda: [*store.items()],
         store.stats,
     )
-    threads = [threading.Thread(target=until_closed, args=[call]) for call in calls]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.05)
-    store.close()
-    for thread in threads:
-        thread.join()
-    assert answers == ["A store that was closed holds nothing; open it again."] * len(calls)
+    with ThreadPoolExecutor(len(calls)) as pool:
+        inside = [pool.submit(until_closed, call) for call in calls]
+        time.sleep(0.05)
+        store.close()
+        assert [future.result() for future in inside] == [None] * len(calls)
 
 
 def test_rows_that_are_being_read_outlive_the_store(tmp_path):

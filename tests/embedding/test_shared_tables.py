@@ -2,7 +2,7 @@
 
 import ctypes
 import gc
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -125,24 +125,17 @@ def test_memory_holds_the_rows_once(exported):
 
 def test_sessions_that_open_answer_and_close_at_once(exported):
     path, container, name, keys, answers = exported
-    failed = []
 
-    def serve():
-        try:
-            for _ in range(4):
-                session = Session(path)
-                for _ in range(5):
-                    np.testing.assert_allclose(session.serve(keys), answers, rtol=1e-5)
-                session.close()
-        except BaseException as error:
-            failed.append(error)
+    def serve(_):
+        for _ in range(4):
+            session = Session(path)
+            for _ in range(5):
+                np.testing.assert_allclose(session.serve(keys), answers, rtol=1e-5)
+            session.close()
 
-    threads = [threading.Thread(target=serve) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == [] and figures(container, name) is None
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(serve, range(4)))
+    assert figures(container, name) is None
 
 
 def test_two_exports_are_two_tables(tmp_path):

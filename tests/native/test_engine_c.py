@@ -38,11 +38,3 @@ def test_the_interface_answers_and_refuses_as_its_header_says(program, what, tmp
     if "unexpected memory mapping" in ran.stderr:
         pytest.skip("ThreadSanitizer of this compiler does not run under this system's address space layout")
     assert (ran.returncode, ran.stdout) == (0, "passed\n"), ran.stdout + ran.stderr
-
-
-def test_the_header_is_one_of_c89(tmp_path):
-    source = tmp_path / "c89.c"
-    source.write_text('#include "table/engine_c.h"\nint main(void) { return !sizeof(ctrlab_table_delta); }\n')
-    strict = ["-std=c89", "-Wall", "-Wextra", "-pedantic-errors", "-Werror", "-fsyntax-only"]
-    made = subprocess.run(["cc", *strict, "-I", NATIVE, source], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from served import first
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,15 @@ def trained(small_batches):
         return model, features
 
     return of
+
+
+@pytest.fixture(scope="session")
+def din(trained, tmp_path_factory):
+    """The folder of a model with one version, the model, and the tensors of a right request."""
+    from ctrlab import serving
+    from ctrlab.serving import inputs
+
+    model, features = trained("din", optimizations="all", embedding="hashed")
+    out = tmp_path_factory.mktemp("models") / "ctr"
+    folder = serving.export_model(model, out, rows=[first(features, 3)])
+    return out, model, features, inputs.to_tensors(first(features, 3), serving.read_manifest(folder).inputs, model)

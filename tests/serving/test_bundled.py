@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -201,24 +201,16 @@ def test_all_sessions_read_one_copy(fresh):
 
 def test_sessions_open_and_answer_in_many_threads(fresh):
     folder, request, expected = fresh
-    problems = []
 
-    def work():
-        try:
-            for _ in range(5):
-                session = Session(folder)
-                session.open()
-                np.testing.assert_allclose(session.answer(request), expected, rtol=0, atol=TOLERANCE)
-                session.session.close()
-        except BaseException as problem:
-            problems.append(problem)
+    def work(_):
+        for _ in range(5):
+            session = Session(folder)
+            session.open()
+            np.testing.assert_allclose(session.answer(request), expected, rtol=0, atol=TOLERANCE)
+            session.session.close()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
 
 
 def test_a_training_that_goes_on_changes_nothing(trained, tmp_path):
