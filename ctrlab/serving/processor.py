@@ -95,16 +95,10 @@ def _library() -> ctypes.CDLL:
         raise NativeLibraryError(f"{LIBRARY} can't be loaded: {error}; {_native.CURE}.") from None
     if (version := library.ctrlab_processor_version()) != VERSION:
         raise NativeLibraryError(f"{LIBRARY} has interface {version}, and this package knows {VERSION}; {_native.CURE}.")
-    for name in ("process", "info", "release"):
-        getattr(library, f"ctrlab_processor_{name}").argtypes = (
-            [ctypes.c_uint64]
-            + {
-                "process": [ctypes.POINTER(_Request), ctypes.POINTER(_Response)],
-                "info": [ctypes.POINTER(_Response)],
-                "release": [],
-            }[name]
-            + [ctypes.c_char_p, ctypes.c_size_t]
-        )
+    reply = ctypes.POINTER(_Response)
+    for name, between in {"process": [ctypes.POINTER(_Request), reply], "info": [reply], "release": []}.items():
+        arguments = [ctypes.c_uint64, *between, ctypes.c_char_p, ctypes.c_size_t]
+        getattr(library, f"ctrlab_processor_{name}").argtypes = arguments
     return library
 
 
