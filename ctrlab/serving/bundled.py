@@ -6,68 +6,93 @@ not depend on that of the weights, and the process that loads it keeps one copy 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from ctrlab import _native
+from ctrlab.embedding.table.cut import Cut
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.models.base import CTRModel
 from ctrlab.serving.graph import saved_model, traced
 from ctrlab.serving.inputs import Input
-from ctrlab.serving.weights import write_weights
+from ctrlab.serving.weights import Moment, write_weights
 
 WEIGHTS = "weights"
 """The file's name in the folder of assets: TensorFlow gives the initializer the path of an asset wherever the folder lies."""
 
 
-def bundled(
-    model: CTRModel, inputs: Sequence[Input], memory_rows: int | None = None
-) -> tuple[saved_model_pb2.SavedModel, Callable[[Path], None]]:
-    """A SavedModel with one signature, as `ctrlab.serving.frozen` has it; and what writes its weights into a version's folder.
+def weights_in(folder: Path) -> Path:
+    """The place of the weights in a version's folder, which is made."""
+    (folder / "assets").mkdir()
+    return folder / "assets" / WEIGHTS
+
+
+class Bundled:
+    """A model's graph, traced once, for any number of exports.
 
     Args:
+        inputs: as `inputs_of` gives them.
         memory_rows: of each embedding variable, the rows that a server keeps in memory; the others lie on its disk. None: as in
             training.
+    Attributes:
+        trace: the graph of a call.
+        tables, growing: the tables with a fixed number of rows, and the embedding variables, in the order of their numbers.
+        limits: `memory_rows` of each of `growing`; 0: all.
     """
-    trace = traced(model, inputs)
-    dense = trace.dense_values()
-    limits = [_memory_rows(table, memory_rows) for table, _ in trace.growing]
-    tables = [table for table, *_ in trace.tables]
-    grown = [table for table, _ in trace.growing]
-    ops, bundle = _native.library().ops, secrets.token_hex(16)
-    with tf.Graph().as_default() as graph:
-        connected: dict[str, tf.Tensor] = {}
-        if tables or grown:
-            handles = ops.ctrlab_serving_tables(bundle=bundle, T=len(tables) + len(grown), name="tables")
-            ends = [handle for _, handle, _ in trace.tables] + [handle for _, handle in trace.growing]
-            connected |= {end.name: handle for end, handle in zip(ends, handles)}
-        types = [tensor.dtype for tensor in trace.dense]
-        found = ops.ctrlab_serving_dense(bundle=bundle, types=types, shapes=[t.shape for t in trace.dense], name="dense")
-        connected |= {tensor.name: value for tensor, value in zip(trace.dense, found)}
-        tf.import_graph_def(trace.graph.as_graph_def(), connected, name="")
-        path = tf.constant(WEIGHTS, name="path")
-        opened = ops.ctrlab_serving_open(
-            path=path,
-            bundle=bundle,
-            table_names=[table.name for table in tables + grown],
-            table_dims=[table.shape[1] for table in tables] + [table.dim for table in grown],
-            table_rows=[table.shape[0] for table in tables] + [-1] * len(grown),
-            memory_rows=[0] * len(tables) + limits,
-            dense_bytes=[value.nbytes for value in dense],
-            name="open",
-        )
-    inner = {name: tensor.name for name, tensor in trace.inputs.items()}
-    saved = saved_model(graph, inner, trace.output.name, opened, {WEIGHTS: path})
 
-    def write(folder: Path) -> None:
-        (folder / "assets").mkdir()
-        write_weights(folder / "assets" / WEIGHTS, tables, list(zip(grown, limits)), dense)
+    def __init__(self, model: CTRModel, inputs: Sequence[Input], memory_rows: int | None = None):
+        self.trace = traced(model, inputs)
+        self.tables = [table for table, *_ in self.trace.tables]
+        self.growing = [table for table, _ in self.trace.growing]
+        self.limits = [_memory_rows(table, memory_rows) for table in self.growing]
 
-    return saved, write
+    def saved_model(self, bundle: str) -> saved_model_pb2.SavedModel:
+        """A SavedModel with one signature, as `ctrlab.serving.frozen` has it, and `bundle` for the name of its weights."""
+        trace, ops = self.trace, _native.library().ops
+        with tf.Graph().as_default() as graph:
+            connected: dict[str, tf.Tensor] = {}
+            if self.tables or self.growing:
+                handles = ops.ctrlab_serving_tables(bundle=bundle, T=len(self.tables) + len(self.growing), name="tables")
+                ends = [handle for _, handle, _ in trace.tables] + [handle for _, handle in trace.growing]
+                connected |= {end.name: handle for end, handle in zip(ends, handles)}
+            types, shapes = [tensor.dtype for tensor in trace.dense], [tensor.shape for tensor in trace.dense]
+            dense = ops.ctrlab_serving_dense(bundle=bundle, types=types, shapes=shapes, name="dense")
+            connected |= {tensor.name: value for tensor, value in zip(trace.dense, dense)}
+            tf.import_graph_def(trace.graph.as_graph_def(), connected, name="")
+            path = tf.constant(WEIGHTS, name="path")
+            opened = ops.ctrlab_serving_open(
+                path=path,
+                bundle=bundle,
+                table_names=[table.name for table in self.tables + self.growing],
+                table_dims=[table.shape[1] for table in self.tables] + [table.dim for table in self.growing],
+                table_rows=[table.shape[0] for table in self.tables] + [-1] * len(self.growing),
+                memory_rows=[0] * len(self.tables) + self.limits,
+                dense_bytes=[shape.num_elements() * dtype.size for dtype, shape in zip(types, shapes)],
+                name="open",
+            )
+        inner = {name: tensor.name for name, tensor in trace.inputs.items()}
+        return saved_model(graph, inner, trace.output.name, opened, {WEIGHTS: path})
+
+    def write(self, folder: Path, bundle: str, step: int) -> None:
+        """Writes the model's weights as they are now into a version's folder. It must not be trained meanwhile."""
+        dense = self.trace.dense_values(self.trace.weight_values())
+        tables = [table.value for table in self.tables]
+        with contextlib.closing(self._cuts()) as cuts:
+            write_weights(weights_in(folder), bundle, Moment.now(step), tables, cuts, dense)
+
+    def _cuts(self) -> Iterator[tuple[Cut, bool]]:
+        """One after the other, because each is a copy of the rows in memory."""
+        consumer = f"export {secrets.token_hex(8)}"
+        for table, limit in zip(self.growing, self.limits):
+            try:
+                yield table.cut(consumer), bool(limit)
+            finally:
+                table.forget(consumer)  # the table would log changes for it
 
 
 def _memory_rows(table: EmbeddingVariable, asked: int | None) -> int:

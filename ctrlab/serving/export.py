@@ -13,13 +13,16 @@ it without this package. Any other needs the compiled ops: call `ctrlab.ops.regi
 from __future__ import annotations
 
 import json
+import secrets
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from ctrlab.embedding.formats.saves import Link, Save, last_whole
 from ctrlab.errors import CtrlabError
@@ -28,10 +31,10 @@ from ctrlab.models.saving import description, from_description
 from ctrlab.optimizations import STOCK
 from ctrlab.serving import manifest as manifests
 from ctrlab.serving import warm_up
-from ctrlab.serving.bundled import bundled
+from ctrlab.serving.bundled import Bundled
 from ctrlab.serving.frozen import frozen
 from ctrlab.serving.graph import answers
-from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
+from ctrlab.serving.inputs import Features, Input, Kind, inputs_of, to_tensors
 from ctrlab.serving.manifest import Manifest, files_in
 from ctrlab.serving.versions import new_version
 from ctrlab.training.restoring import restore
@@ -109,34 +112,64 @@ def export_model(
     """
     columns = inputs_of(model, inputs)
     requests = [to_tensors(features, columns, model) for features in rows[: warm_up.MOST]]
+    step = save.step if save else 0
     if model.rungs <= {STOCK.name}:
-        graph, write_weights = frozen(model, columns), None
+        graph, write = frozen(model, columns), lambda folder: None
     else:
-        graph, write_weights = bundled(model, columns, memory_rows)
+        bundled, bundle = Bundled(model, columns, memory_rows), secrets.token_hex(16)
+        graph, write = bundled.saved_model(bundle), lambda folder: bundled.write(folder, bundle, step)
     with new_version(out, number) as (number, folder):
-        (folder / "saved_model.pb").write_bytes(graph.SerializeToString())
-        if write_weights:
-            write_weights(folder)
-        warm = [found.astype(float).tolist() for found in answers(folder, requests)]
-        if odd := [n for n, found in enumerate(warm) if not np.all(np.isfinite(found))]:
-            raise CtrlabError(
-                f"A model for serving answers with finite numbers; {model.name} does not for warm-up request {odd[0]}: its "
-                "training has diverged, or the row is damaged. Export an earlier checkpoint, or other rows."
-            )
-        if requests:
-            warm_up.write_requests(folder, Path(out).resolve().name, requests)
-        found = Manifest(
-            format=manifests.FORMAT,
-            model=description(model),
-            optimizations=tuple(sorted(model.rungs)),
-            inputs=columns,
-            tasks=model.tasks,
-            trained={name: str(value) for name, value in save.run.items()} if save else {},
-            step=save.step if save else 0,
-            position=save.position if save else 0,
-            versions={name: version(name) for name in ("ctrlab", "tensorflow")},
-            warm_up=warm,
-        )
-        found = replace(found, files=files_in(folder))
-        (folder / manifests.NAME).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+        write(folder)
+        trained = Trained(save.run, step, save.position) if save else Trained()
+        complete(folder, Path(out).resolve().name, model, columns, requests, graph, trained)
     return Path(out) / str(number)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where a version's weights come from: settings of the training run, the optimizer's steps, the batches read."""
+
+    run: Mapping[str, str] = field(default_factory=dict)
+    step: int = 0
+    position: int = 0
+
+
+def complete(
+    folder: Path,
+    name: str,
+    model: CTRModel,
+    columns: Sequence[Input],
+    requests: Sequence[Mapping[str, tf.Tensor]],
+    graph: saved_model_pb2.SavedModel,
+    trained: Trained,
+) -> None:
+    """Writes a version's graph beside its weights, tries it on the warm-up requests, and writes these and the manifest.
+
+    Args:
+        name: of the model, for the requests.
+    Raises:
+        CtrlabError: an answer is not finite, or the version refuses a request. OSError: the disk refuses.
+    """
+    (folder / "saved_model.pb").write_bytes(graph.SerializeToString())
+    warm = [found.astype(float).tolist() for found in answers(folder, requests)]
+    if odd := [n for n, found in enumerate(warm) if not np.all(np.isfinite(found))]:
+        raise CtrlabError(
+            f"A model for serving answers with finite numbers; {model.name} does not for warm-up request {odd[0]}: its "
+            "training has diverged, or the row is damaged. Export an earlier checkpoint, or other rows."
+        )
+    if requests:
+        warm_up.write_requests(folder, name, requests)
+    found = Manifest(
+        format=manifests.FORMAT,
+        model=description(model),
+        optimizations=tuple(sorted(model.rungs)),
+        inputs=columns,
+        tasks=model.tasks,
+        trained={name: str(value) for name, value in trained.run.items()},
+        step=trained.step,
+        position=trained.position,
+        versions={name: version(name) for name in ("ctrlab", "tensorflow")},
+        warm_up=warm,
+    )
+    found = replace(found, files=files_in(folder))
+    (folder / manifests.NAME).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")

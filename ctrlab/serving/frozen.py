@@ -38,7 +38,10 @@ def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedMod
             f"{size / 1e9:.1f} GB: export it with optimizations='all'."
         )
     trace = traced(model, inputs)
-    values = [*((read, table.numpy()) for table, _, read in trace.tables), *zip(trace.dense, trace.dense_values())]
+    values = [
+        *((read, table.numpy()) for table, _, read in trace.tables),
+        *zip(trace.dense, trace.dense_values(trace.weight_values())),
+    ]
     with tf.Graph().as_default() as graph:
         constants = {tensor.name: tf.constant(value) for tensor, value in values}
         tf.import_graph_def(trace.graph.as_graph_def(), constants, name="")

@@ -11,6 +11,7 @@ request first meet; the tensors there are the *dense tensors* of the export.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +60,19 @@ class Trace:
     growing: list[tuple[EmbeddingVariable, tf.Tensor]]
     output: tf.Tensor
 
-    def dense_values(self) -> list[np.ndarray]:
-        """The dense tensors of the model's weights now."""
-        weights = {placeholder.name: weight.numpy() for weight, placeholder in self.weights}
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            names = [tensor.name for tensor in self.dense]
-            dense = tf.import_graph_def(self.graph.as_graph_def(), return_elements=names, name="")
-            return session.run(dense, weights)
+    def weight_values(self) -> dict[str, np.ndarray]:
+        """The model's weights now, for `dense_values`."""
+        return {placeholder.name: weight.numpy() for weight, placeholder in self.weights}
+
+    def dense_values(self, weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The dense tensors of these weights."""
+        return self._session.run([tensor.name for tensor in self.dense], dict(weights))
+
+    @functools.cached_property
+    def _session(self) -> tf.compat.v1.Session:
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(self.graph.as_graph_def(), name="")
+        return tf.compat.v1.Session(graph=graph)
 
 
 def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:

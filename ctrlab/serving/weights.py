@@ -1,4 +1,5 @@
-"""Writes the weights of a version as a file of records, which native/serving/weights_file.h describes.
+"""Writes the weights of a version, and the updates that follow it, as files of records, which native/serving/weights_file.h
+describes.
 
 Tables are written in parts, so a table may be larger than memory.
 """
@@ -6,58 +7,122 @@ Tables are written in parts, so a table may be larger than memory.
 from __future__ import annotations
 
 import errno
-import secrets
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.embedding.table.cut import Cut
+from ctrlab.training.changes import Changed
 
 FORMAT = 1
-BEGIN, ROWS, RUN, DENSE, END = range(5)
+BEGIN, ROWS, RUN, DENSE, END, REMOVED = range(6)
 HEAD = struct.Struct("<iiqq")
 PART_BYTES = 4 << 20  # of a record
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What weights are of.
+
+    Attributes:
+        step: of the training.
+        update: of the version, from 1; 0: the version itself.
+        micros: when they were read from the model, microseconds since 1970.
+    """
+
+    step: int = 0
+    update: int = 0
+    micros: int = 0
+
+    @classmethod
+    def now(cls, step: int, update: int = 0) -> Moment:
+        return cls(step, update, time.time_ns() // 1000)
+
+
 def write_weights(
     path: Path,
-    tables: Sequence[keras.Variable],
-    growing: Sequence[tuple[EmbeddingVariable, int]],
+    bundle: str,
+    moment: Moment,
+    fixed: Sequence,
+    growing: Iterable[tuple[Cut, bool]],
     dense: Sequence[np.ndarray],
-) -> None:
-    """Writes the file. Tables and embedding variables are numbered in one order, tables first.
+) -> int:
+    """Writes all weights of a version; returns the file's bytes. Tables are numbered in one order, fixed ones first.
 
     Args:
-        growing: each with the number of rows that a server keeps in memory; 0: all.
+        bundle: its name in the graph.
+        fixed: float32 [V, D] each, arrays or variables.
+        growing: a cut of everything each, and whether a server keeps a part of the rows only in memory.
     Raises:
         OSError: the disk refused.
     """
+    runs = (record for t, table in enumerate(fixed) for record in _runs(t, table))
+    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted))
+    return _write(path, bundle, moment, (runs, rows, _dense(dense)))
+
+
+def write_update(
+    path: Path,
+    bundle: str,
+    moment: Moment,
+    fixed: Sequence[Changed],
+    growing: Iterable[tuple[Cut, bool]],
+    dense: Sequence[np.ndarray],
+) -> int:
+    """Writes what changed since the version, or since the update before; otherwise as `write_weights`."""
+    changed = (record for t, table in enumerate(fixed) for record in _changed(t, table))
+    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted))
+    return _write(path, bundle, moment, (changed, rows, _dense(dense)))
+
+
+def _write(path: Path, bundle: str, moment: Moment, groups: Iterable[Iterable[bytes]]) -> int:
     try:
         with tf.io.TFRecordWriter(str(path)) as file:
-            count = 0
-            for record in _records(tables, growing, dense):
-                file.write(record)
-                count += 1
+            begin = moment.micros.to_bytes(8, "little") + bundle.encode()
+            file.write(HEAD.pack(BEGIN, FORMAT, moment.update, moment.step) + begin)
+            count = 1
+            for records in groups:
+                for record in records:
+                    file.write(record)
+                    count += 1
             file.write(_record(END, 0, 0, count))
             file.flush()
+        return Path(path).stat().st_size
     except tf.errors.OpError as refused:
         raise OSError(errno.EIO, f"{path} can't be written: {refused.message}") from None
 
 
-def _records(tables, growing, dense) -> Iterator[bytes]:
-    yield _record(BEGIN, FORMAT, 0, 0)
-    for t, table in enumerate(tables):
-        rows, dim = table.shape
-        step = max(1, PART_BYTES // (4 * dim))
-        for first in range(0, rows, step):
-            values = table.value[first : first + step].numpy()
-            yield _record(RUN, t, first, len(values), values)
-    for t, (table, memory_rows) in enumerate(growing, len(tables)):
-        yield from _rows(t, table, bool(memory_rows))
+def _runs(t: int, table) -> Iterator[bytes]:
+    rows, dim = table.shape
+    step = _rows_a_part(4 * dim)
+    for first in range(0, rows, step):
+        values = np.asarray(table[first : first + step])
+        yield _record(RUN, t, first, len(values), values)
+
+
+def _changed(t: int, changed: Changed) -> Iterator[bytes]:
+    step = _rows_a_part(8 + 4 * changed.rows.shape[1])
+    for first in range(0, len(changed.ids), step):
+        ids = changed.ids[first : first + step]
+        yield _record(ROWS, t, 0, len(ids), ids, changed.rows[first : first + step])
+
+
+def _rows(t: int, cut: Cut, counted: bool) -> Iterator[bytes]:
+    for part in cut.parts(_rows_a_part(16 + 4 * cut.dim)):
+        step = _rows_a_part(8)
+        for first in range(0, len(part.removed), step):
+            keys = part.removed[first : first + step]
+            yield _record(REMOVED, t, 0, len(keys), keys)
+        frequencies = [part.frequencies] if counted else []
+        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, part.values)
+
+
+def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
     for d, array in enumerate(dense):
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for first in range(0, data.size, PART_BYTES):
@@ -65,14 +130,8 @@ def _records(tables, growing, dense) -> Iterator[bytes]:
             yield _record(DENSE, d, first, part.size, part)
 
 
-def _rows(t: int, table: EmbeddingVariable, counted: bool) -> Iterator[bytes]:
-    consumer = f"export {secrets.token_hex(8)}"
-    try:
-        for part in table.cut(consumer).parts(max(1, PART_BYTES // (16 + 4 * table.dim))):
-            frequencies = [part.frequencies] if counted else []
-            yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, part.values)
-    finally:
-        table.forget(consumer)  # the table would log changes for it
+def _rows_a_part(bytes_a_row: int) -> int:
+    return max(1, PART_BYTES // bytes_a_row)
 
 
 def _record(kind: int, index: int, first: int, count: int, *arrays: np.ndarray) -> bytes:

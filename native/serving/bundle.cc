@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "serving/storage.h"
-#include "serving/weights_file.h"
+#include "serving/update.h"
 #include "store/scratch.h"
 #include "table/messages.h"
 
@@ -40,7 +40,7 @@ struct Bundle::Filled {
   std::vector<BundleTable> tables;
   std::vector<int64_t> rows;  // so far, of tables with a fixed number
   std::shared_ptr<Dense> dense;
-  std::vector<int64_t> dense_bytes;  // so far
+  std::unique_ptr<DenseIn> dense_in;
 };
 
 Dense::Dense(const std::vector<int64_t>& bytes) {
@@ -78,6 +78,9 @@ Status Bundle::Open(const BundleShape& shape, const std::string& path, const Par
   if (is_open()) return Status();
   std::unique_ptr<WeightsFile> file;
   if (Status bad = WeightsFile::Open(path, &file); !bad.ok()) return bad;
+  if (file->bundle() != name_) {
+    return Problem("A version's weights are those of its graph; ", path, " is of another export: export the model again.");
+  }
   Filled filled;
   if (Status bad = Make(shape, &filled); !bad.ok()) return bad;
   Record record;
@@ -92,13 +95,14 @@ Status Bundle::Open(const BundleShape& shape, const std::string& path, const Par
                      filled.rows[t], ": export the model again.");
     }
   }
-  if (filled.dense_bytes != shape.dense_bytes) {
+  if (!filled.dense_in->whole()) {
     return Problem(path, " must hold every dense tensor whole; it does not: export the model again.");
   }
   shape_ = shape;
   storage_ = std::move(filled.storage);
   tables_ = std::move(filled.tables);
   dense_ = std::move(filled.dense);
+  moment_ = file->moment();
   open_.store(true, std::memory_order_release);
   return Status();
 } catch (const std::bad_alloc&) {
@@ -134,44 +138,69 @@ Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
   }
   filled->rows.resize(shape.tables.size());
   filled->dense = std::make_shared<Dense>(shape.dense_bytes);
-  filled->dense_bytes.resize(shape.dense_bytes.size());
+  filled->dense_in = std::make_unique<DenseIn>(shape.dense_bytes, filled->dense.get());
+  return Status();
+}
+
+Status Misfit(const Record& record, const std::string& whose) {
+  return Problem("a record of kind ", static_cast<int32_t>(record.kind), " with ", record.count, " from ", record.first, " in ",
+                 record.bytes, " bytes does not fit ", whose, ": export the model again.");
+}
+
+bool RowArrays::Find(const Record& record, const TableShape& table) {
+  const int64_t numbers = table.memory_rows > 0 ? 2 : 1, count = record.count;  // numbers: int64 of each row
+  if (count < 0 || count > WeightsFile::kMostBytes || record.bytes != count * (8 * numbers + 4 * table.dim)) return false;
+  keys = reinterpret_cast<const int64_t*>(record.arrays);
+  frequencies = numbers > 1 ? keys + count : nullptr;
+  values = reinterpret_cast<const float*>(keys + numbers * count);
+  return true;
+}
+
+Status DenseIn::Add(const Record& record) {
+  const int64_t count = record.count;
+  if (record.index < 0 || record.index >= std::ssize(bytes_) || count < 0) return Misfit(record, "the model");
+  int64_t& there = there_[record.index];
+  if (record.bytes != count || record.first != there || count > bytes_[record.index] - there) return Misfit(record, "its tensor");
+  std::memcpy(dense_->at(record.index) + there, record.arrays, count);
+  there += count;
   return Status();
 }
 
 Status Bundle::Load(const BundleShape& shape, const Record& record, const ParallelFor& parallel_for, Filled* filled) const {
-  const auto misfit = [&](const auto& whose) {
-    return Problem("a record of kind ", static_cast<int32_t>(record.kind), " with ", record.count, " from ", record.first, " in ",
-                   record.bytes, " bytes does not fit ", whose, ": export the model again.");
-  };
-  const bool dense = record.kind == RecordKind::kDense;
-  const int64_t count = record.count, most = std::ssize(dense ? shape.dense_bytes : filled->rows);
-  if (record.index < 0 || record.index >= most || count < 0 || count > WeightsFile::kMostBytes) return misfit("the model");
-  if (dense) {
-    int64_t& there = filled->dense_bytes[record.index];
-    if (record.bytes != count || record.first != there || count > shape.dense_bytes[record.index] - there) {
-      return misfit("its tensor");
-    }
-    std::memcpy(filled->dense->at(record.index) + there, record.arrays, count);
-    there += count;
-    return Status();
+  if (record.kind == RecordKind::kDense) return filled->dense_in->Add(record);
+  const int64_t count = record.count;
+  if (record.index < 0 || record.index >= std::ssize(shape.tables) || count < 0 || count > WeightsFile::kMostBytes) {
+    return Misfit(record, "the model");
   }
   const TableShape& table = shape.tables[record.index];
   BundleTable& to = filled->tables[record.index];
   int64_t& there = filled->rows[record.index];
   if (record.kind == RecordKind::kRun && to.fixed) {
-    if (record.bytes != count * table.dim * 4 || record.first != there || count > table.rows - there) return misfit(table.name);
+    if (record.bytes != count * table.dim * 4 || record.first != there || count > table.rows - there) {
+      return Misfit(record, table.name);
+    }
     std::memcpy(to.fixed->data<float>() + there * table.dim, record.arrays, record.bytes);
     there += count;
     return Status();
   }
-  if (record.kind == RecordKind::kRows && to.growing) {
-    const int64_t numbers = table.memory_rows > 0 ? 2 : 1;  // int64 of each row
-    if (record.bytes != count * (8 * numbers + 4 * table.dim)) return misfit(table.name);
-    const auto* const keys = reinterpret_cast<const int64_t*>(record.arrays);
-    const auto* const values = reinterpret_cast<const float*>(keys + numbers * count);
-    return to.growing->Load({keys, values, count, numbers > 1 ? keys + count : nullptr}, parallel_for);
+  RowArrays rows;
+  if (record.kind != RecordKind::kRows || !to.growing || !rows.Find(record, table)) return Misfit(record, table.name);
+  return to.growing->Load({rows.keys, rows.values, count, rows.frequencies}, parallel_for);
+}
+
+Status Bundle::Apply(const std::string& path) {
+  const std::lock_guard lock(updating_);
+  std::unique_ptr<Update> update;
+  if (Status bad = Update::Prepare(*this, path, &update); !bad.ok()) return bad;
+  const int64_t last = moment_.update, next = update->moment().update;
+  if (next >= 1 && next <= last) return Status();
+  if (next != last + 1) {
+    return Problem("Updates follow each other; ", path, " is the ", next, "th, and the last one was ", last, ".");
   }
-  return misfit(table.name);
+  const std::lock_guard alone(gate_);
+  update->Commit();
+  moment_ = update->moment();
+  return Status();
 }
 
 }  // namespace ctrlab::serving

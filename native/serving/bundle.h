@@ -2,6 +2,9 @@
 //
 // The process has one bundle of each name, so that all sessions, and all pools of threads, that load a version read one copy. The
 // name is the export's own. The first user opens the bundle; it goes with the last.
+//
+// Updates (update.h) change the weights in place. Who wants answers that are each of one moment holds the gate, shared, while a
+// call of the model runs.
 
 #pragma once
 
@@ -13,6 +16,8 @@
 #include <vector>
 
 #include "kernels/abi.h"
+#include "serving/weights_file.h"
+#include "store/gate.h"
 #include "store/status.h"
 #include "table/pages.h"
 #include "table/served.h"
@@ -33,9 +38,20 @@ struct BundleShape {
   std::vector<int64_t> dense_bytes;  // of each dense tensor
 };
 
-class WeightsFile;
-struct Record;
 class Storage;
+
+// A record that does not fit what it is for.
+Status Misfit(const Record& record, const std::string& whose);
+
+// The arrays of a record of rows.
+struct RowArrays {
+  const int64_t* keys;         // [n]
+  const int64_t* frequencies;  // [n], or null
+  const float* values;         // [n, D]
+
+  // False if the record's size is not that of rows of the table.
+  bool Find(const Record& record, const TableShape& table);
+};
 
 // The dense tensors, each aligned as vector code and TensorFlow want it.
 class Dense {
@@ -47,6 +63,20 @@ class Dense {
  private:
   std::vector<int64_t> places_;
   embedding::Pages block_;
+};
+
+// Fills the dense tensors from records.
+class DenseIn {
+ public:
+  DenseIn(const std::vector<int64_t>& bytes, Dense* dense) : bytes_(bytes), dense_(dense), there_(bytes.size()) {}
+
+  Status Add(const Record& record);
+  bool whole() const { return there_ == bytes_; }
+
+ private:
+  const std::vector<int64_t>& bytes_;
+  Dense* const dense_;
+  std::vector<int64_t> there_;  // so far, of each
 };
 
 // A table of one of the two kinds; the other member is null.
@@ -62,6 +92,8 @@ class Bundle {
   explicit Bundle(std::string name);  // Named's
   ~Bundle();
 
+  const std::string& name() const { return name_; }
+
   // Loads a version's weights. An open bundle stays as it is, because all files of its name have the same content. After a
   // problem the bundle is not open, and another file may be tried.
   Status Open(const BundleShape& shape, const std::string& path, const ParallelFor& parallel_for);
@@ -71,6 +103,13 @@ class Bundle {
   const BundleShape& shape() const { return shape_; }
   const BundleTable& table(int64_t t) const { return tables_[t]; }
   const std::shared_ptr<const Dense>& dense() const { return dense_; }
+
+  // Applies the update that follows the last one; does nothing if another user of the bundle was first. It is prepared while calls
+  // run, and committed between them. With a problem nothing has changed.
+  Status Apply(const std::string& path);
+  embedding::Gate& gate() const { return gate_; }
+  // What the weights are of; hold the gate.
+  const Moment& moment() const { return moment_; }
 
  private:
   struct Registry;
@@ -82,6 +121,9 @@ class Bundle {
 
   const std::string name_;
   std::mutex opening_;
+  std::mutex updating_;
+  mutable embedding::Gate gate_;
+  Moment moment_;
   std::atomic<bool> open_ = false;
   BundleShape shape_;
   std::unique_ptr<Storage> storage_;  // below, and deleted after, the tables

@@ -32,7 +32,7 @@ Number At(const char* place) {
 }  // namespace
 
 Status WeightsFile::Damaged(const char* how) const {
-  return Problem("A version's weights are read as they were written; ", path_, " is damaged: ", how, " at byte ", place_,
+  return Problem("Weights are read as they were written; ", path_, " is damaged: ", how, " at byte ", place_,
                  ": export the model again.");
 }
 
@@ -52,6 +52,9 @@ Status WeightsFile::Open(const std::string& path, std::unique_ptr<WeightsFile>* 
     return Problem("This library reads weights of format ", kFormat, "; ", path, " is of format ", record.index,
                    ": export the model again.");
   }
+  if (record.bytes < 8) return opened->Damaged("it does not say when it was written");
+  opened->moment_ = {record.first, record.count, At<int64_t>(record.arrays)};
+  opened->bundle_.assign(record.arrays + 8, record.bytes - 8);
   *file = std::move(opened);
   return Status();
 } catch (const std::bad_alloc&) {

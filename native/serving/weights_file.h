@@ -1,13 +1,16 @@
-// The weights of an exported version, as a file of records that is read once, from its beginning to its end.
+// The weights of an exported version, or an update of them to those of a later step, as a file of records that is read once, from
+// its beginning to its end.
 //
 // Framing and checksums are those of a TFRecord file (tensorflow/core/lib/io/record_writer.h): the length as u64, its masked
 // CRC-32C, the data, its masked CRC-32C. So TensorFlow's own writer writes it: ctrlab/serving/weights.py. The data is a head of 24
 // bytes, and then arrays, all little-endian:
 //
 //   kind, index (int32)     first, count (int64)    arrays
-//   begin   format          -       -               the first record
-//   rows    table           -       n               keys int64 [n], values float32 [n, D]: rows under any keys. A table with rows
-//                                                   on disk has frequencies, int64 [n], between the two
+//   begin   format          u       s               the first record: the u-th update of a version, u = 0: the version itself. Step s
+//                                                   of the training; when, int64, microseconds since 1970; the bundle's name
+//   rows    table           -       n               keys int64 [n], values float32 [n, D]: rows under any keys; in an update, of any
+//                                                   table. A table with rows on disk has frequencies, int64 [n], between the two
+//   removed table           -       n               keys int64 [n], which have no row any more: in an update
 //   run     table           r       n               values float32 [n, D]: the rows r, r + 1, ...
 //   dense   tensor          b       n               n bytes of a tensor, from its byte b
 //   end     -               -       n               the last record: n records stand before it
@@ -26,7 +29,14 @@ namespace ctrlab::serving {
 
 using embedding::Status;
 
-enum class RecordKind : int32_t { kBegin = 0, kRows = 1, kRun = 2, kDense = 3, kEnd = 4 };
+enum class RecordKind : int32_t { kBegin = 0, kRows = 1, kRun = 2, kDense = 3, kEnd = 4, kRemoved = 5 };
+
+// What weights are of.
+struct Moment {
+  int64_t update = 0;  // of the version; 0: none
+  int64_t step = 0;    // of the training
+  int64_t micros = 0;  // when they were read from the model, since 1970
+};
 
 struct Record {
   RecordKind kind;
@@ -44,6 +54,10 @@ class WeightsFile {
   // Refuses a file that does not begin like one of this format.
   static Status Open(const std::string& path, std::unique_ptr<WeightsFile>* file);
 
+  const Moment& moment() const { return moment_; }
+  // The name of the bundle that the weights are of.
+  const std::string& bundle() const { return bundle_; }
+
   // The next record that is neither the first nor the last. `more` is false when there is none, and the file is whole.
   Status Next(Record* record, bool* more);
 
@@ -56,6 +70,8 @@ class WeightsFile {
   const embedding::OwnedFile file_;
   const std::string path_;
   int64_t place_ = 0, records_ = 0;
+  Moment moment_;
+  std::string bundle_;
   std::vector<int64_t> data_;  // int64, for its alignment
 };
 

@@ -143,9 +143,9 @@ class Table::Incoming {
   }
 
   Table& table_;
-  const StateIn& in_;
+  const StateIn in_;
   const int64_t slots_;
-  const ParallelFor& parallel_for_;
+  const ParallelFor parallel_for_;
   std::vector<std::vector<int64_t>> rows_, candidates_;
   std::vector<std::vector<uint32_t>> gone_;  // by shard: rows of keys that become candidates
   std::vector<int64_t> begins_;              // for each shard, the start of its new rows
@@ -179,11 +179,16 @@ class Table::OtherSlots {
 
 Status Table::Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                      const ParallelFor& parallel_for) {
-  if (kind != ImportKind::kAll) return ImportMore(kind, shard, sizes, slot_count, in, parallel_for);
+  if (kind != ImportKind::kAll) {
+    std::unique_ptr<Prepared> prepared;
+    if (Status bad = Prepare(kind, shard, sizes, slot_count, in, parallel_for, &prepared); !bad.ok()) return bad;
+    prepared->Commit();
+    return Status();
+  }
   std::unique_ptr<Table> stage;
   if (Status bad = Stage(&stage); !bad.ok()) return bad;
   if (sizes.filter_bytes != stage->filter_bytes()) return stage->WrongFilter(sizes.filter_bytes);
-  if (Status bad = stage->ImportMore(ImportKind::kMore, shard, sizes, slot_count, in, parallel_for); !bad.ok()) return bad;
+  if (Status bad = stage->Import(ImportKind::kMore, shard, sizes, slot_count, in, parallel_for); !bad.ok()) return bad;
   return Adopt(stage.get());
 }
 
@@ -212,11 +217,30 @@ Status Table::FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard,
   return Status();
 }
 
-Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
-                         const ParallelFor& parallel_for) try {
+// What is prepared, in the order in which it is made; the locks are released after all else but the old arrays.
+struct Table::Prepared::Work {
+  Work(Table& table, ImportKind kind, const StateSizes& sizes, const StateIn& in)
+      : table(table), writer(table.writer_), kind(kind), sizes(sizes), in(in), other_slots(table) {}
+
+  Table& table;
+  Index::Old old;
+  const std::lock_guard<FairMutex> writer;
+  const ImportKind kind;
+  const StateSizes sizes;
+  const StateIn in;
+  std::unique_ptr<Incoming> incoming;
+  std::vector<int64_t> removed, below;
+  OtherSlots other_slots;
+  Leaving leaving;
+  bool committed = false;
+};
+
+Table::Prepared::Prepared(std::unique_ptr<Work> work) : work_(std::move(work)) {}
+
+Status Table::Prepare(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                      const ParallelFor& parallel_for, std::unique_ptr<Prepared>* prepared) try {
   if (Status bad = Check(sizes, in); !bad.ok()) return bad;
-  Index::Old old;  // freed after all locks are released
-  std::lock_guard writer(writer_);
+  auto work = std::make_unique<Prepared::Work>(*this, kind, sizes, in);
   const int64_t slots = content_->rows->slots();
   const bool takes_slots = slots == 0 && TotalRows() == 0 && slot_count <= 2;
   if (slot_count != 0 && slot_count != slots && !takes_slots) {
@@ -224,20 +248,20 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   }
   // Only the first part of a state contains the filter.
   if (sizes.filter_bytes != 0 && sizes.filter_bytes != content_->filter.bytes()) return WrongFilter(sizes.filter_bytes);
-  Incoming incoming(*this, shard, sizes, slot_count, in, parallel_for);
+  work->incoming = std::make_unique<Incoming>(*this, shard, sizes, slot_count, in, parallel_for);
+  Incoming& incoming = *work->incoming;
   if (Status bad = incoming.CheckOnce(); !bad.ok()) return bad;
   if (Status bad = CheckRoom(sizes.rows); !bad.ok()) return bad;
   if (Status bad = SinkImported(); !bad.ok()) return bad;  // so at most one part is ever beyond the memory
-  std::vector<int64_t> removed, below;
+  std::vector<int64_t>& removed = work->removed;
   if (kind == ImportKind::kChanges) {
     std::copy_if(in.removed, in.removed + sizes.removed, std::back_inserter(removed),
                  [&](int64_t key) { return shard.Has(key); });
     SortOnce(&removed);
   }
-  if (Status bad = FindBelow(sizes, in, shard, removed, &below); !bad.ok()) return bad;
-  OtherSlots other_slots(*this);
-  if (slot_count > slots) other_slots.Take(slot_count);
-  if (tier_) tier_->ReserveDead(std::ssize(below));
+  if (Status bad = FindBelow(sizes, in, shard, removed, &work->below); !bad.ok()) return bad;
+  if (slot_count > slots) work->other_slots.Take(slot_count);
+  if (tier_) tier_->ReserveDead(std::ssize(work->below));
   incoming.Reserve(std::ssize(removed));
   std::vector<int64_t> room(Index::kShards);
   for (int64_t s = 0; s < Index::kShards; ++s) room[s] = incoming.KeysOf(s);
@@ -247,27 +271,44 @@ Status Table::ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, 
   const auto goes = [&](const Entry& entry) {
     return std::binary_search(removed.begin(), removed.end(), entry.key.load(std::memory_order_relaxed));
   };
-  const Leaving leaving = PrepareToRemove(goes, room, below, parallel_for);
+  *prepared = std::unique_ptr<Prepared>(new Prepared(std::move(work)));
+  // From here on its destructor discards what is prepared.
+  Prepared::Work& all = *(*prepared)->work_;
+  if (!removed.empty() || !all.below.empty()) all.leaving = PrepareToRemove(goes, room, all.below, parallel_for);
   NotePeak();
-  // Nothing can be refused any more.
-  other_slots.Keep();
-  {
-    std::lock_guard alone(gate_);
-    old = PublishRemoval();
-    for (const auto& of_shard : leaving.rows) content_->rows->Free(of_shard);
-    incoming.Put();
-    if (sizes.filter_bytes && kind == ImportKind::kMore) content_->filter.TakeLarger(in.filter);
-    else if (sizes.filter_bytes) std::memcpy(content_->filter.data(), in.filter, sizes.filter_bytes);
-  }
-  if (log_.on()) {
-    for (const int64_t key : removed) log_.Note(Index::ShardOf(HashKey(key)), key);
-  }
-  if (!below.empty()) tier_->NoteDead(below, std::ssize(below));
-  (void)SinkImported();
-  WakeDemotion();
   return Status();
 } catch (const std::bad_alloc&) {
+  prepared->reset();
   return OutOfMemory();
+}
+
+void Table::Prepared::Commit() {
+  Work& work = *work_;
+  Table& table = work.table;
+  work.other_slots.Keep();
+  work.committed = true;
+  std::lock_guard alone(table.gate_);
+  work.old = table.PublishRemoval();
+  for (const auto& of_shard : work.leaving.rows) table.content_->rows->Free(of_shard);
+  work.incoming->Put();
+  BloomFilter& filter = table.content_->filter;
+  if (work.sizes.filter_bytes && work.kind == ImportKind::kMore) filter.TakeLarger(work.in.filter);
+  else if (work.sizes.filter_bytes) std::memcpy(filter.data(), work.in.filter, work.sizes.filter_bytes);
+}
+
+Table::Prepared::~Prepared() {
+  Work& work = *work_;
+  Table& table = work.table;
+  if (!work.committed) {
+    table.content_->index.Discard();
+    return;
+  }
+  if (table.log_.on()) {
+    for (const int64_t key : work.removed) table.log_.Note(Index::ShardOf(HashKey(key)), key);
+  }
+  if (!work.below.empty()) table.tier_->NoteDead(work.below, std::ssize(work.below));
+  (void)table.SinkImported();
+  table.WakeDemotion();
 }
 
 // Moves imported rows down until they fit in memory. If the tier refuses, they stay in memory, and the next part or update tries

@@ -126,6 +126,12 @@ class Table {
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
 
+  // An Import, kMore or kChanges, with all done that can be refused, and nothing to be seen of it. Until it is destroyed, other
+  // changes of the table wait; so does its owner's thread, if it makes one. The arrays of `in` must live as long.
+  class Prepared;
+  Status Prepare(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
+                 const ParallelFor& parallel_for, std::unique_ptr<Prepared>* prepared);
+
   // For a state that arrives in parts: an empty table with the same options, for Imports. Adopt then swaps the two tables'
   // contents at once. A stage can be adopted once, by the table that made it.
   Status Stage(std::unique_ptr<Table>* stage) const;
@@ -217,8 +223,6 @@ class Table {
   Outgoing Count(const Walk& walk, const ParallelFor& parallel_for) const;
   template <class Walk>
   void Write(const Walk& walk, const Outgoing& going, const StateOut& out, const ParallelFor& parallel_for) const;
-  Status ImportMore(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
-                    const ParallelFor& parallel_for);
   Status WrongFilter(int64_t bytes) const;
   Status FindBelow(const StateSizes& sizes, const StateIn& in, Shard shard, const std::vector<int64_t>& removed,
                    std::vector<int64_t>* below) const;
@@ -246,6 +250,22 @@ class Table {
   std::atomic<int64_t> hits_ = 0, misses_ = 0, hits_below_ = 0;
   Status demotion_ended_;             // the last result of demotion
   std::unique_ptr<Worker> demotion_;  // last, because its thread uses all members above
+};
+
+class Table::Prepared {
+ public:
+  ~Prepared();
+  // Changes the table at once, in memory, and can't fail. Call it at most once. Rows that no longer fit into memory move down when
+  // this object is destroyed.
+  void Commit();
+
+ private:
+  friend class Table;
+  struct Work;
+
+  explicit Prepared(std::unique_ptr<Work> work);
+
+  const std::unique_ptr<Work> work_;
 };
 
 }  // namespace ctrlab::embedding

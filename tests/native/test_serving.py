@@ -1,4 +1,4 @@
-"""The loading of an export's weights under sanitizers: whole, damaged, of anything, by many threads, without memory."""
+"""The weights of an export and their updates under sanitizers: whole, damaged, of anything, by many threads, without memory."""
 
 import subprocess
 import tempfile
@@ -13,10 +13,19 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
 def program(request):
-    sources = [NATIVE / "serving" / "check" / "check_serving.cc", NATIVE / "table" / "check" / "failing_new.cc"]
+    return made("check_serving", request.param)
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def updates(request):
+    return made("check_update", request.param)
+
+
+def made(name, sanitizers):
+    sources = [NATIVE / "serving" / "check" / f"{name}.cc", NATIVE / "table" / "check" / "failing_new.cc"]
     sources += [source for part in ("serving", "table", "store") for source in sorted((NATIVE / part).glob("*.cc"))]
     wrapped = ["-Wl,--wrap=mmap,--wrap=munmap"]
-    return compiled("check_serving", units(sources, CXX), sanitized(request.param), libraries=wrapped)
+    return compiled(name, units(sources, CXX), sanitized(sanitizers), libraries=wrapped)
 
 
 def passes(program, what, seed):
@@ -34,6 +43,14 @@ RUNS = [("address,undefined", what) for what in ("whole", "damage", "odd", "thre
 @pytest.mark.parametrize("program,what", [*RUNS, ("thread", "threads")], indirect=["program"], scope="module")
 def test_weights_are_loaded_whole_or_refused(program, what):
     passes(program, what, 1)
+
+
+UPDATES = [("address,undefined", what) for what in ("apply", "damage", "odd", "threads", "memory")]
+
+
+@pytest.mark.parametrize("updates,what", [*UPDATES, ("thread", "threads")], indirect=["updates"], scope="module")
+def test_updates_are_applied_whole_or_refused(updates, what):
+    passes(updates, what, 1)
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.serving import inputs
 from ctrlab.serving.bundled import WEIGHTS
-from ctrlab.serving.weights import write_weights
+from ctrlab.serving.weights import Moment, write_weights
 
 ROWS = (0, 1, 7, 64)
 SOME = {"item_id": "variable"}  # of DLRM's tables
@@ -302,7 +302,7 @@ def test_row_splits_that_are_none_are_refused(trained, tmp_path_factory, name, k
 
 def test_a_full_disk_is_one_sentence(dlrm, tmp_path, monkeypatch):
     with pytest.raises(OSError) as refused:
-        write_weights("/dev/full", [], [], [np.zeros(1 << 20, "f4")])
+        write_weights("/dev/full", "a bundle", Moment(), [], [], [np.zeros(1 << 20, "f4")])
     assert refused.value.errno == errno.EIO and "/dev/full" in str(refused.value)
 
     _, model, _ = dlrm
