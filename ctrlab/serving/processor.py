@@ -21,7 +21,7 @@ from ctrlab import _native
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
 
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
-VERSION = 1
+VERSION = 2
 """Of the C interface: CTRLAB_PROCESSOR_VERSION."""
 FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
 """By name, `ctrlab_processor_format`."""
@@ -50,10 +50,17 @@ class Refused(CtrlabError):
 
 
 class Reply(NamedTuple):
-    """An answer's bytes, the version that gave them, and how many of them are JSON where tensors stand behind it, else `ALL`."""
+    """An answer.
+
+    Attributes:
+        data: its bytes.
+        version, update: of the model that gave it; update 0 is the version as it was exported.
+        header: how many of the bytes are JSON where tensors stand behind it, else `ALL`.
+    """
 
     data: bytes
     version: int
+    update: int
     header: int
 
 
@@ -80,6 +87,7 @@ class _Response(_Sized):
         ("data", ctypes.c_void_p),
         ("size", ctypes.c_size_t),
         ("version", ctypes.c_int64),
+        ("update", ctypes.c_int64),
         ("header", ctypes.c_int64),
         ("owner", ctypes.c_void_p),
     )
@@ -142,7 +150,9 @@ class Processor:
         return self._reply(self._library.ctrlab_processor_process, ctypes.byref(given))
 
     def info(self) -> dict:
-        """Its name, version, inputs and outputs with their types, and {version: why it is not served} of others."""
+        """What it serves: name, version, update, step of the training, inputs and outputs with their types; `read_micros`: when
+        the weights were read from the model, microseconds since 1970; `stopped`: why no more updates are taken, or ""; `refused`:
+        {version: why it is not served}."""
         return json.loads(self._reply(self._library.ctrlab_processor_info).data)
 
     def close(self) -> None:
@@ -161,6 +171,6 @@ class Processor:
         response = _Response()
         _call(function, self._handle, *arguments, ctypes.byref(response))
         try:
-            return Reply(ctypes.string_at(response.data, response.size), response.version, response.header)
+            return Reply(ctypes.string_at(response.data, response.size), response.version, response.update, response.header)
         finally:
             self._library.ctrlab_processor_free(ctypes.byref(response))

@@ -28,6 +28,15 @@ int64_t NumberOf(const std::string& name) {
   return number;
 }
 
+int64_t LargestNumberIn(const std::string& folder) {
+  int64_t largest = -1;
+  DIR* const listed = opendir(folder.c_str());
+  if (!listed) return largest;
+  while (const dirent* const entry = readdir(listed)) largest = std::max(largest, NumberOf(entry->d_name));
+  closedir(listed);
+  return largest;
+}
+
 std::vector<int64_t> VersionsIn(const std::string& folder) {
   std::vector<int64_t> versions;
   DIR* const listed = opendir(folder.c_str());
@@ -95,7 +104,7 @@ Answer Processor::Make(const std::string& folder, Configuration configuration, s
     }
     return {Code::kFailed, made->refused_.rbegin()->second};
   }
-  if (made->configuration_.poll_seconds > 0 && made->configuration_.version < 0) {
+  if (made->configuration_.poll_seconds > 0) {
     made->watcher_ = std::thread(&Processor::Watch, made.get());
   }
   *processor = std::move(made);
@@ -127,14 +136,47 @@ void Processor::LookForVersions() {
     }
     std::shared_ptr<Servable> found;
     Answer answer = Servable::Load(folder_ + "/" + std::to_string(version), version, configuration_.intra_op_threads, &found);
-    const std::lock_guard lock(mutex_);
     if (!answer.ok()) {
+      const std::lock_guard lock(mutex_);
       refused_[version] = std::move(answer.sentence);
       continue;
     }
+    TakeUpdates(*found);
+    const std::lock_guard lock(mutex_);
     current_ = std::move(found);
     return;
   }
+}
+
+void Processor::TakeUpdates(const Servable& servable) {
+  if (!servable.weights()) return;
+  const std::string updates = folder_ + "/" + std::to_string(servable.version()) + ".updates";
+  std::string stopped;
+  for (;;) {
+    const int64_t next = servable.moment().update + 1;
+    const std::string path = updates + "/" + std::to_string(next);
+    struct stat about;
+    if (stat(path.c_str(), &about) != 0) {
+      const int64_t later = LargestNumberIn(updates);
+      if (later > next && stat(path.c_str(), &about) == 0) continue;  // both have come since
+      if (later > next) {
+        stopped = "Updates follow each other; " + path + " is missing, and " + std::to_string(later) +
+                  " is there: put it back, or publish a full version.";
+      }
+      break;
+    }
+    // One that was refused is tried again when it is another file.
+    const std::string file = path + " " + std::to_string(about.st_ino) + " " + std::to_string(about.st_size) + " " +
+                             std::to_string(about.st_mtim.tv_sec) + "." + std::to_string(about.st_mtim.tv_nsec);
+    if (file == odd_update_) return;
+    const embedding::Status applied = servable.weights()->Apply(path);
+    if (applied.ok() && servable.moment().update >= next) continue;
+    odd_update_ = file;
+    stopped = applied.ok() ? path + " is an earlier update than its name says: publish a full version." : applied.problem();
+    break;
+  }
+  const std::lock_guard lock(mutex_);
+  stopped_ = std::move(stopped);
 }
 
 void Processor::Watch() {
@@ -146,14 +188,15 @@ void Processor::Watch() {
     }
     try {
       LookForVersions();
+      TakeUpdates(*current());
     } catch (const std::bad_alloc&) {
       // The version that serves serves on; the next look may find more memory.
     }
   }
 }
 
-Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t* header,
-                          std::string* response) const {
+Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
+                          Response* response) const {
   if (static_cast<int64_t>(request.size()) > configuration_.most_request_bytes) {
     return Invalid("A request has at most ", configuration_.most_request_bytes, " bytes; received ", request.size(),
                    ": split it, or configure most_request_bytes.");
@@ -175,23 +218,25 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
       answer = ParseInferRequest(request, signature, servable.output_name(), &infer, &tensors);
       break;
     case CTRLAB_PROCESSOR_INFER_JSON:
-      answer = ParseInferJson(request, *header, signature, servable.output_name(), &infer, &tensors);
+      answer = ParseInferJson(request, header, signature, servable.output_name(), &infer, &tensors);
       break;
     default:
       answer = Invalid("A request's format is one of ctrlab_processor_format; received ", format, ".");
   }
   if (answer.ok()) answer = RequireServed(servable, addressee);
   tensorflow::Tensor probabilities;
-  if (answer.ok()) answer = servable.Run(tensors, &probabilities);
+  serving::Moment moment;
+  if (answer.ok()) answer = servable.Run(tensors, &probabilities, &moment);
   if (!answer.ok()) return answer;
   const Output output = {servable.output_name(), probabilities.flat<float>().data(), probabilities.dim_size(0),
                          probabilities.dim_size(1)};
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
-  *header = -1;
-  *response = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output)
-              : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, rows)
-              : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, infer, output)
-                                                 : WriteInferJson(by, infer, output, header);
+  response->version = servable.version();
+  response->update = moment.update;
+  response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output)
+                    : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, rows)
+                    : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, infer, output)
+                                                       : WriteInferJson(by, infer, output, &response->header);
   return {};
 }
 
@@ -207,14 +252,18 @@ Answer Processor::RequireServed(const Servable& servable, const Addressee& asked
 }
 
 std::string Processor::Info() const {
+  const std::shared_ptr<const Servable> servable = current();
+  const serving::Moment moment = servable->moment();
   const std::lock_guard lock(mutex_);
-  std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(current_->version());
+  std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(servable->version());
+  json += ", \"update\": " + std::to_string(moment.update) + ", \"step\": " + std::to_string(moment.step) +
+          ", \"read_micros\": " + std::to_string(moment.micros) + ", \"stopped\": " + Quoted(stopped_);
   json += ", \"inputs\": {";
-  const Signature& signature = current_->signature();
+  const Signature& signature = servable->signature();
   for (int32_t i = 0; i < signature.size(); ++i) {
     json += (i ? ", " : "") + Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + "\"";
   }
-  json += "}, \"outputs\": {" + Quoted(current_->output_name()) + ": \"float32\"}, \"refused\": {";
+  json += "}, \"outputs\": {" + Quoted(servable->output_name()) + ": \"float32\"}, \"refused\": {";
   for (bool first = true; const auto& [version, why] : refused_) {
     json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(why);
     first = false;

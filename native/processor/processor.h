@@ -1,4 +1,5 @@
-// A model's folder, served: the newest version that answers, and a thread that looks for newer ones.
+// A model's folder, served: the newest version that answers, with the updates that follow it; and a thread that looks for more of
+// both.
 
 #pragma once
 
@@ -25,6 +26,12 @@ struct Configuration {
   static Answer Parse(std::string_view json, Configuration* configuration);
 };
 
+struct Response {
+  std::string bytes;
+  int64_t header = -1;  // as of the request
+  int64_t version = 0, update = 0;
+};
+
 class Processor {
  public:
   static Answer Make(const std::string& folder, Configuration configuration, std::shared_ptr<Processor>* processor);
@@ -32,9 +39,8 @@ class Processor {
 
   // The version that serves now. It stays as long as somebody holds it.
   std::shared_ptr<const Servable> current() const;
-  // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1; and then that of the response.
-  Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t* header,
-                 std::string* response) const;
+  // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1.
+  Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response) const;
   std::string Info() const;
 
  private:
@@ -44,13 +50,17 @@ class Processor {
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
   // The newest version that is newer than the current one and can be loaded becomes current. Others are tried only once.
   void LookForVersions();
+  // Applies what has come of folder/<version>.updates/<1, 2, ...>, in order.
+  void TakeUpdates(const Servable& servable);
   void Watch();
 
   const std::string folder_;
   const Configuration configuration_;
-  mutable std::mutex mutex_;  // guards the next three
+  std::string odd_update_;    // the update that was refused last, and what it was then; the watcher's
+  mutable std::mutex mutex_;  // guards the next four
   std::shared_ptr<const Servable> current_;
   std::map<int64_t, std::string> refused_;  // version -> why it is not served
+  std::string stopped_;                     // why the current version takes no more updates
   bool ends_ = false;
   std::condition_variable wakes_;
   std::thread watcher_;

@@ -13,8 +13,6 @@
 
 #include "processor/processor.h"
 
-#define CTRLAB_EXPORT __attribute__((visibility("default")))
-
 namespace {
 
 using namespace ctrlab::processor;
@@ -113,19 +111,20 @@ Answer RequireSize(const Struct* given, const char* name) {
                  ": compile against this library's header.");
 }
 
-void Give(std::string bytes, int64_t version, int64_t header, ctrlab_processor_response* response) {
-  auto* const owner = new std::string(std::move(bytes));
+void Give(Response given, ctrlab_processor_response* response) {
+  auto* const owner = new std::string(std::move(given.bytes));
   response->data = owner->data();
   response->size = owner->size();
-  response->version = version;
-  response->header = header;
+  response->version = given.version;
+  response->update = given.update;
+  response->header = given.header;
   response->owner = owner;
 }
 
 void Clear(ctrlab_processor_response* response) {
   response->data = nullptr;
   response->size = 0;
-  response->version = 0;
+  response->version = response->update = 0;
   response->header = -1;
   response->owner = nullptr;
 }
@@ -136,11 +135,10 @@ Answer ProcessOne(const Processor& processor, const Servable& servable, const ct
   Clear(response);
   if (Answer bad = RequireSize(request, "ctrlab_processor_request"); !bad.ok()) return bad;
   if (!request->data && request->size > 0) return Invalid("A request has its bytes; received null for ", request->size, ".");
-  std::string bytes;
-  int64_t header = request->header;
-  Answer answer = processor.Process(servable, request->format, {request->data, request->size}, &header, &bytes);
+  Response given;
+  Answer answer = processor.Process(servable, request->format, {request->data, request->size}, request->header, &given);
   if (!answer.ok()) return answer;
-  Give(std::move(bytes), servable.version(), header, response);
+  Give(std::move(given), response);
   return {};
 }
 
@@ -200,7 +198,8 @@ CTRLAB_EXPORT int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_p
     Clear(response);
     const std::shared_ptr<Processor> found = Handles::The().Find(processor);
     if (!found) return Released(processor);
-    Give(found->Info(), found->current()->version(), -1, response);
+    const std::shared_ptr<const Servable> servable = found->current();
+    Give({found->Info(), -1, servable->version(), servable->moment().update}, response);
     return {};
   });
 }

@@ -2,6 +2,8 @@
  *
  *   a processor    serves the newest version in a model's folder, as `ctrlab export` writes it. It finds newer versions by itself,
  *                  tries each on its warm-up requests, and takes it where it answers; else the version before serves on
+ *   updates        of a version come as files, `ctrlab train --publish` writes them. They change its weights in place, in moments when
+ *                  no request runs: each answer is of one update
  *   a handle       a number, never used again. Each initialize gives one, which is released once; a call with one that is
  *                  released, or never was given, answers CTRLAB_PROCESSOR_INVALID. A version is never freed under a call
  *   threads        any number may call anything at any time. A request is worked on by the caller's thread, and where the model is
@@ -22,7 +24,7 @@
 #include <stdint.h>
 
 /* Goes up whenever a struct, a signature or a number in here changes. */
-#define CTRLAB_PROCESSOR_VERSION 1
+#define CTRLAB_PROCESSOR_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +62,7 @@ typedef struct ctrlab_processor_response {
   const char* data;
   size_t size;
   int64_t version; /* of the model that answered */
+  int64_t update;  /* of the version: how many changes of its weights had come; 0: it is as it was exported */
   int64_t header;  /* as of the request */
   void* owner;     /* null: there is nothing to give back */
 } ctrlab_processor_response;
@@ -82,12 +85,14 @@ int32_t ctrlab_processor_initialize(const char* folder, const char* configuratio
 int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_processor_request* request,
                                  ctrlab_processor_response* response, char* problem, size_t problem_size);
 
-/* Answers `count` requests with one version, one after the other. Ends with the first that is refused: then no response has
+/* Answers `count` requests with one version, one after the other; an update may come between two. Ends with the first that is refused: then no response has
  * anything to give back, and `problem` begins with its number. */
 int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
                                        ctrlab_processor_response* responses, char* problem, size_t problem_size);
 
-/* The model as a JSON object: name, version, inputs and outputs with their types, and why newer versions are not served. */
+/* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read from
+ * it (microseconds since 1970; 0 in a stock export), why no more updates are taken, inputs and outputs with their types, and why
+ * newer versions are not served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);
 

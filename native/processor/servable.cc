@@ -1,6 +1,7 @@
 #include "processor/servable.h"
 
 #include <algorithm>
+#include <shared_mutex>
 
 #include "processor/predict.h"
 #include "tensorflow/core/lib/io/record_reader.h"
@@ -73,6 +74,7 @@ Answer Servable::Load(const std::string& folder, int64_t version, int32_t intra_
   const absl::Status loaded = tensorflow::LoadSavedModel(options, {}, folder, {"serve"}, &made->bundle_);
   if (!loaded.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be loaded: ", SentenceOf(loaded));
   if (Answer bad = made->FindSignature(folder); !bad.ok()) return bad;
+  made->FindWeights();
   tensorflow::CallableOptions callable;
   for (const std::string& feed : made->feeds_) callable.add_feed(feed);
   callable.add_fetch(made->fetch_);
@@ -112,9 +114,27 @@ Answer Servable::FindSignature(const std::string& folder) {
   return {};
 }
 
-Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output) const {
+void Servable::FindWeights() {
+  for (const tensorflow::NodeDef& node : bundle_.meta_graph_def.graph_def().node()) {
+    if (node.op() == "Ctrlab>ServingOpen") weights_ = serving::Bundle::Named(node.attr().at("bundle").s());
+  }
+}
+
+serving::Moment Servable::moment() const {
+  if (!weights_) return {};
+  const std::shared_lock inside(weights_->gate());
+  return weights_->moment();
+}
+
+Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const {
   std::vector<tensorflow::Tensor> outputs;
-  const absl::Status ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr);
+  absl::Status ran;
+  {
+    std::shared_lock<embedding::Gate> inside;
+    if (weights_) inside = std::shared_lock(weights_->gate());
+    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr);
+    if (weights_) *moment = weights_->moment();
+  }
   if (!ran.ok()) return AnswerOf(ran);
   *output = std::move(outputs[0]);
   if (output->dtype() != tensorflow::DT_FLOAT || output->dims() != 2) {
@@ -140,7 +160,8 @@ Answer Servable::WarmUp(const std::string& folder) const {
     if (answer.ok()) {
       answer = ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), &addressee, &tensors);
     }
-    if (answer.ok()) answer = Run(tensors, &output);
+    serving::Moment moment;
+    if (answer.ok()) answer = Run(tensors, &output, &moment);
     if (!answer.ok()) {
       return Refusal(Code::kFailed, "A version answers its warm-up requests; ", path, " has one, number ", number,
                      ", that it refuses: ", answer.sentence);

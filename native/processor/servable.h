@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "processor/inputs.h"
+#include "serving/bundle.h"
 #include "tensorflow/cc/saved_model/loader.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -40,16 +41,23 @@ class Servable {
   const Signature& signature() const { return *signature_; }
   const std::string& output_name() const { return output_name_; }
 
-  // Thread-safe. `output` is float32 [rows, columns].
-  Answer Run(const Tensors& inputs, tensorflow::Tensor* output) const;
+  // Its weights, which updates change; null in a stock export, whose weights are in its graph.
+  serving::Bundle* weights() const { return weights_.get(); }
+  // What they are of; may be older by one update when the caller looks at it.
+  serving::Moment moment() const;
+
+  // Thread-safe, and of one moment. `output` is float32 [rows, columns].
+  Answer Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const;
 
  private:
   Servable() = default;
 
   Answer FindSignature(const std::string& folder);
+  void FindWeights();
   Answer WarmUp(const std::string& folder) const;
 
   int64_t version_ = 0;
+  std::shared_ptr<serving::Bundle> weights_;
   tensorflow::SavedModelBundle bundle_;
   tensorflow::Session::CallableHandle callable_ = -1;
   std::unique_ptr<Signature> signature_;

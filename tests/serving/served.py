@@ -1,5 +1,7 @@
 """What the tests of exported versions share."""
 
+import time
+
 import tensorflow as tf
 
 from ctrlab import serving
@@ -14,6 +16,13 @@ def first(features, rows):
 
 def probabilities(model, features):
     return tf.sigmoid(model(features, training=False)).numpy()
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def served(folder, model):

@@ -12,7 +12,7 @@ import pytest
 from served import TOLERANCE, first, probabilities
 from wire_requests import by_rows
 
-from ctrlab.serving.processor import LIBRARY
+from ctrlab.serving.processor import LIBRARY, VERSION
 
 NATIVE = Path(__file__).parents[2] / "native"
 
@@ -98,4 +98,4 @@ sys.exit(code and problem.value.decode())
 def test_a_process_without_tensorflow_opens_it(din):
     ran = subprocess.run([sys.executable, "-c", ALONE, LIBRARY, din[0]], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    assert ctypes.CDLL(str(LIBRARY)).ctrlab_processor_version() == 1
+    assert ctypes.CDLL(str(LIBRARY)).ctrlab_processor_version() == VERSION

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
+from served import wait_for
 from wire_requests import answer_of, by_rows
 
 from ctrlab.serving import warm_up
@@ -45,13 +46,6 @@ def test_a_folder_without_versions_is_refused(tmp_path):
     (tmp_path / "1" / "ctrlab.json").write_text("{}")
     with pytest.raises(Refused, match=f"Version {tmp_path}/1 can't be loaded"):
         Processor(tmp_path)
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.timeout(300)

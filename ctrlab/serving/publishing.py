@@ -1,0 +1,278 @@
+"""Publishes a model while it trains: full versions, and between them updates with what changed.
+
+    models/ctr/7/                a full version, as `ctrlab export` writes it
+    models/ctr/7.updates/1       what changed since, up to a later step; 2: what changed since 1
+    models/ctr/7.updates/2
+
+A server that serves version 7 applies the updates that appear beside it. Each is one file: the rows that changed, the keys that
+went, and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread
+writes them. An update that the disk refused is confirmed to no table, so the next one has its changes, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.embedding.table.cut import Cut
+from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.models.base import CTRModel
+from ctrlab.serving import warm_up
+from ctrlab.serving.bundled import Bundled, weights_in
+from ctrlab.serving.export import Trained, complete
+from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
+from ctrlab.serving.versions import new_version, versions
+from ctrlab.serving.weights import Moment, write_update, write_weights
+from ctrlab.tensors import make_folder, sync_folder
+from ctrlab.training.changes import Changed, track
+from ctrlab.training.optimizers import TouchedRows
+
+THREAD = "ctrlab-publish"
+UPDATES = ".updates"
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Published:
+    """What was published so far. Rows and bytes are those of updates; `seconds` is the time between the first and the last."""
+
+    versions: int = 0
+    updates: int = 0
+    rows: int = 0
+    bytes: int = 0
+    version_bytes: int = 0
+    """Of the last full version's weights."""
+    seconds: float = 0.0
+
+    @property
+    def bytes_a_minute(self) -> float:
+        return 60 * self.bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The model between two steps: everything, or what changed."""
+
+    full: bool
+    moment: Moment
+    weights: Mapping[str, np.ndarray]
+    fixed: Mapping[str, Changed]
+    growing: Sequence[Cut]
+
+
+class Publisher:
+    """Publishes every so many seconds. Use it as a hook of `train` and as a context manager; make it before the first step.
+
+    It never makes training wait for a disk: while one publication is written, the next is put off. One that fails is tried again
+    with the next, and said in a log line. `close` publishes what is left, and raises what the last publication failed of.
+
+    Args:
+        folder: of the model; its versions become folders in it.
+        every: seconds between two publications.
+        full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
+        keep: how many full versions of publishers stay, with their updates. Others are deleted; exports are not.
+        inputs, rows, memory_rows: as of `export_model`.
+        run: settings of the training, for the manifest.
+    Raises:
+        CtrlabError: a step was taken before; a number is too small; a row lacks a column.
+
+    >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
+    ...     train(model, optimizer, batches, on_step=publisher)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        model: CTRModel,
+        optimizer: TouchedRows,
+        *,
+        every: float = 60.0,
+        full_every: int = 60,
+        keep: int = 3,
+        inputs: Kind = "text",
+        rows: Sequence[Features] = (),
+        memory_rows: int | None = None,
+        run: Mapping[str, str] | None = None,
+    ):
+        if not every > 0 or full_every < 1 or keep < 1:
+            received = f"{every}, {full_every} and {keep}"
+            raise CtrlabError(f"A publisher's `every` is above 0, `full_every` and `keep` are at least 1; received {received}.")
+        self.folder, self.every, self.full_every, self.keep = Path(folder), every, full_every, keep
+        self.model, self.optimizer, self.run = model, optimizer, dict(run or {})
+        self.published = Published()
+        self._columns = inputs_of(model, inputs)
+        self._requests = [to_tensors(features, self._columns, model) for features in rows[: warm_up.MOST]]
+        self._bundled = Bundled(model, self._columns, memory_rows)
+        self._changes = track(model, optimizer) if self._bundled.tables else None
+        self._consumer = f"publisher {secrets.token_hex(8)}"
+        self._thread = ThreadPoolExecutor(1, THREAD)
+        self._writing: Future | None = None
+        self._failed: CtrlabError | None = None
+        self._version: tuple[int, str] | None = None  # the last full version's number, and its bundle; None: the next one is full
+        self._update = 0
+        self._first = 0.0
+        self._read_step: int | None = None  # of the last content that was taken
+        self._due = time.monotonic() + every
+
+    def __call__(self, number: int, loss: float) -> None:
+        """Call it after a step. It publishes if that is due, and if the last publication is written."""
+        if time.monotonic() >= self._due and (self._writing is None or self._writing.done()):
+            self.publish()
+
+    def publish(self) -> None:
+        """Starts to publish the model as it is now. Call it between two steps. It waits for the publication before."""
+        self._settle()
+        self._due = time.monotonic() + self.every
+        content = self._read()
+        self._read_step = content.moment.step
+        self._writing = self._thread.submit(self._write, content)
+
+    def close(self) -> None:
+        """Publishes the last steps, waits until they are written, and stops logging changes.
+
+        Raises:
+            CtrlabError: the last publication failed.
+        """
+        try:
+            self._settle()
+            if self._failed or self._read_step != int(self.optimizer.iterations):
+                self.publish()
+                self._settle()
+        finally:
+            self._thread.shutdown()
+            self._forget()
+        if self._failed:
+            raise self._failed
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind, exception, trace) -> None:
+        if exception is None:
+            self.close()
+            return
+        self._thread.shutdown()
+        self._forget()
+
+    def _settle(self) -> None:
+        """Waits for the publication that is being written."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
+
+    def _read(self) -> _Content:
+        step = int(self.optimizer.iterations)
+        full = self._version is None or self._update + 1 >= self.full_every
+        fixed, growing = self._cut(anew=full)
+        if not full and any(cut.since is None for cut in [*fixed.values(), *growing]):
+            full = True
+            del fixed, growing  # free these copies before the next ones are made
+            fixed, growing = self._cut(anew=True)
+        moment = Moment.now(step, 0 if full else self._update + 1)
+        return _Content(full, moment, self._bundled.trace.weight_values(), fixed, growing)
+
+    def _cut(self, anew: bool) -> tuple[dict[str, Changed], list[Cut]]:
+        if anew:
+            self._forget()
+        fixed = self._changes.cut(self._consumer) if self._changes else {}
+        return fixed, [table.cut(self._consumer) for table in self._bundled.growing]
+
+    def _forget(self) -> None:
+        if self._changes:
+            self._changes.forget(self._consumer)
+        for table in self._bundled.growing:
+            table.forget(self._consumer)
+
+    def _write(self, content: _Content) -> None:
+        try:
+            with _explained(self.folder):
+                size = self._write_version(content) if content.full else self._write_update(content)
+                self._confirm(content)
+                self._count(content, size)
+                self._delete_old()
+            self._failed = None
+        except CtrlabError as problem:
+            self._failed = problem
+            log.warning("%s The next publication has these changes, too.", problem)
+
+    def _write_version(self, content: _Content) -> int:
+        bundle, name = secrets.token_hex(16), self.folder.resolve().name
+        graph = self._bundled.saved_model(bundle)
+        trained = Trained(self.run, content.moment.step)
+        with new_version(self.folder) as (number, folder):
+            fixed = [content.fixed[table.path].rows for table in self._bundled.tables]
+            size = write_weights(weights_in(folder), bundle, content.moment, fixed, self._growing(content), self._dense(content))
+            complete(folder, name, self.model, self._columns, self._requests, graph, trained)
+            make_folder(self._updates_of(number))
+        self._version, self._update = (number, bundle), 0
+        return size
+
+    def _write_update(self, content: _Content) -> int:
+        number, bundle = self._version
+        folder = self._updates_of(number)
+        part = folder / f".{content.moment.update}-{secrets.token_hex(8)}"
+        try:
+            fixed = [content.fixed[table.path] for table in self._bundled.tables]
+            size = write_update(part, bundle, content.moment, fixed, self._growing(content), self._dense(content))
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.rename(folder / str(content.moment.update))
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        sync_folder(folder)
+        self._update = content.moment.update
+        return size
+
+    def _growing(self, content: _Content) -> list[tuple[Cut, bool]]:
+        return [(cut, bool(limit)) for cut, limit in zip(content.growing, self._bundled.limits)]
+
+    def _dense(self, content: _Content) -> list[np.ndarray]:
+        return self._bundled.trace.dense_values(content.weights)
+
+    def _updates_of(self, number: int) -> Path:
+        return self.folder / f"{number}{UPDATES}"
+
+    def _confirm(self, content: _Content) -> None:
+        if self._changes:
+            self._changes.confirm(self._consumer, content.fixed)
+        for table, cut in zip(self._bundled.growing, content.growing):
+            table.confirm(self._consumer, cut.version)
+
+    def _count(self, content: _Content, size: int) -> None:
+        found, now = self.published, time.monotonic()
+        self._first = self._first or now
+        found.seconds = now - self._first
+        if content.full:
+            found.versions, found.version_bytes = found.versions + 1, size
+            return
+        found.updates += 1
+        found.bytes += size
+        found.rows += sum(len(changed.ids) for changed in content.fixed.values()) + sum(cut.rows for cut in content.growing)
+
+    def _delete_old(self) -> None:
+        made = [number for number in versions(self.folder) if self._updates_of(number).is_dir()]
+        for number in made[: -self.keep]:
+            shutil.rmtree(self.folder / str(number))
+            shutil.rmtree(self._updates_of(number))
+
+
+@contextlib.contextmanager
+def _explained(folder: Path):
+    try:
+        yield
+    except OSError as error:
+        raise CtrlabError(
+            f"The model could not be published to {folder}: {error.strerror or error}; what is there is as it was; "
+            f"{cure_of(error, 'free some space or name another folder')}."
+        ) from None
