@@ -121,3 +121,16 @@ Format = Literal["csv", "tfrecord", "tfrecord.gz", "parquet"]
 FormatOption = Annotated[Format, typer.Option(help="How the rows are stored.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)]
 OptimizationsOption = Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")]
+
+
+def duration(option: str, text: str) -> float:
+    """Seconds, from text such as "500ms", "1s" or "5m".
+
+    Raises:
+        CtrlabError: it is no such text, or not above 0.
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    seconds = float(found[1]) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if not 0 < seconds <= 365 * 86_400:
+        raise CtrlabError(f"{option} takes a time above 0, such as 500ms, 1s or 5m; received {text}.")
+    return seconds

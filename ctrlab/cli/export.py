@@ -10,8 +10,6 @@ import typer
 
 from ctrlab.cli.app import ProfileOption, SourceOption, console, import_tensorflow
 
-REQUESTS, EXAMPLES = 8, 32
-
 
 def command(
     run: Annotated[Path, typer.Argument(help="The folder with the run's checkpoints.")],
@@ -36,14 +34,14 @@ def command(
     - `ctrlab export run --out models/ctr`
     """
     import_tensorflow()
-    from ctrlab.data import explained, prepare
+    from ctrlab.data import prepare
     from ctrlab.serving import export_model, load, read_manifest
+    from ctrlab.serving.warm_up import rows_of
 
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
         model, save = load(run, optimizations, storage)
         files = prepare(model.schema.name, profile=profile, source=data)
-        with explained():
-            rows = [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
+        rows = rows_of(files)
         folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows)
     found = read_manifest(folder)
     size = sum(file.bytes for file in found.files.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from ctrlab.cli.app import (
     ProfileOption,
     SourceOption,
     console,
+    duration,
     import_tensorflow,
 )
 from ctrlab.errors import CtrlabError
@@ -26,6 +28,7 @@ from ctrlab.paths import require_place
 
 if TYPE_CHECKING:
     from ctrlab.embedding import EmbeddingVariable
+    from ctrlab.serving.publishing import Publisher
     from ctrlab.training import Evaluation, Run
 
 SMOOTHING = 0.95
@@ -55,6 +58,11 @@ def command(
         Path | None, typer.Option(help="Variable: a folder on a disk for the rows that memory has no room for.", file_okay=False)
     ] = None,
     memory_rows: Annotated[int | None, typer.Option(min=1, help="Variable: rows of each table that stay in memory.")] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Publish for servers in this model's folder, while it trains.", file_okay=False)
+    ] = None,
+    publish_every: Annotated[str, typer.Option(help="How often: 1s, 60s, 5m. Most are updates of what changed.")] = "60s",
+    publish_full_every: Annotated[int, typer.Option(min=1, help="Every so many publications: the whole model.")] = 60,
 ) -> None:
     """Train one model and hold its AUC against the best that is possible on its data.
 
@@ -62,6 +70,7 @@ def command(
     - `ctrlab train wdl --optimizations all --checkpoint run --every 1000 --resume`
     - `ctrlab train din --data real --epochs 2`
     - `ctrlab train dlrm --embedding variable --admission 2 --checkpoint run --every 1000 --full-every 24`
+    - `ctrlab train deepfm --optimizations all --epochs 20 --publish models/ctr --publish-every 60s`
     """
     if checkpoint is None and (every or full_every or resume):
         raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
@@ -75,6 +84,7 @@ def command(
         if save.suffix != ".keras":
             raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
         require_place(save)
+    seconds = duration("--publish-every", publish_every)
     choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
     from ctrlab.embedding import embedding_variables
@@ -95,13 +105,25 @@ def command(
         saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
     )
     out = console()
-    with Run(spec) as training:
+    with Run(spec) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
             out.print(f"Threads and buffers: {training.choice.source}.", soft_wrap=True)
         if spec.saving:
             tell_resumed(training, out)
-        fit(training, out)
+        publisher = None
+        if publish:
+            from ctrlab.data import prepare
+            from ctrlab.serving.publishing import Publisher
+            from ctrlab.serving.warm_up import rows_of
+
+            # Of text, as requests are; rungs may have the training read ids.
+            rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data))
+            options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "rows": rows}
+            publisher = last.enter_context(Publisher(publish, training.model, training.optimizer, **options))
+        fit(training, out, publisher)
         found = training.evaluate()
+    if publisher:
+        out.print(told(publisher), soft_wrap=True)
     out.print(table_of(found, training.files.ceiling, f"{spec.model} on {training.files.name}"))
     if variables := embedding_variables(training.model):
         out.print(size_of(variables), soft_wrap=True)
@@ -149,7 +171,7 @@ def tell_resumed(training: Run, out: Console) -> None:
         out.print(f"Nothing to resume: {folder} has no checkpoint yet, so the training begins anew.", soft_wrap=True)
 
 
-def fit(training: Run, out: Console) -> None:
+def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None:
     """Trains on every row, with a bar that carries the loss."""
     start, total = training.position, training.batch_count
     if start >= total:
@@ -165,7 +187,17 @@ def fit(training: Run, out: Console) -> None:
             smooth = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss
             progress.update(task, advance=1, loss=f"loss {smooth:.4f}")
 
-        training.train(on_step=show)
+        training.train(on_step=[show, publisher] if publisher else show)
+
+
+def told(publisher: Publisher) -> str:
+    """A line on what was published."""
+    found = publisher.published
+    updates = f"{found.updates} updates of {found.rows:,} rows"
+    if found.updates:
+        each, whole, times = found.bytes / found.updates / 1e6, found.version_bytes / 1e6, 60 / publisher.every
+        updates += f", {each:,.2f} MB each where the whole is {whole:,.1f} MB: {times * each:,.1f} MB a minute"
+    return f"Published in {publisher.folder}: {found.versions} full versions and {updates}."
 
 
 def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) -> Table:

@@ -19,6 +19,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from ctrlab import keras_hooks
@@ -118,7 +119,7 @@ def saved_model(
     meta = saved.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
     meta.meta_info_def.tensorflow_version = tf.__version__
-    meta.graph_def.CopyFrom(tf.compat.v1.graph_util.extract_sub_graph(graph.as_graph_def(), keep))
+    _copy_needed(graph.as_graph_def(), keep, meta.graph_def)
     signature = meta.signature_def[SIGNATURE]
     signature.method_name = "tensorflow/serving/predict"
     for name, tensor in inputs.items():
@@ -152,6 +153,20 @@ def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterat
                 yield session.run(signature.outputs[OUTPUT].name, feed)
         except tf.errors.OpError as error:
             raise CtrlabError(f"A version is tried before it appears, and it refused: {sentence(error)}") from None
+
+
+def _copy_needed(whole: GraphDef, ends: Sequence[str], to: GraphDef) -> None:
+    """Copies the nodes that the ends need. (TensorFlow's own function for it is deprecated, and says so to every user.)"""
+    nodes = {node.name: node for node in whole.node}
+    needed, left = set(), list(ends)
+    while left:
+        name = left.pop().lstrip("^").partition(":")[0]
+        if name not in needed:
+            needed.add(name)
+            left += nodes[name].input
+    to.node.extend(node for node in whole.node if node.name in needed)
+    to.library.CopyFrom(whole.library)
+    to.versions.CopyFrom(whole.versions)
 
 
 def _placeholder(name: str, dtype, shape) -> tf.Tensor:

@@ -95,7 +95,7 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> 
     Args:
         model: makes ids of text where the inputs are ids and the features are text.
     Raises:
-        CtrlabError: a column is missing, or is no list where it must be one.
+        CtrlabError: a column is missing, is no list where it must be one, or has ids where the inputs are text.
     """
     for each in inputs:
         if each.column not in features:
@@ -104,6 +104,11 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> 
             is_not = "is no ragged tensor" if each.ragged else "is ragged"
             raise CtrlabError(
                 f"Columns of lists are ragged, split already, and no others; {each.column} {is_not}: read with lists='ragged'."
+            )
+        if each.dtype == "string" and features[each.column].dtype != tf.string:
+            raise CtrlabError(
+                f"Requests are of text, and {each.column} has {features[each.column].dtype.name}: read files of text, or export "
+                "with inputs='ids'."
             )
     encoded = {each.column for each in inputs if each.encoding and each.dtype != "string"}
     text = [model.input_schema[name] for name in encoded if features[name].dtype == tf.string]

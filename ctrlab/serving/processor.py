@@ -150,9 +150,12 @@ class Processor:
         return self._reply(self._library.ctrlab_processor_process, ctypes.byref(given))
 
     def info(self) -> dict:
-        """What it serves: name, version, update, step of the training, inputs and outputs with their types; `read_micros`: when
-        the weights were read from the model, microseconds since 1970; `stopped`: why no more updates are taken, or ""; `refused`:
-        {version: why it is not served}."""
+        """What it serves: name, version, update, step of the training, inputs and outputs with their types.
+
+        Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: for how
+        long an update held requests up, at most; `stopped`: why no more updates are taken, or ""; `refused`: {version: why it is
+        not served}.
+        """
         return json.loads(self._reply(self._library.ctrlab_processor_info).data)
 
     def close(self) -> None:

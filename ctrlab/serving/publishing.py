@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Published:
-    """What was published so far. Rows and bytes are those of updates; `seconds` is the time between the first and the last."""
+    """What was published so far. Rows and bytes are those of updates."""
 
     versions: int = 0
     updates: int = 0
@@ -52,11 +52,6 @@ class Published:
     bytes: int = 0
     version_bytes: int = 0
     """Of the last full version's weights."""
-    seconds: float = 0.0
-
-    @property
-    def bytes_a_minute(self) -> float:
-        return 60 * self.bytes / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +115,6 @@ class Publisher:
         self._failed: CtrlabError | None = None
         self._version: tuple[int, str] | None = None  # the last full version's number, and its bundle; None: the next one is full
         self._update = 0
-        self._first = 0.0
         self._read_step: int | None = None  # of the last content that was taken
         self._due = time.monotonic() + every
 
@@ -203,7 +197,7 @@ class Publisher:
             self._failed = None
         except CtrlabError as problem:
             self._failed = problem
-            log.warning("%s The next publication has these changes, too.", problem)
+            log.warning("%s The next publication is to have these changes, too.", problem)
 
     def _write_version(self, content: _Content) -> int:
         bundle, name = secrets.token_hex(16), self.folder.resolve().name
@@ -250,9 +244,7 @@ class Publisher:
             table.confirm(self._consumer, cut.version)
 
     def _count(self, content: _Content, size: int) -> None:
-        found, now = self.published, time.monotonic()
-        self._first = self._first or now
-        found.seconds = now - self._first
+        found = self.published
         if content.full:
             found.versions, found.version_bytes = found.versions + 1, size
             return

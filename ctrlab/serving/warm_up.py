@@ -16,11 +16,20 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ctrlab.data import DataFiles, explained
 from ctrlab.serving.graph import SIGNATURE
+from ctrlab.serving.inputs import Features
 
 PLACE = Path("assets.extra", "tf_serving_warmup_requests")
+REQUESTS, EXAMPLES = 8, 32
 MOST = 1_000
 """Requests; TensorFlow Serving takes no more."""
+
+
+def rows_of(files: DataFiles) -> list[Features]:
+    """A few requests' worth of held-out rows of a data set."""
+    with explained():
+        return [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
 
 
 def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.Tensor]]) -> None:

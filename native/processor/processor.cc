@@ -257,7 +257,8 @@ std::string Processor::Info() const {
   const std::lock_guard lock(mutex_);
   std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(servable->version());
   json += ", \"update\": " + std::to_string(moment.update) + ", \"step\": " + std::to_string(moment.step) +
-          ", \"read_micros\": " + std::to_string(moment.micros) + ", \"stopped\": " + Quoted(stopped_);
+          ", \"read_micros\": " + std::to_string(moment.micros) +
+          ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_);
   json += ", \"inputs\": {";
   const Signature& signature = servable->signature();
   for (int32_t i = 0; i < signature.size(); ++i) {

@@ -126,6 +126,12 @@ serving::Moment Servable::moment() const {
   return weights_->moment();
 }
 
+int64_t Servable::longest_pause() const {
+  if (!weights_) return 0;
+  const std::shared_lock inside(weights_->gate());
+  return weights_->longest_pause();
+}
+
 Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const {
   std::vector<tensorflow::Tensor> outputs;
   absl::Status ran;

@@ -43,8 +43,9 @@ class Servable {
 
   // Its weights, which updates change; null in a stock export, whose weights are in its graph.
   serving::Bundle* weights() const { return weights_.get(); }
-  // What they are of; may be older by one update when the caller looks at it.
+  // What they are of, and their bundle's longest pause; may be older by one update when the caller looks at it.
   serving::Moment moment() const;
+  int64_t longest_pause() const;
 
   // Thread-safe, and of one moment. `output` is float32 [rows, columns].
   Answer Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const;

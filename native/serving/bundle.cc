@@ -1,5 +1,7 @@
 #include "serving/bundle.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <new>
@@ -197,9 +199,12 @@ Status Bundle::Apply(const std::string& path) {
   if (next != last + 1) {
     return Problem("Updates follow each other; ", path, " is the ", next, "th, and the last one was ", last, ".");
   }
+  const auto begin = std::chrono::steady_clock::now();
   const std::lock_guard alone(gate_);
   update->Commit();
   moment_ = update->moment();
+  const auto pause = std::chrono::steady_clock::now() - begin;
+  longest_pause_ = std::max<int64_t>(longest_pause_, std::chrono::duration_cast<std::chrono::microseconds>(pause).count());
   return Status();
 }
 

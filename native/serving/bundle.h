@@ -110,6 +110,8 @@ class Bundle {
   embedding::Gate& gate() const { return gate_; }
   // What the weights are of; hold the gate.
   const Moment& moment() const { return moment_; }
+  // For how long an update has held calls up at most, from when it closed the gate, in microseconds; hold the gate.
+  int64_t longest_pause() const { return longest_pause_; }
 
  private:
   struct Registry;
@@ -124,6 +126,7 @@ class Bundle {
   std::mutex updating_;
   mutable embedding::Gate gate_;
   Moment moment_;
+  int64_t longest_pause_ = 0;
   std::atomic<bool> open_ = false;
   BundleShape shape_;
   std::unique_ptr<Storage> storage_;  // below, and deleted after, the tables
