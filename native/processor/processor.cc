@@ -15,8 +15,6 @@ namespace ctrlab::processor {
 
 namespace {
 
-constexpr const char* kManifest = "ctrlab.json";  // written last, so a folder without one is half a version
-
 // The number that a name is, or -1. As TensorFlow Serving's, versions are numbered from 1, without leading zeros.
 int64_t NumberOf(const std::string& name) {
   if (name.empty() || name.size() > 18 || name[0] == '0') return -1;

@@ -1,6 +1,9 @@
 #include "processor/servable.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
+#include <cmath>
 #include <shared_mutex>
 
 #include "processor/predict.h"
@@ -11,6 +14,9 @@
 namespace ctrlab::processor {
 
 namespace {
+
+// Between a probability here and on the exporter's machine. Products in bfloat16 differ most.
+constexpr double kTolerance = 1e-3;
 
 constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
 
@@ -154,6 +160,9 @@ Answer Servable::WarmUp(const std::string& folder) const {
   const std::string path = folder + "/assets.extra/tf_serving_warmup_requests";
   std::unique_ptr<tensorflow::RandomAccessFile> file;
   if (!env->NewRandomAccessFile(path, &file).ok()) return {};  // an export without rows has none
+  simdjson::dom::parser parser;
+  simdjson::dom::array expected;  // of each request, what the exporter got: [[p, ...], ...]
+  const bool known = parser.load(folder + "/" + kManifest)["warm_up"].get(expected) == simdjson::SUCCESS;
   tensorflow::io::SequentialRecordReader reader(file.get());
   tensorflow::tstring record;
   for (int64_t number = 0;; ++number) {
@@ -172,11 +181,27 @@ Answer Servable::WarmUp(const std::string& folder) const {
       return Refusal(Code::kFailed, "A version answers its warm-up requests; ", path, " has one, number ", number,
                      ", that it refuses: ", answer.sentence);
     }
-    const auto values = output.flat<float>();
-    for (int64_t k = 0; k < values.size(); ++k) {
-      if (!std::isfinite(values(k))) {
+    const float* const values = output.flat<float>().data();
+    for (int64_t k = 0; k < output.NumElements(); ++k) {
+      if (!std::isfinite(values[k])) {
         return Refusal(Code::kFailed, "A version answers with finite numbers; ", folder, " does not for warm-up request ", number,
                        ".");
+      }
+    }
+    // Another processor may have brought the weights to an update.
+    if (!known || moment.update > 0) continue;
+    int64_t k = 0;
+    simdjson::dom::array rows, row;
+    if (expected.at(number).get(rows) != simdjson::SUCCESS) continue;
+    for (const simdjson::dom::element& each : rows) {
+      if (each.get(row) != simdjson::SUCCESS) break;
+      for (const simdjson::dom::element& value : row) {
+        double wanted;
+        if (value.get(wanted) != simdjson::SUCCESS || k >= output.NumElements() || std::abs(values[k] - wanted) > kTolerance) {
+          return Refusal(Code::kFailed, "A version answers its warm-up requests as its exporter did; ", folder,
+                         " does not, in request ", number, ": export the model again.");
+        }
+        ++k;
       }
     }
   }

@@ -16,6 +16,8 @@
 namespace ctrlab::processor {
 
 constexpr const char* kSignature = "serving_default";
+constexpr const char* kManifest =
+    "ctrlab.json";  // of a version's folder; written last, so a folder without one is half a version
 
 // The arrays of a request are the tensors that the session is fed.
 class Tensors : public Arrays {

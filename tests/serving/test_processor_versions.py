@@ -1,6 +1,7 @@
 """What a processor opens: configurations, folders, versions that come while it serves, and its end."""
 
 import contextlib
+import json
 import shutil
 import threading
 import time
@@ -97,6 +98,29 @@ def test_a_version_whose_warm_up_fails_is_not_served(din, tmp_path):
     with Processor(folder, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
         assert "warm-up requests" in processor.info()["refused"]["2"] and "is missing" in processor.info()["refused"]["2"]
+
+
+def test_a_manifest_may_know_no_answers(din, tmp_path):
+    shutil.copytree(din[0] / "1", tmp_path / "1")
+    manifest = json.loads((tmp_path / "1" / "ctrlab.json").read_text())
+    del manifest["warm_up"]
+    (tmp_path / "1" / "ctrlab.json").write_text(json.dumps(manifest))
+    with Processor(tmp_path, poll_seconds=0) as processor:
+        assert processor.info()["version"] == 1
+
+
+@pytest.mark.parametrize("change", [1e-2, float("nan")])
+def test_a_version_that_answers_otherwise_than_its_exporter_is_not_served(din, tmp_path, change):
+    out, _, _, _ = din
+    folder = tmp_path / "ctr"
+    shutil.copytree(out / "1", folder / "1")
+    shutil.copytree(out / "1", folder / "2")
+    manifest = json.loads((folder / "2" / "ctrlab.json").read_text())
+    manifest["warm_up"][0][2][0] += change
+    (folder / "2" / "ctrlab.json").write_text(json.dumps(manifest).replace("NaN", "null"))
+    with Processor(folder, poll_seconds=0) as processor:
+        assert processor.info()["version"] == 1
+        assert "as its exporter did" in processor.info()["refused"]["2"]
 
 
 def test_a_closed_processor_refuses(din):
