@@ -20,7 +20,8 @@ from ctrlab.lessons import workbook
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LAB = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["optional-dependencies"]["lab"]}
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+LAB, SERVE = ({canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve"))
 FOREIGN = ("ctrlab.cuda", "ctrlab.peers.torch_models", "ctrlab.peers.torch_worker", "ctrlab.peers.deepctr_worker")
 """They run in the environments of other libraries."""
 WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
@@ -105,7 +106,7 @@ def test_the_workbook_asks_for_what_the_extra_lab_installs():
 
 def test_dependencies_are_what_the_package_imports():
     needed, late = set(), set()
-    for path in modules(*WORKBOOK, *FOREIGN).values():
+    for path in modules(*WORKBOOK, *FOREIGN, "ctrlab.server", "ctrlab.cli.serve").values():
         tree = ast.parse(path.read_text())
         at_once, all_of_them = third_party(tree.body), third_party(ast.walk(tree))
         needed |= at_once
@@ -113,6 +114,13 @@ def test_dependencies_are_what_the_package_imports():
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
     assert not (needed | late) - declared - LAB and not needed & LAB
     assert declared <= needed | late
+
+
+def test_the_extra_serve_is_what_the_server_imports():
+    server = modules(*WORKBOOK, *FOREIGN).keys() - modules(*WORKBOOK, *FOREIGN, "ctrlab.server", "ctrlab.cli.serve").keys()
+    needed = set().union(*(third_party(ast.walk(ast.parse(imports.modules()[name].read_text()))) for name in server))
+    declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
+    assert needed - declared == SERVE
 
 
 def third_party(nodes) -> set[str]:

@@ -15,6 +15,7 @@ FLOORS = (
     ("models",),
     ("training",),
     ("race", "peers", "cuda", "serving"),
+    ("server",),
     ("lessons",),
     ("cli",),
 )

@@ -19,6 +19,7 @@ import tensorflow as tf
 from ctrlab.data import DataFiles, explained
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.inputs import Features
+from ctrlab.serving.wire import field
 
 PLACE = Path("assets.extra", "tf_serving_warmup_requests")
 REQUESTS, EXAMPLES = 8, 32
@@ -42,24 +43,13 @@ def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as file:
         for request in requests:
-            file.write(_field(6, _field(1, predict_request(model, request))))
+            file.write(field(6, field(1, predict_request(model, request))))
 
 
 def predict_request(model: str, tensors: Mapping[str, tf.Tensor]) -> bytes:
     """A PredictRequest in wire format."""
-    parts = [_field(1, _field(1, model.encode()) + _field(3, SIGNATURE.encode()))]
+    parts = [field(1, field(1, model.encode()) + field(3, SIGNATURE.encode()))]
     for name, tensor in tensors.items():
         value = tf.make_tensor_proto(tensor).SerializeToString()
-        parts.append(_field(2, _field(1, name.encode()) + _field(2, value)))
+        parts.append(field(2, field(1, name.encode()) + field(2, value)))
     return b"".join(parts)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A field of bytes, text or a message: tag, length, content."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(n: int) -> bytes:
-    """Seven bits per byte, the lowest first; the eighth bit says that more follow."""
-    digits = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
-    return bytes([digit | 128 for digit in digits[:-1]] + digits[-1:])

@@ -23,7 +23,7 @@ from wire_requests import (
 from ctrlab import serving
 from ctrlab.errors import UnknownName
 from ctrlab.model_names import DATA_SETS
-from ctrlab.serving import inputs, warm_up
+from ctrlab.serving import inputs, warm_up, wire
 from ctrlab.serving.processor import ALL, Code, Processor, Refused
 
 
@@ -135,12 +135,12 @@ def test_values_that_are_fewer_than_the_shape_are_repeated(din):
         proto = tf.make_tensor_proto(["a", "a", "a"])
         del proto.string_val[1:]
         others = {name: tensor for name, tensor in right.items() if name != "item"}
-        entry = warm_up._field(2, warm_up._field(1, b"item") + warm_up._field(2, proto.SerializeToString()))
+        entry = wire.field(2, wire.field(1, b"item") + wire.field(2, proto.SerializeToString()))
         short = processor.process(warm_up.predict_request("ctr", others) + entry, "predict").data
         full = processor.process(warm_up.predict_request("ctr", right | {"item": tf.constant(["a"] * 3)}), "predict").data
         assert short == full
         proto.tensor_shape.dim[0].size = 1 << 40
-        entry = warm_up._field(2, warm_up._field(1, b"item") + warm_up._field(2, proto.SerializeToString()))
+        entry = wire.field(2, wire.field(1, b"item") + wire.field(2, proto.SerializeToString()))
         with pytest.raises(Refused, match=r"one dimension|holds its values"):
             processor.process(warm_up.predict_request("ctr", others) + entry, "predict")
 

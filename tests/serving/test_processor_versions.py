@@ -12,7 +12,7 @@ import tensorflow as tf
 from served import wait_for
 from wire_requests import answer_of, by_rows
 
-from ctrlab.serving import warm_up
+from ctrlab.serving import warm_up, wire
 from ctrlab.serving.bundled import WEIGHTS
 from ctrlab.serving.processor import Code, Processor, Refused
 
@@ -94,7 +94,7 @@ def test_a_version_whose_warm_up_fails_is_not_served(din, tmp_path):
     shutil.copytree(out / "1", folder / "1")
     shutil.copytree(out / "1", folder / "2")
     with tf.io.TFRecordWriter(str(folder / "2" / warm_up.PLACE)) as file:
-        file.write(warm_up._field(6, warm_up._field(1, warm_up.predict_request("ctr", {"item": tf.constant(["a"])}))))
+        file.write(wire.field(6, wire.field(1, warm_up.predict_request("ctr", {"item": tf.constant(["a"])}))))
     with Processor(folder, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
         assert "warm-up requests" in processor.info()["refused"]["2"] and "is missing" in processor.info()["refused"]["2"]

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.serving import warm_up
+from ctrlab.serving import wire
 from ctrlab.serving.processor import ALL
 
 
@@ -47,7 +47,7 @@ def raw(tensor):
 
 
 def message(number, content):
-    return warm_up._field(number, content)
+    return wire.field(number, content)
 
 
 def typed(tensor):
@@ -57,14 +57,14 @@ def typed(tensor):
     if tensor.dtype == tf.float32:
         return message(6, tensor.numpy().tobytes())
     number = {tf.int32: 2, tf.int64: 3}[tensor.dtype]
-    return message(number, b"".join(warm_up._varint(int(n) & (1 << 64) - 1) for n in tensor.numpy()))
+    return message(number, b"".join(wire.varint(int(n) & (1 << 64) - 1) for n in tensor.numpy()))
 
 
 def infer_request(tensors, of_raw=True, more=b""):
     """A ModelInferRequest."""
     body = message(1, b"ctr") + message(3, b"a call") + more
     for name, tensor in tensors.items():
-        shape = bytes([3 << 3]) + warm_up._varint(len(tensor))
+        shape = bytes([3 << 3]) + wire.varint(len(tensor))
         contents = b"" if of_raw else message(5, typed(tensor))
         body += message(5, message(1, name.encode()) + message(2, DATATYPES[tensor.dtype].encode()) + shape + contents)
     return body + (b"".join(message(7, raw(tensor)) for tensor in tensors.values()) if of_raw else b"")

@@ -1,0 +1,59 @@
+"""`ctrlab serve`: a server for exported models."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctrlab.cli.app import console, import_tensorflow
+from ctrlab.errors import CtrlabError
+
+TOKEN = "CTRLAB_TOKEN"
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="A model's folder, as `ctrlab export` writes it, or a folder of such.")],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Of HTTP; 0 for any.")] = 8501,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65_535, help="Of gRPC; 0 for any.")] = 8500,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    token: Annotated[bool, typer.Option(help="Ask clients for a token: CTRLAB_TOKEN's, or a new one that is printed.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="Requests that are worked on at once; else one per core.")] = None,
+    most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
+) -> None:
+    """Serve exported models over HTTP and gRPC, with the versions and updates that come meanwhile.
+
+    - `ctrlab serve models/`
+    - `curl -H "Authorization: Bearer $CTRLAB_TOKEN" -d @request.json localhost:8501/v1/models/ctr:predict`
+    """
+    try:
+        import grpc  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as missing:
+        raise CtrlabError(
+            f"A server needs the extra `serve`; {missing.name} is not installed: pip install 'ctrlab[serve]'."
+        ) from None
+    import_tensorflow()
+    from ctrlab.server.models import Models
+    from ctrlab.server.serving import Address, serve
+
+    secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
+    out = console()
+    models = Models(folder, threads=threads, most_waiting=most_waiting)
+
+    def ready(http: int, rpc: int) -> None:
+        for name, processor in models.processors.items():
+            found = processor.info()
+            out.print(f"{name}: version {found['version']}, update {found['update']}", markup=False, soft_wrap=True)
+        out.print(f"HTTP on http://{host}:{http}, gRPC on {host}:{rpc}", markup=False, soft_wrap=True)
+        if token and not os.environ.get(TOKEN):
+            out.print(f"Token: {secret}", markup=False, soft_wrap=True)
+
+    try:
+        serve(models, Address(host, port, grpc_port), secret, ready)
+    finally:
+        models.close()
+    out.print("Stopped; every request was answered.")

@@ -1,0 +1,147 @@
+"""The models of a server, and who waits for their answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.server.metrics import Metrics
+from ctrlab.serving.processor import ALL, Code, Format, Processor, Refused, Reply
+from ctrlab.serving.versions import versions
+
+
+class Overloaded(CtrlabError):
+    """A request that came when too many waited already."""
+
+
+class Late(CtrlabError):
+    """A request whose client no longer waits; it was not begun."""
+
+
+def folders_in(folder: Path) -> dict[str, Path]:
+    """{name: folder} of a model, or of the models in a folder.
+
+    Raises:
+        CtrlabError: there is none.
+    """
+    folder = Path(folder).resolve()
+    if versions(folder):
+        return {folder.name: folder}
+    found = {place.name: place for place in sorted(folder.glob("*")) if place.is_dir() and versions(place)}
+    if not found:
+        raise CtrlabError(f"A server has a model's folder, or a folder of such; {folder} is neither: write one by ctrlab export.")
+    return found
+
+
+class Models:
+    """Answers requests in threads of its own. Thread-safe.
+
+    Args:
+        folder: of a model, or of models.
+        threads: how many requests are worked on at once; None: one per core.
+        most_waiting: how many more may wait; a request beyond is refused at once.
+        configuration: of each processor.
+    Raises:
+        CtrlabError: there is no model, or a number is too small. Refused: a model has no version that can be served.
+    """
+
+    def __init__(self, folder: Path, *, threads: int | None = None, most_waiting: int = 100, **configuration):
+        threads = threads or len(os.sched_getaffinity(0))
+        if threads < 1 or most_waiting < 0:
+            raise CtrlabError(
+                f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."
+            )
+        self.processors: dict[str, Processor] = {}
+        try:
+            for name, place in folders_in(folder).items():
+                self.processors[name] = Processor(place, name=name, **configuration)
+        except BaseException:
+            self._close()
+            raise
+        self.most = threads + most_waiting
+        self.metrics = Metrics(self.processors)
+        self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def of(self, name: str) -> Processor:
+        """Raises Refused if there is no such model."""
+        if name not in self.processors:
+            raise Refused(
+                Code.NOT_FOUND, f"This server has the models {', '.join(self.processors)}; received a request for {name}."
+            )
+        return self.processors[name]
+
+    def submit(
+        self,
+        name: str,
+        request: bytes,
+        format: Format,
+        header: int = ALL,
+        version: int | None = None,
+        deadline: float | None = None,
+    ) -> Future[Reply]:
+        """Begins to answer a request.
+
+        Args:
+            version: that the client asked for; None: any.
+            deadline: of `time.monotonic`: after it nobody waits for the answer.
+        Returns:
+            The reply; or it raises Refused, or Late.
+        Raises:
+            Refused: there is no such model. Overloaded: too many wait.
+        """
+        processor = self.of(name)
+        with self._lock:
+            if self._inside >= self.most:
+                self.metrics.refuse(name, "overloaded")
+                raise Overloaded(f"{self.most} requests are worked on or wait, as many as this server takes: try again later.")
+            self._inside += 1
+        came = time.monotonic()
+
+        def answer() -> Reply:
+            begun = time.monotonic()
+            if deadline is not None and begun > deadline:
+                raise Late("The request's deadline has passed while it waited, so it was not begun.")
+            reply = processor.process(request, format, header)
+            if version is not None and reply.version != version:
+                sentence = f"Version {reply.version} of {name} is served; received a request for {version}."
+                raise Refused(Code.NOT_FOUND, sentence)
+            self.metrics.answered(name, begun - came, time.monotonic() - begun)
+            return reply
+
+        try:
+            found = self._pool.submit(answer)
+        except BaseException:
+            self._leave(None)
+            raise
+        found.add_done_callback(self._leave)
+        found.add_done_callback(lambda done: self._count(name, done))
+        return found
+
+    @property
+    def inside(self) -> int:
+        """Requests that are worked on or wait."""
+        return self._inside
+
+    def close(self) -> None:
+        """Ends when all requests inside are answered."""
+        self._pool.shutdown()
+        self._close()
+
+    def _leave(self, _) -> None:
+        with self._lock:
+            self._inside -= 1
+
+    def _count(self, name: str, done: Future) -> None:
+        if not done.cancelled() and (problem := done.exception()):
+            kind = problem.code.name.lower() if isinstance(problem, Refused) else type(problem).__name__.lower()
+            self.metrics.refuse(name, kind)
+
+    def _close(self) -> None:
+        for processor in self.processors.values():
+            processor.close()

@@ -1,0 +1,121 @@
+"""The server over gRPC: TensorFlow Serving's PredictionService and ModelService, and the open inference protocol's service.
+
+Messages stay bytes: the processor parses them. The few small ones that it does not know are read and written here by the numbers
+of their fields. Sources: tensorflow_serving/apis/{predict,model,get_model_status}.proto; grpc_predict_v2.proto of
+https://github.com/kserve/open-inference-protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+
+import grpc
+
+from ctrlab.errors import CtrlabError
+from ctrlab.server.models import Late, Models, Overloaded
+from ctrlab.serving.processor import Code, Format, Refused
+from ctrlab.serving.wire import field, fields, number
+
+CODES = {
+    Code.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Code.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Code.FAILED: grpc.StatusCode.INTERNAL,
+}
+AVAILABLE, END = 30, 50  # ModelVersionStatus.State
+YES = number(1, 1)  # a message whose first field is true
+log = logging.getLogger(__name__)
+
+
+class Rpc(grpc.GenericRpcHandler):
+    """Knows the methods by their paths.
+
+    Args:
+        token: that calls bring in their metadata, `authorization: Bearer ...`; "": none is asked for.
+    """
+
+    def __init__(self, models: Models, token: str):
+        self.models, self._token = models, token
+        open_inference, serving = "/inference.GRPCInferenceService/", "/tensorflow.serving."
+        self._methods = {
+            f"{serving}PredictionService/Predict": self._predict,
+            f"{serving}ModelService/GetModelStatus": self._status,
+            f"{open_inference}ModelInfer": self._infer,
+            f"{open_inference}ModelReady": self._model_ready,
+            f"{open_inference}ServerLive": self._yes,
+            f"{open_inference}ServerReady": self._yes,
+            "/grpc.health.v1.Health/Check": self._yes,  # SERVING is 1
+        }
+
+    def service(self, handler_call_details):
+        method = self._methods.get(handler_call_details.method)
+        if method is None:
+            return None
+
+        async def answer(request: bytes, context) -> bytes:
+            try:
+                if method != self._yes:
+                    self._require_token(context)
+                return await method(request, context)
+            except Refused as refused:
+                code, sentence = CODES[refused.code], str(refused)
+            except Overloaded as refused:
+                code, sentence = grpc.StatusCode.RESOURCE_EXHAUSTED, str(refused)
+            except Late as late:
+                code, sentence = grpc.StatusCode.DEADLINE_EXCEEDED, str(late)
+            except _NoToken as refused:
+                code, sentence = grpc.StatusCode.UNAUTHENTICATED, str(refused)
+            except CtrlabError as bad:
+                code, sentence = grpc.StatusCode.INVALID_ARGUMENT, str(bad)
+            except Exception:
+                log.exception("A call failed inside the server")
+                code, sentence = grpc.StatusCode.INTERNAL, "The server failed; its log says how."
+            return await context.abort(code, sentence)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    def _require_token(self, context) -> None:
+        given = dict(context.invocation_metadata() or ()).get("authorization", "")
+        if self._token and not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
+            raise _NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
+
+    async def _process(self, name: str, request: bytes, format: Format, context) -> bytes:
+        left = context.time_remaining()
+        deadline = None if left is None else time.monotonic() + left
+        reply = await asyncio.wrap_future(self.models.submit(name, request, format, deadline=deadline))
+        return reply.data
+
+    async def _predict(self, request: bytes, context) -> bytes:
+        return await self._process(_text(fields(_bytes(fields(request), 1)), 1), request, "predict", context)
+
+    async def _infer(self, request: bytes, context) -> bytes:
+        return await self._process(_text(fields(request), 1), request, "infer", context)
+
+    async def _status(self, request: bytes, context) -> bytes:
+        info = self.models.of(_text(fields(_bytes(fields(request), 1)), 1)).info()
+        states = [(info["version"], AVAILABLE, b"")]
+        states += [(int(version), END, number(1, 2) + field(2, why.encode())) for version, why in info["refused"].items()]
+        return b"".join(field(1, number(1, version) + number(2, state) + field(3, why)) for version, state, why in states)
+
+    async def _model_ready(self, request: bytes, context) -> bytes:
+        self.models.of(_text(fields(request), 1))
+        return YES
+
+    async def _yes(self, request: bytes, context) -> bytes:
+        return YES
+
+
+class _NoToken(CtrlabError):
+    """A call without the token."""
+
+
+def _bytes(message: dict, number: int) -> bytes:
+    found = message.get(number, b"")
+    return found if isinstance(found, bytes) else b""
+
+
+def _text(message: dict, number: int) -> str:
+    return _bytes(message, number).decode(errors="replace")

@@ -1,0 +1,225 @@
+"""The server as its clients see it: the same answers over each protocol, tokens, refusals, and an end that loses no request."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
+from served import TOLERANCE, first, probabilities
+from wire_requests import answer_of, answer_of_infer, by_columns, by_rows, infer_json, infer_request
+
+from ctrlab import models, serving
+from ctrlab.model_names import DATA_SETS
+from ctrlab.serving import inputs, warm_up, wire
+from ctrlab.serving.processor import ALL
+
+TOKEN = "a-token"
+WITH = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Server:
+    """`ctrlab serve` on ports of its own."""
+
+    def __init__(self, folder, *options):
+        command = [sys.executable, "-m", "ctrlab.cli", "serve", folder, "--port", "0", "--grpc-port", "0", *options]
+        environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.said = []
+        for line in self.process.stdout:
+            self.said.append(line)
+            if found := re.search(r"HTTP on http://127.0.0.1:(\d+), gRPC on 127.0.0.1:(\d+)", line):
+                self.port, self.grpc_port = int(found[1]), int(found[2])
+                break
+        else:
+            raise AssertionError(self.said)
+
+    def ask(self, method, path, body=None, headers=WITH):
+        """(status, headers, body)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        found = answer.status, dict(answer.getheaders()), answer.read()
+        connection.close()
+        return found
+
+    def call(self, method, request, token=TOKEN, **options):
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
+            asks = channel.unary_unary(method)
+            return asks(request, metadata=[("authorization", f"Bearer {token}")], timeout=options.get("timeout", 60))
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        rest = self.process.stdout.read()
+        return self.process.wait(60), rest
+
+
+@pytest.fixture(scope="module")
+def published(small_batches, tmp_path_factory):
+    """A folder of two models; of one of them the tensors of a request and the answer."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("dlrm", "din"):
+        schema, batches = small_batches(DATA_SETS[name])
+        model, batch = models.build(name, schema, optimizations="all"), first(batches[0][0], 20)
+        serving.export_model(model, folder / "ctr" if name == "din" else folder / name, rows=[batch])
+    tensors = inputs.to_tensors(batch, inputs.inputs_of(model, "text"), model)
+    return folder, tensors, probabilities(model, batch)
+
+
+@pytest.fixture(scope="module")
+def server(published):
+    server = Server(published[0])
+    yield server
+    assert server.stop()[0] == 0
+
+
+def test_each_protocol_gets_the_model_s_answer(server, published):
+    _, tensors, expected = published
+
+    def same(found):
+        np.testing.assert_allclose(np.reshape(found, expected.shape), expected, rtol=0, atol=TOLERANCE)
+
+    for path in ("/v1/models/ctr:predict", "/v1/models/ctr/versions/1:predict"):
+        for body, key in ((by_columns(tensors), "outputs"), (by_rows(tensors), "predictions")):
+            status, headers, answer = server.ask("POST", path, body)
+            assert (status, headers["x-model-version"], headers["x-model-update"]) == (200, "1", "0")
+            same(json.loads(answer)[key])
+    status, headers, answer = server.ask("POST", "/v2/models/ctr/infer", infer_json(tensors, False)[0])
+    assert (status, headers["content-type"]) == (200, "application/json")
+    same(json.loads(answer)["outputs"][0]["data"])
+    body, header = infer_json(tensors, True)
+    assert header != ALL
+    said = WITH | {"Inference-Header-Content-Length": str(header)}
+    status, headers, answer = server.ask("POST", "/v2/models/ctr/infer", body, said)
+    assert (status, headers["content-type"]) == (200, "application/octet-stream")
+    same(np.frombuffer(answer[int(headers["inference-header-content-length"]) :], np.float32))
+    same(answer_of(server.call("/tensorflow.serving.PredictionService/Predict", warm_up.predict_request("ctr", tensors)))[0])
+    same(answer_of_infer(server.call("/inference.GRPCInferenceService/ModelInfer", infer_request(tensors))))
+
+
+def test_who_brings_no_token_gets_no_answer(server, published):
+    request = warm_up.predict_request("ctr", published[1])
+    for headers in ({}, {"Authorization": "Bearer another"}, {"Authorization": TOKEN}):
+        for method, path in (("POST", "/v1/models/ctr:predict"), ("GET", "/metrics"), ("GET", "/v1/models/ctr")):
+            status, _, body = server.ask(method, path, b"{}" if method == "POST" else None, headers)
+            assert status == 401 and "token" in json.loads(body)["error"]
+        for path in ("/v2/health/live", "/v2/health/ready"):
+            assert server.ask("GET", path, headers=headers)[0] == 200
+    with pytest.raises(grpc.RpcError) as refused:
+        server.call("/tensorflow.serving.PredictionService/Predict", request, token="another")
+    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert server.call("/inference.GRPCInferenceService/ServerReady", b"", token="") == b"\x08\x01"
+    assert server.call("/grpc.health.v1.Health/Check", b"", token="") == b"\x08\x01"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "sentence"),
+    [
+        ("POST", "/v1/models/other:predict", b"{}", 404, "models ctr, dlrm; received a request for other"),
+        ("POST", "/v1/models/ctr/versions/9:predict", None, 404, "request for 9"),
+        ("GET", "/v1/models/ctr/versions/9", None, 404, "request for 9"),
+        ("GET", "/v1/models/../../etc/passwd", None, 404, "received"),
+        ("GET", "/", None, 404, "received /"),
+        ("GET", "/v1/models/ctr:predict", None, 405, "takes POST; received GET"),
+        ("DELETE", "/v1/models/ctr", None, 405, "takes GET"),
+        ("POST", "/v1/models/ctr:predict", b"{", 400, "is JSON; this is none"),
+        ("POST", "/v1/models/ctr:predict", b"", 400, "is JSON; this is none"),
+        ("POST", "/v2/models/ctr/infer", b"[]", 400, "received a list"),
+    ],
+)
+def test_odd_requests_are_refused_in_a_sentence(server, published, method, path, body, status, sentence):
+    body = by_columns(published[1]) if method == "POST" and body is None else body
+    found, headers, answer = server.ask(method, path, body)
+    assert (found, headers["content-type"]) == (status, "application/json")
+    said = json.loads(answer)["error"]
+    assert re.search(sentence, said) and "\n" not in said
+
+
+def test_a_body_that_says_to_be_too_large_is_not_read(server):
+    status, _, body = server.ask("POST", "/v1/models/ctr:predict", b"x", WITH | {"Content-Length": str(1 << 40)})
+    assert status == 413 and "split it" in json.loads(body)["error"]
+    status, _, body = server.ask("POST", "/v2/models/ctr/infer", b"{}", WITH | {"Inference-Header-Content-Length": "-1"})
+    assert status == 400
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"\xff", grpc.StatusCode.INVALID_ARGUMENT),
+        (b"", grpc.StatusCode.NOT_FOUND),
+        (wire.field(1, wire.field(1, b"other")), grpc.StatusCode.NOT_FOUND),
+        (wire.field(1, wire.field(1, b"ctr")), grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_odd_calls_are_refused_with_their_code(server, request_, code):
+    with pytest.raises(grpc.RpcError) as refused:
+        server.call("/tensorflow.serving.PredictionService/Predict", request_)
+    assert refused.value.code() == code and refused.value.details()
+    with pytest.raises(grpc.RpcError) as refused:
+        server.call("/tensorflow.serving.PredictionService/Classify", request_)
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_models_are_described(server, published):
+    status = json.loads(server.ask("GET", "/v1/models/ctr")[2])["model_version_status"]
+    assert [(each["version"], each["state"]) for each in status] == [("1", "AVAILABLE")]
+    signature = json.loads(server.ask("GET", "/v1/models/ctr/metadata")[2])["metadata"]["signature_def"]["signature_def"]
+    assert set(signature["serving_default"]["inputs"]) == set(published[1])
+    assert signature["serving_default"]["inputs"]["item"]["dtype"] == "DT_STRING"
+    found = json.loads(server.ask("GET", "/v2/models/ctr")[2])
+    assert {each["name"] for each in found["inputs"]} == set(published[1]) and found["versions"] == ["1"]
+    assert server.ask("GET", "/v2/models/ctr/ready")[0] == 200
+    assert "binary_tensor_data" in json.loads(server.ask("GET", "/v2")[2])["extensions"]
+    call = server.call("/tensorflow.serving.ModelService/GetModelStatus", wire.field(1, wire.field(1, b"ctr")))
+    assert wire.fields(wire.fields(call)[1]) == {1: 1, 2: 30, 3: b""}
+
+
+def test_metrics_count_answers_and_refusals(server, published):
+    def value(name):
+        page = server.ask("GET", "/metrics")[2].decode()
+        found = re.search(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    answered = 'ctrlab_request_seconds_count{model="dlrm",stage="process"}'
+    refused = 'ctrlab_refused_requests_total{model="dlrm",why="invalid"}'
+    before = value(answered), value(refused)
+    assert server.ask("POST", "/v1/models/dlrm:predict", b"{}")[0] == 400
+    assert (value(answered), value(refused)) == (before[0], before[1] + 1)
+    assert value('ctrlab_version{model="ctr"}') == 1 and value('ctrlab_weights_age_seconds{model="ctr"}') > 0
+
+
+def test_no_request_inside_is_lost_when_it_stops(published):
+    folder, tensors, _ = published
+    server = Server(folder, "--threads", "1")
+    rows = json.loads(by_rows(tensors))["instances"] * 100
+    body = json.dumps({"instances": rows}).encode()
+    asked = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(12)]
+    for connection in asked:
+        connection.request("POST", "/v1/models/ctr:predict", body, WITH)
+    while b'ctrlab_request_seconds_count{model="ctr",stage="process"}' not in server.ask("GET", "/metrics")[2]:
+        pass  # until the first of them is answered
+    with ThreadPoolExecutor(len(asked)) as pool:
+        waiting = pool.map(lambda connection: connection.getresponse(), asked)
+        code, said = server.stop()
+        assert [answer.status for answer in waiting] == [200] * len(asked)
+    assert code == 0 and "every request was answered" in said
+
+
+def test_what_can_not_be_served_is_one_sentence(server, published, tmp_path):
+    def refuses(sentence, *options):
+        command = [sys.executable, "-m", "ctrlab.cli", "serve", *map(str, options)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+        assert ran.returncode == 1 and re.search(sentence, ran.stderr) and "Traceback" not in ran.stderr, ran.stderr
+
+    refuses("is neither: write one by ctrlab export", tmp_path)
+    refuses("can't be had", published[0], "--port", server.port, "--grpc-port", 0)
+    refuses("can't be had", published[0], "--port", 0, "--grpc-port", server.grpc_port)
