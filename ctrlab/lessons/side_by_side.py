@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from ctrlab.errors import CtrlabError
@@ -16,6 +17,8 @@ def train(
     sides: Mapping[str, Side], batches: Iterable[tuple], *, rtol: float = 1e-5, same_state_every: int = 2
 ) -> dict[str, list[float]]:
     """Takes the same steps with each model. The chart's curves are |loss - baseline's| / baseline's loss, beside the tolerance.
+
+    Where a loss is no finite number the curve has a gap, and a printed line says so.
 
     The other models are put back on the baseline's weights and optimizer state before every second step. Rounding would drive
     long runs apart, and their losses could not be compared. The step in between shows that the weights move alike.
@@ -35,17 +38,28 @@ def train(
         raise CtrlabError(f"Models are compared side by side, so there are at least two; {len(sides)} was given.")
     baseline, *others = sides
     losses = {name: [] for name in sides}
-    title, note = f"Loss: difference from {baseline}", f"same weights, same batches; equal losses are drawn at {LEAST:g}"
-    with charts.LiveChart(title, "relative difference", x="step", note=note, log=True) as chart:
+    note = f"same weights, same batches; equal losses are drawn at {LEAST:g}, a gap is no finite number"
+    with charts.LiveChart(f"Loss: difference from {baseline}", "relative difference", x="step", note=note, log=True) as chart:
         for number, batch in enumerate(batches):
             if number % same_state_every == 0:
                 copy_state(sides[baseline][:2], *(sides[name][:2] for name in others))
             for name, (_, _, step) in sides.items():
                 losses[name].append(float(step(*batch)))
             for name in others:
-                expected = losses[baseline][-1]
-                chart.add(name, number, max(LEAST, abs(losses[name][-1] - expected) / abs(expected)))
+                chart.add(name, number, _apart(losses[baseline][-1], losses[name][-1]))
             chart.add("tolerance", number, rtol)
+    for name, curve in losses.items():
+        odd = [number for number, loss in enumerate(curve) if not math.isfinite(loss)]
+        if odd:
+            print(f"{name}'s loss is not finite in {len(odd)} of {len(curve)} steps, first in step {odd[0]}: {curve[odd[0]]}.")
     if curve := losses[baseline]:
         print(f"{baseline}'s loss went from {curve[0]:.3f} to {curve[-1]:.3f} in {len(curve)} steps.")
     return losses
+
+
+def _apart(expected: float, received: float) -> float:
+    """|received - expected| / |expected| on an axis that begins at LEAST; NaN, drawn as a gap, where it is not finite."""
+    if received == expected and math.isfinite(expected):
+        return LEAST
+    relative = abs(received - expected) / abs(expected) if expected else math.nan
+    return max(LEAST, relative) if math.isfinite(relative) else math.nan

@@ -1,5 +1,7 @@
 """Models that are trained on the same batches."""
 
+import math
+
 import pytest
 
 from ctrlab import training
@@ -57,3 +59,21 @@ def test_before_each_step(chart):
 def test_one_model_has_no_side():
     with pytest.raises(CtrlabError, match="at least two; 1 was given"):
         side_by_side.train({"none": (None, None, None)}, [])
+
+
+NAN, INF = math.nan, math.inf
+
+
+UNLIKE = [(0.5, NAN), (NAN, 0.5), (NAN, NAN), (INF, INF), (0.5, INF), (0, 0.5)]
+
+
+@pytest.mark.parametrize("expected, received, drawn", [(*pair, NAN) for pair in UNLIKE] + [(0, 0, 1e-9), (2, 3, 0.5)])
+def test_what_is_no_number_is_a_gap_and_is_said(chart, capsys, expected, received, drawn):
+    said = {"none": expected, "fast": received}
+    sides = {name: (Model(0), None, lambda *_, loss=loss: loss) for name, loss in said.items()}
+    side_by_side.train(sides, [(0, 0)])
+    assert chart[0].history["fast"][1] == pytest.approx([drawn], nan_ok=True)
+    out = capsys.readouterr().out
+    for name, loss in said.items():
+        words = f"{name}'s loss is not finite in 1 of 1 steps, first in step 0: {loss}."
+        assert (words in out) == (not math.isfinite(loss))
