@@ -9,6 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ctrlab.errors import CtrlabError
 from ctrlab.optimizations import LADDER, STOCK, resolve
 from ctrlab.training import equality
 from ctrlab.training.equality import compare
@@ -140,6 +141,21 @@ def test_what_only_rounding_decides_is_found():
     assert np.all(moved["model/w"] != state["model/w"])
     np.testing.assert_allclose(moved["model/w"], state["model/w"], rtol=2e-7)
     assert moved["optimizer/w_m"] is state["optimizer/w_m"] and moved["step"] is state["step"]
+
+
+@pytest.mark.parametrize(
+    "at, rounded, says",
+    [
+        ([1, np.nan], [1, 2], "the baseline's 'gradient/w' has 1 of 2 numbers that are not"),
+        ([np.inf, np.nan], [1, 2], "2 of 2"),
+        ([1, 2], [1, np.inf], "the baseline's 'gradient/w' is not finite"),
+        ([0, 0], [1e-9, 0], "the baseline's 'gradient/w' is no longer 0"),
+    ],
+)
+def test_no_tolerance_is_infinite(at, rounded, says):
+    expected, other = ({"gradient/w": np.array(values, np.float32)} for values in (at, rounded))
+    with pytest.raises(CtrlabError, match=says):
+        equality.determined(lambda state: other, {}, expected)
 
 
 def test_the_comparison_notices_a_wrong_gradient():

@@ -25,7 +25,8 @@ def same_answers(models: Mapping[str, object], batch: tuple) -> int:
     Returns:
         How many tensors were compared.
     Raises:
-        CheckFailed: one differs by more than float32's rounding explains.
+        CheckFailed: one differs by more than float32's rounding explains. CtrlabError: the first one's answers are no finite
+            numbers, so none can be held to them.
     """
     from ctrlab.training import equality, get_state, set_state
 
@@ -43,9 +44,11 @@ def same_answers(models: Mapping[str, object], batch: tuple) -> int:
     tolerances = equality.determined(answered, state, expected)
     for name, model in others:
         own = get_state(model)
-        set_state(state, model)
-        received = equality.answers(model)(*batch)
-        set_state(own, model)
+        try:
+            set_state(state, model)
+            received = equality.answers(model)(*batch)
+        finally:
+            set_state(own, model)
         if odd := equality.differences(expected, received, tolerances):
             worst, allowed = odd[0], tolerances.get(odd[0].tensor, equality.TOLERANCE)
             raise CheckFailed(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from ctrlab.errors import CtrlabError
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import gradients_of
 
@@ -62,9 +63,11 @@ def answers(model) -> Callable:
 
     def answer(features, labels) -> dict[str, np.ndarray]:
         before = [v.numpy() for v in model.non_trainable_variables]  # a training-mode pass changes batch norm's statistics
-        loss, logits, gradients = compute(features, labels)
-        for v, value in zip(model.non_trainable_variables, before):
-            v.assign(value)
+        try:
+            loss, logits, gradients = compute(features, labels)
+        finally:
+            for v, value in zip(model.non_trainable_variables, before):
+                v.assign(value)
         named = zip(model.trainable_variables, gradients)
         found = {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
         return {"loss": loss.numpy(), "logits": logits.numpy()} | found
@@ -95,12 +98,27 @@ def determined(
     Args:
         answered: the baseline's answers from a state; expected: those from `state`.
         least: {tensor: its least tolerance}, of those to find one for; else all that are not 0 but for rounding.
+    Raises:
+        CtrlabError: an expected tensor has a number that is not finite, or the weights' rounding makes it so or wakes it up from
+            0. Its tolerance would be infinite, and hide any error.
     """
+    for key, value in expected.items():
+        if odd := np.count_nonzero(~np.isfinite(value)):
+            raise CtrlabError(
+                f"Answers are compared with finite ones; the baseline's {key!r} has {odd} of {value.size} numbers that are not. "
+                "Look for a loss or a weight that overflows, or take another batch."
+            )
     tolerances = dict(least or dict.fromkeys(expected.keys() - zeros_of(expected).keys(), TOLERANCE))
     for seed in range(3):
         rounded = answered(rounded_randomly(state, seed))
         for key in tolerances:
-            tolerances[key] = max(tolerances[key], ROUNDINGS * distance(expected[key], rounded[key]))
+            if (moved := distance(expected[key], rounded[key])) == np.inf:
+                now = "no longer 0" if np.all(np.isfinite(rounded[key])) else "not finite"
+                raise CtrlabError(
+                    "Answers are compared where rounding decides little; with weights that are rounded otherwise the baseline's "
+                    f"{key!r} is {now}. Take another batch."
+                )
+            tolerances[key] = max(tolerances[key], ROUNDINGS * moved)
     return tolerances
 
 

@@ -3,9 +3,11 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course, gate, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.model_names import DATA_SETS
@@ -112,3 +114,27 @@ def test_the_right_op_passes_and_all_keep_their_weights(small_batches, name, run
     assert gate.same_answers(models, batches[0]) >= 2 + len(models["none"].trainable_variables)
     for n, model in models.items():
         assert all((value == before[n][key]).all() for key, value in get_state(model).items())
+
+
+def test_nothing_is_held_to_answers_that_are_no_numbers(small_batches):
+    schema, batches = small_batches(DATA_SETS["deepfm"])
+    baseline, fast = build("deepfm", schema), build("deepfm", schema, "indicator")
+    baseline.trainable_variables[0].assign(tf.fill(baseline.trainable_variables[0].shape, np.nan))
+    with pytest.raises(CtrlabError, match=r"the baseline's .* numbers that are not"):
+        gate.same_answers({"none": baseline, "indicator": fast}, batches[0])
+
+
+def test_a_model_that_raises_keeps_its_weights(small_batches, monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("broken")
+
+    schema, batches = small_batches(DATA_SETS["deepfm"])
+    baseline = build("deepfm", schema)
+    monkeypatch.setattr(indicator, "OP", dataclasses.replace(indicator.OP, fused=broken))
+    fast = build("deepfm", schema, "indicator")
+    for v in fast.trainable_variables:
+        v.assign(v + 1.0)
+    before = get_state(fast)
+    with pytest.raises(RuntimeError, match="broken"):
+        gate.same_answers({"none": baseline, "indicator": fast}, batches[0])
+    assert all((value == before[key]).all() for key, value in get_state(fast).items())
