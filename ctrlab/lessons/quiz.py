@@ -1,4 +1,4 @@
-"""The quiz at a lesson's end: four questions as a widget, and as folded text where no kernel runs.
+"""The quiz at a lesson's end: four questions as a widget and, on a page that no kernel answers, as folded text.
 
 A lesson's questions are `QUESTIONS` in its module in `ctrlab.lessons.quizzes`. Each wrong option has its own reason.
 """
@@ -8,12 +8,21 @@ from __future__ import annotations
 import hashlib
 import html
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ipywidgets as widgets
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course
+
+# The page sees whether anybody answers; the kernel, which may run under nbconvert, does not. JupyterLab shows the widget alone,
+# where there is one; a page of nbconvert's, whose body has this class, the folded text alone.
+STYLE = """
+body:not(.jp-Notebook) .jp-OutputArea:has(.ctrlab-quiz) .ctrlab-folded { display: none; }
+body.jp-Notebook .ctrlab-quiz { display: none; }
+"""
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,33 @@ class Question:
 
 
 def questions_of(lesson: str) -> tuple[Question, ...]:
-    """The questions of a lesson: "02_ops/02_one_lookup" has them in quizzes/one_lookup.py."""
-    return importlib.import_module(f"ctrlab.lessons.quizzes.{course.topic(lesson)}").QUESTIONS
+    """The questions of a lesson: "02_ops/02_one_lookup" has them in quizzes/one_lookup.py.
+
+    Raises:
+        CtrlabError: it has none.
+    """
+    module = f"ctrlab.lessons.quizzes.{course.topic(lesson)}"
+    if importlib.util.find_spec(module) is None:
+        raise CtrlabError(f"Lesson {lesson} has no quiz; its questions would be QUESTIONS in {module}.")
+    return importlib.import_module(module).QUESTIONS
+
+
+def ask(questions: Sequence[Question], answered: Callable[[int, bool], None]) -> None:
+    """Show the questions as a widget, and beside it as the folded text of a page without a kernel; a reader sees one of them.
+
+    Args:
+        questions, answered: as for `Quiz`.
+    """
+    from IPython.display import HTML, display
+
+    display(Quiz(questions, answered))
+    display(HTML(folded(questions)))
 
 
 def folded(questions: Sequence[Question]) -> str:
     """The quiz as HTML without a kernel: the options, and the reasons in a fold."""
-    return "".join(map(_folded, range(1, len(questions) + 1), questions))
+    asked = "".join(map(_folded, range(1, len(questions) + 1), questions))
+    return f'<div class="ctrlab-folded"><style>{STYLE}</style>{asked}</div>'
 
 
 def _folded(number: int, question: Question) -> str:
@@ -63,8 +92,8 @@ class Quiz(widgets.VBox):
     """
 
     def __init__(self, questions: Sequence[Question], answered: Callable[[int, bool], None]):
-        self._questions = tuple(questions)
-        super().__init__([self._asked(n, question, answered) for n, question in enumerate(self._questions, 1)])
+        super().__init__([self._asked(n, question, answered) for n, question in enumerate(questions, 1)])
+        self.add_class("ctrlab-quiz")
 
     def _asked(self, number: int, question: Question, answered: Callable[[int, bool], None]) -> widgets.VBox:
         choice = widgets.RadioButtons(options=question.options, value=None, layout={"width": "auto", "margin": "0 0 0 1em"})
@@ -73,14 +102,14 @@ class Quiz(widgets.VBox):
 
         def choose(change: dict) -> None:
             option = change["new"]
-            if not chosen:
-                answered(number, option == question.right)
-            chosen.append(option)
             reason.value = f"<p style='margin:0 0 1em 1em' role='status'>{html.escape(question.reason(option))}</p>"
+            chosen.append(option)
+            if len(chosen) == 1:
+                answered(number, option == question.right)
 
         choice.observe(choose, names="value")
         return widgets.VBox([widgets.HTML(f"<b>{number}. {html.escape(question.text)}</b>"), choice, reason])
 
     def _repr_mimebundle_(self, **kwargs) -> dict:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        return bundle | {"text/html": folded(self._questions)}
+        """Without text: where the widget can't be shown, the folded text stands below."""
+        return {kind: shown for kind, shown in super()._repr_mimebundle_(**kwargs).items() if kind != "text/plain"}

@@ -198,15 +198,13 @@ class Lab:
 
     def quiz(self) -> None:
         """Show the lesson's questions. The first choice for each of them is kept in the progress."""
-        from IPython.display import display
-
         from ctrlab.lessons import quiz
 
         def answered(number: int, right: bool) -> None:
             self._record.quiz[str(number)] = right
             self.store.save(self._record)
 
-        display(quiz.Quiz(quiz.questions_of(self.lesson), answered))
+        quiz.ask(quiz.questions_of(self.lesson), answered)
 
     def gate(
         self,

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course, quiz, quizzes
 from ctrlab.lessons.progress import Store
 from ctrlab.lessons.quiz import Question
@@ -44,13 +45,18 @@ def test_a_choice_shows_its_reason_and_the_first_one_counts():
 
 
 def test_without_a_kernel_it_is_folded_text():
-    bundle = quiz.Quiz([ASKED], lambda *_: None)._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-    page = ET.fromstring(f"<div>{bundle['text/html']}</div>")
+    page = ET.fromstring(quiz.folded([ASKED]))
     open_text = "".join(t for e in page if e.tag != "details" for t in e.itertext())
     fold = "".join(page.find("details").itertext())
     assert "4 & no more" in open_text and "A double." not in open_text and "Right" not in open_text
     assert all(reason in fold for reason in ("A double.", "A half.", "Right. 32 bits."))
+
+
+def test_a_lesson_without_a_quiz_is_one_sentence(work):
+    with pytest.raises(
+        CtrlabError, match=r"01_baseline/99_nowhere has no quiz; .* QUESTIONS in ctrlab\.lessons\.quizzes\.nowhere\."
+    ):
+        Lab("01_baseline/99_nowhere", machine="a CPU").quiz()
 
 
 def test_the_lab_keeps_the_first_choices(work, monkeypatch):
@@ -60,6 +66,8 @@ def test_the_lab_keeps_the_first_choices(work, monkeypatch):
     monkeypatch.setattr(IPython.display, "display", shown.append)
     monkeypatch.setattr(quiz, "questions_of", lambda lesson: (ASKED,))
     Lab("02_ops/01_indicator_column", machine="a CPU").quiz()
+    assert shown[0]._repr_mimebundle_().keys() == {"application/vnd.jupyter.widget-view+json"}
+    assert shown[1].data == quiz.folded([ASKED])
     shown[0].children[0].children[1].value = "4 & no more"
     record = Store().load("02_ops/01_indicator_column")
     assert record.quiz == {"1": True} and record.state == "started"
