@@ -7,14 +7,77 @@ logits and for the gradient of every variable, from the same weights, on the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 
+from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.progress import NOT_JUDGED, Speed, Verdict
 
 SHOWN = {True: "shown", False: "NOT shown", None: "-"}
+
+
+def require_passed(exercises: Iterable[int], passed: Mapping[int, tuple[Callable, object]]) -> None:
+    """Every exercise has passed in this session, and its answer was not written anew since.
+
+    Args:
+        passed: by exercise, the answer and its `code_of` when it passed.
+    Raises:
+        CheckFailed: one has not.
+    """
+    for exercise in sorted(exercises):
+        answer, code = passed.get(exercise, (None, None))
+        if answer is None or code_of(answer) != code:
+            raise CheckFailed(
+                "Every exercise is passed in this session.",
+                expected=f"exercise {exercise} passed",
+                received="not yet" if answer is None else f"{answer.__name__} was written anew since",
+                next_step=f"run its check, lab.check({exercise}, ...); lab.use_solution({exercise}) helps who is stuck",
+            )
+
+
+def code_of(answer: Callable) -> object:
+    """The code that the notebook's function of the answer's name has now; None if there is none.
+
+    It is asked by name, since the function that passed stays what it was when its cell is changed. Codes of a cell that only
+    ran again are equal.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None or getattr(answer, "__module__", None) != "__main__":
+        return None
+    return getattr(shell.user_ns.get(getattr(answer, "__name__", "")), "__code__", None)
+
+
+def require_something(*judged: Collection | None) -> None:
+    """A gate judges something.
+
+    Raises:
+        CtrlabError: all are empty or None.
+    """
+    if not any(judged):
+        raise CtrlabError("A gate judges something, and nothing was given: give models, losses, a comparison or claims.")
+
+
+def judged(claims: Mapping[str, object], beyond_tiny: Mapping[str, object], profile: str) -> dict[str, bool | None]:
+    """Each claim with whether it holds; None where that is not judged: a claim that is None, or one beyond tiny at `tiny`.
+
+    Raises:
+        CtrlabError: a claim is neither true nor false.
+    """
+    found = {what: _truth(what, holds) for what, holds in (*claims.items(), *beyond_tiny.items())}
+    return found | (dict.fromkeys(beyond_tiny) if profile == "tiny" else {})
+
+
+def _truth(what: str, holds: object) -> bool | None:
+    if holds is None:
+        return None
+    value = np.asarray(holds)
+    if value.dtype != bool or value.shape != ():
+        raise CtrlabError(f"A claim is True, False or, where it can't be judged, None; {what!r} came to {str(holds)[:60]!r}.")
+    return bool(value)
 
 
 def same_answers(models: Mapping[str, object], batch: tuple) -> int:

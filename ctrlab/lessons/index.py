@@ -18,6 +18,7 @@ Six click models, from a faithful baseline to as fast as this machine allows, on
 Open a lesson below and run it from the top; what you change stays yours.
 [The glossary](glossary.md) explains the words of the field, and [the cheat sheet](cheat_sheet.md) holds the course on two pages.
 This page is written anew by `ctrlab lab`."""
+UNREADABLE = "unreadable"
 _PROGRESS = "from ctrlab.lessons.index import show_progress\n\nshow_progress()  # run me: where you are now"
 
 
@@ -47,7 +48,7 @@ def course_table(report: Report | None = None, store: Store | None = None, link:
         for entry in part.lessons:
             cells = [f"[{entry.title}]({link.format(name=entry.name)})", entry.summary, str(entry.minutes)]
             if personal:
-                cells += [store.load(entry.name).state, "no: see below" if report.reasons_against(entry.needs) else "works"]
+                cells += [_state(store, entry.name), "no: see below" if report.reasons_against(entry.needs) else "works"]
             lines.append(_row(cells))
         if part.to_come:
             lines += ["", f"*To come: {'; '.join(part.to_come)}.*"]
@@ -82,18 +83,26 @@ def show_progress() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    store, unreadable = Store(), []
+    store, problems = Store(), []
     table = Table("lesson", "state", "exercises", "solutions taken", "quiz", "predicted", "measured", title="Your progress")
     for entry in course.lessons():
         try:
             record = store.load(entry.name)
         except CtrlabError as error:
-            unreadable.append(str(error))
+            problems.append(str(error))
+            table.add_row(entry.title, UNREADABLE)
             continue
         table.add_row(entry.title, record.state, *_details(record))
     Console().print(table)
-    for problem in unreadable:
+    for problem in problems:
         Console(soft_wrap=True).print(problem, style="red")
+
+
+def _state(store: Store, lesson: str) -> str:
+    try:
+        return store.load(lesson).state
+    except CtrlabError:
+        return UNREADABLE  # `show_progress` says why
 
 
 def _details(record: Record) -> tuple[str, ...]:

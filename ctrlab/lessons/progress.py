@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +81,21 @@ class Record(Plain):
     verdict: Verdict | None = None
     quiz: dict[str, bool] = field(default_factory=dict)
 
+    def add_pass(self, exercise: int) -> None:
+        self.passed = sorted({*self.passed, exercise})
+
+    def take_back(self, exercise: int) -> None:
+        """The exercise is no longer passed; nor is the lesson, then."""
+        if exercise in self.passed:
+            self.passed.remove(exercise)
+            self.verdict = None
+
+    def add_solution(self, exercise: int) -> None:
+        self.solutions = sorted({*self.solutions, exercise})
+
+    def end(self, verdict: Verdict | None) -> None:
+        self.verdict = verdict
+
     @property
     def state(self) -> str:
         """In a word: "new", "started", or the verdict's."""
@@ -99,18 +117,39 @@ class Store:
         """The lesson's record, an empty one when there is none.
 
         Raises:
-            BadData: the file is there and cannot be read as a record.
+            BadData: the file is there and cannot be read as a record of this lesson.
         """
         path = self.path(lesson)
-        if not path.exists():
-            return Record(lesson)
         try:
-            return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError as error:
+            record = Record.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Record(lesson)
+        except OSError as error:
+            raise BadData(f"Progress file {path} can't be read: {error.strerror}. Mend that, or move it away.") from error
+        except (ValueError, RecursionError) as error:
             rule = "A progress file must be the JSON that a lesson wrote"
             raise BadData(f"{rule}; {path} is not ({error}). Delete it to start again.") from error
+        if record.lesson != lesson:
+            raise BadData(f"Progress file {path} must be of lesson {lesson}; it is of {record.lesson}. Move it away.")
+        return record
 
     def save(self, record: Record) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(record.lesson)
         write_atomically(path, json.dumps(record.to_json(), indent=1, sort_keys=True) + "\n")
+
+    def change(self, lesson: str, change: Callable[[Record], object]) -> Record:
+        """Let `change` work on the lesson's record as the file has it now, and save it. Two notebooks may be open on one lesson:
+        the other one's change waits for the end of this one.
+
+        Raises:
+            BadData: as `load` does. OSError: it can't be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".lock", "w", encoding="utf-8") as lock:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+            record = self.load(lesson)
+            change(record)
+            self.save(record)
+        return record

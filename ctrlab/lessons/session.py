@@ -12,9 +12,9 @@ from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.lessons import check as checking
 from ctrlab.lessons import course, doctor, gate, notebook, places
-from ctrlab.lessons.check import CheckFailed, Unanswered
+from ctrlab.lessons.check import Unanswered
 from ctrlab.lessons.outcome import Outcome
-from ctrlab.lessons.progress import Store, Verdict
+from ctrlab.lessons.progress import Record, Store, Verdict
 from ctrlab.profiling.machine import machine
 from ctrlab.quiet import quiet
 
@@ -75,8 +75,8 @@ class Lab:
         self.profile = profiles.current()
         self.store = store or Store()
         self._record = self.store.load(lesson)
-        self._record.solutions = []
-        self._passed: set[int] = set()
+        self._passed: dict[int, tuple[Callable, object]] = {}  # answer, and its code then
+        self._solutions: set[int] = set()
         self._verdict: Verdict | None = None
 
     def size(self, whole: int) -> int:
@@ -94,9 +94,9 @@ class Lab:
                 raise Unanswered(f"Write a number in place of the dots: {name}=... A wrong guess costs nothing.")
             if isinstance(guess, bool) or not isinstance(guess, numbers.Real) or not 0 < guess < 1e15:
                 raise CtrlabError(f"A prediction is a number above 0 and below 1e15; {name} is {str(guess)[:20]!r}.")
-        self._record.predictions |= {name: float(guess) for name, guess in guesses.items()}
-        self.store.save(self._record)
+        written = {name: float(guess) for name, guess in guesses.items()}
         print("Written down. Now find out.")
+        self._keep(lambda record: record.predictions.update(written))
 
     def outcome(self, *, if_less: str = "", **measured: float) -> None:
         """Show each prediction beside what came out (a number, or an interval with a `median`).
@@ -120,28 +120,32 @@ class Lab:
             checking.run(self.lesson, exercise, answer)
         except BaseException:
             self._verdict = None
-            self._set_passed(exercise, False)
+            self._passed.pop(exercise, None)
+            self._keep(lambda record: record.take_back(exercise))
             raise
-        self._set_passed(exercise, True)
+        self._passed[exercise] = answer, gate.code_of(answer)
         print(f"Exercise {exercise} passed.")
+        self._keep(lambda record: record.add_pass(exercise))
 
-    def _set_passed(self, exercise: int, passed: bool) -> None:
-        for those in (self._passed, kept := {*self._record.passed}):
-            (those.add if passed else those.discard)(exercise)
-        if sorted(kept) != self._record.passed:
-            self._record.passed = sorted(kept)
-            if not passed:
-                self._record.verdict = None  # of an answer that is no more
-            self.store.save(self._record)
+    def _keep(self, change: Callable[[Record], object]) -> bool:
+        """Change the record, and in its file nothing else. A file that can't be written is a printed sentence and no error: it
+        would hide what the learner is told. Whether it was saved."""
+        try:
+            self._record = self.store.change(self.lesson, change)
+        except (OSError, CtrlabError) as error:
+            change(self._record)
+            print(f"Your progress counts until this kernel ends, but could not be saved: {error}")
+            return False
+        return True
 
     def use_solution(self, exercise: int) -> None:
         """Run the solution's cell in this notebook, for who is stuck; the verdict notes it."""
         path = places.notebooks() / course.solved_path(self.lesson)
         solutions = notebook.solutions(notebook.read(path))
         choose("exercise", str(exercise), map(str, solutions))
-        self._record.solutions = sorted({*self._record.solutions, exercise})
-        self.store.save(self._record)
+        self._solutions.add(exercise)
         print(f"Using the solution of exercise {exercise}; the verdict will say so.")
+        self._keep(lambda record: record.add_solution(exercise))
         from IPython import get_ipython
 
         get_ipython().run_cell(solutions[exercise]).raise_error()
@@ -201,8 +205,7 @@ class Lab:
         from ctrlab.lessons import quiz
 
         def answered(number: int, right: bool) -> None:
-            self._record.quiz[str(number)] = right
-            self.store.save(self._record)
+            self._keep(lambda record: record.quiz.setdefault(str(number), right))
 
         quiz.ask(quiz.questions_of(self.lesson), answered)
 
@@ -229,28 +232,26 @@ class Lab:
             claims: anything else the lesson set out to show.
             claims_beyond_tiny: what the few rows of the profile `tiny` can't show; there it is not judged.
         Raises:
-            CheckFailed: an answer is wrong or missing. A missed speed does not raise: the verdict says so.
+            CheckFailed: an answer is wrong or missing. A missed speed does not raise: the verdict says so. CtrlabError: nothing
+                is there to judge, or a claim is neither true nor false.
         """
-        self._verdict, judged = None, self.profile.name != "tiny"
-        missing = sorted(checking.checks_of(self.lesson).keys() - self._passed)
-        if missing:
-            raise CheckFailed(
-                "Every exercise is passed in this session.",
-                expected=f"exercise {missing[0]} passed",
-                received="not yet",
-                next_step=f"run its check, lab.check({missing[0]}, ...); lab.use_solution({missing[0]}) helps who is stuck",
+        self._verdict = None
+        try:
+            gate.require_passed(checking.checks_of(self.lesson), self._passed)
+            gate.require_something(models, losses, comparison, claims, claims_beyond_tiny)
+            self._verdict = Verdict(
+                self.lesson,
+                self.profile.name,
+                self.machine,
+                tuple(sorted(self._solutions)),
+                answers=gate.same_answers(models, batch) if models else None,
+                difference=gate.largest_difference(losses, rtol) if losses else None,
+                speed=gate.speed_of(comparison, variant, at_least, self.profile.name) if comparison else None,
+                claims=gate.judged(claims or {}, claims_beyond_tiny or {}, self.profile.name),
             )
-        self._verdict = Verdict(
-            self.lesson,
-            self.profile.name,
-            self.machine,
-            tuple(self._record.solutions),
-            answers=gate.same_answers(models, batch) if models else None,
-            difference=gate.largest_difference(losses, rtol) if losses else None,
-            speed=gate.speed_of(comparison, variant, at_least, self.profile.name) if comparison else None,
-            claims={what: bool(holds) for what, holds in (claims or {}).items()}
-            | {what: bool(holds) if judged else None for what, holds in (claims_beyond_tiny or {}).items()},
-        )
+        finally:
+            if self._verdict is None or not self._verdict.passed:
+                self._keep(lambda record: record.end(None))  # an earlier one holds no longer
         gate.print_verdict(self._verdict, rtol)
         return self._verdict
 
@@ -258,10 +259,9 @@ class Lab:
         """Save the verdict, say how the GPU's memory is freed, and name the next lesson."""
         if self._verdict is None:
             raise CtrlabError("There is no verdict to save yet: run the gate's cell first.")
-        self._record.verdict = self._verdict
-        self.store.save(self._record)
+        saved = self._keep(lambda record: record.end(self._verdict))
         following = course.after(self.lesson)
-        print(f"Saved: {self._verdict}.")
+        print(f"{'Saved' if saved else 'Not saved'}: {self._verdict}.")
         if _gpus():
             print("TensorFlow holds the GPU's memory until this kernel ends: Kernel, Shut Down Kernel.")
         print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")

@@ -1,9 +1,12 @@
 """Records survive a session; a broken file is one sentence."""
 
+import subprocess
+import sys
+
 import pytest
 
 from ctrlab.errors import BadData
-from ctrlab.lessons import course, index
+from ctrlab.lessons import course, doctor, index, notebook
 from ctrlab.lessons.progress import NOT_JUDGED, Record, Speed, Store, Verdict
 
 LESSON = "02_ops/01_indicator_column"
@@ -51,6 +54,51 @@ def test_a_broken_file_is_one_sentence(tmp_path, text):
         store.load(LESSON)
 
 
+def test_what_is_no_file_or_too_deep_is_one_sentence(tmp_path):
+    store = Store(tmp_path)
+    store.path(LESSON).write_text("[" * 100_000)
+    with pytest.raises(BadData, match="Delete it"):
+        store.load(LESSON)
+    store.path(LESSON).unlink()
+    store.path(LESSON).mkdir()
+    with pytest.raises(BadData, match=r"can't be read: Is a directory. Mend that"):
+        store.load(LESSON)
+
+
+def test_a_record_of_another_lesson_is_left_alone(tmp_path):
+    store, other = Store(tmp_path), "02_ops/02_one_lookup"
+    store.save(Record(other, passed=[1]))
+    store.path(other).rename(store.path(LESSON))
+    for touch in (store.load, lambda lesson: store.change(lesson, lambda record: record.add_pass(2))):
+        with pytest.raises(BadData, match=f"must be of lesson {LESSON}; it is of {other}"):
+            touch(LESSON)
+
+
+def test_changes_of_several_processes_are_all_kept(tmp_path):
+    """Each of three adds its own ten exercises, one at a time."""
+    program = """
+import sys
+from pathlib import Path
+from ctrlab.lessons.progress import Store
+
+for exercise in range(int(sys.argv[2]), int(sys.argv[2]) + 10):
+    Store(Path(sys.argv[1])).change("01_part/01_topic", lambda record: record.add_pass(exercise))
+"""
+    started = [subprocess.Popen([sys.executable, "-c", program, tmp_path, str(first)]) for first in (0, 10, 20)]
+    assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
+    assert Store(tmp_path).load("01_part/01_topic").passed == list(range(30))
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"lesson": "x"}'])
+def test_the_index_is_written_beside_an_unreadable_record(work, text):
+    store = Store()
+    store.save(Record("02_ops/02_one_lookup", passed=[1]))
+    store.path(LESSON).write_text(text)
+    index.write(work, doctor.Report(()))
+    rows = [line for c in notebook.read(work / "index.ipynb").cells for line in c.source.splitlines() if "](02_ops/0" in line]
+    assert [row.split(" | ")[3] for row in rows[:2]] == ["unreadable", "started"]
+
+
 def test_the_progress_table_shows_what_was_done_and_survives_a_broken_file(work, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     store = Store()
@@ -60,5 +108,5 @@ def test_the_progress_table_shows_what_was_done_and_survives_a_broken_file(work,
     store.path(broken.name).write_text("{")
     index.show_progress()
     out = capsys.readouterr().out
-    for needed in ("passed", "1, 2", "step 3", "fused 8.5x at profile lesson", "Delete it"):
+    for needed in ("passed", "1, 2", "step 3", "fused 8.5x at profile lesson", "unreadable", "Delete it"):
         assert needed in out

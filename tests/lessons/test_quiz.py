@@ -44,6 +44,16 @@ def test_a_choice_shows_its_reason_and_the_first_one_counts():
     assert "Right. 32 bits." in reason.value and told == [(2, False)]
 
 
+def test_a_reason_is_shown_also_where_the_choice_cannot_be_kept():
+    def full(number, right):
+        raise OSError("No space left on device")
+
+    _, choice, reason = quiz.Quiz([ASKED], full).children[0].children
+    with pytest.raises(OSError, match="No space"):
+        choice.value = "8"
+    assert "No. A double." in reason.value
+
+
 def test_without_a_kernel_it_is_folded_text():
     page = ET.fromstring(quiz.folded([ASKED]))
     open_text = "".join(t for e in page if e.tag != "details" for t in e.itertext())
@@ -69,5 +79,7 @@ def test_the_lab_keeps_the_first_choices(work, monkeypatch):
     assert shown[0]._repr_mimebundle_().keys() == {"application/vnd.jupyter.widget-view+json"}
     assert shown[1].data == quiz.folded([ASKED])
     shown[0].children[0].children[1].value = "4 & no more"
+    Lab("02_ops/01_indicator_column", machine="a CPU").quiz()  # the cell again
+    shown[2].children[0].children[1].value = "8"
     record = Store().load("02_ops/01_indicator_column")
     assert record.quiz == {"1": True} and record.state == "started"

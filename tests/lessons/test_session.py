@@ -1,18 +1,21 @@
 """The Lab that a notebook talks to."""
 
+import contextlib
+import errno
 import re
 
 import numpy as np
 import pytest
 
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.lessons import check, course, notebook, places, session
+from ctrlab.lessons import check, course, notebook, places, progress, session
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.progress import NOT_JUDGED, Store
 from ctrlab.lessons.session import Lab
 from ctrlab.profiling.timing import Comparison
 
 LESSON = "02_ops/01_indicator_column"
+CLAIMS = {"it runs": True}
 
 
 @pytest.fixture
@@ -32,6 +35,15 @@ def comparison(ratio, pairs=9):
 def pass_all(lab):
     lab.check(1, lambda: 3)
     lab.check(2, lambda: 3)
+
+
+def finished(lab, monkeypatch, **claims):
+    """Every exercise passed, and the verdict saved."""
+    monkeypatch.setattr(session.course, "after", lambda name: None)
+    pass_all(lab)
+    verdict = lab.gate(claims=claims or CLAIMS)
+    lab.finish()
+    return verdict
 
 
 def test_check_is_one_constant_line_and_is_kept(lab, capsys):
@@ -55,10 +67,7 @@ def test_prediction_against_outcome(lab, capsys):
 
 
 def test_a_finished_lesson_is_not_passed_any_more_after_a_wrong_answer(lab, monkeypatch):
-    monkeypatch.setattr(session.course, "after", lambda name: None)
-    pass_all(lab)
-    lab.gate()
-    lab.finish()
+    finished(lab, monkeypatch)
     assert Store().load(LESSON).state == "passed"
     with pytest.raises(CheckFailed):
         lab.check(1, lambda: 4)
@@ -85,7 +94,7 @@ def test_a_wrong_answer_takes_back_the_pass_of_an_earlier_one(lab):
     with pytest.raises(CheckFailed, match="exercise 2"):
         lab.gate()
     lab.check(2, lambda: 3)
-    assert lab.gate().passed
+    assert lab.gate(claims=CLAIMS).passed
     with pytest.raises(CheckFailed):
         lab.check(1, lambda: 4)
     with pytest.raises(CtrlabError, match="no verdict to save"):
@@ -183,12 +192,9 @@ def test_too_few_pairs_are_inconclusive(lab, monkeypatch):
 
 
 def test_finish_saves_the_verdict_and_names_the_next(lab, monkeypatch, capsys):
-    monkeypatch.setattr(session.course, "after", lambda name: None)
     with pytest.raises(CtrlabError, match="gate"):
         lab.finish()
-    pass_all(lab)
-    verdict = lab.gate()
-    lab.finish()
+    verdict = finished(lab, monkeypatch)
     assert Store().load(LESSON).verdict == verdict
     assert "last lesson" in capsys.readouterr().out
 
@@ -220,6 +226,127 @@ def test_use_solution_runs_it_in_the_notebook_and_is_noted(lab, monkeypatch):
     lab.use_solution(1)
     assert "BEGIN SOLUTION" in ran[0] and Store().load(LESSON).solutions == [1]
     pass_all(lab)
-    assert lab.gate().solutions == (1,)
+    assert lab.gate(claims=CLAIMS).solutions == (1,)
     with pytest.raises(UnknownName):
         lab.use_solution(9)
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        {"losses": {"none": [0.5], "fast": [0.6]}},
+        {"claims": {"it runs": False}},
+        {"claims": {"it runs": float("nan")}},
+        {},
+    ],
+    ids=["losses", "claim", "no claim", "nothing"],
+)
+def test_a_gate_that_fails_takes_the_earlier_verdict_back(lab, monkeypatch, fails):
+    finished(lab, monkeypatch)
+    with contextlib.suppress(CheckFailed, CtrlabError):
+        lab.gate(**fails)
+    assert Store().load(LESSON).state == "started"
+
+
+def test_a_gate_that_passes_again_leaves_it(lab, monkeypatch):
+    finished(lab, monkeypatch)
+    lab.gate(claims=CLAIMS)
+    assert Store().load(LESSON).state == "passed"
+
+
+@pytest.mark.parametrize("holds", [float("nan"), "False", 1, 0.0, np.ones(2, bool), np.float64("nan"), [True]])
+def test_a_claim_is_true_or_false(lab, holds):
+    pass_all(lab)
+    for claims in ("claims", "claims_beyond_tiny"):
+        with pytest.raises(CtrlabError, match="'it runs' came to"):
+            lab.gate(**{claims: {"it runs": holds}})
+
+
+@pytest.mark.parametrize("holds, said", [(np.True_, True), (np.bool_(False), False), (None, None), (np.array(True), True)])
+def test_a_claim_of_numpy_is_one_too(lab, holds, said):
+    pass_all(lab)
+    assert lab.gate(claims={"it runs": holds}).claims == {"it runs": said}
+
+
+def test_a_gate_judges_something(lab):
+    pass_all(lab)
+    for nothing in ({}, {"claims": {}, "losses": {}}):
+        with pytest.raises(CtrlabError, match="nothing was given"):
+            lab.gate(**nothing)
+
+
+def test_an_answer_that_is_written_anew_has_to_pass_again(lab, monkeypatch):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        shell.user_ns["lab"] = lab
+
+        def run(cell):
+            shell.run_cell(cell, silent=True).raise_error()
+
+        run("def three():\n    return 3")
+        run("lab.check(1, three); lab.check(2, three)")
+        run("def three():\n    return 3")  # the same cell again
+        assert lab.gate(claims=CLAIMS).passed
+        run("def three():\n    return 4")
+        with pytest.raises(CheckFailed, match=r"(?s)exercise 1 passed.*three was written anew since"):
+            lab.gate(claims=CLAIMS)
+        run("def three():\n    return 2 + 1")
+        run("lab.check(1, three); lab.check(2, three)")
+        assert lab.gate(claims=CLAIMS).passed
+    finally:
+        InteractiveShell.clear_instance()
+
+
+def test_two_notebooks_of_a_lesson_keep_what_the_other_wrote(lab):
+    other = Lab(LESSON, machine="a CPU")
+    lab.predict(speedup=2)
+    other.predict(rows=3)
+    other.check(2, lambda: 3)
+    lab.check(1, lambda: 3)
+    with pytest.raises(CheckFailed):
+        other.check(2, lambda: 4)
+    found = Store().load(LESSON)
+    assert found.predictions == {"speedup": 2.0, "rows": 3.0} and found.passed == [1]
+
+
+def test_a_solution_that_was_taken_stays_noted_when_the_kernel_starts_again(lab, monkeypatch):
+    Store().change(LESSON, lambda record: record.add_solution(2))
+    again = Lab(LESSON, machine="a CPU")
+    assert finished(again, monkeypatch).solutions == ()  # an answer of their own, this time
+    assert Store().load(LESSON).solutions == [2]
+
+
+@pytest.fixture
+def unwritable(lab, work, monkeypatch):
+    """As if the disk were full."""
+
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(progress, "write_atomically", full)
+
+
+NOT_KEPT = "could not be saved: [Errno 28] No space left on device\n"
+
+
+def test_a_full_disk_hides_no_judgement(lab, unwritable, monkeypatch, capsys):
+    with pytest.raises(CheckFailed, match="three"):
+        lab.check(1, lambda: 4)
+    assert capsys.readouterr().out.endswith(NOT_KEPT)
+    lab.check(1, lambda: 3)
+    assert re.match(f"Exercise 1 passed\\.\n.*{re.escape(NOT_KEPT)}$", capsys.readouterr().out)
+    lab.predict(speedup=2)
+    lab.outcome(speedup=4)
+    assert "you said 2" in capsys.readouterr().out
+    assert finished(lab, monkeypatch).passed
+    assert "Not saved: passed." in capsys.readouterr().out
+
+
+def test_a_damaged_file_hides_no_judgement(lab, capsys):
+    Store().save(Store().load(LESSON))
+    Store().path(LESSON).write_text("{")
+    with pytest.raises(CheckFailed, match="three"):
+        lab.check(1, lambda: 4)
+    assert "Delete it to start again." in capsys.readouterr().out and Store().path(LESSON).read_text() == "{"
