@@ -6,6 +6,7 @@ import pkgutil
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
 from ctrlab.errors import CtrlabError, UnknownName
@@ -104,6 +105,23 @@ def test_a_grid_knows_its_cells():
     assert fills == ["none"] * 3 + [GREEN]
 
 
+def test_cells_of_numpy_and_text_that_says_nan():
+    figure = Figure(300, 200, "numpy")
+    figure.table(50, 40, np.array([[1, 2], [3, 4]]))
+    figure.table(150, 40, [[np.float32(0.5), np.str_(PAD), 'say "nan"', float("nan")]])
+    svg = ET.fromstring(figure._repr_html_())
+    assert texts(svg) == ["1", "2", "3", "4", "0.5", PAD, 'say "nan"', "nan"]
+    assert [bool(rect.get("stroke-dasharray")) for rect in svg.iter(f"{SVG}rect")] == [False] * 5 + [True, False, False]
+
+
+@pytest.mark.parametrize("elbow, end", [("across", (50, 10)), ("down", (10, 50)), ("across", (10, 50)), ("down", (50, 10))])
+def test_an_elbow_without_a_bend_is_a_straight_arrow(elbow, end):
+    figures_of = [Figure(100, 100, "arrow") for _ in range(2)]
+    for figure, kind in zip(figures_of, (elbow, "")):
+        figure.arrow((10, 10), end, "label", elbow=kind, both=True)
+    assert figures_of[0]._repr_html_() == figures_of[1]._repr_html_()
+
+
 def test_a_queue_is_emptied_at_the_right():
     figure = Figure(300, 100, "queue")
     figure.queue(10, 10, ["next", "later"], capacity=3)
@@ -136,7 +154,16 @@ def test_an_animation_has_each_frame_its_caption_and_its_controls():
         (lambda: everything().arrow((0, 0), (1, 1), elbow="left"), "'left' was given"),
         (lambda: everything().tensor(0, 0, [[1]], axes=()), "0 were given"),
         (lambda: everything().queue(0, 0, [1, 2], capacity=1), "queue of 1 places holds no 2 items"),
-        (lambda: everything().plot(0, 0, 9, 9, {"a": []}, axes=("x", "y")), "has a point at least"),
+        (lambda: everything().plot(0, 0, 9, 9, {"a": []}, axes=("x", "y")), "each of them a point"),
+        (lambda: everything().plot(0, 0, 9, 9, {}, axes=("x", "y")), "has a series at least"),
+        (lambda: everything().timeline(0, 0, 9, {"a": [(0, 0, "", BLUE)]}), "this one ends at 0"),
+        (lambda: everything().timeline(0, 0, 9, {"a": [(0, 1, "", BLUE)]}, end=0), "this one ends at 0"),
+        (lambda: everything().timeline(0, 0, 9, {}, end=float("nan")), "this one ends at nan"),
+        (lambda: everything().text(float("nan"), 0, "a"), 'finite; .* came to x="nan"'),
+        (lambda: everything().arrow((0, 0), (float("inf"), 1)), 'came to points="0,0 inf,1"'),
+        (lambda: everything().plot(0, 0, 9, 9, {"a": [(0, float("nan"))]}, axes=("x", "y")), "came to points="),
+        (lambda: Animation([everything(), everything()], ["one", "two"], seconds=float("nan")), "more than 0; nan was"),
+        (lambda: Animation([everything(), everything()], ["one", "two"], seconds=0), "more than 0; 0 was"),
         (lambda: everything().box(0, 0, 9, 9, colour="#000000"), "colour of a figure"),
         (lambda: Animation([everything()], ["one"]), "1 frames and 1 captions"),
         (lambda: Animation([everything(), everything()], ["one"]), "2 frames and 1 captions"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -84,6 +85,8 @@ class Animation:
         if len({(frame.width, frame.height) for frame in frames}) > 1:
             sizes = ", ".join(f"{frame.width} x {frame.height}" for frame in frames)
             raise CtrlabError(f"The frames of an animation are of one size; these are {sizes}.")
+        if not 0 < seconds < math.inf:
+            raise CtrlabError(f"An animation shows a frame for some seconds, more than 0; {seconds} was given.")
         self.frames, self.captions, self.seconds = tuple(frames), tuple(captions), seconds
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ lab's palette (`profiling.colours`). A figure has no background, loads nothing, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
@@ -26,6 +27,7 @@ LINE = 17  # from one line of text to the next
 FONTS = {False: "var(--jp-ui-font-family, system-ui, sans-serif)", True: "var(--jp-code-font-family, monospace)"}
 COLOUR = "color:var(--jp-content-font-color1, currentColor)"
 AXIS = 0.55  # opacity of lines that only guide the eye
+_NOT_FINITE = re.compile(r'\w+="[^"]*?\b(?:nan|inf)\b[^"]*"')  # an attribute: text has no quotes, they are escaped
 
 Point = tuple[float, float]
 
@@ -145,7 +147,8 @@ class Figure:
         """
         if elbow not in ("", "across", "down"):
             raise CtrlabError(f'An arrow\'s elbow is "across", "down" or empty; {elbow!r} was given.')
-        bend = {"across": [(end[0], start[1])], "down": [(start[0], end[1])], "": []}[elbow]
+        corner = {"across": (end[0], start[1]), "down": (start[0], end[1]), "": start}[elbow]
+        bend = [corner] if corner not in (start, end) else []  # a level one has none
         points = [start, *bend, end]
         self._line(points, colour=colour, dashed=dashed)
         for before, tip in [(points[-2], end)] + [(points[1], start)] * both:
@@ -250,7 +253,9 @@ class Figure:
             unit: the label of the time's axis. end: where the axis ends; default: with the last bar.
             lane: height of a lane.
         """
-        last = end or max((bar[1] for bars in lanes.values() for bar in bars), default=1)
+        last = max((bar[1] for bars in lanes.values() for bar in bars), default=1) if end is None else end
+        if not last > 0:
+            raise CtrlabError(f"A timeline begins at 0 and ends after it; this one ends at {last:g}.")
         scale, bottom = width / last, y + lane * len(lanes)
         for number, (name, bars) in enumerate(lanes.items()):
             top = y + number * lane
@@ -278,8 +283,8 @@ class Figure:
             series: {name: [(x, y)]}; the name is written at the last point.
             axes: the titles of the horizontal and the vertical axis.
         """
-        if not all(series.values()):
-            raise CtrlabError("Each series of a plot has a point at least.")
+        if not min(map(len, series.values()), default=0):
+            raise CtrlabError("A plot has a series at least, and each of them a point.")
         xs, ys = zip(*(point for points in series.values() for point in points))
         spans = [(low, (max(values) - low) or 1) for values, low in ((xs, min(xs)), (ys, min(ys)))]
         (left, across), (low, up) = spans
@@ -306,10 +311,12 @@ class Figure:
         return colour or "currentColor"
 
     def _add(self, part: str) -> None:
+        if odd := _NOT_FINITE.search(part):
+            raise CtrlabError(f"The numbers of a figure are finite; {self.title!r} came to {odd[0]}.")
         self._parts.append(part)
 
     def _cell(self, place: Place, value: object, colour: str) -> None:
-        padding = value == PAD
+        padding = str(value) == PAD  # not a NumPy value's own comparison, which gives no bool
         self._rectangle(*place, colour=colour, dashed=padding, radius=0)
         self.text(*place.centre, value, size=FONT - 1, code=True, faint=padding)
 
