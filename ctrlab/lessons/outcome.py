@@ -33,17 +33,24 @@ class Outcome:
 
     @property
     def fell_short(self) -> bool:
-        return self.said is not None and self.came < self.said
+        if self.said is None:
+            return False
+        return self._points < 0 if self.is_share else self.came < self.said
+
+    @property
+    def _points(self) -> float:
+        """How much more a share is than was said, in points as they are shown."""
+        return round(self.came - self.said, 1)
 
     @property
     def difference(self) -> str:
         """How far the prediction was off, in words; empty where no number says it: for a ratio of 0, for instance."""
-        if self.said is None or not math.isfinite(self.came):
+        if self.said is None or not (math.isfinite(self.said) and math.isfinite(self.came)):
             return ""
         if self.is_share:
-            points = round(self.came - self.said, 1)
+            points = self._points
             return f"{abs(points):g} points {'more' if points > 0 else 'less'}" if points else "as you said"
-        if self.came <= 0:
+        if self.came <= 0 or self.said <= 0:  # `predict` takes no such guess, but a file may have one
             return ""
         times = self.came / self.said
         if 0.8 < times < 1.25:
@@ -99,4 +106,4 @@ class Outcome:
 
 def plain(number: float) -> str:
     """Three digits, or all before the point: 125,000 and not 1.25e+05."""
-    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.3g}"
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"

@@ -15,6 +15,8 @@ from ctrlab.lessons.outcome import Outcome
         ("speed", 10, 2, "speed: you said 10, measured 2, 1/5 of it."),
         ("speed", 10, 10.5, "speed: you said 10, measured 10.5, close."),
         ("rows", 10, 125_000, "rows: you said 10, measured 125,000, 12,500 times as much."),
+        ("rows", 999.4, 999.7, "rows: you said 999, measured 1,000, close."),
+        ("speed", 0, 2, "speed: you said 0, measured 2."),
         ("hit_rate_percent", 50, 68.04, "hit rate: you said 50 %, measured 68 %, 18 points more."),
         ("hits_percent", 2, 0, "hits: you said 2 %, measured 0 %, 2 points less."),
         ("hits_percent", 2, 2.01, "hits: you said 2 %, measured 2.01 %, as you said."),
@@ -29,6 +31,13 @@ def test_the_words(name, said, came, words):
 def test_what_has_no_ratio_to_a_guess_is_only_said(came):
     found = Outcome("cost", 3.0, came)
     assert found.difference == "" and "you said 3, measured " in repr(found) and "<svg" not in found._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["cost", "hits_percent"])
+@pytest.mark.parametrize("said", [float("nan"), float("inf")])
+def test_a_guess_that_is_no_number_is_only_said(name, said):
+    found = Outcome(name, said, 3.0)
+    assert found.difference == "" and "<svg" not in found._repr_html_()
 
 
 def marks(outcome):
@@ -49,6 +58,12 @@ def test_the_larger_one_stands_further_right_and_both_in_the_picture(name, said,
 def test_equal_ratios_are_equally_far_apart():
     first, second = marks(Outcome("speed", 2, 4)), marks(Outcome("speed", 200, 400))
     assert first == pytest.approx(second)
+
+
+@pytest.mark.parametrize("came, less", [(59.96, False), (59.94, True), (60, False), (20, True)])
+def test_a_share_that_is_as_was_said_did_not_fall_short(came, less):
+    found = repr(Outcome("hits_percent", 60, came, "In the cache."))
+    assert ("If you got less" in found) == less and ("as you said" in found) != less
 
 
 def test_where_to_look_is_shown_only_to_who_got_less():
