@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 
 import ipywidgets as widgets
 import numpy as np
 import plotly.graph_objects as go
 
 from ctrlab.errors import CtrlabError
+from ctrlab.lessons.outcome import plain
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
 
@@ -26,7 +27,7 @@ class Explorer(widgets.VBox):
 
     Args:
         draw: called with one value of each choice; returns {curve: its y value there}, always of the same curves.
-        choices: {name: values}. The first one's values are the x values of all curves, rising.
+        choices: {name: values}. The first one's values are the x values of all curves, rising numbers; others may be words.
         x, y: titles of the axes, with units.
         log: which axes are logarithmic: "", "x", "y" or "xy".
     Attributes:
@@ -40,12 +41,14 @@ class Explorer(widgets.VBox):
     ):
         if log not in LOGARITHMIC:
             raise CtrlabError(f'The axes that are logarithmic are "", "x", "y" or "xy"; {log!r} was given.')
-        if not choices or not all(len(values) for values in choices.values()):
+        if not choices or not all(isinstance(v, Sized) and not isinstance(v, str) and len(v) for v in choices.values()):
             raise CtrlabError(
                 "A plot is explored by one slider at least, and each has values: lab.explore(draw, ..., V=[1, 10])."
             )
         self._along, *self._others = choices
         self._x = list(choices[self._along])
+        if not all(isinstance(value, numbers.Real) and np.isfinite(value) for value in self._x):
+            raise CtrlabError(f"The first slider is the x axis: its values are finite numbers and {self._along} has {self._x}.")
         if self._x != sorted(set(self._x)) or (log.startswith("x") and self._x[0] <= 0):
             least = ", above 0," if log.startswith("x") else ""
             raise CtrlabError(f"The first slider is the x axis: its values rise{least} and {self._along} has {self._x}.")
@@ -91,7 +94,7 @@ class Explorer(widgets.VBox):
             for trace, values in zip(traces, curves.values()):
                 trace.x, trace.y = self._x, values
             chosen.x, chosen.y = [at] * len(heights), heights
-            chosen.text = [_plain(height) for height in heights]
+            chosen.text = [plain(height) for height in heights]
             chosen.textposition = _positions(heights)
 
 
@@ -104,12 +107,8 @@ def _positions(heights: Sequence[float]) -> list[str]:
 
 
 def _slider(name: str, values: Sequence) -> widgets.SelectionSlider:
-    options = [(_plain(value), value) for value in values]
+    options = [(plain(value) if isinstance(value, numbers.Real) else str(value), value) for value in values]
     return widgets.SelectionSlider(options=options, value=values[len(values) // 2], description=name)
-
-
-def _plain(number: float) -> str:
-    return f"{number:,.3g}" if abs(number) < 1_000 else f"{number:,.0f}"
 
 
 def _check(curves: Mapping[str, Sequence[float]], names: Sequence[str], log: str) -> None:
@@ -130,7 +129,7 @@ def _axis(values: Sequence[float], log: bool) -> dict:
             ticks = [tick for tick in ticks if np.log10(tick) % 1 == 0]
         margin = 0.06 * np.log10(max(high / low, 1.2))
         span = [np.log10(low) - margin, np.log10(high) + 2 * margin]
-        return {"type": "log", "range": span, "tickvals": ticks, "ticktext": [_plain(tick) for tick in ticks]}
+        return {"type": "log", "range": span, "tickvals": ticks, "ticktext": [plain(tick) for tick in ticks]}
     low = min(low, 0) if low < high / 2 else low  # from 0, unless all values lie far above it
     margin = 0.06 * (high - low or abs(high) or 1)
     return {"range": [low - (low != 0) * margin, high + 2 * margin]}

@@ -88,11 +88,13 @@ def same_answers(models: Mapping[str, object], batch: tuple) -> int:
     Returns:
         How many tensors were compared.
     Raises:
-        CheckFailed: one differs by more than float32's rounding explains. CtrlabError: the first one's answers are no finite
-            numbers, so none can be held to them.
+        CheckFailed: one differs by more than float32's rounding explains. CtrlabError: there is no other one, or the first
+            one's answers are no finite numbers, so none can be held to them.
     """
     from ctrlab.training import equality, get_state, set_state
 
+    if len(models) < 2:
+        raise CtrlabError(f"Models are held to the first one, so there are at least two; {len(models)} was given.")
     (first, baseline), *others = models.items()
     state, answer = get_state(baseline), equality.answers(baseline)
 
@@ -128,9 +130,17 @@ def largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> fl
     """The largest relative difference of the other curves from the first one.
 
     Raises:
-        CheckFailed: it is above `rtol`, or a curve has another length.
+        CheckFailed: it is above `rtol`, a curve has another length or no steps, or there is no other curve.
     """
-    (first, baseline), *others = ((name, np.asarray(list(curve), np.float64)) for name, curve in losses.items())
+    curves = {name: np.asarray(list(curve), np.float64) for name, curve in losses.items()}
+    if len(curves) < 2 or not all(map(len, curves.values())):
+        raise CheckFailed(
+            "The losses of two models at least are compared, over one step at least.",
+            expected="two curves that are not empty",
+            received=", ".join(f"{len(curve)} steps of {name!r}" for name, curve in curves.items()),
+            next_step="run the cell that trains the models again, to its end",
+        )
+    (first, baseline), *others = curves.items()
     largest = 0.0
     for name, curve in others:
         if curve.shape != baseline.shape:

@@ -85,9 +85,21 @@ def test_one_slider_and_a_flat_curve_are_enough():
     assert low < -3.5 < high
 
 
+def test_a_choice_may_be_a_word():
+    explorer = Explorer(lambda n, policy: {"hits": n * len(policy)}, {"n": [1, 999.7], "policy": ["lru", "fifo"]}, x="n", y="y")
+    assert [label for label, _ in explorer.sliders["policy"].options] == ["lru", "fifo"]
+    assert explorer.sliders["n"].options[-1][0] == "1,000"
+    explorer.sliders["policy"].value = "lru"
+    assert drawn(explorer)["hits"][1] == [3, 3 * 999.7]
+
+
 @pytest.mark.parametrize(
     ("draw", "choices", "log", "says"),
     [
+        (traffic, {"V": ["few", "many"], "L": [1]}, "", r"finite numbers and V has \['few', 'many'\]"),
+        (traffic, {"V": [1, float("nan")], "L": [1]}, "", r"finite numbers and V has \[1, nan\]"),
+        (traffic, {"V": [1], "L": "lru"}, "", "each has values"),
+        (traffic, {"V": [1], "L": 5}, "", "each has values"),
         (traffic, {}, "", "one slider at least"),
         (traffic, {"V": [], "L": [1]}, "", "each has values"),
         (traffic, {"V": [10, 1], "L": [1]}, "", r"values rise and V has \[10, 1\]"),

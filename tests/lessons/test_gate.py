@@ -138,3 +138,21 @@ def test_a_model_that_raises_keeps_its_weights(small_batches, monkeypatch):
     with pytest.raises(RuntimeError, match="broken"):
         gate.same_answers({"none": baseline, "indicator": fast}, batches[0])
     assert all((value == before[key]).all() for key, value in get_state(fast).items())
+
+
+def test_one_model_is_held_to_nothing():
+    with pytest.raises(CtrlabError, match="at least two; 1 was given"):
+        gate.same_answers({"none": None}, (0, 0))
+
+
+@pytest.mark.parametrize(
+    "losses, received",
+    [
+        ({"none": [], "fast": []}, "0 steps of 'none', 0 steps of 'fast'"),
+        ({"none": [0.5], "fast": np.zeros(0)}, "0 steps of 'fast'"),
+        ({"none": [0.5]}, "1 steps of 'none'"),
+    ],
+)
+def test_no_losses_agree_with_nothing(losses, received):
+    with pytest.raises(CheckFailed, match=received):
+        gate.largest_difference(losses, 1e-5)
