@@ -1,8 +1,8 @@
 """The server over gRPC: TensorFlow Serving's PredictionService and ModelService, and the open inference protocol's service.
 
 Messages stay bytes: the processor parses them. The few small ones that it does not know are read and written here by the numbers
-of their fields. Sources: tensorflow_serving/apis/{predict,model,get_model_status}.proto; grpc_predict_v2.proto of
-https://github.com/kserve/open-inference-protocol.
+of their fields. Sources: tensorflow_serving/apis/{predict,model,get_model_status,get_model_metadata}.proto, and
+grpc_predict_v2.proto of https://github.com/kserve/open-inference-protocol.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import logging
 import time
 
 import grpc
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server.models import Late, Models, Overloaded
+from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
 from ctrlab.serving.wire import field, fields, number
 
@@ -42,6 +45,7 @@ class Rpc(grpc.GenericRpcHandler):
         open_inference, serving = "/inference.GRPCInferenceService/", "/tensorflow.serving."
         self._methods = {
             f"{serving}PredictionService/Predict": self._predict,
+            f"{serving}PredictionService/GetModelMetadata": self._metadata,
             f"{serving}ModelService/GetModelStatus": self._status,
             f"{open_inference}ModelInfer": self._infer,
             f"{open_inference}ModelReady": self._model_ready,
@@ -99,6 +103,20 @@ class Rpc(grpc.GenericRpcHandler):
         states = [(info["version"], AVAILABLE, b"")]
         states += [(int(version), END, number(1, 2) + field(2, why.encode())) for version, why in info["refused"].items()]
         return b"".join(field(1, number(1, version) + number(2, state) + field(3, why)) for version, state, why in states)
+
+    async def _metadata(self, request: bytes, context) -> bytes:
+        name = _text(fields(_bytes(fields(request), 1)), 1)
+        info = self.models.of(name).info()
+        signature = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
+        for described, types, rank in ((signature.inputs, info["inputs"], 1), (signature.outputs, info["outputs"], 2)):
+            for tensor, kind in types.items():
+                shape = tf.TensorShape([None] * rank).as_proto()
+                found = meta_graph_pb2.TensorInfo(name=tensor, dtype=tf.as_dtype(kind).as_datatype_enum, tensor_shape=shape)
+                described[tensor].CopyFrom(found)
+        signatures = field(1, field(1, SIGNATURE.encode()) + field(2, signature.SerializeToString()))
+        packed = field(1, b"type.googleapis.com/tensorflow.serving.SignatureDefMap") + field(2, signatures)
+        spec = field(1, name.encode()) + field(2, number(1, info["version"]))
+        return field(1, spec) + field(2, field(1, b"signature_def") + field(2, packed))
 
     async def _model_ready(self, request: bytes, context) -> bytes:
         self.models.of(_text(fields(request), 1))

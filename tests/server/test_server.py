@@ -13,6 +13,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from served import TOLERANCE, first, probabilities
@@ -181,6 +183,12 @@ def test_models_are_described(server, published):
     assert "binary_tensor_data" in json.loads(server.ask("GET", "/v2")[2])["extensions"]
     call = server.call("/tensorflow.serving.ModelService/GetModelStatus", wire.field(1, wire.field(1, b"ctr")))
     assert wire.fields(wire.fields(call)[1]) == {1: 1, 2: 30, 3: b""}
+    call = server.call("/tensorflow.serving.PredictionService/GetModelMetadata", wire.field(1, wire.field(1, b"ctr")))
+    packed = wire.fields(wire.fields(wire.fields(call)[2])[2])
+    entry = wire.fields(wire.fields(packed[2])[1])
+    signature = meta_graph_pb2.SignatureDef.FromString(entry[2])
+    assert entry[1] == b"serving_default" and set(signature.inputs) == set(published[1])
+    assert signature.outputs["probabilities"].dtype == tf.float32.as_datatype_enum
 
 
 def test_metrics_count_answers_and_refusals(server, published):
