@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ctrlab.cli.app import console, import_tensorflow
+from ctrlab.cli.app import console, duration, import_tensorflow
 from ctrlab.errors import CtrlabError
 
 TOKEN = "CTRLAB_TOKEN"
@@ -21,7 +21,13 @@ def command(
     grpc_port: Annotated[int, typer.Option(min=0, max=65_535, help="Of gRPC; 0 for any.")] = 8500,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     token: Annotated[bool, typer.Option(help="Ask clients for a token: CTRLAB_TOKEN's, or a new one that is printed.")] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="Requests that are worked on at once; else one per core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Requests inside at once; else one per core, 16 with batches.")
+    ] = None,
+    batch_rows: Annotated[
+        int, typer.Option(min=0, help="Requests that come together are one call of up to so many rows; 0: not.")
+    ] = 0,
+    batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
 ) -> None:
     """Serve exported models over HTTP and gRPC, with the versions and updates that come meanwhile.
@@ -42,7 +48,8 @@ def command(
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
-    models = Models(folder, threads=threads, most_waiting=most_waiting)
+    batching = {"batch_rows": batch_rows, "batch_wait_micros": round(1e6 * duration("--batch-wait", batch_wait))}
+    models = Models(folder, threads=threads, most_waiting=most_waiting, **batching)
 
     def ready(http: int, rpc: int) -> None:
         for name, processor in models.processors.items():

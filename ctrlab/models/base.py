@@ -43,6 +43,7 @@ class CTRModel(keras_hooks.Served, keras.Model):
     Attributes:
         hyper: optimizer, learning rate, clipping and batch size.
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
+        rows_apart: whether the logits of a row are the same whatever other rows are in the batch, rounding apart.
         rungs: the optimizations of level "model" that are on.
         choices: the kind of embedding of each table, {table: `ctrlab.embedding.choices.Choice`}.
         input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read by it.
@@ -50,6 +51,7 @@ class CTRModel(keras_hooks.Served, keras.Model):
 
     hyper: ClassVar[Hyper]
     most_buckets: ClassVar[int | None] = None
+    rows_apart: ClassVar[bool] = True
 
     def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, embedding="hashed", name: str | None = None):
         super().__init__(name=name or type(self).__name__.lower())

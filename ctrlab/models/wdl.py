@@ -29,6 +29,7 @@ WIDE_BUCKETS = 1_000
 @keras.saving.register_keras_serializable("ctrlab")
 class WDL(CTRModel):
     hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
+    rows_apart = False  # the norm is over the whole batch
 
     dim = 16
     deep_units = (1024, 512, 256, 64)

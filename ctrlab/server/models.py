@@ -13,6 +13,9 @@ from ctrlab.server.metrics import Metrics
 from ctrlab.serving.processor import ALL, Code, Format, Processor, Refused, Reply
 from ctrlab.serving.versions import versions
 
+MEMBERS = 16
+"""Threads a core where most wait for their batch."""
+
 
 class Overloaded(CtrlabError):
     """A request that came when too many waited already."""
@@ -42,7 +45,7 @@ class Models:
 
     Args:
         folder: of a model, or of models.
-        threads: how many requests are worked on at once; None: one per core.
+        threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
         most_waiting: how many more may wait; a request beyond is refused at once.
         configuration: of each processor.
     Raises:
@@ -50,7 +53,7 @@ class Models:
     """
 
     def __init__(self, folder: Path, *, threads: int | None = None, most_waiting: int = 100, **configuration):
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or (MEMBERS if configuration.get("batch_rows") else 1) * len(os.sched_getaffinity(0))
         if threads < 1 or most_waiting < 0:
             raise CtrlabError(
                 f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."

@@ -165,6 +165,7 @@ def complete(
         optimizations=tuple(sorted(model.rungs)),
         inputs=columns,
         tasks=model.tasks,
+        rows_apart=model.rows_apart,
         trained={name: str(value) for name, value in trained.run.items()},
         step=trained.step,
         position=trained.position,

@@ -45,6 +45,7 @@ class Manifest(Plain):
     optimizations: rungs of level "model" in the graph; none for stock ops.
     inputs: the columns of a request.
     tasks: the columns of the output "probabilities", float32 [B, K].
+    rows_apart: whether the answer to a row is the same whatever other rows a request has.
     trained: settings of the training run; `step` and `position`: the optimizer's steps, and the batches read.
     versions: of the packages that wrote it.
     warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
@@ -56,6 +57,7 @@ class Manifest(Plain):
     optimizations: tuple[str, ...]
     inputs: tuple[Input, ...]
     tasks: tuple[str, ...]
+    rows_apart: bool
     trained: dict[str, str]
     step: int
     position: int

@@ -79,9 +79,19 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
     } else if (name == "most_request_bytes") {
       if (value.get(number) != simdjson::SUCCESS || number < 1) return odd("a whole number of at least 1");
       configuration->most_request_bytes = number;
+    } else if (name == "batch_rows") {
+      if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1'000'000)
+        return odd("a whole number in [0, 1000000]");
+      configuration->batch_rows = number;
+    } else if (name == "batch_wait_micros") {
+      if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1'000'000)
+        return odd("a whole number in [0, 1000000]");
+      configuration->batch_wait_micros = number;
     } else {
-      return Invalid("A processor's configuration has name, version, intra_op_threads, poll_seconds, most_request_bytes; ",
-                     std::string(name), " is unknown.");
+      return Invalid(
+          "A processor's configuration has name, version, intra_op_threads, poll_seconds, most_request_bytes, "
+          "batch_rows, batch_wait_micros; ",
+          std::string(name), " is unknown.");
     }
   }
   return {};
@@ -194,7 +204,7 @@ void Processor::Watch() {
 }
 
 Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
-                          Response* response) const {
+                          Response* response) {
   if (static_cast<int64_t>(request.size()) > configuration_.most_request_bytes) {
     return Invalid("A request has at most ", configuration_.most_request_bytes, " bytes; received ", request.size(),
                    ": split it, or configure most_request_bytes.");
@@ -224,9 +234,9 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
   if (answer.ok()) answer = RequireServed(servable, addressee);
   tensorflow::Tensor probabilities;
   serving::Moment moment;
-  if (answer.ok()) answer = servable.Run(tensors, &probabilities, &moment);
+  if (answer.ok()) answer = batcher_.Run(servable, tensors, &probabilities, &moment);
   if (!answer.ok()) return answer;
-  const Output output = {servable.output_name(), probabilities.flat<float>().data(), probabilities.dim_size(0),
+  const Output output = {servable.output_name(), static_cast<const float*>(probabilities.data()), probabilities.dim_size(0),
                          probabilities.dim_size(1)};
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
   response->version = servable.version();
@@ -256,7 +266,9 @@ std::string Processor::Info() const {
   std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(servable->version());
   json += ", \"update\": " + std::to_string(moment.update) + ", \"step\": " + std::to_string(moment.step) +
           ", \"read_micros\": " + std::to_string(moment.micros) +
-          ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_);
+          ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_) +
+          ", \"batches\": " + std::to_string(batcher_.counts().calls) +
+          ", \"batched_requests\": " + std::to_string(batcher_.counts().requests);
   json += ", \"inputs\": {";
   const Signature& signature = servable->signature();
   for (int32_t i = 0; i < signature.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "processor/batcher.h"
 #include "processor/inputs.h"
 #include "processor/processor_c.h"
 #include "processor/servable.h"
@@ -22,6 +23,8 @@ struct Configuration {
   int32_t intra_op_threads = 1;
   double poll_seconds = 1;
   int64_t most_request_bytes = int64_t{64} << 20;
+  int64_t batch_rows = 0;  // of requests that come together; 0: none wait for others
+  int64_t batch_wait_micros = 1000;
 
   static Answer Parse(std::string_view json, Configuration* configuration);
 };
@@ -40,12 +43,14 @@ class Processor {
   // The version that serves now. It stays as long as somebody holds it.
   std::shared_ptr<const Servable> current() const;
   // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1.
-  Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response) const;
+  Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response);
   std::string Info() const;
 
  private:
   Processor(std::string folder, Configuration configuration)
-      : folder_(std::move(folder)), configuration_(std::move(configuration)) {}
+      : folder_(std::move(folder)),
+        configuration_(std::move(configuration)),
+        batcher_(configuration_.batch_rows, std::chrono::microseconds(configuration_.batch_wait_micros)) {}
 
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
   // The newest version that is newer than the current one and can be loaded becomes current. Others are tried only once.
@@ -56,6 +61,7 @@ class Processor {
 
   const std::string folder_;
   const Configuration configuration_;
+  Batcher batcher_;
   std::string odd_update_;    // the update that was refused last, and what it was then; the watcher's
   mutable std::mutex mutex_;  // guards the next four
   std::shared_ptr<const Servable> current_;

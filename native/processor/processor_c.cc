@@ -129,7 +129,7 @@ void Clear(ctrlab_processor_response* response) {
   response->owner = nullptr;
 }
 
-Answer ProcessOne(const Processor& processor, const Servable& servable, const ctrlab_processor_request* request,
+Answer ProcessOne(Processor& processor, const Servable& servable, const ctrlab_processor_request* request,
                   ctrlab_processor_response* response) {
   if (Answer bad = RequireSize(response, "ctrlab_processor_response"); !bad.ok()) return bad;
   Clear(response);

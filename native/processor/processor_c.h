@@ -77,7 +77,10 @@ uint32_t ctrlab_processor_version(void);
  *   "version"             one version, for good; default: the newest
  *   "intra_op_threads"    threads among which an op splits its work; default 1, and 0 for one per core
  *   "poll_seconds"        how often the folder is looked at; default 1, and 0 for never
- *   "most_request_bytes"  default 67108864 */
+ *   "most_request_bytes"  default 67108864
+ *   "batch_rows"          requests that come together are one call of the model, up to so many rows; default 0: none waits for others.
+ *                         A model whose answer to a row depends on the others, as WDL's does, is never batched
+ *   "batch_wait_micros"   for how long the first request of a batch waits for others at most; default 1000 */
 int32_t ctrlab_processor_initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
                                     size_t problem_size);
 
@@ -91,7 +94,7 @@ int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_
                                        ctrlab_processor_response* responses, char* problem, size_t problem_size);
 
 /* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read from
- * it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken, inputs and outputs with their types, and why
+ * it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken, batches and their requests, inputs and outputs with their types, and why
  * newer versions are not served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <new>
 #include <shared_mutex>
 
 #include "processor/predict.h"
@@ -68,6 +70,49 @@ void* Tensors::Make(int32_t i, int64_t n) {
 
 void Tensors::SetText(int32_t i, int64_t k, std::string_view text) {
   tensors_[i].flat<tensorflow::tstring>()(k).assign(text.data(), text.size());
+}
+
+int64_t Tensors::Rows() const {
+  int64_t rows = -1;
+  for (const auto& [name, values, splits] : signature_.columns()) {
+    const int64_t here = splits < 0 ? tensors_[values].NumElements() : tensors_[splits].NumElements() - 1;
+    if (here < 0 || (rows >= 0 && here != rows)) return -1;
+    rows = here;
+    if (splits < 0) continue;
+    if (signature_[splits].type != Type::kInt64) return -1;
+    const auto* const ends = static_cast<const int64_t*>(tensors_[splits].data());
+    if (ends[0] != 0 || ends[rows] != tensors_[values].NumElements() || !std::is_sorted(ends, ends + rows + 1)) return -1;
+  }
+  return rows;
+}
+
+Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& requests) : Tensors(signature) {
+  for (const auto& [name, values, splits] : signature.columns()) {
+    int64_t count = 0, rows = 0;
+    for (const Tensors* request : requests) {
+      count += request->tensors_[values].NumElements();
+      if (splits >= 0) rows += request->tensors_[splits].NumElements() - 1;
+    }
+    if (!Make(values, count) && signature[values].type != Type::kText && count > 0) throw std::bad_alloc();
+    auto* const ends = splits < 0 ? nullptr : static_cast<int64_t*>(Make(splits, rows + 1));
+    if (splits >= 0 && !ends) throw std::bad_alloc();
+    if (ends) ends[0] = 0;
+    count = rows = 0;
+    for (const Tensors* request : requests) {
+      const tensorflow::Tensor& from = request->tensors_[values];
+      const int64_t n = from.NumElements();
+      if (signature[values].type == Type::kText) {
+        std::copy_n(from.flat<tensorflow::tstring>().data(), n, tensors_[values].flat<tensorflow::tstring>().data() + count);
+      } else if (n > 0) {
+        const int64_t bytes = BytesOf(signature[values].type);
+        std::memcpy(static_cast<char*>(tensors_[values].data()) + count * bytes, from.data(), n * bytes);
+      }
+      for (int64_t r = 1; ends && r < request->tensors_[splits].NumElements(); ++r) {
+        ends[++rows] = count + static_cast<const int64_t*>(request->tensors_[splits].data())[r];
+      }
+      count += n;
+    }
+  }
 }
 
 Answer Servable::Load(const std::string& folder, int64_t version, int32_t intra_op_threads, std::shared_ptr<Servable>* servable) {
@@ -155,14 +200,16 @@ Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving:
   return {};
 }
 
-Answer Servable::WarmUp(const std::string& folder) const {
+Answer Servable::WarmUp(const std::string& folder) {
+  simdjson::dom::parser parser;
+  const simdjson::simdjson_result<simdjson::dom::element> manifest = parser.load(folder + "/" + kManifest);
+  simdjson::dom::array expected;  // of each request, what the exporter got: [[p, ...], ...]
+  const bool known = manifest["warm_up"].get(expected) == simdjson::SUCCESS;
+  if (manifest["rows_apart"].get(rows_apart_) != simdjson::SUCCESS) rows_apart_ = false;
   tensorflow::Env* const env = tensorflow::Env::Default();
   const std::string path = folder + "/assets.extra/tf_serving_warmup_requests";
   std::unique_ptr<tensorflow::RandomAccessFile> file;
   if (!env->NewRandomAccessFile(path, &file).ok()) return {};  // an export without rows has none
-  simdjson::dom::parser parser;
-  simdjson::dom::array expected;  // of each request, what the exporter got: [[p, ...], ...]
-  const bool known = parser.load(folder + "/" + kManifest)["warm_up"].get(expected) == simdjson::SUCCESS;
   tensorflow::io::SequentialRecordReader reader(file.get());
   tensorflow::tstring record;
   for (int64_t number = 0;; ++number) {

@@ -23,10 +23,14 @@ constexpr const char* kManifest =
 class Tensors : public Arrays {
  public:
   explicit Tensors(const Signature& signature) : signature_(signature), tensors_(signature.size()) {}
+  // The rows of several requests, each of which has `Rows`, one after the other.
+  Tensors(const Signature& signature, const std::vector<const Tensors*>& requests);
 
   void* Make(int32_t i, int64_t n) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
+  // How many rows all columns have; -1 where they don't agree, or splits are none.
+  int64_t Rows() const;
 
  private:
   const Signature& signature_;
@@ -42,6 +46,8 @@ class Servable {
   int64_t version() const { return version_; }
   const Signature& signature() const { return *signature_; }
   const std::string& output_name() const { return output_name_; }
+  // Whether the answer to a row is the same whatever other rows a call has.
+  bool rows_apart() const { return rows_apart_; }
 
   // Its weights, which updates change; null in a stock export, whose weights are in its graph.
   serving::Bundle* weights() const { return weights_.get(); }
@@ -57,9 +63,10 @@ class Servable {
 
   Answer FindSignature(const std::string& folder);
   void FindWeights();
-  Answer WarmUp(const std::string& folder) const;
+  Answer WarmUp(const std::string& folder);
 
   int64_t version_ = 0;
+  bool rows_apart_ = true;
   std::shared_ptr<serving::Bundle> weights_;
   tensorflow::SavedModelBundle bundle_;
   tensorflow::Session::CallableHandle callable_ = -1;

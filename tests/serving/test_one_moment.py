@@ -67,7 +67,7 @@ def model(tmp_path, monkeypatch):
     (folder / "1.updates").mkdir()
     (folder / "1" / "saved_model.pb").write_bytes(planted(bundle).SerializeToString())
     write_weights(weights_in(folder / "1"), bundle, Moment(), *contents(0))
-    (folder / "1" / manifest.NAME).write_text("{}")
+    (folder / "1" / manifest.NAME).write_text('{"rows_apart": true}')
 
     def update(u):
         fixed, growing, dense = contents(u)
@@ -82,13 +82,14 @@ REQUEST = {"ids": tf.constant(np.arange(len(KEYS)), tf.int64)}
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("batching", [{}, {"batch_rows": 100, "batch_wait_micros": 100}], ids=["alone", "batched"])
 @pytest.mark.parametrize("updates", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
-def test_no_answer_is_of_two_moments(model, updates):
+def test_no_answer_is_of_two_moments(model, updates, batching):
     """The model is also asked past the processor, without its gate: there, moments are mixed, so this test can see it."""
     folder, update = model
     body, end, seen = warm_up.predict_request("planted", REQUEST), threading.Event(), []
     _native.library()
-    with Processor(folder, poll_seconds=0.001) as processor, ThreadPoolExecutor(4) as pool:
+    with Processor(folder, poll_seconds=0.001, **batching) as processor, ThreadPoolExecutor(4) as pool:
 
         def ask():
             count = 0
@@ -117,5 +118,5 @@ def test_no_answer_is_of_two_moments(model, updates):
         seen = [future.result() for future in asked]
         wait_for(lambda: processor.info()["stopped"] == "")
         assert processor.info()["update"] == updates
-        assert min(seen) > 100 and past.result() > 0
+        assert min(seen) > 100 and past.result() > 0 and bool(processor.info()["batches"]) == bool(batching)
         print(f"{sum(seen)} answers, none mixed; {past.result()} mixed past the gate")
