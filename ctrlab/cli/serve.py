@@ -21,12 +21,8 @@ def command(
     grpc_port: Annotated[int, typer.Option(min=0, max=65_535, help="Of gRPC; 0 for any.")] = 8500,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     token: Annotated[bool, typer.Option(help="Ask clients for a token: CTRLAB_TOKEN's, or a new one that is printed.")] = True,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Requests inside at once; else one per core, 16 with batches.")
-    ] = None,
-    batch_rows: Annotated[
-        int, typer.Option(min=0, help="Requests that come together are one call of up to so many rows; 0: not.")
-    ] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Requests inside at once; else one a core, 16 with batches.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
 ) -> None:
