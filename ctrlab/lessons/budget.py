@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed
 
-LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "MapDefun"})
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_NOT_MADE = frozenset({"Placeholder", "Const", "NoOp", "Identity", "ReadVariableOp"})
+MOST_OPS = 250
+"""A careful answer takes up to 100. What Python unrolls takes some for each row, and the budgets' inputs have many rows."""
+_CONSTANT = frozenset({"Placeholder", "Const"})
+_NOT_MADE = frozenset({"NoOp", "Identity", "ReadVariableOp"})
 
 
 @dataclass(frozen=True)
@@ -21,12 +26,14 @@ class Spent:
     """What one run cost.
 
     Attributes:
-        ops: op type -> how many in the graph, the bodies of called functions included.
-        bytes: of all tensors that ops made, those in a called tf.function too, constants and inputs apart.
+        ops: op type -> how many in the graph, a called tf.function's included; not those of constants, inputs and variables.
+        hidden: types of the ops that hide what they run: loops, branches, data sets, calls of graphs and of Python.
+        bytes: of all tensors that ops made, and of the constants, wherever they were made; inputs and variables apart.
         largest: (op type, shape) of the largest of them.
     """
 
     ops: Counter
+    hidden: frozenset[str]
     bytes: int
     largest: tuple[str, tuple[int, ...]]
 
@@ -37,8 +44,8 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an answer may spend. A limit left at None is none; loops, Python calls and calls of graphs traced
-    before, which hide their cost, never pass."""
+    """What an answer may spend. A limit left at None is none; loops, in the graph or unrolled, and whatever else hides its cost
+    never pass. `ops` limits families: "Unique" counts every type that has it in its name, such as UniqueWithCountsV2."""
 
     rule: str
     largest_elements: int | None = None
@@ -56,11 +63,14 @@ class Budget:
         def fail(expected, received):
             raise CheckFailed(f"Budget: {self.rule}.", expected=expected, received=received, next_step=next_step)
 
-        for op in sorted(spent.ops.keys() & (LOOPS | PYTHON | CALLS)):
-            fail("tensor ops only; no loop, no Python call and no concrete function in the graph", op)
-        for op, most in self.ops.items():
-            if spent.ops[op] > most:
-                fail(f"at most {most} {op}", f"{spent.ops[op]} {op}")
+        for op in sorted(spent.hidden):
+            fail("tensor ops only; no loop, no data set, no Python call and no concrete function in the graph", op)
+        if (count := spent.ops.total()) > MOST_OPS:
+            fail(f"at most {MOST_OPS} ops, however many rows; no loop that Python unrolls", f"{count:,} ops")
+        for family, most in self.ops.items():
+            found = {op: n for op, n in spent.ops.items() if family in op}
+            if sum(found.values()) > most:
+                fail(f"at most {most} {family}", ", ".join(f"{n} {op}" for op, n in sorted(found.items())))
         if self.largest_elements is not None and spent.largest_elements > self.largest_elements:
             op, shape = spent.largest
             fail(f"no tensor above {self.largest_elements:,} elements", f"{op} made {list(shape)}, {spent.largest_elements:,}")
@@ -74,7 +84,6 @@ def spend(answer: Callable, *inputs) -> Spent:
     import tensorflow as tf
 
     made: list[tf.Operation] = []
-    counted: list[Counter] = []
 
     @tf.function
     def traced(*args):
@@ -84,13 +93,10 @@ def spend(answer: Callable, *inputs) -> Spent:
             answer(*args)
         finally:
             tf.config.run_functions_eagerly(was)
-        graph = tf.compat.v1.get_default_graph()
-        operations = graph.get_operations()
-        counted.append(_count(graph.as_graph_def()))
-        tensors = [t for op in operations if op.type not in _NOT_MADE for t in op.outputs if t.dtype.is_numpy_compatible]
-        tensors = [t for t in tensors if t.dtype not in (tf.variant, tf.resource)]
-        made.extend((t.op.type, t.dtype.size) for t in tensors)
-        return [tf.shape(t) for t in tensors]
+        given = {id(t) for t in tf.nest.flatten(args, expand_composites=True)}
+        # A placeholder that was not given is a constant that the answer holds, or made in tf.init_scope.
+        made[:] = [op for op in tf.compat.v1.get_default_graph().get_operations() if not given & set(map(id, op.outputs))]
+        return [tf.shape(t) for t in _tensors(made)]
 
     try:  # traced by hand: each answer is a new function, and TensorFlow would warn of its "retracing"
         shapes = [tuple(int(n) for n in shape) for shape in traced.get_concrete_function(*inputs)(*inputs)]
@@ -103,17 +109,24 @@ def spend(answer: Callable, *inputs) -> Spent:
             received=f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
             next_step="use tf.* on the tensors; no .numpy(), no Python loop over values",
         ) from error
+    ops = Counter(op.type for op in made if op.type not in _NOT_MADE | _CONSTANT)
+    hidden = frozenset(op.type for op in made if _hides(op))
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
     if not sizes:
-        return Spent(counted[0], 0, ("nothing", (0,)))
-    top = int(np.argmax(sizes))
-    total = sum(n * each for n, (_, each) in zip(sizes, made))
-    return Spent(counted[0], total, (made[top][0], shapes[top]))
+        return Spent(ops, hidden, 0, ("nothing", (0,)))
+    tensors, top = _tensors(made), int(np.argmax(sizes))
+    total = sum(n * t.dtype.size for n, t in zip(sizes, tensors))
+    return Spent(ops, hidden, total, (tensors[top].op.type, shapes[top]))
 
 
-def _count(graph_def) -> Counter:
-    """Op types of a graph and of every function in its library."""
-    nodes = Counter(node.op for node in graph_def.node)
-    for function in graph_def.library.function:
-        nodes.update(node.op for node in function.node_def)
-    return nodes
+def _tensors(ops: Iterable[tf.Operation]) -> list[tf.Tensor]:
+    """What the ops made; variables and data sets have no shape of their own."""
+    outputs = [t for op in ops if op.type not in _NOT_MADE for t in op.outputs]
+    return [t for t in outputs if t.dtype.is_numpy_compatible and t.dtype.name not in ("variant", "resource")]
+
+
+def _hides(op: tf.Operation) -> bool:
+    """Whether it runs what is not in the graph: functions, which loops, branches and calls take as attributes; data sets and
+    lists of tensors, which are variants; Python."""
+    functions = any(value.HasField("func") or value.list.func for value in op.node_def.attr.values())
+    return functions or op.type in PYTHON or any(t.dtype.name == "variant" for t in op.outputs)

@@ -31,7 +31,7 @@ def test_an_answer_that_returns_its_input_spends_nothing():
 
 
 def test_within_the_budget():
-    enforce(lambda x: x * 2.0, largest_elements=32, bytes=4 * 32, ops={"Mul": 1})
+    enforce(lambda x: x * 2.0, largest_elements=32, bytes=4 * (32 + 1), ops={"Mul": 1})
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,77 @@ def test_a_called_function_does_not_hide_a_large_tensor():
         with pytest.raises(CheckFailed, match="4, 8, 9"):
             enforce(answer, largest_elements=32)
     assert not tf.config.functions_run_eagerly()
+
+
+def in_a_data_set(x):
+    return tf.data.Dataset.from_tensor_slices(x).map(lambda row: row[:, None] * row).batch(4).get_single_element()
+
+
+def reduced_data_set(x):
+    return tf.data.Dataset.from_tensor_slices(x).reduce(tf.zeros(8), lambda total, row: total + row)
+
+
+def raw_for(x):
+    body = tf.function(lambda i, total: total + 1.0).get_concrete_function(tf.TensorSpec([], tf.int32), tf.TensorSpec([4, 8]))
+    return tf.raw_ops.For(start=0, limit=4, delta=1, input=[x], body=body)
+
+
+def switched(x):
+    return tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x, lambda: x[:, :, None] * x[:, None]])
+
+
+def listed(x):
+    return tf.TensorArray(tf.float32, 4).unstack(x).stack()
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    {
+        in_a_data_set: "BatchDataset",
+        reduced_data_set: "Dataset",
+        raw_for: "For",
+        switched: "Case",
+        listed: "TensorList",
+        lambda x: tf.while_loop(lambda y: y[0, 0] < 9, lambda y: y + 1, [x]): "While",
+        lambda x: tf.cond(x[0, 0] > 0, lambda: x, lambda: -x): "If",
+    }.items(),
+)
+def test_what_hides_its_cost_is_refused(answer, says):
+    with pytest.raises(CheckFailed, match=rf"(?s)no loop, no data set.*received \w*{says}"):
+        enforce(answer)
+
+
+def test_a_loop_that_python_unrolls_is_refused():
+    def running(x):
+        total = x[0]
+        for row in range(1, x.shape[0]):
+            total = total + x[row]
+        return total
+
+    enforce(running, X)
+    with pytest.raises(CheckFailed, match=r"(?s)no loop that Python unrolls.*received 39\d ops"):
+        enforce(running, tf.ones([200, 8]))
+
+
+@pytest.mark.parametrize("unique", [tf.unique, tf.unique_with_counts, lambda x: tf.raw_ops.UniqueV2(x=x, axis=[0])])
+def test_a_budget_of_an_op_counts_its_family(unique):
+    enforce(unique, tf.range(3), ops={"Unique": 1})
+    with pytest.raises(CheckFailed, match=r"(?s)at most 0 Unique.*received 1 Unique\w*"):
+        enforce(unique, tf.range(3), ops={"Unique": 0})
+
+
+def test_constants_count_wherever_they_were_made():
+    outside = tf.ones([9, 9])
+
+    def lifted(x):
+        with tf.init_scope():
+            table = tf.eye(9) * 2.0
+        return x[0, 0] * table[0]
+
+    for answer in (lifted, lambda x: x[0, 0] * outside[0], lambda x: x[0, 0] + tf.constant(np.ones([9, 9]), tf.float32)[0]):
+        with pytest.raises(CheckFailed, match=r"(?s)no tensor above 32.*made \[9, 9\]"):
+            enforce(answer, largest_elements=32)
+    assert spend(lambda x, variable: x + variable, X, tf.Variable(X)).bytes == 4 * 32
 
 
 def test_a_graph_traced_before_hides_its_cost():

@@ -72,7 +72,26 @@ def python_loop(lengths, size):
     return tf.constant(order), tf.constant(checks.carried_by(lengths.numpy().tolist(), size), tf.int64)
 
 
+def in_a_data_set(lengths, size):
+    order, _ = sorted_blocks(lengths, size)
+    firsts = tf.data.Dataset.from_tensor_slices(tf.gather(lengths, order)).batch(size).map(lambda block: block[0])
+    return order, tf.cast(size, tf.int64) * firsts.reduce(tf.constant(0, tf.int64), lambda total, first: total + first)
+
+
+def unrolled(lengths, size):
+    order, _ = sorted_blocks(lengths, size)
+    in_order = tf.gather(lengths, order)
+    return order, tf.add_n([size * in_order[first] for first in range(0, lengths.shape[0], size)])
+
+
+def asks_for_equal_ones(lengths, size):
+    tf.unique_with_counts(lengths)
+    return sorted_blocks(lengths, size)
+
+
+HIDDEN = [compares_all_pairs, in_a_data_set, unrolled, asks_for_equal_ones]
 WRONG = [
+    *HIDDEN,
     no_op,
     as_they_come,
     shortest_first,
@@ -82,7 +101,6 @@ WRONG = [
     only_what_is_there,
     low_precision,
     one_only,
-    compares_all_pairs,
     python_loop,
 ]
 
@@ -98,9 +116,10 @@ def test_wrong_answers_fail(answer):
         check.run(LESSON, 1, answer)
 
 
-def test_all_pairs_fail_by_the_budget_alone():
+@pytest.mark.parametrize("answer", HIDDEN, ids=named)
+def test_right_numbers_at_too_high_a_price_fail_by_the_budget_alone(answer):
     with pytest.raises(CheckFailed, match="Budget"):
-        check.run(LESSON, 1, compares_all_pairs)
+        check.run(LESSON, 1, answer)
 
 
 def changed(found, change):

@@ -58,6 +58,11 @@ def flat_one_hot(ids, size):
     return tf.math.segment_sum(tf.one_hot(ids.flat_values, size), ids.value_rowids())
 
 
+def one_hot_in_a_data_set(ids, size):
+    rows = tf.data.Dataset.from_tensor_slices(ids).map(lambda row: tf.reduce_sum(tf.one_hot(row, size), 0))
+    return rows.concatenate(tf.data.Dataset.from_tensors(tf.zeros(size))).batch(99).get_single_element()[:-1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_scatter_passes(seed):
     check.run(LESSON, 1, scatter, seed)
@@ -74,6 +79,7 @@ WRONG = [
     loop,
     flat_one_hot,
     one_hot,
+    one_hot_in_a_data_set,
     Replay(scatter),
     ByHeart(LESSON, 1, scatter),
 ]
@@ -85,9 +91,10 @@ def test_wrong_answers_fail(answer):
         check.run(LESSON, 1, answer)
 
 
-def test_the_one_hot_form_fails_by_its_budget_alone():
+@pytest.mark.parametrize("answer", [one_hot, one_hot_in_a_data_set], ids=named)
+def test_the_one_hot_form_fails_by_its_budget_alone(answer):
     with pytest.raises(CheckFailed, match="Budget"):
-        check.run(LESSON, 1, one_hot)
+        check.run(LESSON, 1, answer)
 
 
 def wrong_ops():

@@ -69,7 +69,7 @@ def check_quotient_remainder(answer: Callable, rng: np.random.Generator) -> None
         dim = 5 if large else int(rng.integers(1, 9))
         return Parts((m, q), (dim, dim), "add", QuotientRemainder())
 
-    budget = Budget(rule="two gathers and nothing larger than the embeddings", ops={"GatherV2": 2}, largest_elements=5 * IDS)
+    budget = Budget(rule="two gathers and nothing larger than the embeddings", ops={"Gather": 2}, largest_elements=5 * IDS)
     check_parts(answer, rng, parts, budget, "m and q are the tables' numbers of rows; % and // work on int64 tensors")
 
 
@@ -80,9 +80,7 @@ def check_binary_code(answer: Callable, rng: np.random.Generator) -> None:
         n, bits = (4, 9) if large else (int(rng.integers(2, 5)), int(rng.integers(1, 6)))  # 36 bits, if large
         return Parts((2**bits,) * n, tuple(int(d) for d in rng.integers(1, 5, n)), "concat", BinaryCode(blocks=n))
 
-    budget = Budget(
-        rule="a gather a table, and nothing larger than the embeddings", ops={"GatherV2": 4}, largest_elements=16 * IDS
-    )
+    budget = Budget(rule="a gather a table, and nothing larger than the embeddings", ops={"Gather": 4}, largest_elements=16 * IDS)
     step = "block k is the bits k b to k b + b - 1, the lowest first: id // 2^(k b) % 2^b"
     check_parts(answer, rng, parts, budget, step)
 

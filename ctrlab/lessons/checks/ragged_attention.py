@@ -12,7 +12,7 @@ from ctrlab.lessons.check import call, parts, require_close, require_swapped
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
-WIDTH, UNITS, LENGTHS = 12, (24, 8, 1), (1, 0, 30, 3, 2, 1, 5, 2, 4, 1, 0, 3)
+WIDTH, UNITS, LENGTHS = 12, (24, 8, 1), 4 * (1, 0, 30, 3, 2, 1, 5, 2, 4, 1, 0, 3)
 
 
 def batch(rng: np.random.Generator, lengths, width: int, units) -> tuple:

@@ -14,17 +14,9 @@ from ctrlab.ops.parsing import ids, numbers
 
 ONE_CHAIN = Budget(
     rule="one split and one hash for all columns",
-    ops={
-        "StringSplitV2": 1,
-        "StringSplit": 1,
-        "StringToHashBucketFast": 1,
-        "StringToHashBucket": 0,
-        "StringToHashBucketStrong": 0,
-    },
+    ops={"StringSplit": 1, "StringToHashBucket": 1},
 )
-NO_STRINGS = Budget(
-    rule="no string is made: no split in the graph", ops={"StringSplitV2": 0, "StringSplit": 0, "StringToNumber": 0}
-)
+NO_STRINGS = Budget(rule="no string is made: no split in the graph", ops={"StringSplit": 0, "StringToNumber": 0})
 
 
 def texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str]]:

@@ -47,7 +47,7 @@ def check_second_order(answer: Callable, rng: np.random.Generator) -> None:
         v = tf.constant(v, tf.float32)
         received = call(answer, v, case=case)
         require_close(received, second_order(v.numpy()).astype(np.float32), case=case, next_step=step)
-    rows, fields, dim = 16, 40, 8
+    rows, fields, dim = 16, 100, 8
     budget = Budget("no pairs are made: no tensor above the size of v", largest_elements=rows * fields * dim)
     budget.enforce(answer, tf.constant(rng.normal(size=(rows, fields, dim)), tf.float32), next_step=step)
 
