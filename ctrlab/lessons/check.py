@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +24,10 @@ from ctrlab.lessons import course
 
 SECONDS = 120
 """After which a check gives up: many times what a right answer takes on a slow machine."""
+PATIENCE = 5
+"""Seconds more, after which an answer that could not be ended is told of."""
+STUCK = "is still running, perhaps inside one op, which nothing can interrupt: restart the kernel (Kernel, Restart Kernel)."
+OURS = str(Path(__file__).parents[1]) + os.sep
 
 Check = Callable[[Callable, np.random.Generator], None]
 
@@ -72,16 +79,25 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Ends what runs longer, between two steps of Python. Other threads than the main one get no signals, and have no limit."""
+    """Ends what runs longer, between two steps of Python, or tells of it, where one op takes the time: no signal ends that.
+    Other threads than the main one get no signals, and have no limit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def give_up(*_):
+    def give_up(_, frame):
+        sys.settrace(_give_up_again)
+        while frame is not None and frame.f_code is not run.__code__:
+            if not frame.f_code.co_filename.startswith(OURS):  # what we clean up is not ended halfway
+                frame.f_trace = _give_up_again
+            frame = frame.f_back
         raise _TimeIsUp
 
-    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, give_up)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, should a bare except catch the first
+    began, handler, tracing = time.monotonic(), signal.signal(signal.SIGALRM, give_up), sys.gettrace()
+    watch = threading.Timer(seconds + PATIENCE, print, [f"The answer was to end after {seconds:g} s, and {STUCK}"])
+    watch.daemon = True
+    watch.start()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, for what catches it twice
     try:
         yield
     except _TimeIsUp:
@@ -93,9 +109,18 @@ def _limited(seconds: float) -> Iterator[None]:
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.settrace(tracing)
+        watch.cancel()
         signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), interval)
+
+
+def _give_up_again(frame, event, _):
+    """As a trace of the answer's frames: a bare `except` catches the first _TimeIsUp, and its own first line raises this one."""
+    if event == "line":
+        raise _TimeIsUp
+    return _give_up_again
 
 
 class _TimeIsUp(BaseException):

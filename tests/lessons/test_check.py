@@ -2,10 +2,12 @@
 
 import signal
 import sys
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import named
 
 from ctrlab.errors import UnknownName
 from ctrlab.lessons import check
@@ -111,23 +113,85 @@ def test_unknown_exercise_names_the_known():
         check.run("02_ops/01_indicator_column", 9, lambda: None)
 
 
-def test_an_answer_that_comes_to_no_end_is_refused(monkeypatch):
-    def endless():
-        while True:
-            try:
-                for _ in iter(int, 1):
-                    pass
-            except Exception:
-                continue
+def catches_what_it_may():
+    while True:
+        try:
+            for _ in iter(int, 1):
+                pass
+        except Exception:
+            continue
 
-    monkeypatch.setattr(check, "SECONDS", 0.1)
-    monkeypatch.setattr(check, "checks_of", lambda lesson: {1: lambda answer, rng: answer()})
-    alarm, left = signal.getsignal(signal.SIGALRM), signal.setitimer(signal.ITIMER_REAL, 100, 2)
+
+def catches_all_in_its_loop():
+    while True:
+        try:
+            for _ in iter(int, 1):
+                pass
+        except:  # noqa: E722
+            pass
+
+
+def catches_all_in_its_sleep():
+    while True:
+        try:
+            time.sleep(1)
+        except BaseException:
+            continue
+
+
+def goes_on_in_the_end():
+    while True:
+        try:
+            time.sleep(1)
+        finally:
+            continue  # noqa: B012
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """runs(answer, seconds) judges any answer that ends in time as right."""
+    monkeypatch.setattr(check, "checks_of", lambda lesson: {1: lambda answer, rng: check.call(answer, case="a test")})
+
+    def run(answer, seconds=0.1):
+        monkeypatch.setattr(check, "SECONDS", seconds)
+        check.run("a lesson", 1, answer)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "endless", [catches_what_it_may, catches_all_in_its_loop, catches_all_in_its_sleep, goes_on_in_the_end], ids=named
+)
+def test_an_answer_that_comes_to_no_end_is_refused(runs, endless):
+    alarm, tracing, left = signal.getsignal(signal.SIGALRM), sys.gettrace(), signal.setitimer(signal.ITIMER_REAL, 100, 2)
     try:
         with pytest.raises(CheckFailed, match="comes to an end"):
-            check.run("a lesson", 1, endless)
+            runs(endless)
         after = signal.getitimer(signal.ITIMER_REAL)
     finally:
         signal.setitimer(signal.ITIMER_REAL, *left)
-    assert signal.getsignal(signal.SIGALRM) == alarm
+    assert signal.getsignal(signal.SIGALRM) == alarm and sys.gettrace() == tracing
     assert 90 < after[0] < 100 and after[1] == 2  # another's alarm goes on
+
+
+def test_what_the_judge_cleans_up_is_not_ended_halfway(runs):
+    """The budget lets functions run eagerly while it traces an answer, and takes that back."""
+    from ctrlab.lessons.budget import spend
+
+    def endless(x):
+        catches_all_in_its_loop()
+
+    with pytest.raises(CheckFailed, match="comes to an end"):
+        runs(lambda: spend(endless, tf.ones(1)))
+    assert not tf.config.functions_run_eagerly()
+
+
+def test_one_op_that_takes_the_time_is_told_of(runs, monkeypatch, capsys):
+    monkeypatch.setattr(check, "PATIENCE", 0.1)
+    numbers = tf.data.Dataset.range(1).repeat(30_000)
+    with pytest.raises(CheckFailed, match="comes to an end"):
+        runs(lambda: numbers.reduce(tf.constant(0, tf.int64), lambda total, n: total + n))
+    assert capsys.readouterr().out.endswith("restart the kernel (Kernel, Restart Kernel).\n")
+    runs(lambda: None)
+    time.sleep(0.3)
+    assert capsys.readouterr().out == ""
