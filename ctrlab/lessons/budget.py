@@ -87,17 +87,14 @@ def spend(answer: Callable, *inputs) -> Spent:
 
     @tf.function
     def traced(*args):
-        was = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)  # from here on a tf.function adds its ops to this graph instead of a call
-        try:
-            answer(*args)
-        finally:
-            tf.config.run_functions_eagerly(was)
+        answer(*args)
         given = {id(t) for t in tf.nest.flatten(args, expand_composites=True)}
         # A placeholder that was not given is a constant that the answer holds, or made in tf.init_scope.
         made[:] = [op for op in tf.compat.v1.get_default_graph().get_operations() if not given & set(map(id, op.outputs))]
         return [tf.shape(t) for t in _tensors(made)]
 
+    was = tf.config.functions_run_eagerly()
     try:  # traced by hand: each answer is a new function, and TensorFlow would warn of its "retracing"
         shapes = [tuple(int(n) for n in shape) for shape in traced.get_concrete_function(*inputs)(*inputs)]
     except CheckFailed:
@@ -109,6 +106,8 @@ def spend(answer: Callable, *inputs) -> Spent:
             received=f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
             next_step="use tf.* on the tensors; no .numpy(), no Python loop over values",
         ) from error
+    finally:
+        tf.config.run_functions_eagerly(was)
     ops = Counter(op.type for op in made if op.type not in _NOT_MADE | _CONSTANT)
     hidden = frozenset(op.type for op in made if _hides(op))
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
