@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import tensorflow as tf
 from wrong_answers import named
 
 from ctrlab.errors import UnknownName
-from ctrlab.lessons import check
+from ctrlab.lessons import check, interpreter
 from ctrlab.lessons.check import CheckFailed
 
 
@@ -175,16 +176,13 @@ def test_an_answer_that_comes_to_no_end_is_refused(runs, endless):
 
 
 def test_what_the_judge_cleans_up_is_not_ended_halfway(runs):
-    """The budget lets functions run eagerly while it traces an answer, and takes that back."""
-    from ctrlab.lessons.budget import spend
-
-    def endless(x):
+    def endless():
         for _ in iter(int, 1):
             pass
 
     with pytest.raises(CheckFailed, match="comes to an end"):
-        runs(lambda: spend(endless, tf.ones(1)))
-    assert not tf.config.functions_run_eagerly()
+        runs(lambda: interpreter.peak_of(endless))
+    assert not tracemalloc.is_tracing()
 
 
 def test_one_op_that_takes_the_time_is_told_of(runs, monkeypatch, capsys):
