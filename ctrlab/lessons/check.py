@@ -162,26 +162,6 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
     return result
 
 
-def require_swapped(kernel: str) -> None:
-    """Raise unless a kernel of the learner's is in the place of `kernel`."""
-    from ctrlab.ops import kernel_swap
-
-    if kernel in kernel_swap.refused():
-        raise CheckFailed(
-            "The check judges your last %%kernel cell.",
-            expected="a cell that was taken",
-            received="one that was refused" + ("; your earlier kernel is in use" if kernel in kernel_swap.swapped() else ""),
-            next_step="mend the cell, run it, then run this check again",
-        )
-    if kernel not in kernel_swap.swapped():
-        raise CheckFailed(
-            "The op runs on your kernel.",
-            expected="a kernel of yours in place",
-            received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
-        )
-
-
 def parts(received, names: str, *, case: str) -> tuple:
     """`received` as a tuple of as many values as `names` has, which are separated by commas: "order, carried"."""
     count = names.count(",") + 1

@@ -29,8 +29,9 @@ _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
 CHECKED = [*COMMON, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FAST = [*COMMON, "-O3", "-fPIC", "-shared"]
-# What allocates, in C and, by its mangled names, C++: new and new[], plain and aligned.
-ALLOCATORS = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "memalign", "valloc", "strdup", "strndup"]
+# What allocates, in C and, by its mangled names, C++: new and new[], plain and aligned, and what std::pmr takes its memory from.
+ALLOCATORS = ["malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"]
+ALLOCATORS += ["strdup", "strndup", "mmap", "mmap64", "_ZNSt3pmr20get_default_resourceEv", "_ZNSt3pmr19new_delete_resourceEv"]
 ALLOCATORS += [
     f"_Zn{kind}m{how}" for kind in "wa" for how in ("", "St11align_val_t", "RKSt9nothrow_t", "St11align_val_tRKSt9nothrow_t")
 ]
@@ -40,6 +41,7 @@ COUNTED = [
     "-fPIC",
     "-shared",
     "-fsanitize-coverage=trace-pc",
+    "-D_GLIBCXX_EXTERN_TEMPLATE=0",  # a std::string that grows does so in the kernel's own code, not in the library
     f"-Wl,{','.join(f'--wrap={a}' for a in ALLOCATORS)}",
 ]
 ABI = '\nextern "C" int ctrlab_kernel_abi() { return CTRLAB_ABI_VERSION; }\n'
@@ -53,13 +55,13 @@ __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc() {
 """
     + "".join(
         f"""
-void* __real_{name}(size_t, size_t, size_t);
-__attribute__((no_sanitize_coverage)) void* __wrap_{name}(size_t a, size_t b, size_t c) {{
+void* __real_{name}(size_t, size_t, size_t, size_t, size_t, size_t);
+__attribute__((no_sanitize_coverage)) void* __wrap_{name}(size_t a, size_t b, size_t c, size_t d, size_t e, size_t f) {{
   __atomic_fetch_add(&ctrlab_allocations, 1, __ATOMIC_RELAXED);
-  return __real_{name}(a, b, c);
+  return __real_{name}(a, b, c, d, e, f);
 }}
 """
-        for name in ALLOCATORS  # three words are passed in registers to all of them, and those that take fewer ignore the rest
+        for name in ALLOCATORS  # six words are passed in registers to all of them, and those that take fewer ignore the rest
     )
     + "}\n"
 )
@@ -122,7 +124,7 @@ class Counts:
     Attributes:
         blocks: of its code that it ran. A block is code without a branch, as the compiler cuts it, so numbers of one kernel
             compare, at other sizes.
-        allocations: calls of malloc, new and the like in its own code.
+        allocations: calls of malloc, new, mmap and the like in its own code; arrays that are global or on the stack are none.
     """
 
     blocks: int

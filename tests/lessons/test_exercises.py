@@ -52,9 +52,17 @@ def test_our_kernel_in_place_is_no_answer(lesson, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("lesson", ON_KERNELS)
-def test_a_right_kernel_passes(lesson, seed, monkeypatch):
+def test_a_right_kernel_passes(lesson, seed, swapped):
+    check.run(lesson, 2, ON_KERNELS[lesson][1], seed)  # real ones are counted in the tests of the checks with such a budget
+
+
+@pytest.mark.parametrize("lesson", ON_KERNELS)
+def test_a_way_that_runs_on_no_kernel_is_no_answer(lesson, swapped, monkeypatch):
+    def counts(name, call):
+        call()
+        return kernel_swap.Counts(0, 0)
+
     kernel, op = ON_KERNELS[lesson]
-    monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset({kernel}))
-    # Real ones are counted in the tests of the checks that have such a budget.
-    monkeypatch.setattr(kernel_swap, "counts", lambda name, call: (call(), kernel_swap.Counts(1, 0))[1])
-    check.run(lesson, 2, op, seed)
+    monkeypatch.setattr(kernel_swap, "counts", counts)
+    with pytest.raises(CheckFailed, match=rf"(?s)on your kernel.*calls of ctrlab_{kernel}\n.*received none"):
+        check.run(lesson, 2, op)

@@ -168,8 +168,17 @@ ALLOCATIONS = {
     "malloc": "volatile float* t = (float*)std::malloc(4 * H); t[0] = x_[0]; std::free((void*)t);",
     "nothrow": "float* t = new (std::nothrow) float[H]; t[0] = x_[0]; c_ = t[0]; delete[] t;",
     "posix_memalign": "void* t = 0; if (posix_memalign(&t, 64, 64 * H)) return; ((volatile float*)t)[0] = x_[0]; std::free(t);",
+    "reallocarray": "volatile float* t = (float*)reallocarray(0, H, 4); t[0] = x_[0]; std::free((void*)t);",
+    "mmap": "float* t = (float*)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
+    " t[0] = x_[0]; c_ = t[0]; munmap(t, 4096);",
+    "std::pmr": "std::pmr::vector<float> t(H + p); t[0] = x_[0];",
+    "std::string": "std::string t(99 + p, 'a'); c_ = t[p];",
+    "where H is large": "if (H > 256) { std::vector<float> t(H); t[0] = x_[0]; }",
     "aligned": "volatile float* t = (float*)std::aligned_alloc(64, 64 * H); t[0] = x_[0]; std::free((void*)t);",
 }
+
+
+HEADERS = "".join(f"#include <{h}>\n" for h in ("cstdlib", "memory_resource", "new", "string", "sys/mman.h", "vector"))
 
 
 @pytest.fixture
@@ -178,15 +187,17 @@ def compiled():
     kernel_swap.restore("gru")
 
 
-def test_the_solution_allocates_nothing(compiled):
+def test_the_solution_allocates_nothing_and_runs(compiled):
     compiled(SOLVED)
     check.run(LESSON, 2, gru.fused)
+    with pytest.raises(CheckFailed, match=r"(?s)on your kernel.*calls of ctrlab_gru\n.*received none"):
+        check.run(LESSON, 2, gru.baseline)
 
 
 @pytest.mark.parametrize("allocation", ALLOCATIONS.values(), ids=ALLOCATIONS.keys())
 def test_an_allocation_per_position_is_refused(compiled, allocation):
     assert AT_A_POSITION in SOLVED
     lines = f"const float* x_ = in->x + p * C; volatile float c_ = 0; (void)c_; {allocation}\n"
-    compiled("#include <cstdlib>\n#include <new>\n#include <vector>\n" + SOLVED.replace(AT_A_POSITION, lines + AT_A_POSITION))
-    with pytest.raises(CheckFailed, match=r"(?s)Budget: nothing is allocated.*16 for 16 positions"):
+    compiled(HEADERS + SOLVED.replace(AT_A_POSITION, lines + AT_A_POSITION))
+    with pytest.raises(CheckFailed, match=r"(?s)Budget: nothing is allocated.*received (16|32) for 16 positions"):
         check.run(LESSON, 2, gru.fused)

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, parts, require_close, require_swapped
+from ctrlab.lessons.check import call, parts, require_close
+from ctrlab.lessons.own_kernel import on_own
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.references import merge
@@ -72,7 +73,7 @@ def _check_sums(answer: Callable, rng: np.random.Generator, case: str, ids: np.n
 
 def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: the op `answer(tables, columns, layout)` with the learner's kernel inside, against the reference."""
-    require_swapped("lookup")
+    answer = on_own("lookup", answer)
     for case, columns, layout in batches(rng):
         dims = rng.integers(1, 20, 2)
         tables = [tf.Variable(rng.standard_normal((size, dim)), dtype=tf.float32) for size, dim in zip((20, 7), dims)]

@@ -1,0 +1,60 @@
+"""Checks that judge a kernel of the learner's: it is in place, and the op runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.ops import kernel_swap
+from ctrlab.ops.kernel_swap import Counts
+
+
+def on_own(kernel: str, answer: Callable) -> Callable:
+    """`answer`, whose first call, which must not be on an empty batch, is watched: it runs the learner's `kernel`.
+
+    Raises:
+        CheckFailed: now, if none is in place; in the first call, if it does not run.
+    """
+    if kernel in kernel_swap.refused():
+        raise CheckFailed(
+            "The check judges your last %%kernel cell.",
+            expected="a cell that was taken",
+            received="one that was refused" + ("; your earlier kernel is in use" if kernel in kernel_swap.swapped() else ""),
+            next_step="mend the cell, run it, then run this check again",
+        )
+    if kernel not in kernel_swap.swapped():
+        raise CheckFailed(
+            "The op runs on your kernel.",
+            expected="a kernel of yours in place",
+            received="ours",
+            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
+        )
+    watched = False
+
+    def watching(*inputs):
+        nonlocal watched
+        if watched:
+            return answer(*inputs)
+        results = []
+        counts(kernel, lambda: results.append(answer(*inputs)))
+        watched = True
+        return results[0]
+
+    return watching
+
+
+def counts(kernel: str, call: Callable[[], object]) -> Counts:
+    """What the learner's `kernel` does in `call`.
+
+    Raises:
+        CheckFailed: nothing; it was not called.
+    """
+    found = kernel_swap.counts(kernel, call)
+    if not found.blocks:
+        raise CheckFailed(
+            "The op runs on your kernel.",
+            expected=f"calls of ctrlab_{kernel}",
+            received="none",
+            next_step="give the check the op's .fused: its other ways, .baseline and .best_stock, run on no kernel",
+        )
+    return found
