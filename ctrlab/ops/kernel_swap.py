@@ -41,7 +41,6 @@ COUNTED = [
     "-fPIC",
     "-shared",
     "-fsanitize-coverage=trace-pc",
-    "-D_GLIBCXX_EXTERN_TEMPLATE=0",  # a std::string that grows does so in the kernel's own code, not in the library
     f"-Wl,{','.join(f'--wrap={a}' for a in ALLOCATORS)}",
 ]
 ABI = '\nextern "C" int ctrlab_kernel_abi() { return CTRLAB_ABI_VERSION; }\n'
@@ -209,17 +208,21 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
         index = ", ".join(map(str, wrong["index"]))
         where = f"[{index}], {wrong['case']}" if index else wrong["case"]
         raise KernelError(wrong["rule"], expected=wrong["expected"], received=wrong["received"], index=where)
-    raise KernelError("A kernel must read and write only what it was given.", received=_crash(code, err), index=_place(err))
+    if verdict := _verdict(code, err):
+        raise KernelError("A kernel must read and write only what it was given.", received=verdict, index=_place(err))
+    raise KernelError(
+        "A kernel must return to its caller.", received=f"an end of the process with exit code {code}", index=_place(err)
+    )
 
 
-def _crash(code: int, err: str) -> str:
-    """The sanitizer's verdict in a line."""
+def _verdict(code: int, err: str) -> str | None:
+    """The sanitizer's, in a line, or the signal that ended the process; None where it has only ended."""
     if found := re.search(r"runtime error: (.*)", err):
         return found[1]
     if found := re.search(r"AddressSanitizer: (.+?)(?: on | \(|$)", err, re.MULTILINE):
         access = re.search(r"^(READ|WRITE) of size \d+", err, re.MULTILINE)
         return f"{found[1]}, {access[0]}" if access else found[1]
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"signal {signal.Signals(-code).name}" if code < 0 else None
 
 
 def _place(err: str) -> str | None:

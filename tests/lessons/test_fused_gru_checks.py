@@ -172,13 +172,12 @@ ALLOCATIONS = {
     "mmap": "float* t = (float*)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
     " t[0] = x_[0]; c_ = t[0]; munmap(t, 4096);",
     "std::pmr": "std::pmr::vector<float> t(H + p); t[0] = x_[0];",
-    "std::string": "std::string t(99 + p, 'a'); c_ = t[p];",
     "where H is large": "if (H > 256) { std::vector<float> t(H); t[0] = x_[0]; }",
     "aligned": "volatile float* t = (float*)std::aligned_alloc(64, 64 * H); t[0] = x_[0]; std::free((void*)t);",
 }
 
 
-HEADERS = "".join(f"#include <{h}>\n" for h in ("cstdlib", "memory_resource", "new", "string", "sys/mman.h", "vector"))
+HEADERS = "".join(f"#include <{h}>\n" for h in ("cstdlib", "memory_resource", "new", "sys/mman.h", "vector"))
 
 
 @pytest.fixture

@@ -65,7 +65,8 @@ WRONG = {
     "text that is no C++": ("void ctrlab", "void void ctrlab", "must compile.*kernel.cc:5"),
     "another name": ("ctrlab_indicator(", "my_indicator(", "must define the kernel.*void ctrlab_indicator"),
     "another signature": ("const float* kernel,", "const double* kernel,", "must compile|must define the kernel"),
-    "an end of the process": ("row[o] = 0;", "::_Exit(0);", "read and write only.*exit code 0"),
+    "an end of the process": ("row[o] = 0;", "::_Exit(0);", "must return to its caller.*process with exit code 0"),
+    "an orderly end of the process": ("row[o] = 0;", "std::exit(1);", "must return to its caller.*process with exit code 1"),
     "all the memory": (
         "row[o] = 0;",
         "for (char* p;;) p = new char[1 << 26], __builtin_memset(p, 1, 1 << 26);",
