@@ -9,24 +9,27 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 import numpy as np
 
 from ctrlab.errors import choose
-from ctrlab.lessons import course
+from ctrlab.lessons import course, notebook
 
 SECONDS = 120
 """After which a check gives up: many times what a right answer takes on a slow machine."""
 PATIENCE = 5
 """Seconds more, after which an answer that could not be ended is told of."""
 STUCK = "is still running, perhaps inside one op, which nothing can interrupt: restart the kernel (Kernel, Restart Kernel)."
+RUN_IT = "run it by hand on such an input and read the error"
 OURS = str(Path(__file__).parents[1]) + os.sep
 
 Check = Callable[[Callable, np.random.Generator], None]
@@ -69,12 +72,14 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
         CheckFailed: the answer is wrong, or comes to no end within `SECONDS`. Unanswered: it is still the stub.
     """
     checks = checks_of(lesson)
-    choose("exercise", str(exercise), map(str, checks))
+    choose("exercise", repr(exercise), map(repr, checks))
     try:
         with _limited(SECONDS):
             checks[exercise](answer, np.random.default_rng(seed))
-    except NotImplementedError as stub:
-        raise Unanswered(str(stub)) from None
+    except NotImplementedError as error:
+        if said := _said_by_stub(error):
+            raise Unanswered(said) from None
+        raise _refusal(error, "one of the check's", RUN_IT) from error
 
 
 @contextlib.contextmanager
@@ -127,26 +132,20 @@ class _TimeIsUp(BaseException):
     """Not an Exception, which an answer may catch in its loop."""
 
 
-def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand on such an input and read the error"):
+def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
     """`answer(*inputs)`, where an exception or a changed input is a wrong answer too. `case` says what the inputs are."""
     before = _values(inputs)
     shape_before = _structure(inputs)
     try:
         result = answer(*inputs)
-    except (NotImplementedError, CheckFailed):
-        raise
     except (Exception, SystemExit) as error:
-        reason = (str(error).strip() or "no message").splitlines()[0]
-        raise CheckFailed(
-            f"The function answers every valid input; here {case}.",
-            expected="a result",
-            received=f"{type(error).__name__}: {reason}",
-            next_step=next_step,
-        ) from error
+        if isinstance(error, CheckFailed) or _said_by_stub(error):
+            raise
+        raise _refusal(error, case, next_step) from error
     if _structure(inputs) != shape_before:
         raise CheckFailed(
             f"The function leaves its inputs as they were; here {case}.",
-            expected="the same lists and dictionaries",
+            expected="the same lists, sets and dictionaries",
             received="some with other entries",
             next_step="work on a copy, or build the result anew",
         )
@@ -160,6 +159,22 @@ def call(answer: Callable, *inputs, case: str, next_step: str = "run it by hand 
                 next_step="work on a copy, or build the result from new tensors",
             )
     return result
+
+
+def _said_by_stub(error: BaseException) -> str | None:
+    """The stub's own line, also where TensorFlow traced the stub and wrote more around it; None of any other error."""
+    found = re.search(notebook.STUB.format(r"\d+"), str(error)) if isinstance(error, NotImplementedError) else None
+    return found and found[0]
+
+
+def _refusal(error: BaseException, case: str, next_step: str) -> CheckFailed:
+    reason = (str(error).strip() or "no message").splitlines()[0]
+    return CheckFailed(
+        f"The function answers every valid input; here {case}.",
+        expected="a result",
+        received=f"{type(error).__name__}: {reason}",
+        next_step=next_step,
+    )
 
 
 def parts(received, names: str, *, case: str) -> tuple:
@@ -208,15 +223,24 @@ def _values(inputs: Sequence) -> list[np.ndarray]:
     """Copies of every array and plain value in `inputs` (tensors, variables, ragged tensors and nests of them)."""
     import tensorflow as tf
 
-    flat = tf.nest.flatten(list(inputs), expand_composites=True)
+    flat = tf.nest.flatten(list(map(_without_deques, inputs)), expand_composites=True)
     return [np.array(t) for t in flat if hasattr(t, "__array__") or isinstance(t, int | float | str | bytes)]
 
 
 def _structure(nest) -> object:
-    """The lists, tuples and dictionaries that a nest is made of, without what is in them."""
+    """The lists, tuples, deques and dictionaries that a nest is made of, without what is in them, and its sets, with it."""
     if isinstance(nest, dict):
         return {name: _structure(value) for name, value in nest.items()}
-    return [_structure(value) for value in nest] if type(nest) in (list, tuple) else None
+    if isinstance(nest, Set):
+        return frozenset(nest)
+    return [_structure(value) for value in nest] if type(nest) in (list, tuple, deque) else None
+
+
+def _without_deques(nest):
+    """The nest with a list in place of each deque, which TensorFlow takes for a value."""
+    if isinstance(nest, dict):
+        return {name: _without_deques(value) for name, value in nest.items()}
+    return [_without_deques(value) for value in nest] if type(nest) in (list, tuple, deque) else nest
 
 
 def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | None:

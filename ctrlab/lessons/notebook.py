@@ -23,6 +23,8 @@ _GUESS = re.compile(r"=\s*-?[\d._]+(e[-+]?\d+)?")
 _EXERCISE = re.compile(r"exercise-(\d+)$")
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEEP_OUTPUT = "nbval-check-output"
+STUB = "Exercise {}: write this, then run its check"
+"""What a stub says in place of an answer: in Python a NotImplementedError, in C++ an #error."""
 
 
 def read(path: Path) -> NotebookNode:
@@ -115,7 +117,7 @@ def learner(solved: NotebookNode) -> NotebookNode:
 
 
 def _stub(region: re.Match, n: int) -> str:
-    message = f"Exercise {n}: write this, then run its check"
+    message = STUB.format(n)
     return f'{region[1]}#error "{message}"' if region[2] else f'{region[1]}raise NotImplementedError("{message}")'
 
 

@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 import tracemalloc
+from collections import deque
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_call_gives_the_answer_and_turns_an_exception_into_a_wrong_one():
 
 def test_call_lets_the_stub_through():
     def stub():
-        raise NotImplementedError("Exercise 1: write this")
+        raise NotImplementedError("Exercise 1: write this, then run its check")
 
     with pytest.raises(NotImplementedError):
         check.call(stub, case="nothing")
@@ -99,19 +100,58 @@ def test_call_sees_a_changed_list_or_dictionary(spoil):
         check.call(spoil, {"a": [1, np.zeros(2)]}, case="a test")
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda s, d: s.add(4),
+        lambda s, d: s.discard(1),
+        lambda s, d: d.popleft(),
+        lambda s, d: d.rotate(),
+        lambda s, d: d[1].fill(1),
+    ],
+)
+def test_call_sees_a_changed_set_or_deque(spoil):
+    given = {1, 2}, deque([3, np.zeros(2), 5])
+    assert check.call(lambda s, d: len(s) + len(d), *given, case="a test") == 5
+    with pytest.raises(CheckFailed, match="leaves its inputs"):
+        check.call(spoil, *given, case="a test")
+    with pytest.raises(CheckFailed, match="leaves its inputs"):
+        check.call(lambda nest: nest["a"][0].clear(), {"a": (given[1], given[0])}, case="a test")
+
+
 @pytest.mark.parametrize("spoil", [lambda d: d.update(a=2), lambda d: d.update(b="w"), lambda d: d.update(c=(1, b"y"))])
 def test_call_sees_a_changed_value(spoil):
     with pytest.raises(CheckFailed, match="leaves its inputs"):
         check.call(spoil, {"a": 1, "b": "v", "c": (1, b"x")}, case="a test")
 
 
+def test_only_the_stub_s_own_line_is_no_answer_yet(runs, monkeypatch):
+    def finished(*_):
+        raise NotImplementedError("Cannot convert a symbolic tensor to a NumPy array.")
+
+    def stub(*_):
+        raise NotImplementedError("Exercise 7: write this, then run its check")
+
+    def judge():
+        for answer in (stub, lambda: tf.data.Dataset.range(3).map(stub)):
+            with pytest.raises(check.Unanswered, match=r"^Exercise 7: write this, then run its check$"):
+                runs(answer)
+        with pytest.raises(CheckFailed, match=r"(?s)answers every valid input.*received NotImplementedError: Cannot convert"):
+            runs(finished)
+
+    judge()
+    monkeypatch.setattr(check, "checks_of", lambda lesson: {1: lambda answer, rng: answer()})
+    judge()
+
+
 def test_a_result_of_nothing_is_named():
     assert "received None" in str(CheckFailed("A rule.", expected=1, received=None, next_step="think"))
 
 
-def test_unknown_exercise_names_the_known():
-    with pytest.raises(UnknownName, match="exercise"):
-        check.run("02_ops/01_indicator_column", 9, lambda: None)
+@pytest.mark.parametrize("exercise", [9, "1", 1.0, None, len])
+def test_unknown_exercise_names_the_known(exercise):
+    with pytest.raises(UnknownName, match=r"^Unknown exercise .*; known are 1, 2\..*$"):
+        check.run("02_ops/01_indicator_column", exercise, lambda: None)
 
 
 def catches_what_it_may():

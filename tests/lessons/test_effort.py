@@ -26,6 +26,11 @@ def test_words_make_reading_and_lines_make_doing():
     assert short.do == 25 and effort.effort(lesson(lines=20)).do == 40
 
 
+def test_tags_and_code_are_no_words_but_what_stands_between_less_and_greater_is():
+    text = "2 < 3 words here, 5 > 4\n<details open><summary>one</summary>\n```python\na b c\n```\n</details><!-- solution 1 -->"
+    assert effort.words(v4.new_notebook(cells=[v4.new_markdown_cell(text)])) == 9
+
+
 def test_difficulty_and_language_count():
     assert effort.effort(lesson(heading="## Exercise 1: it (easy)")).do == 20
     assert effort.effort(lesson(heading="## Exercise 1: it (hard)")).do == 30
