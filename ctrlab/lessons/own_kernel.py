@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import kernel_swap
@@ -58,3 +58,16 @@ def counts(kernel: str, call: Callable[[], object]) -> Counts:
             next_step="give the check the op's .fused: its other ways, .baseline and .best_stock, run on no kernel",
         )
     return found
+
+
+def require_no_allocation(kernel: str, answer: Callable, questions: Sequence[tuple], *, sizes: str, next_step: str) -> None:
+    """Raise if the learner's `kernel` allocates in any `answer(*question)`; `sizes` says what is asked, of small and large rows:
+    what a small one needs may fit on the stack."""
+    made = counts(kernel, lambda: [answer(*question) for question in questions]).allocations
+    if made:
+        raise CheckFailed(
+            "Budget: nothing is allocated in the kernel.",
+            expected="no call of malloc, new or mmap, and no container that grows",
+            received=f"{made} for {sizes}",
+            next_step=next_step,
+        )

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.own_kernel import on_own, require_no_allocation
 from ctrlab.ops import mixture
 
 ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS = 32, 24, 16, 4, 2
@@ -69,14 +69,22 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
         judge_mixture(answer, rng, case, x, kernels, width)
     x, _, kernels = layer(rng, 4, 5, 3, 3, 2)
     judge_mixture(answer, rng, "logits of hundreds", 100 * x, kernels, 3)
+    questions = [mixture_of(rng, x, layer(rng, 4, 5, 3, experts, 2)[2], width) for experts, width in ((3, 4), (100, 300))]
+    sizes, step = "4 rows of E = 3 and 4 of E = 100", "`gate` and `mixed` have room for all you compute"
+    require_no_allocation("mixture", answer, questions, sizes=sizes, next_step=step)
+
+
+def mixture_of(rng: np.random.Generator, x: tf.Tensor, kernels: list[tf.Tensor], width: int) -> tuple:
+    """x, what the experts say [E, B, width], kernels, biases; float32."""
+    experts = kernels[0].shape[1]
+    said = tf.constant(rng.standard_normal((experts, x.shape[0], width)), tf.float32)
+    return x, said, kernels, [tf.constant(rng.standard_normal(experts), tf.float32) for _ in kernels]
 
 
 def judge_mixture(
     answer: Callable, rng: np.random.Generator, case: str, x: tf.Tensor, kernels: list[tf.Tensor], width: int
 ) -> None:
-    experts = kernels[0].shape[1]
-    said = tf.constant(rng.standard_normal((experts, x.shape[0], width)), tf.float32)
-    biases = [tf.constant(rng.standard_normal(experts), tf.float32) for _ in kernels]
+    x, said, kernels, biases = mixture_of(rng, x, kernels, width)
     received = call(answer, x, said, kernels, biases, case=case, next_step="does it crash with our kernel too?")
     for mixed, expected in zip(received, mixture.OP.reference(x, said, kernels, biases), strict=True):
         step = "subtract the largest logit, exponentiate, divide by the sum; then weigh what each expert says"

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.own_kernel import on_own, require_no_allocation
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
@@ -76,6 +76,12 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
         step = "a row's weights sum to 1; a row without events has the zero vector"
         for part, expected in zip((weighed.flat, summed), (weights.flat, attended)):
             require_close(part, expected.astype(np.float32), case=case, next_step=step)
+    questions = []
+    for width, longest in ((4, 3), (300, 600)):
+        query, keys, splits, layers = batch(rng, [longest, 0, 2], width, (5, 1))
+        questions.append((tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers))
+    step = "`weights` and `attended` have room for all you compute"
+    require_no_allocation("attention_pool", answer, questions, sizes="3 rows of C = 4 and 3 of C = 300", next_step=step)
 
 
 CHECKS = {1: check_scores, 2: check_kernel}
