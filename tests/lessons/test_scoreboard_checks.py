@@ -88,10 +88,10 @@ def test_right_answers_pass(seed):
 @pytest.mark.parametrize("answer", WRONG_SCORES.values(), ids=WRONG_SCORES)
 def test_wrong_scores_fail(answer):
     with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer)
+        check.run(LESSON, 1, answer, 1)
 
 
 @pytest.mark.parametrize("answer", WRONG_GAPS.values(), ids=WRONG_GAPS)
 def test_wrong_gaps_fail(answer):
     with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer)
+        check.run(LESSON, 2, answer, 1)
