@@ -77,7 +77,7 @@ def folded(questions: Sequence[Question]) -> str:
 def _folded(number: int, question: Question) -> str:
     options = "".join(f"<li>{html.escape(option)}</li>" for option in question.options)
     reasons = "".join(
-        f"<li><em>{html.escape(option)}</em>: {html.escape(question.reason(option))}</li>" for option in question.options
+        f"<li><em>{html.escape(option)}</em> {html.escape(question.reason(option))}</li>" for option in question.options
     )
     answers = f"<details><summary>Answers</summary><ul>{reasons}</ul></details>"
     return f"<p><b>{number}. {html.escape(question.text)}</b></p><ul>{options}</ul>{answers}"
