@@ -21,6 +21,8 @@ from ctrlab import _native
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
 
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
+BEHIND = LIBRARY.with_name("_ctrlab_processor.so")
+"""What `LIBRARY` opens with its first call."""
 VERSION = 2
 """Of the C interface: CTRLAB_PROCESSOR_VERSION."""
 FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
@@ -96,7 +98,8 @@ class _Response(_Sized):
 @functools.cache
 def _library() -> ctypes.CDLL:
     _native.library()  # TensorFlow and the ops, or the sentence why not
-    _native.check_whole(LIBRARY)
+    for each in (LIBRARY, BEHIND):
+        _native.check_whole(each)
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError as error:

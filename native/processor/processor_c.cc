@@ -1,6 +1,4 @@
-#include "processor/processor_c.h"
-
-#include <dlfcn.h>
+// The C interface's calls: handles, sizes of structs, codes and sentences, and no exception that leaves them.
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +9,7 @@
 #include <new>
 #include <string>
 
+#include "processor/door/calls.h"
 #include "processor/processor.h"
 
 namespace {
@@ -50,31 +49,6 @@ class Handles {
   std::map<ctrlab_processor, std::shared_ptr<Processor>> processors_;
   ctrlab_processor last_ = 0;
 };
-
-// The compiled ops register themselves when their library is loaded. It lies beside this one, and is never linked to it, because a
-// process that has loaded it for Python must not get a second one.
-Answer LoadOps() {
-  static std::mutex mutex;
-  static bool loaded = false;
-  const std::lock_guard lock(mutex);
-  if (loaded) return {};
-  Dl_info here;
-  if (!dladdr(reinterpret_cast<void*>(&LoadOps), &here)) return Refusal(Code::kFailed, "The library does not know its own path.");
-  const std::string path = here.dli_fname;
-  // The ops' library names no TensorFlow. Where this one was opened for itself, as ctypes and Go do, TensorFlow's symbols must be
-  // made visible to all.
-  for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
-    if (!dlopen(library, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL)) {
-      return Refusal(Code::kFailed, "TensorFlow's libraries are loaded with this one; ", library, " is not: ", dlerror());
-    }
-  }
-  const std::string ops = path.substr(0, path.find_last_of('/') + 1) + "_ctrlab.so";
-  if (!dlopen(ops.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    return Refusal(Code::kFailed, "The compiled ops lie beside this library; ", ops, " can't be loaded: ", dlerror());
-  }
-  loaded = true;
-  return {};
-}
 
 int32_t Say(const Answer& answer, char* problem, size_t problem_size) {
   if (problem && problem_size > 0) {
@@ -142,19 +116,12 @@ Answer ProcessOne(Processor& processor, const Servable& servable, const ctrlab_p
   return {};
 }
 
-}  // namespace
-
-extern "C" {
-
-CTRLAB_EXPORT uint32_t ctrlab_processor_version(void) { return CTRLAB_PROCESSOR_VERSION; }
-
-CTRLAB_EXPORT int32_t ctrlab_processor_initialize(const char* folder, const char* configuration, ctrlab_processor* processor,
-                                                  char* problem, size_t problem_size) {
+int32_t Initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
+                   size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
     if (!folder || !*folder || !processor) return Invalid("A processor has a folder and a place for its handle; received none.");
     Configuration found;
     if (Answer bad = Configuration::Parse(configuration ? configuration : "{}", &found); !bad.ok()) return bad;
-    if (Answer bad = LoadOps(); !bad.ok()) return bad;
     std::shared_ptr<Processor> made;
     if (Answer bad = Processor::Make(folder, std::move(found), &made); !bad.ok()) return bad;
     *processor = Handles::The().Add(std::move(made));
@@ -162,14 +129,14 @@ CTRLAB_EXPORT int32_t ctrlab_processor_initialize(const char* folder, const char
   });
 }
 
-CTRLAB_EXPORT int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_processor_request* request,
-                                               ctrlab_processor_response* response, char* problem, size_t problem_size) {
-  return ctrlab_processor_batch_process(processor, request, 1, response, problem, problem_size);
+void Free(ctrlab_processor_response* response) {
+  if (!response || response->struct_size != sizeof *response) return;
+  delete static_cast<std::string*>(response->owner);
+  Clear(response);
 }
 
-CTRLAB_EXPORT int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests,
-                                                     size_t count, ctrlab_processor_response* responses, char* problem,
-                                                     size_t problem_size) {
+int32_t BatchProcess(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
+                     ctrlab_processor_response* responses, char* problem, size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
     const std::shared_ptr<Processor> found = Handles::The().Find(processor);
     if (!found) return Released(processor);
@@ -179,11 +146,11 @@ CTRLAB_EXPORT int32_t ctrlab_processor_batch_process(ctrlab_processor processor,
       try {
         answer = ProcessOne(*found, *servable, requests + i, responses + i);
       } catch (...) {
-        for (size_t done = 0; done < i; ++done) ctrlab_processor_free(responses + done);
+        for (size_t done = 0; done < i; ++done) Free(responses + done);
         throw;
       }
       if (answer.ok()) continue;
-      for (size_t done = 0; done < i; ++done) ctrlab_processor_free(responses + done);
+      for (size_t done = 0; done < i; ++done) Free(responses + done);
       if (count > 1) answer.sentence = "Request " + std::to_string(i) + ": " + answer.sentence;
       return answer;
     }
@@ -191,8 +158,12 @@ CTRLAB_EXPORT int32_t ctrlab_processor_batch_process(ctrlab_processor processor,
   });
 }
 
-CTRLAB_EXPORT int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
-                                            size_t problem_size) {
+int32_t Process(ctrlab_processor processor, const ctrlab_processor_request* request, ctrlab_processor_response* response,
+                char* problem, size_t problem_size) {
+  return BatchProcess(processor, request, 1, response, problem, problem_size);
+}
+
+int32_t Info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem, size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
     if (Answer bad = RequireSize(response, "ctrlab_processor_response"); !bad.ok()) return bad;
     Clear(response);
@@ -204,17 +175,16 @@ CTRLAB_EXPORT int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_p
   });
 }
 
-CTRLAB_EXPORT void ctrlab_processor_free(ctrlab_processor_response* response) {
-  if (!response || response->struct_size != sizeof *response) return;
-  delete static_cast<std::string*>(response->owner);
-  Clear(response);
-}
-
-CTRLAB_EXPORT int32_t ctrlab_processor_release(ctrlab_processor processor, char* problem, size_t problem_size) {
+int32_t Release(ctrlab_processor processor, char* problem, size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
     const std::shared_ptr<Processor> found = Handles::The().Remove(processor);
     return found ? Answer{} : Released(processor);
   });
 }
 
-}  // extern "C"
+}  // namespace
+
+CTRLAB_EXPORT const Calls* ctrlab_processor_calls() {
+  static constexpr Calls kCalls = {Initialize, Process, BatchProcess, Info, Free, Release};
+  return &kCalls;
+}

@@ -1,19 +1,23 @@
 /* Answers requests with an exported model, in the process of any server: the C interface of libctrlab_processor.so.
  *
- *   a processor    serves the newest version in a model's folder, as `ctrlab export` writes it. It finds newer versions by itself,
+ *   a processor    serves the newest version in a model's folder, as `ctrlab export` writes it. It finds newer ones by itself,
  *                  tries each on its warm-up requests, and takes it where it answers; else the version before serves on
- *   updates        of a version come as files, `ctrlab train --publish` writes them. They change its weights in place, in moments when
- *                  no request runs: each answer is of one update
+ *   updates        of a version come as files, `ctrlab train --publish` writes them. They change its weights in place, in moments
+ *                  when no request runs: each answer is of one update
  *   a handle       a number, never used again. Each initialize gives one, which is released once; a call with one that is
  *                  released, or never was given, answers CTRLAB_PROCESSOR_INVALID. A version is never freed under a call
- *   threads        any number may call anything at any time. A request is worked on by the caller's thread, and where the model is
- *                  large by those of the session
+ *   threads        any number may call anything at any time. A request is worked on by the caller's thread, and where the model
+ *                  is large by those of the session
  *   bytes          a request's bytes are the caller's, and are not read after the call. An answer's are the library's: give them
  *                  back by ctrlab_processor_free
  *   answers        every call returns one of ctrlab_processor_answer, and writes one sentence into `problem`, of `problem_size`
  *                  bytes, its end included; an empty one for CTRLAB_PROCESSOR_OK. `problem` may be null with a size of 0
  *   struct_size    sizeof of the struct as the caller knows it; another size than the library's is refused
  *   processes      a child that is forked must call nothing
+ *   loading        link to the library, or open it with any flags. Its first call opens _ctrlab_processor.so, which lies beside it,
+ *                  and TensorFlow; or answers CTRLAB_PROCESSOR_FAILED, and why it can't. A program may have a protobuf, a gRPC
+ *                  and a malloc of its own: neither side sees the other's, and both use the program's malloc. Under a sanitizer
+ *                  TensorFlow does see the program's protobuf, and crashes
  *
  * A program compares ctrlab_processor_version() to CTRLAB_PROCESSOR_VERSION before anything else. */
 
@@ -88,8 +92,8 @@ int32_t ctrlab_processor_initialize(const char* folder, const char* configuratio
 int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_processor_request* request,
                                  ctrlab_processor_response* response, char* problem, size_t problem_size);
 
-/* Answers `count` requests with one version, one after the other; an update may come between two. Ends with the first that is refused: then no response has
- * anything to give back, and `problem` begins with its number. */
+/* Answers `count` requests with one version, one after the other; an update may come between two. Ends with the first that is
+ * refused: then no response has anything to give back, and `problem` begins with its number. */
 int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
                                        ctrlab_processor_response* responses, char* problem, size_t problem_size);
 
