@@ -14,10 +14,10 @@
  *                  bytes, its end included; an empty one for CTRLAB_PROCESSOR_OK. `problem` may be null with a size of 0
  *   struct_size    sizeof of the struct as the caller knows it; another size than the library's is refused
  *   processes      a child that is forked must call nothing
- *   loading        link to the library, or open it with any flags. Its first call opens _ctrlab_processor.so, which lies beside it,
- *                  and TensorFlow; or answers CTRLAB_PROCESSOR_FAILED, and why it can't. A program may have a protobuf, a gRPC
- *                  and a malloc of its own: neither side sees the other's, and both use the program's malloc. Under a sanitizer
- *                  TensorFlow does see the program's protobuf, and crashes
+ *   loading        link to the library, or open it with any flags. Its first call opens _ctrlab_processor.so, which lies beside
+ *                  it, and TensorFlow; or answers CTRLAB_PROCESSOR_FAILED, and why it can't. A program may have its own protobuf
+ *                  and gRPC: neither side sees the other's; and its own malloc, which both use. Only under a sanitizer does
+ *                  TensorFlow see the program's protobuf, and crash
  *
  * A program compares ctrlab_processor_version() to CTRLAB_PROCESSOR_VERSION before anything else. */
 
@@ -82,8 +82,8 @@ uint32_t ctrlab_processor_version(void);
  *   "intra_op_threads"    threads among which an op splits its work; default 1, and 0 for one per core
  *   "poll_seconds"        how often the folder is looked at; default 1, and 0 for never
  *   "most_request_bytes"  default 67108864
- *   "batch_rows"          requests that come together are one call of the model, up to so many rows; default 0: none waits for others.
- *                         A model whose answer to a row depends on the others, as WDL's does, is never batched
+ *   "batch_rows"          requests that come together are one call of the model, up to so many rows; default 0: none waits for
+ *                         others. A model whose answer to a row depends on the others, as WDL's does, is never batched
  *   "batch_wait_micros"   for how long the first request of a batch waits for others at most; default 1000 */
 int32_t ctrlab_processor_initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
                                     size_t problem_size);
@@ -97,9 +97,9 @@ int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_proces
 int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
                                        ctrlab_processor_response* responses, char* problem, size_t problem_size);
 
-/* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read from
- * it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken, batches and their requests, inputs and outputs with their types, and why
- * newer versions are not served. */
+/* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read
+ * from it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken,
+ * batches and the requests in them, inputs and outputs with their types, and why newer versions are not served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);
 

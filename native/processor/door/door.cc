@@ -1,7 +1,7 @@
 // All of libctrlab_processor.so: it opens _ctrlab_processor.so, which lies beside it, and hands every call on.
 //
-// TensorFlow's libraries define protobuf, gRPC and more for everybody to see, and so does a program that is linked to its own. Where
-// one of them sees the other's, it crashes. So nothing that a program is linked to names TensorFlow; it comes in here:
+// TensorFlow's libraries define protobuf, gRPC and more for everybody to see, and so does a program that is linked to its own.
+// Where one of them sees the other's, it crashes. So nothing that a program is linked to names TensorFlow; it comes in here:
 //
 //   RTLD_DEEPBIND   its libraries look among themselves before they look in the program
 //   RTLD_LOCAL      the program, and what it opens later, does not find them
