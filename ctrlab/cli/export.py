@@ -21,7 +21,8 @@ def command(
     inputs: Annotated[Literal["text", "ids"], typer.Option(help="What requests hold: raw text, or ids made of it.")] = "text",
     number: Annotated[int | None, typer.Option("--version", min=1, help="Its number; else one more than the newest.")] = None,
     memory_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a growing table that a server keeps in memory; else as in training.")
+        int | None,
+        typer.Option(min=1, max=2**31 - 1, help="Rows of a growing table that stay in a server's memory; else as trained."),
     ] = None,
     data: SourceOption = "generated",
     profile: ProfileOption = None,

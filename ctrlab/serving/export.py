@@ -25,6 +25,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from ctrlab.embedding.formats.saves import Link, Save, last_whole
+from ctrlab.embedding.options import require_whole
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.models.saving import description, from_description
@@ -110,6 +111,8 @@ def export_model(
         CtrlabError: a stock export can't hold the model's weights; a row lacks a column; an answer is not finite; this version
             exists; another export writes into `out`; the disk refuses. Nothing has changed then.
     """
+    if memory_rows is not None:
+        require_whole("`memory_rows`", memory_rows, 1, 31)
     columns = inputs_of(model, inputs)
     requests = [to_tensors(features, columns, model) for features in rows[: warm_up.MOST]]
     step = save.step if save else 0

@@ -12,6 +12,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.serving.graph import saved_model, traced
 from ctrlab.serving.inputs import Input
+from ctrlab.serving.weights import finite
 
 MOST_BYTES = (1 << 31) - (64 << 20)
 """Of weights in a stock export: protobuf, in which the graph is written, takes 2 GB at most."""
@@ -23,7 +24,7 @@ def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedMod
     Args:
         model: with the optimizations "none" or "stock".
     Raises:
-        CtrlabError: the weights are larger than a stock export can hold, or the model has embedding variables.
+        CtrlabError: the weights are larger than a stock export can hold, or not finite; or the model has embedding variables.
     """
     if grown := embedding_variables(model):
         raise CtrlabError(
@@ -43,6 +44,6 @@ def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedMod
         *zip(trace.dense, trace.dense_values(trace.weight_values())),
     ]
     with tf.Graph().as_default() as graph:
-        constants = {tensor.name: tf.constant(value) for tensor, value in values}
+        constants = {tensor.name: tf.constant(finite(value, tensor.name)) for tensor, value in values}
         tf.import_graph_def(trace.graph.as_graph_def(), constants, name="")
     return saved_model(graph, {name: tensor.name for name, tensor in trace.inputs.items()}, trace.output.name)

@@ -29,12 +29,13 @@ from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import sentence
-from ctrlab.optimizations import STOCK
 from ctrlab.serving.inputs import Input, specs_of, to_features
 
 SIGNATURE, OUTPUT = "serving_default", "probabilities"
 INITIALIZER = "__saved_model_init_op"
 """TensorFlow's name of the op that a loader runs."""
+PARSING = "parsing"
+"""The rung whose op checks splits and rows; without it the graph has to."""
 ASSERTING = ("Assert", "If", "While")
 """Ops that may refuse a request. Nothing takes their result, so the output has to wait for them. (A branch or a loop without an
 assertion in it is of another type: StatelessIf, StatelessWhile.)"""
@@ -86,7 +87,7 @@ def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
         given = [(v, _placeholder("weight", v.dtype, v.shape)) for v in weights]
         fixed = [(v, *_read(v)) for v in tables]
         growing = [(v, _placeholder("table", tf.resource, [])) for v in embedding_variables(model)]
-        features = to_features(ends, inputs, validate=model.rungs <= {STOCK.name})
+        features = to_features(ends, inputs, validate=PARSING not in model.rungs)
         mapping = given + [(v, read) for v, _, read in fixed]
         with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
             output = tf.sigmoid(model(features, training=False))

@@ -79,14 +79,20 @@ def to_features(
     """The features that the model takes.
 
     Args:
-        validate: row splits that are not ascending from 0 to N fail when the graph runs. Compiled ops check them anyway.
+        validate: row splits that are not ascending from 0 to N, and columns of different numbers of rows, fail when the graph
+            runs.
     """
 
     def feature(each: Input):
         found = [tensors[name] for name in each.specs]
         return tf.RaggedTensor.from_row_splits(*found, validate=validate) if each.ragged else found[0]
 
-    return {each.column: feature(each) for each in inputs}
+    features = {each.column: feature(each) for each in inputs}
+    if validate:
+        rows = [f.nrows() if isinstance(f, tf.RaggedTensor) else tf.size(f, tf.int64) for f in features.values()]
+        said = "A request's columns have one number of rows"
+        tf.debugging.assert_equal(tf.stack(rows), tf.fill([len(rows)], rows[0]), f"{said}; these differ.")
+    return features
 
 
 def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> dict[str, tf.Tensor]:

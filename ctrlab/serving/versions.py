@@ -50,15 +50,17 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
         CtrlabError: this version exists; another export writes into the folder; the disk refuses.
     """
     folder = Path(folder)
-    if number is not None and not 1 <= number <= MOST:
-        raise CtrlabError(f"The version must be in [1, 2^63); received {number}.")
+    if number is not None and (type(number) is not int or not 1 <= number <= MOST):
+        raise CtrlabError(f"The version must be a whole number in [1, 2^63); received {number!r}.")
     try:
         make_folder(folder)
         with FolderLock(folder):
             for left in folder.glob(f"{LEFTOVER}*"):
-                shutil.rmtree(left)
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
             there = versions(folder)
             number = number or max(there, default=0) + 1
+            if number > MOST:
+                raise CtrlabError(f"Versions end below 2^63, and {folder / str(MOST)} exists: name another number.")
             if number in there:
                 raise CtrlabError(f"A version is never overwritten; {folder / str(number)} exists: name another, or none.")
             part = folder / f"{LEFTOVER}{secrets.token_hex(8)}"
@@ -66,6 +68,8 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
             try:
                 yield number, part
                 _sync(part)
+                if os.path.lexists(folder / str(number)):  # an empty folder would be replaced
+                    raise CtrlabError(f"A version is never overwritten; {folder / str(number)} has come meanwhile: export again.")
                 os.rename(part, folder / str(number))
             except BaseException:
                 shutil.rmtree(part, ignore_errors=True)

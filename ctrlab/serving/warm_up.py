@@ -19,6 +19,7 @@ import tensorflow as tf
 from ctrlab.data import DataFiles, explained
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.inputs import Features
+from ctrlab.serving.record_file import record_file
 from ctrlab.serving.wire import field
 
 PLACE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -38,10 +39,12 @@ def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.
 
     Args:
         requests: {input: tensor} of each.
+    Raises:
+        OSError: the disk refused.
     """
     path = folder / PLACE
     path.parent.mkdir()
-    with tf.io.TFRecordWriter(str(path)) as file:
+    with record_file(path) as file:
         for request in requests:
             file.write(field(6, field(1, predict_request(model, request))))
 

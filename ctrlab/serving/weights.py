@@ -6,7 +6,6 @@ Tables are written in parts, so a table may be larger than memory.
 
 from __future__ import annotations
 
-import errno
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from ctrlab.embedding.table.cut import Cut
+from ctrlab.errors import CtrlabError
+from ctrlab.serving.record_file import record_file
 from ctrlab.training.changes import Changed
 
 FORMAT = 1
@@ -59,7 +59,7 @@ def write_weights(
         fixed: float32 [V, D] each, arrays or variables.
         growing: a cut of everything each, and whether a server keeps a part of the rows only in memory.
     Raises:
-        OSError: the disk refused.
+        OSError: the disk refused. CtrlabError: a weight is not finite.
     """
     runs = (record for t, table in enumerate(fixed) for record in _runs(t, table))
     rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted))
@@ -81,20 +81,16 @@ def write_update(
 
 
 def _write(path: Path, bundle: str, moment: Moment, groups: Iterable[Iterable[bytes]]) -> int:
-    try:
-        with tf.io.TFRecordWriter(str(path)) as file:
-            begin = moment.micros.to_bytes(8, "little") + bundle.encode()
-            file.write(HEAD.pack(BEGIN, FORMAT, moment.update, moment.step) + begin)
-            count = 1
-            for records in groups:
-                for record in records:
-                    file.write(record)
-                    count += 1
-            file.write(_record(END, 0, 0, count))
-            file.flush()
-        return Path(path).stat().st_size
-    except tf.errors.OpError as refused:
-        raise OSError(errno.EIO, f"{path} can't be written: {refused.message}") from None
+    with record_file(path) as file:
+        begin = moment.micros.to_bytes(8, "little") + bundle.encode()
+        file.write(HEAD.pack(BEGIN, FORMAT, moment.update, moment.step) + begin)
+        count = 1
+        for records in groups:
+            for record in records:
+                file.write(record)
+                count += 1
+        file.write(_record(END, 0, 0, count))
+    return Path(path).stat().st_size
 
 
 def _runs(t: int, table) -> Iterator[bytes]:
@@ -102,14 +98,14 @@ def _runs(t: int, table) -> Iterator[bytes]:
     step = _rows_a_part(4 * dim)
     for first in range(0, rows, step):
         values = np.asarray(table[first : first + step])
-        yield _record(RUN, t, first, len(values), values)
+        yield _record(RUN, t, first, len(values), finite(values, f"table {t}"))
 
 
 def _changed(t: int, changed: Changed) -> Iterator[bytes]:
     step = _rows_a_part(8 + 4 * changed.rows.shape[1])
     for first in range(0, len(changed.ids), step):
         ids = changed.ids[first : first + step]
-        yield _record(ROWS, t, 0, len(ids), ids, changed.rows[first : first + step])
+        yield _record(ROWS, t, 0, len(ids), ids, finite(changed.rows[first : first + step], f"table {t}"))
 
 
 def _rows(t: int, cut: Cut, counted: bool) -> Iterator[bytes]:
@@ -119,15 +115,28 @@ def _rows(t: int, cut: Cut, counted: bool) -> Iterator[bytes]:
             keys = part.removed[first : first + step]
             yield _record(REMOVED, t, 0, len(keys), keys)
         frequencies = [part.frequencies] if counted else []
-        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, part.values)
+        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, finite(part.values, f"table {t}"))
 
 
 def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
     for d, array in enumerate(dense):
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(finite(array, f"dense tensor {d}")).reshape(-1).view(np.uint8)
         for first in range(0, data.size, PART_BYTES):
             part = data[first : first + PART_BYTES]
             yield _record(DENSE, d, first, part.size, part)
+
+
+def finite(values: np.ndarray, where: str) -> np.ndarray:
+    """The values. A server's answers hide a NaN: TensorFlow's ReLU makes a 0 of it.
+
+    Raises:
+        CtrlabError: one is not finite.
+    """
+    if not np.issubdtype(values.dtype, np.integer) and not np.isfinite(values).all():
+        raise CtrlabError(
+            f"A model for serving has finite weights; {where} has others, so its training diverged: take an earlier checkpoint."
+        )
+    return values
 
 
 def _rows_a_part(bytes_a_row: int) -> int:

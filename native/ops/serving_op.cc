@@ -215,6 +215,10 @@ class ServingDenseOp : public WeightsOp {
     OP_REQUIRES_OK(context, context->GetAttr("types", &types_));
     OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
     OP_REQUIRES(context, shapes_.size() == types_.size(), InvalidArgument("Each dense tensor has a shape."));
+    for (const tensorflow::DataType type : types_) {
+      OP_REQUIRES(context, tensorflow::DataTypeCanUseMemcpy(type),
+                  InvalidArgument("A dense tensor is numbers; received ", tensorflow::DataTypeString(type), "."));
+    }
   }
 
  private:

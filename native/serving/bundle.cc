@@ -22,6 +22,7 @@ using embedding::ServedTable;
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kMostDense = int64_t{1} << 48;
 
 }  // namespace
 
@@ -112,8 +113,18 @@ Status Bundle::Open(const BundleShape& shape, const std::string& path, const Par
 }
 
 Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
+  int64_t dense = 0;
+  for (const int64_t bytes : shape.dense_bytes) {
+    if (bytes < 0 || bytes > kMostDense || (dense += bytes) > kMostDense) {
+      return Problem("Dense tensors have 0 to ", kMostDense, " bytes together; a graph says ", bytes,
+                     " of one: export the model again.");
+    }
+  }
   for (const TableShape& table : shape.tables) {
     BundleTable& made = filled->tables.emplace_back();
+    if (table.rows < -1 || table.memory_rows < 0) {
+      return Problem("Table ", table.name, " can't have ", table.rows, " rows, ", table.memory_rows, " of them in memory.");
+    }
     if (table.rows >= 0) {
       if (table.dim < 1 || table.rows > (int64_t{1} << 60) / 4 / table.dim) {
         return Problem("Table ", table.name, " can't have ", table.rows, " rows of ", table.dim, " numbers.");

@@ -1,0 +1,27 @@
+"""TFRecord files, whose refusals are the disk's."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+
+
+@contextlib.contextmanager
+def record_file(path: Path) -> Iterator[tf.io.TFRecordWriter]:
+    """A writer of a new file, which is closed at the end of the block.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    try:
+        with tf.io.TFRecordWriter(str(path)) as file:
+            yield file
+            file.flush()
+    except tf.errors.OpError as refused:
+        number = errno.ENOSPC if isinstance(refused, tf.errors.ResourceExhaustedError) else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
