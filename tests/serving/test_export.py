@@ -212,7 +212,7 @@ def test_what_a_stock_export_can_not_hold_is_refused(small_batches, tmp_path, mo
     assert not (tmp_path / "ctr").exists()
 
 
-def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path):
+def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path, monkeypatch):
     model, features = trained("din")
     right = first(features, 2)
     without = {name: feature for name, feature in right.items() if name != "item"}
@@ -222,6 +222,9 @@ def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path
         with pytest.raises(CtrlabError, match=sentence):
             serving.export_model(model, tmp_path / "ctr", rows=[rows])
     model.weights[-1].assign(np.full(model.weights[-1].shape, np.nan))
+    with pytest.raises(CtrlabError, match="finite weights"):
+        serving.export_model(model, tmp_path / "ctr")
+    monkeypatch.setattr("ctrlab.serving.frozen.finite", lambda values, where: values)  # as where finite weights overflow
     with pytest.raises(CtrlabError, match="finite numbers; din does not for warm-up request 1"):
         serving.export_model(model, tmp_path / "ctr", rows=[first(features, 0), right])
     assert versions(tmp_path / "ctr") == [] and list((tmp_path / "ctr").iterdir()) == []
