@@ -1,5 +1,6 @@
 """The checks of native code, compiled once for each state of the sources; skipped where a compiler lacks the sanitizers."""
 
+import importlib.metadata
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,3 +58,12 @@ def program(name: str, parts: Sequence[Unit], flags: Sequence, *, libraries: Seq
         )
     except compiling.NoSanitizer as missing:
         pytest.skip(str(missing))
+
+
+SIMDJSON = next(file.locate().parent for file in importlib.metadata.files("pysimdjson") if file.name == "simdjson.h")
+
+
+def simdjson(flags: Sequence) -> Path:
+    """The object of the parser below the processor's; its header is in the folder `SIMDJSON`."""
+    words = [*flags, "-isystem", SIMDJSON, "-w", "-c"]
+    return compiling.cached("simdjson.o", words, [SIMDJSON / "simdjson.cpp"], reads=[SIMDJSON / "simdjson.h"])

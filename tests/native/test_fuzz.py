@@ -1,6 +1,5 @@
 """Parsers under a fuzzer, of strings beside their scalar twins, and of requests: it ends well, and finds what is planted."""
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -8,9 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiled import NATIVE, program, sanitized, units
-
-from ctrlab import compiling
+from compiled import NATIVE, SIMDJSON, program, sanitized, simdjson, units
 
 FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wno-psabi"]
 
@@ -23,16 +20,12 @@ def build(native: Path) -> Path:
 
 def build_requests(native: Path) -> Path:
     """The fuzzer of the processor's parsers in `native`."""
-    simdjson = next(file.locate().parent for file in importlib.metadata.files("pysimdjson") if file.name == "simdjson.h")
-    of_json = ["-isystem", simdjson]
     watched = units(
         [native / "processor" / f"{name}.cc" for name in ("inference", "json", "predict")],
-        [*of_json, "-fsanitize-coverage=trace-pc"],
+        ["-isystem", SIMDJSON, "-fsanitize-coverage=trace-pc"],
     )
-    flags = [*FLAGS, *of_json, "-w", "-c"]
-    parser = compiling.cached("simdjson.o", flags, [simdjson / "simdjson.cpp"], reads=[simdjson / "simdjson.h"])
     parts = watched + units([NATIVE / "fuzz" / "fuzz_requests.cc"], ["-I", NATIVE])
-    return program("fuzz_requests", parts, FLAGS, native=native, libraries=[parser])
+    return program("fuzz_requests", parts, FLAGS, native=native, libraries=[simdjson(FLAGS)])
 
 
 @pytest.fixture(scope="module")
