@@ -129,12 +129,12 @@ PLANTED = {
         "  return current_;",
         "ctrlab::processor::Processor::current",
     ),
-    "a version that goes under a call": (
+    "an answer's values that are gone": (
         "address,undefined",
-        "processor_c.cc",
-        "const std::shared_ptr<const Servable> servable = found->current();\n    for",
-        "const Servable* const servable = found->current().get();\n    for",
-        "AddressSanitizer: ",
+        "processor.cc",
+        "  const Addressee by = {",
+        "  probabilities = {};\n  const Addressee by = {",
+        "heap-use-after-free",
     ),
     "an answer that is not given back": (
         "address,undefined",

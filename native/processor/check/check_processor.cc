@@ -1,8 +1,8 @@
 // Checks the processor with TensorFlow below it, under sanitizers: eight threads ask while versions and updates come, and while
 // processors are released and made anew.
 //
-//   check_processor <seconds> <folder>...    exit code 0, and for each folder a line of the versions and updates that answered, such
-//                                            as "1.0 1.1 4.0"; or 1 and a sentence on stderr
+//   check_processor <seconds> <folder>...    exit code 0, and for each folder a line of the versions and updates that answered,
+//                                            such as "1.0 1.1 4.0"; or 1 and a sentence on stderr
 //
 // A folder is a model's, and has beside its versions:
 //   requests/<format>_<header>    requests that are answered
