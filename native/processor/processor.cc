@@ -197,8 +197,8 @@ void Processor::Watch() {
     try {
       LookForVersions();
       TakeUpdates(*current());
-    } catch (const std::bad_alloc&) {
-      // The version that serves serves on; the next look may find more memory.
+    } catch (const std::exception&) {
+      // The version that serves serves on; the next look may find more memory, or a folder that can be read.
     }
   }
 }
