@@ -11,6 +11,14 @@ def work(tmp_path, monkeypatch):
     return tmp_path / "work"
 
 
+@pytest.fixture(autouse=True)
+def restored():
+    """Our kernels, whatever another test, also one of another file, has put in their place or was refused."""
+    kernel_swap.restore()
+    yield
+    kernel_swap.restore()
+
+
 @pytest.fixture
 def swapped(monkeypatch):
     """As if every kernel were the learner's and ran; what the op answers is the test's."""

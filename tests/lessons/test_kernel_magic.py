@@ -13,12 +13,6 @@ def kernel_cell(folder: str) -> str:
     return notebook.solutions(nb)[2].partition("\n")[2]
 
 
-@pytest.fixture(autouse=True)
-def restored():
-    yield
-    kernel_swap.restore()
-
-
 def test_the_solution_compiles_is_swapped_in_and_passes_its_check(capsys):
     kernel_magic.kernel("indicator", kernel_cell("solutions/"))
     assert "restore_kernel" in capsys.readouterr().out and kernel_swap.swapped() == {"indicator"}
