@@ -15,15 +15,18 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctrlab import _native
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
 BEHIND = LIBRARY.with_name("_ctrlab_processor.so")
 """What `LIBRARY` opens with its first call."""
-VERSION = 2
+VERSION = 3
 """Of the C interface: CTRLAB_PROCESSOR_VERSION."""
 FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
 """By name, `ctrlab_processor_format`."""
@@ -106,11 +109,16 @@ def _library() -> ctypes.CDLL:
         raise NativeLibraryError(f"{LIBRARY} can't be loaded: {error}; {_native.CURE}.") from None
     if (version := library.ctrlab_processor_version()) != VERSION:
         raise NativeLibraryError(f"{LIBRARY} has interface {version}, and this package knows {VERSION}; {_native.CURE}.")
-    reply = ctypes.POINTER(_Response)
-    for name, between in {"process": [ctypes.POINTER(_Request), reply], "info": [reply], "release": []}.items():
+    request, reply = ctypes.POINTER(_Request), ctypes.POINTER(_Response)
+    for name, between in {"process": [request, reply], "parse": [request, reply], "info": [reply], "release": []}.items():
         arguments = [ctypes.c_uint64, *between, ctypes.c_char_p, ctypes.c_size_t]
         getattr(library, f"ctrlab_processor_{name}").argtypes = arguments
     return library
+
+
+def _given(request: bytes, format: Format, header: int):
+    number = FORMATS[choose("format", format, FORMATS)]
+    return ctypes.byref(_Request(format=number, data=request, size=len(request), header=header))
 
 
 def _call(function, *arguments) -> None:
@@ -148,9 +156,34 @@ class Processor:
         Raises:
             Refused: the request can't be answered; or the processor is closed. UnknownName: there is no such format.
         """
-        number = FORMATS[choose("format", format, FORMATS)]
-        given = _Request(format=number, data=request, size=len(request), header=header)
-        return self._reply(self._library.ctrlab_processor_process, ctypes.byref(given))
+        return self._reply(self._library.ctrlab_processor_process, _given(request, format, header))
+
+    def parse(self, request: bytes, format: Format, header: int = ALL) -> dict[str, pa.Array]:
+        """What a request holds: {input: its values}, text as binary, of the version that serves now. Arguments and errors as of
+        `process`."""
+        import pyarrow as pa  # a process that only answers does not need it
+
+        types = {"string": pa.binary(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32()}
+        info = self.info()
+        reply = self._reply(self._library.ctrlab_processor_parse, _given(request, format, header))
+        if reply.version != info["version"]:  # a newer one has come between the two calls
+            return self.parse(request, format, header)
+        data, at, found = pa.py_buffer(reply.data), 0, {}
+
+        def take(size: int) -> pa.Buffer:
+            nonlocal at
+            taken, at = data.slice(at, size), at + -(-size // 8) * 8
+            return taken
+
+        for name, kind in info["inputs"].items():
+            count = int.from_bytes(take(8), "little")
+            if kind != "string":
+                found[name] = pa.Array.from_buffers(types[kind], count, [None, take(count * types[kind].bit_width // 8)])
+                continue
+            offsets = take(4 * (count + 1))
+            text = take(int.from_bytes(offsets[4 * count :], "little"))
+            found[name] = pa.Array.from_buffers(types[kind], count, [None, offsets, text])
+        return found
 
     def info(self) -> dict:
         """What it serves: name, version, update, step of the training, inputs and outputs with their types.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "processor/inference.h"
 #include "processor/json.h"
 #include "processor/predict.h"
 
@@ -47,6 +46,31 @@ std::vector<int64_t> VersionsIn(const std::string& folder) {
   closedir(listed);
   std::sort(versions.begin(), versions.end(), std::greater<>());
   return versions;
+}
+
+void Append(const void* data, size_t size, std::string* to) {
+  to->append(static_cast<const char*>(data), size);
+  to->resize((to->size() + 7) / 8 * 8);
+}
+
+// Tensors of one dimension, as ctrlab_processor_parse says.
+std::string WriteArrow(const std::vector<tensorflow::Tensor>& tensors) {
+  std::string bytes;
+  for (const tensorflow::Tensor& tensor : tensors) {
+    const int64_t n = tensor.NumElements();
+    Append(&n, sizeof n, &bytes);
+    if (tensor.dtype() != tensorflow::DT_STRING) {
+      Append(tensor.data(), tensor.TotalBytes(), &bytes);
+      continue;
+    }
+    const auto texts = tensor.flat<tensorflow::tstring>();
+    std::vector<int32_t> offsets(n + 1);  // `Parse` takes no request of 2 GiB
+    for (int64_t k = 0; k < n; ++k) offsets[k + 1] = offsets[k] + static_cast<int32_t>(texts(k).size());
+    Append(offsets.data(), offsets.size() * sizeof(int32_t), &bytes);
+    for (int64_t k = 0; k < n; ++k) bytes.append(texts(k).data(), texts(k).size());
+    Append("", 0, &bytes);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -203,48 +227,59 @@ void Processor::Watch() {
   }
 }
 
-Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
-                          Response* response) {
+Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header,
+                               Read* read) const {
   if (static_cast<int64_t>(request.size()) > configuration_.most_request_bytes) {
     return Invalid("A request has at most ", configuration_.most_request_bytes, " bytes; received ", request.size(),
                    ": split it, or configure most_request_bytes.");
   }
   const Signature& signature = servable.signature();
-  Tensors tensors(signature);
-  InferRequest infer;
-  Addressee& addressee = infer.addressee;
-  bool rows = false;
   Answer answer;
   switch (format) {
     case CTRLAB_PROCESSOR_PREDICT:
-      answer = ParsePredictRequest(request, signature, &addressee, &tensors);
+      answer = ParsePredictRequest(request, signature, &read->infer.addressee, &read->tensors);
       break;
     case CTRLAB_PROCESSOR_JSON:
-      answer = ParseJsonRequest(request, signature, &addressee, &tensors, &rows);
+      answer = ParseJsonRequest(request, signature, &read->infer.addressee, &read->tensors, &read->rows);
       break;
     case CTRLAB_PROCESSOR_INFER:
-      answer = ParseInferRequest(request, signature, servable.output_name(), &infer, &tensors);
+      answer = ParseInferRequest(request, signature, servable.output_name(), &read->infer, &read->tensors);
       break;
     case CTRLAB_PROCESSOR_INFER_JSON:
-      answer = ParseInferJson(request, header, signature, servable.output_name(), &infer, &tensors);
+      answer = ParseInferJson(request, header, signature, servable.output_name(), &read->infer, &read->tensors);
       break;
     default:
       answer = Invalid("A request's format is one of ctrlab_processor_format; received ", format, ".");
   }
-  if (answer.ok()) answer = RequireServed(servable, addressee);
+  return answer.ok() ? RequireServed(servable, read->infer.addressee) : answer;
+}
+
+Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
+                          Response* response) {
+  Read read(servable.signature());
+  if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
   tensorflow::Tensor probabilities;
   serving::Moment moment;
-  if (answer.ok()) answer = batcher_.Run(servable, tensors, &probabilities, &moment);
-  if (!answer.ok()) return answer;
+  if (Answer bad = batcher_.Run(servable, read.tensors, &probabilities, &moment); !bad.ok()) return bad;
   const Output output = {servable.output_name(), static_cast<const float*>(probabilities.data()), probabilities.dim_size(0),
                          probabilities.dim_size(1)};
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
   response->version = servable.version();
   response->update = moment.update;
   response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output)
-                    : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, rows)
-                    : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, infer, output)
-                                                       : WriteInferJson(by, infer, output, &response->header);
+                    : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, read.rows)
+                    : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, read.infer, output)
+                                                       : WriteInferJson(by, read.infer, output, &response->header);
+  return {};
+}
+
+Answer Processor::Parse(const Servable& servable, int32_t format, std::string_view request, int64_t header,
+                        Response* response) const {
+  if (request.size() > INT32_MAX) return Invalid("A request that is parsed has less than 2 GiB; received ", request.size(), ".");
+  Read read(servable.signature());
+  if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
+  response->version = servable.version();
+  response->bytes = WriteArrow(read.tensors.all());
   return {};
 }
 

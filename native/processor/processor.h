@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "processor/batcher.h"
+#include "processor/inference.h"
 #include "processor/inputs.h"
 #include "processor/processor_c.h"
 #include "processor/servable.h"
@@ -44,6 +45,8 @@ class Processor {
   std::shared_ptr<const Servable> current() const;
   // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1.
   Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response);
+  // What a request holds: see ctrlab_processor_parse.
+  Answer Parse(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response) const;
   std::string Info() const;
 
  private:
@@ -52,6 +55,14 @@ class Processor {
         configuration_(std::move(configuration)),
         batcher_(configuration_.batch_rows, std::chrono::microseconds(configuration_.batch_wait_micros)) {}
 
+  // A request in its own words, before anything is run.
+  struct Read {
+    explicit Read(const Signature& signature) : tensors(signature) {}
+    Tensors tensors;
+    InferRequest infer;
+    bool rows = false;
+  };
+  Answer ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header, Read* read) const;
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
   // The newest version that is newer than the current one and can be loaded becomes current. Others are tried only once.
   void LookForVersions();

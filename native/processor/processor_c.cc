@@ -103,17 +103,25 @@ void Clear(ctrlab_processor_response* response) {
   response->owner = nullptr;
 }
 
-Answer ProcessOne(Processor& processor, const Servable& servable, const ctrlab_processor_request* request,
-                  ctrlab_processor_response* response) {
+// Hands the request's bytes to `body`, and what that makes of them to the caller.
+template <class Body>
+Answer Fill(const ctrlab_processor_request* request, ctrlab_processor_response* response, const Body& body) {
   if (Answer bad = RequireSize(response, "ctrlab_processor_response"); !bad.ok()) return bad;
   Clear(response);
   if (Answer bad = RequireSize(request, "ctrlab_processor_request"); !bad.ok()) return bad;
   if (!request->data && request->size > 0) return Invalid("A request has its bytes; received null for ", request->size, ".");
   Response given;
-  Answer answer = processor.Process(servable, request->format, {request->data, request->size}, request->header, &given);
+  Answer answer = body({request->data, request->size}, &given);
   if (!answer.ok()) return answer;
   Give(std::move(given), response);
   return {};
+}
+
+Answer ProcessOne(Processor& processor, const Servable& servable, const ctrlab_processor_request* request,
+                  ctrlab_processor_response* response) {
+  return Fill(request, response, [&](std::string_view bytes, Response* given) {
+    return processor.Process(servable, request->format, bytes, request->header, given);
+  });
 }
 
 int32_t Initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
@@ -163,6 +171,17 @@ int32_t Process(ctrlab_processor processor, const ctrlab_processor_request* requ
   return BatchProcess(processor, request, 1, response, problem, problem_size);
 }
 
+int32_t Parse(ctrlab_processor processor, const ctrlab_processor_request* request, ctrlab_processor_response* response,
+              char* problem, size_t problem_size) {
+  return Call(problem, problem_size, [&]() -> Answer {
+    const std::shared_ptr<Processor> found = Handles::The().Find(processor);
+    if (!found) return Released(processor);
+    return Fill(request, response, [&](std::string_view bytes, Response* given) {
+      return found->Parse(*found->current(), request->format, bytes, request->header, given);
+    });
+  });
+}
+
 int32_t Info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem, size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
     if (Answer bad = RequireSize(response, "ctrlab_processor_response"); !bad.ok()) return bad;
@@ -185,6 +204,6 @@ int32_t Release(ctrlab_processor processor, char* problem, size_t problem_size) 
 }  // namespace
 
 CTRLAB_EXPORT const Calls* ctrlab_processor_calls() {
-  static constexpr Calls kCalls = {Initialize, Process, BatchProcess, Info, Free, Release};
+  static constexpr Calls kCalls = {Initialize, Process, BatchProcess, Parse, Info, Free, Release};
   return &kCalls;
 }

@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 /* Goes up whenever a struct, a signature or a number in here changes. */
-#define CTRLAB_PROCESSOR_VERSION 2
+#define CTRLAB_PROCESSOR_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -96,6 +96,14 @@ int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_proces
  * refused: then no response has anything to give back, and `problem` begins with its number. */
 int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
                                        ctrlab_processor_response* responses, char* problem, size_t problem_size);
+
+/* What a request holds, in place of an answer, as Apache Arrow has it in memory: for each input, in the order of `info`,
+ *
+ *   int64 n, then for text int32 offsets[n + 1] and the text, else n values; each of these begins at a multiple of 8 bytes
+ *
+ * A server logs by it what it scored. */
+int32_t ctrlab_processor_parse(ctrlab_processor processor, const ctrlab_processor_request* request,
+                               ctrlab_processor_response* response, char* problem, size_t problem_size);
 
 /* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read
  * from it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken,

@@ -53,6 +53,15 @@ def test_it_answers_as_the_model_does(trained, tmp_path, name, optimizations, ki
             ]
             for each in found:
                 np.testing.assert_allclose(np.reshape(each, expected.shape), expected, rtol=0, atol=TOLERANCE)
+            for parsed in (
+                processor.parse(warm_up.predict_request("ctr", tensors), "predict"),
+                processor.parse(by_rows(tensors), "json"),
+                processor.parse(infer_request(tensors), "infer"),
+                processor.parse(infer_json(tensors, True)[0], "infer_json", infer_json(tensors, True)[1]),
+            ):
+                assert {name: values.to_pylist() for name, values in parsed.items()} == {
+                    name: tensor.numpy().tolist() for name, tensor in tensors.items()
+                }
 
 
 ODD_JSON = {

@@ -11,6 +11,7 @@ struct Calls {
   decltype(&ctrlab_processor_initialize) initialize;
   decltype(&ctrlab_processor_process) process;
   decltype(&ctrlab_processor_batch_process) batch_process;
+  decltype(&ctrlab_processor_parse) parse;
   decltype(&ctrlab_processor_info) info;
   decltype(&ctrlab_processor_free) free;
   decltype(&ctrlab_processor_release) release;

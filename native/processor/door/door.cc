@@ -70,6 +70,11 @@ CTRLAB_EXPORT int32_t ctrlab_processor_batch_process(ctrlab_processor processor,
   return Call(&Calls::batch_process, problem, problem_size, processor, requests, count, responses);
 }
 
+CTRLAB_EXPORT int32_t ctrlab_processor_parse(ctrlab_processor processor, const ctrlab_processor_request* request,
+                                             ctrlab_processor_response* response, char* problem, size_t problem_size) {
+  return Call(&Calls::parse, problem, problem_size, processor, request, response);
+}
+
 CTRLAB_EXPORT int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                                             size_t problem_size) {
   return Call(&Calls::info, problem, problem_size, processor, response);

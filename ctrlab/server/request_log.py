@@ -1,0 +1,195 @@
+"""What a server scored, as Parquet files to train on: the examples as requests brought them, and where to find their labels.
+
+    LOG/ctr/20261124T101500.000000-1f6c0a2b.parquet     one file per model and `seconds`; it appears when it is whole
+
+Its columns are the model's, and these:
+
+    _request, _row       the request's id, and which of its examples: whoever learns what became of it names it by these
+    _time                when it was answered
+    _version, _update    of the model that answered
+    _probabilities       what it answered, one number per task
+
+`ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. What comes faster than
+the thread can write is left out, and counted; what was not written yet is lost with a process that is killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import queue
+import secrets
+import threading
+import time
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+
+from ctrlab.data.join import REQUEST, ROW, TIME
+from ctrlab.data.outputs import Replacement, clear_errors
+from ctrlab.errors import BadData, CtrlabError, cure_of
+from ctrlab.serving.processor import ALL, Format, Processor, Refused, Reply
+from ctrlab.serving.wire import fields
+
+THREAD = "ctrlab-request-log"
+WAITING = 1_000
+"""Requests that wait to be written, at most."""
+MOST_BYTES = 64 << 20
+"""A file is written earlier where memory holds so much for it."""
+log = logging.getLogger(__name__)
+
+
+class Scored(NamedTuple):
+    """A request that was answered."""
+
+    model: str
+    processor: Processor
+    id: str
+    request: bytes
+    format: Format
+    header: int
+    reply: Reply
+    micros: int
+
+
+class RequestLog:
+    """Logs a share of the requests. Thread-safe.
+
+    Args:
+        folder: of the log; each model has a folder in it.
+        sample: the share of requests, above 0 and at most 1; the same ids each time.
+        seconds: between two files.
+    Raises:
+        CtrlabError: a number is out of range, or the folder can't be made.
+    """
+
+    def __init__(self, folder: Path, sample: float = 1.0, seconds: float = 60.0):
+        if not (0 < sample <= 1 and seconds > 0):
+            raise CtrlabError(f"A log has a share of the requests in (0, 1], and seconds above 0; received {sample}, {seconds}.")
+        self.folder, self._sample, self._seconds = Path(folder), sample, seconds
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CtrlabError(
+                f"The folder {folder} can't take a log: {error.strerror}; {cure_of(error, 'name another')}."
+            ) from None
+        self.left_out = 0
+        """Requests of the share that are in no file: too many at once, not text as Parquet has it, or the disk refused."""
+        self._waiting: queue.Queue[Scored | None] = queue.Queue(WAITING)
+        self._held: dict[str, list[pa.Table]] = {}
+        self._due = time.monotonic() + seconds
+        self._thread = threading.Thread(target=self._write_all, name=THREAD, daemon=True)
+        self._thread.start()
+
+    def add(self, model: str, processor: Processor, id: str, request: bytes, format: Format, header: int, reply: Reply) -> None:
+        """Logs an answered request if its id is in the share. Returns at once."""
+        if zlib.crc32(id.encode()) >= self._sample * 2**32:
+            return
+        try:
+            micros = time.time_ns() // 1_000
+            self._waiting.put_nowait(Scored(model, processor, id, request, format, header, reply, micros))
+        except queue.Full:
+            self.left_out += 1
+
+    def close(self) -> None:
+        """Writes what was logged. Call it before the processors are closed."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _write_all(self) -> None:
+        while True:
+            try:
+                scored = self._waiting.get(timeout=max(0.0, self._due - time.monotonic()))
+            except queue.Empty:
+                self._rotate()
+                continue
+            if scored is None:
+                self._rotate()
+                return
+            try:
+                held = self._held.setdefault(scored.model, [])
+                table = to_table(scored)
+                if held and (held[0].schema != table.schema or sum(each.nbytes for each in held) > MOST_BYTES):
+                    self._write(scored.model)
+                self._held.setdefault(scored.model, []).append(table)
+            except (pa.ArrowException, Refused, BadData, ValueError) as problem:
+                self.left_out += 1
+                log.warning("Request %.100s is not in the log: %s", scored.id, str(problem).splitlines()[0])
+            if time.monotonic() >= self._due:
+                self._rotate()
+
+    def _rotate(self) -> None:
+        self._due = time.monotonic() + self._seconds
+        for model in list(self._held):
+            self._write(model)
+
+    def _write(self, model: str) -> None:
+        held = self._held.pop(model)
+        if not held:
+            return
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        path = self.folder / model / f"{now}-{secrets.token_hex(4)}.parquet"
+        try:
+            with clear_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with Replacement(path) as file:
+                    pq.write_table(pa.concat_tables(held), file.file, compression="zstd")
+                    file.keep()
+        except CtrlabError as problem:
+            self.left_out += len(held)
+            log.warning("%d requests of %s are not in the log: %s", len(held), model, problem)
+
+
+def to_table(scored: Scored) -> pa.Table:
+    """The examples of a request, one row each.
+
+    Raises:
+        ArrowInvalid: a text is not UTF-8.
+    """
+    arrays = scored.processor.parse(scored.request, scored.format, scored.header)
+    columns = {name: values for name, values in arrays.items() if "/" not in name}
+    for name in arrays:
+        if name.endswith("/values"):
+            column = name.removesuffix("/values")
+            columns[column] = pa.ListArray.from_arrays(arrays[f"{column}/row_splits"].cast(pa.int32()), text(arrays[name]))
+    columns = {name: text(values) for name, values in columns.items()}
+    rows = len(next(iter(columns.values())))
+    scores = probabilities(scored.reply, scored.format).reshape(rows, -1)
+    splits = np.arange(rows + 1, dtype=np.int32) * scores.shape[1]
+    columns |= {
+        REQUEST: pa.array([scored.id] * rows),
+        ROW: pa.array(np.arange(rows, dtype=np.int32)),
+        TIME: pa.array(np.full(rows, scored.micros), pa.timestamp("us", "UTC")),
+        "_version": pa.array(np.full(rows, scored.reply.version, np.int64)),
+        "_update": pa.array(np.full(rows, scored.reply.update, np.int64)),
+        "_probabilities": pa.ListArray.from_arrays(splits, scores.ravel()),
+    }
+    return pa.table(columns)
+
+
+def text(values: pa.Array) -> pa.Array:
+    """Binary values as text, others as they are."""
+    return values.cast(pa.string()) if pa.types.is_binary(values.type) else values
+
+
+def probabilities(reply: Reply, format: Format) -> np.ndarray:
+    """What was answered, float32, flat."""
+    if format == "predict":
+        entry = fields(fields(reply.data)[1])  # PredictResponse.outputs: a map of one entry
+        return tf.make_ndarray(tf.compat.v1.TensorProto.FromString(entry[2])).ravel()
+    if format == "infer":
+        return np.frombuffer(fields(reply.data)[6], np.float32)  # ModelInferResponse.raw_output_contents
+    answer = json.loads(reply.data[: None if reply.header == ALL else reply.header])
+    if format == "infer_json":
+        if reply.header != ALL:
+            return np.frombuffer(reply.data[reply.header :], np.float32)
+        return np.asarray(answer["outputs"][0]["data"], np.float32)
+    found = answer.get("predictions", answer.get("outputs"))
+    return np.fromiter(itertools.chain.from_iterable(found), np.float32)
