@@ -25,6 +25,9 @@ def command(
     batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
+    log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
+    log_sample: Annotated[float, typer.Option(min=0, max=1, help="The share of the requests that is logged.")] = 1.0,
+    log_every: Annotated[str, typer.Option(help="How long a file of the log is written.")] = "60s",
 ) -> None:
     """Serve exported models over HTTP and gRPC, with the versions and updates that come meanwhile.
 
@@ -40,12 +43,14 @@ def command(
         ) from None
     import_tensorflow()
     from ctrlab.server.models import Models
+    from ctrlab.server.request_log import RequestLog
     from ctrlab.server.serving import Address, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     batching = {"batch_rows": batch_rows, "batch_wait_micros": round(1e6 * duration("--batch-wait", batch_wait))}
-    models = Models(folder, threads=threads, most_waiting=most_waiting, **batching)
+    requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
+    models = Models(folder, threads=threads, most_waiting=most_waiting, log=requests, **batching)
 
     def ready(http: int, rpc: int) -> None:
         for name, processor in models.processors.items():

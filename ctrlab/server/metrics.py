@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ctrlab.server.request_log import RequestLog
 from ctrlab.serving.processor import Processor
 
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -20,8 +21,8 @@ class Metrics(Collector):
     A stage is "queue", until a thread takes a request, or "process", until it has the answer's bytes.
     """
 
-    def __init__(self, processors: Mapping[str, Processor]):
-        self._processors = processors
+    def __init__(self, processors: Mapping[str, Processor], log: RequestLog | None = None):
+        self._processors, self._log = processors, log
         self._registry = CollectorRegistry()
         self._seconds = Histogram(
             "ctrlab_request_seconds", "Latency of answered requests", ["model", "stage"], buckets=SECONDS, registry=self._registry
@@ -69,3 +70,6 @@ class Metrics(Collector):
                     continue
                 gauge.add_metric([model], value(info))
             yield gauge
+        if self._log:
+            said = "Requests that should be in the log and are not"
+            yield CounterMetricFamily("ctrlab_unlogged_requests", said, value=self._log.left_out)

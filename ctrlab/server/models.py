@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server.metrics import Metrics
+from ctrlab.server.request_log import RequestLog
 from ctrlab.serving.processor import ALL, Code, Format, Processor, Refused, Reply
 from ctrlab.serving.versions import versions
 
@@ -47,12 +48,21 @@ class Models:
         folder: of a model, or of models.
         threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
         most_waiting: how many more may wait; a request beyond is refused at once.
+        log: for what is answered; it is closed with the models.
         configuration: of each processor.
     Raises:
         CtrlabError: there is no model, or a number is too small. Refused: a model has no version that can be served.
     """
 
-    def __init__(self, folder: Path, *, threads: int | None = None, most_waiting: int = 100, **configuration):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        threads: int | None = None,
+        most_waiting: int = 100,
+        log: RequestLog | None = None,
+        **configuration,
+    ):
         threads = threads or (MEMBERS if configuration.get("batch_rows") else 1) * len(os.sched_getaffinity(0))
         if threads < 1 or most_waiting < 0:
             raise CtrlabError(
@@ -66,7 +76,8 @@ class Models:
             self._close()
             raise
         self.most = threads + most_waiting
-        self.metrics = Metrics(self.processors)
+        self._log = log
+        self.metrics = Metrics(self.processors, log)
         self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
         self._lock = threading.Lock()
         self._inside = 0
@@ -87,12 +98,14 @@ class Models:
         header: int = ALL,
         version: int | None = None,
         deadline: float | None = None,
+        id: str = "",
     ) -> Future[Reply]:
         """Begins to answer a request.
 
         Args:
             version: that the client asked for; None: any.
             deadline: of `time.monotonic`: after it nobody waits for the answer.
+            id: of the request, for the log.
         Returns:
             The reply; or it raises Refused, or Late.
         Raises:
@@ -115,6 +128,8 @@ class Models:
                 sentence = f"Version {reply.version} of {name} is served; received a request for {version}."
                 raise Refused(Code.NOT_FOUND, sentence)
             self.metrics.answered(name, begun - came, time.monotonic() - begun)
+            if self._log:
+                self._log.add(name, processor, id, request, format, header, reply)
             return reply
 
         try:
@@ -134,6 +149,8 @@ class Models:
     def close(self) -> None:
         """Ends when all requests inside are answered."""
         self._pool.shutdown()
+        if self._log:
+            self._log.close()
         self._close()
 
     def _leave(self, _) -> None:

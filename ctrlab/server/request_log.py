@@ -31,11 +31,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 
 from ctrlab.data.join import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
-from ctrlab.errors import BadData, CtrlabError, cure_of
-from ctrlab.serving.processor import ALL, Format, Processor, Refused, Reply
+from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.serving.processor import ALL, Format, Processor, Reply
 from ctrlab.serving.wire import fields
 
 THREAD = "ctrlab-request-log"
@@ -119,7 +120,7 @@ class RequestLog:
                 if held and (held[0].schema != table.schema or sum(each.nbytes for each in held) > MOST_BYTES):
                     self._write(scored.model)
                 self._held.setdefault(scored.model, []).append(table)
-            except (pa.ArrowException, Refused, BadData, ValueError) as problem:
+            except Exception as problem:  # whatever a request holds, the next one is logged
                 self.left_out += 1
                 log.warning("Request %.100s is not in the log: %s", scored.id, str(problem).splitlines()[0])
             if time.monotonic() >= self._due:
@@ -161,7 +162,8 @@ def to_table(scored: Scored) -> pa.Table:
             columns[column] = pa.ListArray.from_arrays(arrays[f"{column}/row_splits"].cast(pa.int32()), text(arrays[name]))
     columns = {name: text(values) for name, values in columns.items()}
     rows = len(next(iter(columns.values())))
-    scores = probabilities(scored.reply, scored.format).reshape(rows, -1)
+    scores = probabilities(scored.reply, scored.format)
+    scores = scores.reshape(rows, len(scores) // max(rows, 1))
     splits = np.arange(rows + 1, dtype=np.int32) * scores.shape[1]
     columns |= {
         REQUEST: pa.array([scored.id] * rows),
@@ -183,7 +185,7 @@ def probabilities(reply: Reply, format: Format) -> np.ndarray:
     """What was answered, float32, flat."""
     if format == "predict":
         entry = fields(fields(reply.data)[1])  # PredictResponse.outputs: a map of one entry
-        return tf.make_ndarray(tf.compat.v1.TensorProto.FromString(entry[2])).ravel()
+        return tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2])).ravel()
     if format == "infer":
         return np.frombuffer(fields(reply.data)[6], np.float32)  # ModelInferResponse.raw_output_contents
     answer = json.loads(reply.data[: None if reply.header == ALL else reply.header])

@@ -19,6 +19,7 @@ import hmac
 import json
 import logging
 import re
+import secrets
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ from ctrlab.serving.processor import ALL, Code, Refused
 
 STATUS = {Code.INVALID: 400, Code.NOT_FOUND: 404, Code.UNAVAILABLE: 503, Code.FAILED: 500}
 HEADER = b"inference-header-content-length"
+REQUEST_ID = b"x-request-id"
+"""By which the log knows a request; who sends none gets one with the answer."""
+LONGEST_ID = 200
 TYPES = {
     "string": ("DT_STRING", "BYTES"),
     "int32": ("DT_INT32", "INT32"),
@@ -144,21 +148,22 @@ class Rest:
         except TimeoutError:
             raise Wrong(408, f"A request's body comes within {self.body_seconds:g} s; this one did not.") from None
 
-    async def _process(self, found, body, format, header=ALL) -> tuple:
+    async def _process(self, found, headers, body, format, header=ALL) -> tuple:
         asked = int(found["version"]) if found["version"] else None
-        reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked))
-        says = (b"x-model-version", str(reply.version).encode()), (b"x-model-update", str(reply.update).encode())
-        return reply, says
+        id = headers.get(REQUEST_ID, b"")[:LONGEST_ID].decode("latin-1") or secrets.token_hex(16)
+        reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked, id=id))
+        says = {b"x-model-version": str(reply.version), b"x-model-update": str(reply.update), REQUEST_ID: id}
+        return reply, tuple((name, value.encode("latin-1")) for name, value in says.items())
 
     async def _predict(self, found, headers, receive) -> Answer:
-        reply, says = await self._process(found, await self._body(headers, receive), "json")
+        reply, says = await self._process(found, headers, await self._body(headers, receive), "json")
         return Answer(reply.data, headers=((b"content-type", b"application/json"), *says))
 
     async def _infer(self, found, headers, receive) -> Answer:
         body, given = await self._body(headers, receive), headers.get(HEADER)
         if given is not None and not given.isdigit():
             raise Wrong(400, f"Inference-Header-Content-Length is a number of bytes; received {given[:40].decode('latin-1')}.")
-        reply, says = await self._process(found, body, "infer_json", ALL if given is None else int(given))
+        reply, says = await self._process(found, headers, body, "infer_json", ALL if given is None else int(given))
         kind = b"application/json" if reply.header == ALL else b"application/octet-stream"
         length = () if reply.header == ALL else ((HEADER, str(reply.header).encode()),)
         return Answer(reply.data, headers=((b"content-type", kind), *length, *says))

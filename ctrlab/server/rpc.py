@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import secrets
 import time
 
 import grpc
@@ -28,6 +29,7 @@ CODES = {
     Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Code.FAILED: grpc.StatusCode.INTERNAL,
 }
+REQUEST_ID, LONGEST_ID = "x-request-id", 200
 AVAILABLE, END = 30, 50  # ModelVersionStatus.State
 YES = number(1, 1)  # a message whose first field is true
 log = logging.getLogger(__name__)
@@ -89,7 +91,10 @@ class Rpc(grpc.GenericRpcHandler):
     async def _process(self, name: str, request: bytes, format: Format, context) -> bytes:
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
-        reply = await asyncio.wrap_future(self.models.submit(name, request, format, deadline=deadline))
+        given = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))[:LONGEST_ID]
+        id = given or secrets.token_hex(16)
+        reply = await asyncio.wrap_future(self.models.submit(name, request, format, deadline=deadline, id=id))
+        context.set_trailing_metadata(((REQUEST_ID, id),))
         return reply.data
 
     async def _predict(self, request: bytes, context) -> bytes:

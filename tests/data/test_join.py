@@ -15,7 +15,7 @@ from ctrlab.cli import app
 from ctrlab.data.join import KEYS, REQUEST, ROW, TIME, join
 from ctrlab.errors import BadData, CtrlabError
 
-START = datetime(2026, 11, 24, 10, tzinfo=UTC)
+START = datetime(2025, 11, 24, 10, tzinfo=UTC)
 WINDOW = timedelta(seconds=10)
 LATER = START + timedelta(hours=1)
 

@@ -4,77 +4,21 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from serve_command import TOKEN, WITH, Server
+from served import TOLERANCE
 from tensorflow.core.protobuf import meta_graph_pb2
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
-from served import TOLERANCE, first, probabilities
 from wire_requests import answer_of, answer_of_infer, by_columns, by_rows, infer_json, infer_request
 
-from ctrlab import models, serving
-from ctrlab.model_names import DATA_SETS
-from ctrlab.serving import inputs, warm_up, wire
+from ctrlab.serving import warm_up, wire
 from ctrlab.serving.processor import ALL
-
-TOKEN = "a-token"
-WITH = {"Authorization": f"Bearer {TOKEN}"}
-
-
-class Server:
-    """`ctrlab serve` on ports of its own."""
-
-    def __init__(self, folder, *options):
-        command = [sys.executable, "-m", "ctrlab.cli", "serve", folder, "--port", "0", "--grpc-port", "0", *options]
-        environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        self.said = []
-        for line in self.process.stdout:
-            self.said.append(line)
-            if found := re.search(r"HTTP on http://127.0.0.1:(\d+), gRPC on 127.0.0.1:(\d+)", line):
-                self.port, self.grpc_port = int(found[1]), int(found[2])
-                break
-        else:
-            raise AssertionError(self.said)
-
-    def ask(self, method, path, body=None, headers=WITH):
-        """(status, headers, body)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, path, body, dict(headers))
-        answer = connection.getresponse()
-        found = answer.status, dict(answer.getheaders()), answer.read()
-        connection.close()
-        return found
-
-    def call(self, method, request, token=TOKEN, **options):
-        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
-            asks = channel.unary_unary(method)
-            return asks(request, metadata=[("authorization", f"Bearer {token}")], timeout=options.get("timeout", 60))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        rest = self.process.stdout.read()
-        return self.process.wait(60), rest
-
-
-@pytest.fixture(scope="module")
-def published(small_batches, tmp_path_factory):
-    """A folder of two models; of one of them the tensors of a request and the answer."""
-    folder = tmp_path_factory.mktemp("models")
-    for name in ("dlrm", "din"):
-        schema, batches = small_batches(DATA_SETS[name])
-        model, batch = models.build(name, schema, optimizations="all"), first(batches[0][0], 20)
-        serving.export_model(model, folder / "ctr" if name == "din" else folder / name, rows=[batch])
-    tensors = inputs.to_tensors(batch, inputs.inputs_of(model, "text"), model)
-    return folder, tensors, probabilities(model, batch)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,23 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))  # wire_requests, served
+from served import first, probabilities
+
+from ctrlab import models, serving
+from ctrlab.model_names import DATA_SETS
+from ctrlab.serving import inputs
+
+
+@pytest.fixture(scope="session")
+def published(small_batches, tmp_path_factory):
+    """A folder of two models; of one of them the tensors of a request and the answer."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("dlrm", "din"):
+        schema, batches = small_batches(DATA_SETS[name])
+        model, batch = models.build(name, schema, optimizations="all"), first(batches[0][0], 20)
+        serving.export_model(model, folder / "ctr" if name == "din" else folder / name, rows=[batch])
+    tensors = inputs.to_tensors(batch, inputs.inputs_of(model, "text"), model)
+    return folder, tensors, probabilities(model, batch)

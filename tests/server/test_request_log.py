@@ -1,0 +1,146 @@
+"""The log of what was scored: the examples and answers of each protocol, by the ids that clients know; nothing waits for it."""
+
+import logging
+import threading
+
+import grpc
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from serve_command import TOKEN, WITH, Server
+from wire_requests import by_columns, by_rows, infer_json, infer_request
+
+from ctrlab.data.join import REQUEST, ROW, TIME, read_parquet
+from ctrlab.errors import CtrlabError
+from ctrlab.server import request_log
+from ctrlab.server.request_log import RequestLog, to_table
+from ctrlab.serving import warm_up
+from ctrlab.serving.processor import Processor
+
+
+def logged(folder):
+    """All rows of a folder, in the order of its files."""
+    return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def rows_of(tensors):
+    """The examples of a request, as the log has them."""
+    from wire_requests import by_lists
+
+    columns = by_lists(tensors)
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
+def same_row(found, expected):
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value, np.asarray(found[name]).dtype))
+
+
+def test_each_protocol_s_requests_are_logged_with_their_answers(published, tmp_path):
+    folder, tensors, expected = published
+    server = Server(folder, "--log", tmp_path / "log", "--log-every", "1h")
+    body, header = infer_json(tensors, True)
+    sent = {
+        "columns": ("/v1/models/ctr:predict", by_columns(tensors), {}),
+        "rows": ("/v1/models/ctr:predict", by_rows(tensors), {}),
+        "plain": ("/v2/models/ctr/infer", infer_json(tensors, False)[0], {}),
+        "binary": ("/v2/models/ctr/infer", body, {"Inference-Header-Content-Length": str(header)}),
+    }
+    for id, (path, request, more) in sent.items():
+        status, headers, _ = server.ask("POST", path, request, WITH | more | {"X-Request-Id": id})
+        assert (status, headers["x-request-id"]) == (200, id)
+    _, headers, _ = server.ask("POST", "/v1/models/ctr:predict", by_rows(tensors))
+    sent[headers["x-request-id"]] = None
+    assert server.ask("POST", "/v1/models/ctr:predict", b"{}", WITH | {"X-Request-Id": "refused"})[0] == 400
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        for id, method, request in (
+            ("predict", "/tensorflow.serving.PredictionService/Predict", warm_up.predict_request("ctr", tensors)),
+            ("infer", "/inference.GRPCInferenceService/ModelInfer", infer_request(tensors)),
+        ):
+            metadata = [("authorization", f"Bearer {TOKEN}"), ("x-request-id", id)]
+            _, call = channel.unary_unary(method).with_call(request, metadata=metadata, timeout=60)
+            assert ("x-request-id", id) in call.trailing_metadata()
+            sent[id] = None
+    assert server.stop()[0] == 0
+    found = logged(tmp_path / "log" / "ctr")
+    assert len(found) == len(sent) * len(expected)
+    examples = rows_of(tensors)
+    for id in sent:
+        of_request = [row for row in found if row[REQUEST] == id]
+        assert [row[ROW] for row in of_request] == list(range(len(expected)))
+        for row, example, score in zip(of_request, examples, expected):
+            same_row(row, example)
+            assert (row["_version"], row["_update"]) == (1, 0) and row[TIME].tzinfo
+            np.testing.assert_allclose(row["_probabilities"], score, atol=1e-5)
+
+
+@pytest.fixture
+def ctr(published):
+    with Processor(published[0] / "ctr", poll_seconds=0) as processor:
+        yield processor, by_rows(published[1])
+
+
+def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
+    processor, request = ctr
+    reply = processor.process(request, "json")
+    ids = [f"request {n}" for n in range(400)]
+    for name in ("a", "b"):
+        log = RequestLog(tmp_path / name, sample=0.25, seconds=3600)
+        for id in ids:
+            log.add("ctr", processor, id, request, "json", -1, reply)
+        log.close()
+        assert log.left_out == 0
+    a, b = ({row[REQUEST] for row in logged(tmp_path / name / "ctr")} for name in "ab")
+    assert a == b and 60 < len(a) < 140
+
+
+def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch):
+    processor, request = ctr
+    reply, goes_on = processor.process(request, "json"), threading.Event()
+    monkeypatch.setattr(request_log, "to_table", lambda scored: (goes_on.wait(), to_table(scored))[1])
+    monkeypatch.setattr(request_log, "WAITING", 5)
+    log = RequestLog(tmp_path, seconds=3600)
+    for n in range(50):
+        log.add("ctr", processor, str(n), request, "json", -1, reply)  # would hang here
+    goes_on.set()
+    log.close()
+    found = {row[REQUEST] for row in logged(tmp_path / "ctr")}
+    assert 5 <= len(found) <= 6 and log.left_out == 50 - len(found)
+
+
+def test_what_can_t_be_written_is_counted_and_said(ctr, tmp_path, caplog):
+    processor, request = ctr
+    reply = processor.process(request, "json")
+    log = RequestLog(tmp_path / "log", seconds=3600)
+    (tmp_path / "log" / "ctr").write_text("no folder")
+    with caplog.at_level(logging.WARNING):
+        log.add("ctr", processor, "a", request, "json", -1, reply)
+        log.add("ctr", processor, "b", b"[]", "json", -1, reply)
+        log.close()
+    assert log.left_out == 2
+    assert "1 requests of ctr are not in the log" in caplog.text and "Request b is not in the log" in caplog.text
+
+
+def test_files_appear_whole_and_in_time(ctr, tmp_path):
+    processor, request = ctr
+    reply = processor.process(request, "json")
+    log = RequestLog(tmp_path, seconds=0.2)
+    seen = set()
+    for n in range(300):
+        log.add("ctr", processor, str(n), request, "json", -1, reply)
+        for path in (tmp_path / "ctr").glob("*.parquet"):
+            seen |= set(read_parquet(path)[REQUEST].to_pylist())
+        threading.Event().wait(0.005)
+    assert seen
+    log.close()
+    found = [row[REQUEST] for row in logged(tmp_path / "ctr")]
+    assert len(list((tmp_path / "ctr").iterdir())) > 2 and [*dict.fromkeys(found)] == [str(n) for n in range(300)]
+
+
+@pytest.mark.parametrize("options", [{"sample": 0}, {"sample": 1.5}, {"seconds": 0}])
+def test_odd_numbers_are_refused(tmp_path, options):
+    with pytest.raises(CtrlabError, match="share of the requests"):
+        RequestLog(tmp_path, **options)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CtrlabError, match="can't take a log"):
+        RequestLog(tmp_path / "file" / "log")
