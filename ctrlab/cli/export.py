@@ -37,12 +37,12 @@ def command(
     import_tensorflow()
     from ctrlab.data import prepare
     from ctrlab.serving import export_model, load, read_manifest
-    from ctrlab.serving.warm_up import rows_of
+    from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
         model, save = load(run, optimizations, storage)
         files = prepare(model.schema.name, profile=profile, source=data)
-        rows = rows_of(files)
+        rows = rows_of(files.read_test(EXAMPLES))
         folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows)
     found = read_manifest(folder)
     size = sum(file.bytes for file in found.files.values())

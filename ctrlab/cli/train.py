@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -27,6 +30,8 @@ from ctrlab.errors import CtrlabError
 from ctrlab.paths import require_place
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from ctrlab.embedding import EmbeddingVariable
     from ctrlab.serving.publishing import Publisher
     from ctrlab.training import Evaluation, Run
@@ -63,6 +68,10 @@ def command(
     ] = None,
     publish_every: Annotated[str, typer.Option(help="How often: 1s, 60s, 5m. Most are updates of what changed.")] = "60s",
     publish_full_every: Annotated[int, typer.Option(min=1, help="Every so many publications: the whole model.")] = 60,
+    follow: Annotated[
+        Path | None, typer.Option(help="Train on the Parquet files that appear in this folder, until SIGTERM.", file_okay=False)
+    ] = None,
+    idle: Annotated[str, typer.Option(help="With --follow: end when no file came for so long.")] = "",
 ) -> None:
     """Train one model and hold its AUC against the best that is possible on its data.
 
@@ -71,6 +80,7 @@ def command(
     - `ctrlab train din --data real --epochs 2`
     - `ctrlab train dlrm --embedding variable --admission 2 --checkpoint run --every 1000 --full-every 24`
     - `ctrlab train deepfm --optimizations all --epochs 20 --publish models/ctr --publish-every 60s`
+    - `ctrlab train deepfm --optimizations all --follow joined --checkpoint run --every 1000 --resume --publish models/ctr`
     """
     if checkpoint is None and (every or full_every or resume):
         raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
@@ -85,6 +95,13 @@ def command(
             raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
         require_place(save)
     seconds = duration("--publish-every", publish_every)
+    if follow and (epochs != 1 or data != "generated"):
+        raise CtrlabError(
+            "--follow trains on each row of its folder once, in place of a data set; leave out --epochs and --data."
+        )
+    if idle and not follow:
+        raise CtrlabError("--idle says when a run that follows a folder ends; name the folder with --follow.")
+    most_idle = duration("--idle", idle) if idle else float("inf")
     choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
     from ctrlab.embedding import embedding_variables
@@ -103,6 +120,7 @@ def command(
         seed=seed,
         epochs=epochs,
         saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
+        follow=follow,
     )
     out = console()
     with Run(spec) as training, contextlib.ExitStack() as last:
@@ -114,17 +132,23 @@ def command(
         if publish:
             from ctrlab.data import prepare
             from ctrlab.serving.publishing import Publisher
-            from ctrlab.serving.warm_up import rows_of
+            from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
-            # Of text, as requests are; rungs may have the training read ids.
-            rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data))
+            if follow:
+                rows = rows_of(first_examples(training, out))
+            else:  # of text, as requests are; rungs may have the training read ids
+                rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
             options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "rows": rows}
             publisher = last.enter_context(Publisher(publish, training.model, training.optimizer, **options))
-        fit(training, out, publisher)
-        found = training.evaluate()
+        if follow:
+            follow_files(training, out, publisher, most_idle)
+        else:
+            fit(training, out, publisher)
+            found = training.evaluate()
     if publisher:
         out.print(told(publisher), soft_wrap=True)
-    out.print(table_of(found, training.files.ceiling, f"{spec.model} on {training.files.name}"))
+    if not follow:
+        out.print(table_of(found, training.files.ceiling, f"{spec.model} on {training.files.name}"))
     if variables := embedding_variables(training.model):
         out.print(size_of(variables), soft_wrap=True)
     if save:
@@ -188,6 +212,47 @@ def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None
             progress.update(task, advance=1, loss=f"loss {smooth:.4f}")
 
         training.train(on_step=[show, publisher] if publisher else show)
+
+
+def first_examples(training: Run, out: Console) -> tf.data.Dataset:
+    """Batches of the followed folder's first file; waits for it."""
+    from ctrlab.serving.warm_up import EXAMPLES
+
+    with out.status(f"Waiting for the first file in {training.followed.folder}", spinner="dots"):
+        while (batches := training.followed.examples(EXAMPLES)) is None:
+            training.followed.look()
+            time.sleep(0.2)
+    return batches
+
+
+def follow_files(training: Run, out: Console, publisher: Publisher | None, most_idle: float) -> None:
+    """Trains on files as they come, until SIGTERM or SIGINT, or until none has come for so many seconds."""
+    stops = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stops.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    columns = ("[progress.description]{task.description}", MofNCompleteColumn(), TextColumn("rows{task.fields[loss]}"))
+    try:
+        with Progress(*columns, console=out) as progress:
+            task = progress.add_task(f"Training {training.spec.model}", total=None, loss="")
+            smooth, came = None, time.monotonic()
+
+            def show(number: int, loss: float) -> None:
+                nonlocal smooth, came
+                smooth, came = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss, time.monotonic()
+                followed = training.followed
+                progress.update(task, completed=followed.used, total=followed.known, loss=f", loss on new rows {smooth:.4f}")
+
+            def ends() -> bool:
+                return stops.is_set() or time.monotonic() - came > most_idle
+
+            hooks = [show, publisher] if publisher else [show]
+            training.follow(hooks, ends=ends, on_wait=publisher.on_wait if publisher else lambda: None)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    left = training.followed.known - training.followed.used
+    rest = f"; {left} rows wait for a whole batch" if left else ""
+    said = f", loss on new rows {smooth:.4f}" if smooth is not None else ""
+    out.print(f"Trained on {training.followed.used:,} rows of {training.followed.folder}{said}{rest}.", soft_wrap=True)
 
 
 def told(publisher: Publisher) -> str:

@@ -123,6 +123,11 @@ class Publisher:
         if time.monotonic() >= self._due and (self._writing is None or self._writing.done()):
             self.publish()
 
+    def on_wait(self) -> None:
+        """Call it while training waits for rows: it publishes the steps that were taken, if that is due."""
+        if self._read_step != int(self.optimizer.iterations):
+            self(0, 0.0)
+
     def publish(self) -> None:
         """Starts to publish the model as it is now. Call it between two steps. It waits for the publication before."""
         self._settle()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from ctrlab.data import DataFiles, explained
+from ctrlab.data import explained
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.inputs import Features
 from ctrlab.serving.record_file import record_file
@@ -28,10 +28,10 @@ MOST = 1_000
 """Requests; TensorFlow Serving takes no more."""
 
 
-def rows_of(files: DataFiles) -> list[Features]:
-    """A few requests' worth of held-out rows of a data set."""
+def rows_of(batches: tf.data.Dataset) -> list[Features]:
+    """A few requests' worth of rows, from batches of `EXAMPLES`."""
     with explained():
-        return [features for features, _ in files.read_test(EXAMPLES).take(REQUESTS)]
+        return [features for features, _ in batches.take(REQUESTS)]
 
 
 def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.Tensor]]) -> None:

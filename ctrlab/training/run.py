@@ -9,7 +9,8 @@ rungs of level   model -> build    input -> files and batch size    run -> threa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,11 +19,12 @@ import tensorflow as tf
 
 from ctrlab import data
 from ctrlab import optimizations as ladder
+from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.embedding.choices import NAMES, Variable
 from ctrlab.embedding.choices import Choice as Embedding
 from ctrlab.embedding.prefetch import prefetched
 from ctrlab.embedding.variable import embedding_variables
-from ctrlab.errors import choose
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import Hyper, build
 from ctrlab.training.checkpoint import Checkpoints
 from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, OnStep, batch_size, evaluate, train
@@ -32,6 +34,8 @@ from ctrlab.training.stage import stage
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import predict_step, train_step
 from ctrlab.training.threads import Choice, Setting, apply_threads, choose_setting
+
+POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Spec:
         epochs: passes over the training rows; -1: no end.
         setting: threads and buffers; None: as the rungs choose.
         saving: None for no checkpoints.
+        follow: train on the Parquet files that appear in this folder, in place of a data set: see `Run.follow`.
 
     >>> spec = Spec("deepfm", "all", epochs=3)
     """
@@ -77,6 +82,7 @@ class Spec:
     epochs: int = 1
     setting: Setting | None = None
     saving: Saving | None = None
+    follow: Path | None = None
 
     @property
     def in_words(self) -> dict[str, str]:
@@ -103,7 +109,8 @@ class Run:
         rungs: {level: rungs of `spec.optimizations`}.
         choice: the setting of threads and buffers, and its origin.
         model, optimizer: the model that is trained and its optimizer.
-        files: the files on disk, `data.DataFiles`.
+        files: the files on disk, `data.DataFiles`; None if the run follows a folder.
+        followed: that folder's files, or None.
         batch_size: examples per step.
         step: (features, labels) -> loss, or a `SeveralSteps`: see `train`.
         checkpoints: the saver, or None.
@@ -124,7 +131,7 @@ class Run:
         apply_threads(self.choice.setting)
         self.model, self.optimizer = self._new_model(spec.seed)
         where = {"profile": spec.profile, "source": spec.source, "format": spec.format}
-        self.files = data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
+        self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
         self.step = train_step(self.model, self.optimizer)
         if "loop" in self.rungs["run"] or ladder.STOCK.name in self.rungs["model"]:
@@ -132,6 +139,7 @@ class Run:
         self._predict = predict_step(self.model)
         self._held = contextlib.ExitStack()
         self.checkpoints = self._held.enter_context(self._saver(spec.saving)) if spec.saving else None
+        self.followed = self._followed(spec.follow) if spec.follow else None
         self._batches: Iterator | None = None
 
     def __enter__(self) -> Run:
@@ -161,9 +169,7 @@ class Run:
         setting = setting or self.choice.setting
         options = {"shuffle": SHUFFLE_ROWS, "seed": self.spec.seed if seed is None else seed, "epochs": self.spec.epochs}
         options |= {"drop_remainder": True, "start": self.position, "prefetch": setting.prefetch, "lists": self._lists}
-        # With storage the stage is always needed: it provides the keys before the step, so that their rows can be prefetched.
-        depth = max(1, setting.stage) if self._stored else setting.stage
-        return stage(self.files.read_train(self.batch_size, **options), self.model, depth)
+        return stage(self.files.read_train(self.batch_size, **options), self.model, self._depth(setting))
 
     def train(
         self, steps: int | None = None, on_step: OnStep | Sequence[OnStep] = (), batches: Iterable | None = None
@@ -190,12 +196,48 @@ class Run:
     def batches(self) -> Iterator:
         """The iterator of the training batches."""
         if self._batches is None:
-            batches = self.read()
-            if self._stored:
-                rows = prefetched(batches, lambda batch: self.model.reads(batch[0]))
-                batches = self._held.enter_context(contextlib.closing(rows))
-            self._batches = iter(batches)
+            self._batches = iter(self._held.enter_context(self._ahead(self.read())))
         return self._batches
+
+    def follow(
+        self, on_step: OnStep | Sequence[OnStep] = (), *, ends: Callable[[], bool], on_wait: Callable[[], None] = lambda: None
+    ) -> None:
+        """Trains on each row of the followed folder once, in the order of the files, as they appear, until it is told to end.
+        Then it saves the state. A run that resumes goes on with the first row that its checkpoint has not seen.
+
+        Rows are trained on as they are, text; the rungs "parquet" and "encoded" have nothing to do.
+
+        Args:
+            on_step: as in `training.train`.
+            ends: asked after each step, and a few times per second while there are too few rows for a batch.
+            on_wait: called each time there are too few rows.
+        Raises:
+            As `training.train`; CheckpointError: a checkpoint could not be written; CtrlabError: as of `Followed`.
+        """
+        hooks = (on_step,) if callable(on_step) else tuple(on_step)
+        if self.checkpoints:
+            hooks = (*hooks, self.checkpoints)
+        with contextlib.suppress(_Ended):
+            while not ends():
+                self.followed.look()
+                batches = self.followed.batches(self.batch_size)
+                if batches is None:
+                    on_wait()
+                    time.sleep(POLL_SECONDS)
+                    continue
+                # The last hook: when it raises, all others have been called.
+                with self._ahead(stage(batches, self.model, self._depth(self.choice.setting))) as ready:
+                    train(self.model, self.optimizer, ready, None, (*hooks, self._count(ends)), self.step)
+        if self.checkpoints:
+            self.checkpoints.save_last()
+
+    def _count(self, ends: Callable[[], bool]) -> OnStep:
+        def counts(number: int, loss: float) -> None:
+            self.followed.used += self.batch_size
+            if ends():
+                raise _Ended
+
+        return counts
 
     def restart(self, seed: int) -> None:
         """Starts again from `seed`: new weights, no slots, another order of rows. It can't be combined with checkpoints."""
@@ -205,6 +247,10 @@ class Run:
     def evaluate(self, most_rows: int | None = None) -> Evaluation:
         """AUC and log loss on the held-out rows, or on about the first `most_rows` of them. The batch size is that of training:
         WDL scales its deep input by the norm of the batch, so its answers depend on the batch size."""
+        if self.files is None:
+            raise CtrlabError(
+                "A run that follows a folder has no held-out rows; its losses are of rows that it has not seen yet."
+            )
         batches = self.files.read_test(self.batch_size, lists=self._lists)
         if most_rows is not None:
             batches = batches.take(-(-most_rows // self.batch_size))
@@ -217,7 +263,8 @@ class Run:
 
     def _saver(self, saving: Saving) -> Checkpoints:
         spec, files = self.spec, self.files
-        run = {"model": spec.model, "data": f"{spec.source} {files.name}, {files.rows} rows", "batch size": str(self.batch_size)}
+        rows = f"{spec.source} {files.name}, {files.rows} rows" if files else "followed"
+        run = {"model": spec.model, "data": rows, "batch size": str(self.batch_size)}
         return Checkpoints(
             saving.folder,
             self.model,
@@ -229,6 +276,23 @@ class Run:
             run=run | spec.in_words,
         )
 
+    def _followed(self, folder: Path) -> Followed:
+        ledger = self.spec.saving.folder / LEDGER if self.spec.saving else None
+        return Followed(folder, self.model.input_schema, ledger, self.position * self.batch_size)
+
+    @contextlib.contextmanager
+    def _ahead(self, batches: tf.data.Dataset) -> Iterator[Iterable]:
+        """The batches, whose rows are loaded from the storage before the step needs them."""
+        if not self._stored:
+            yield batches
+            return
+        with contextlib.closing(prefetched(batches, lambda batch: self.model.reads(batch[0]))) as rows:
+            yield rows
+
+    def _depth(self, setting: Setting) -> int:
+        """Of the stage. With storage it is always needed: it gives the keys before the step, so that rows can be prefetched."""
+        return max(1, setting.stage) if self._stored else setting.stage
+
     @property
     def _lists(self) -> Literal["text", "ragged"]:
         """CSV lines hold lists as text, which the model splits; column formats hold them already split."""
@@ -237,3 +301,7 @@ class Run:
     @property
     def _stored(self) -> bool:
         return any(variable.options.storage for variable in embedding_variables(self.model))
+
+
+class _Ended(Exception):
+    """A followed run was told to end."""
