@@ -1,7 +1,9 @@
 """Following a folder: each row once and in order, whatever happens between two looks."""
 
+import functools
 import json
 import logging
+import operator
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +71,7 @@ def test_each_row_comes_once_across_restarts(tmp_path_factory, data):
             if not len(table) or table["_row"][-1].as_py() < used:
                 (folder / name).unlink()  # all of its rows were used
     found += taken(Followed(folder, SCHEMA, ledger, used), batch_size)
-    assert sum(found, []) == list(range(rows // batch_size * batch_size))
+    assert functools.reduce(operator.iadd, found, []) == list(range(rows // batch_size * batch_size))
 
 
 def test_a_line_that_was_cut_off_is_taken_again(tmp_path):
@@ -109,7 +111,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path):
     ledger = tmp_path / LEDGER
     with pytest.raises(CtrlabError, match="is none"):
         Followed(tmp_path / "nowhere", SCHEMA)
-    with pytest.raises(CtrlabError, match="after 5 rows; the ledger .* has 0"):
+    with pytest.raises(CtrlabError, match=r"after 5 rows; the ledger .* has 0"):
         Followed(tmp_path, SCHEMA, ledger, 5)
     put(tmp_path, "a.parquet", [0, 1, 2])
     put(tmp_path, "b.parquet", [3, 4, 5])
@@ -117,7 +119,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path):
     (tmp_path / "a.parquet").unlink()
     assert taken(Followed(tmp_path, SCHEMA, ledger, 4), 2) == [[4, 5]]
     put(tmp_path, "b.parquet", [3, 4])
-    with pytest.raises(CtrlabError, match="b.parquet, 3 rows were taken .* has 2: put it back"):
+    with pytest.raises(CtrlabError, match=r"b\.parquet, 3 rows were taken .* has 2: put it back"):
         Followed(tmp_path, SCHEMA, ledger, 4)
     (tmp_path / "b.parquet").unlink()
     with pytest.raises(CtrlabError, match="is missing: put it back"):
