@@ -112,7 +112,9 @@ class Followed:
             about = path.stat()
             if self._odd.get(name) == (about.st_size, about.st_mtime_ns):
                 return None
-            table = pq.read_table(path, columns=[column.name for column in self.schema.columns], partitioning=None)
+            names = pq.read_schema(path).names
+            columns = [column.name for column in self.schema.columns if column.name in names]
+            table = pq.read_table(path, columns=columns, partitioning=None)
             return len(conform(table, self.schema, str(path)))
         except Exception as problem:  # whatever Arrow says of a file: the next one is taken
             self._odd[name] = (about.st_size, about.st_mtime_ns)

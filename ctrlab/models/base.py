@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import keras
@@ -79,6 +79,13 @@ class CTRModel(keras_hooks.Served, keras.Model):
             else tf.TensorSpec([None], entry_dtype(c))
             for c in features
         }
+
+    @property
+    def training_schema(self) -> Schema:
+        """The columns that training reads: `input_schema` without negatives that this model does not use."""
+        read = {column.name for column in self.encoder.negatives}
+        columns = tuple(c for c in self.input_schema.columns if not getattr(c, "negative_of", "") or c.name in read)
+        return replace(self.input_schema, columns=columns)
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step.

@@ -278,7 +278,7 @@ class Run:
 
     def _followed(self, folder: Path) -> Followed:
         ledger = self.spec.saving.folder / LEDGER if self.spec.saving else None
-        return Followed(folder, self.model.input_schema, ledger, self.position * self.batch_size)
+        return Followed(folder, self.model.training_schema, ledger, self.position * self.batch_size)
 
     @contextlib.contextmanager
     def _ahead(self, batches: tf.data.Dataset) -> Iterator[Iterable]:

@@ -71,6 +71,13 @@ def test_it_takes_the_steps_of_one_who_has_all_rows(table, tmp_path, optimizatio
     np.testing.assert_allclose(found, losses, rtol=1e-5)
 
 
+def test_rows_as_a_server_logs_them_are_enough_where_negatives_are_not_used(table, tmp_path, caplog):
+    put(tmp_path / "rows", 0, table.drop_columns(["negative_items", "negative_categories"]))
+    assert len(followed(Spec("din", follow=tmp_path / "rows"))[0]) == 7
+    assert followed(Spec("dien", follow=tmp_path / "rows"))[0] == []
+    assert "has no column 'negative_items', which amazon_reviews needs" in caplog.text
+
+
 def test_rows_on_a_disk_are_there_before_they_are_needed(table, tmp_path):
     def variable(place):
         return Variable(Options(storage=Storage(str(tmp_path / place), 200)))

@@ -1,0 +1,269 @@
+"""How old what a served model knows is: from a click to the first answer of weights that were trained on it.
+
+    client --request--> ctrlab serve --log--> joined by `ctrlab.data.join` --files--> ctrlab train --follow --publish
+       |                     ^                        ^                                           |
+       +------- clicks ------|------------------------+                                           |
+                             +------------------------- versions and updates ---------------------+
+
+All of it runs on this machine, as a user would run it: two commands, and the join and the client in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ctrlab import data
+from ctrlab.data.follow import LEDGER
+from ctrlab.data.join import KEYS, REQUEST, ROW, TIME, join, read_parquet
+from ctrlab.data.outputs import Replacement
+from ctrlab.errors import CtrlabError
+from ctrlab.model_names import DATA_SETS
+from ctrlab.models import MODELS
+from ctrlab.serving import read_manifest
+from ctrlab.serving.inputs import Features, to_tensors
+from ctrlab.training import batch_size
+
+FIRST_BATCHES = 4
+STARTS_SECONDS = 300.0
+TOKEN = secrets.token_hex(16)
+GAUGES = re.compile(r"^ctrlab_(version|update|training_step)\{.*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Times in seconds.
+
+    Attributes:
+        window: in which a click counts.
+        log_every, publish_every: of the two commands; labels are written as often as the log.
+        rows: examples per request.
+        rows_per_second: that the client asks for.
+        seconds: how long it asks.
+    """
+
+    window: float = 2.0
+    log_every: float = 1.0
+    publish_every: float = 1.0
+    rows: int = 64
+    rows_per_second: float = 1024.0
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """What came of a run.
+
+    Attributes:
+        joined, learned: seconds from each click to the file that it is in, and to the first answer that learned from it.
+        clicks: of which an answer learned; `others` came too near to the end.
+        requests, steps: answered by the server; taken by the training in that time.
+    """
+
+    model: str
+    setting: Setting
+    joined: list[float]
+    learned: list[float]
+    clicks: int
+    others: int
+    requests: int
+    steps: int
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+def measure(
+    model: str, setting: Setting, profile: str | None = None, said: Callable[[str], None] = lambda line: None
+) -> Freshness:
+    """Runs the loop, and measures it.
+
+    Args:
+        said: called with a line when a part has begun.
+    Raises:
+        CtrlabError: a command ended; no click was learned from.
+    """
+    files = data.prepare(DATA_SETS[model], profile=profile)
+    batch = batch_size(MODELS[model], ())
+    with tempfile.TemporaryDirectory(prefix="ctrlab-freshness-") as folder, contextlib.ExitStack() as held:
+        place = Path(folder)
+        for name in ("joined", "labels", "models"):
+            (place / name).mkdir()
+        rows = pq.ParquetFile(files.train[0]).iter_batches(FIRST_BATCHES * batch)
+        first = pa.Table.from_batches([next(rows)])
+        pq.write_table(first, place / "joined" / "0.parquet")
+        publishing = ("--publish", place / "models" / "ctr", "--publish-every", f"{setting.publish_every}s")
+        following = ("--follow", place / "joined", "--checkpoint", place / "run")
+        trainer = held.enter_context(_command(place, "train", model, "--optimizations", "all", *following, *publishing))
+        said("Training")
+        _wait(lambda: (place / "models" / "ctr" / "1").exists(), trainer)
+        logging = ("--log", place / "log", "--log-every", f"{setting.log_every}s")
+        server = held.enter_context(_command(place, "serve", place / "models", "--port", "0", "--grpc-port", "0", *logging))
+        _wait(lambda: "HTTP on" in server.log.read_text(), server)
+        said("Serving")
+        client = _Client(files, place, setting, int(re.search(r"HTTP on http://[^:]+:(\d+)", server.log.read_text())[1]))
+        ends = threading.Event()
+        joiner = threading.Thread(target=_join_all, args=(place, setting, ends, client.problems))
+        joiner.start()
+        held.callback(joiner.join)
+        held.callback(ends.set)
+        client.run(lambda: trainer.require() or server.require())
+        client.require()
+        return _found(model, setting, place, client, len(first), batch)
+
+
+class _Client:
+    """Asks, clicks as the rows say, and notes of which training step each answer's weights were."""
+
+    def __init__(self, files: data.DataFiles, place: Path, setting: Setting, port: int):
+        self._place, self._setting = place, setting
+        self._server = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._batches = files.read_test(setting.rows, drop_remainder=True, epochs=-1)
+        self._inputs = read_manifest(place / "models" / "ctr" / "1").inputs
+        self._names = [label.name for label in files.schema.labels]
+        self.clicked: dict[tuple[str, int], float] = {}
+        self.answers: list[tuple[float, int]] = []
+        """(when, the training's step) of each answer of which the step is known."""
+        self.requests = 0
+        self.problems: list[BaseException] = []
+
+    def run(self, check: Callable[[], None]) -> None:
+        pending, written, begun = [], time.monotonic(), time.monotonic()
+        for number, (features, labels) in enumerate(self._batches):
+            due = begun + number * self._setting.rows / self._setting.rows_per_second
+            if due - begun > self._setting.seconds or self.problems:
+                break
+            time.sleep(max(0.0, due - time.monotonic()))
+            id = self._ask(features)
+            now = time.time()
+            for row in np.flatnonzero(labels.numpy().max(axis=1)):
+                self.clicked[id, int(row)] = now
+                pending.append((id, int(row), datetime.fromtimestamp(now, UTC), *labels.numpy()[row].tolist()))
+            if time.monotonic() - written > self._setting.log_every and pending:
+                self._write(pending, number)
+                pending, written = [], time.monotonic()
+                check()
+
+    def require(self) -> None:
+        if self.problems:
+            raise self.problems[0]
+
+    def _ask(self, features: Features) -> str:
+        tensors = {name: tensor.numpy() for name, tensor in to_tensors(features, self._inputs, None).items()}
+        plain = {name: values.astype(str) if values.dtype == object else values for name, values in tensors.items()}
+        plain = {name: values.tolist() for name, values in plain.items()}
+        status, headers, body = self._get("POST", "/v1/models/ctr:predict", json.dumps({"inputs": plain}))
+        if status != 200:
+            raise CtrlabError(f"A request was refused: {body.decode()[:500]}")
+        answered = time.time()
+        metrics = dict(GAUGES.findall(self._get("GET", "/metrics")[2].decode()))
+        of_answer = float(headers["x-model-version"]), float(headers["x-model-update"])
+        if (float(metrics["version"]), float(metrics["update"])) == of_answer:
+            self.answers.append((answered, int(float(metrics["training_step"]))))
+        self.requests += 1
+        return headers["x-request-id"]
+
+    def _get(self, method: str, path: str, body: str | None = None) -> tuple[int, dict[str, str], bytes]:
+        self._server.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"})
+        answer = self._server.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+    def _write(self, rows: list[tuple], number: int) -> None:
+        columns = list(zip(*rows))
+        table = pa.table(dict(zip(KEYS, columns)), schema=pa.schema(KEYS))
+        for name, values in zip(self._names, columns[len(KEYS) :]):
+            table = table.append_column(name, pa.array(values, pa.float32()))
+        with Replacement(self._place / "labels" / f"{number:09}.parquet") as file:
+            pq.write_table(table, file.file)
+            file.keep()
+
+
+class _Running:
+    """A command of this package, in a process of its own; its output goes to a file."""
+
+    def __init__(self, place: Path, *words):
+        self.name, self.log = words[0], place / f"{words[0]}.log"
+        environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "200"}
+        command = [sys.executable, "-m", "ctrlab.cli", *map(str, words)]
+        with open(self.log, "wb") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
+
+    def require(self) -> None:
+        """Raises CtrlabError if it has ended."""
+        if self.process.poll() is not None:
+            raise CtrlabError(f"`ctrlab {self.name}` ended: {self.log.read_text(errors='replace').strip()[-1000:]}")
+
+
+@contextlib.contextmanager
+def _command(place: Path, *words) -> Iterator[_Running]:
+    running = _Running(place, *words)
+    try:
+        yield running
+    finally:
+        running.process.send_signal(signal.SIGTERM)
+        try:
+            running.process.wait(60)
+        except subprocess.TimeoutExpired:
+            running.process.kill()
+            running.process.wait()
+
+
+def _wait(ready: Callable[[], bool], running: _Running) -> None:
+    ends = time.monotonic() + STARTS_SECONDS
+    while not ready():
+        running.require()
+        if time.monotonic() > ends:
+            raise CtrlabError(f"`ctrlab {running.name}` did not begin within {STARTS_SECONDS:g} s.")
+        time.sleep(0.1)
+
+
+def _join_all(place: Path, setting: Setting, ends: threading.Event, problems: list[BaseException]) -> None:
+    window, delivery = timedelta(seconds=setting.window), timedelta(seconds=2 * setting.log_every)
+    while not ends.wait(setting.log_every / 4):
+        try:
+            if (place / "log" / "ctr").is_dir():
+                join(place / "log" / "ctr", place / "labels", place / "joined", window, delivery=delivery)
+        except Exception as problem:
+            problems.append(problem)
+            return
+
+
+def _found(model: str, setting: Setting, place: Path, client: _Client, first_rows: int, batch: int) -> Freshness:
+    ledger = [json.loads(line) for line in (place / "run" / LEDGER).read_text().splitlines()]
+    whens, steps = np.array([when for when, _ in client.answers]), np.array([step for _, step in client.answers])
+    joined, learned, others, before = [], [], len(client.clicked), first_rows
+    for each in ledger[1:]:
+        path = place / "joined" / each["file"]
+        keys = read_parquet(path).select([REQUEST, ROW, TIME])
+        made = path.stat().st_mtime
+        for n, key in enumerate(zip(keys[REQUEST].to_pylist(), keys[ROW].to_pylist())):
+            if key not in client.clicked:
+                continue
+            knows = np.flatnonzero(steps > (before + n) // batch)
+            if len(knows):
+                joined.append(made - client.clicked[key])
+                learned.append(float(whens[knows[0]]) - client.clicked[key])
+                others -= 1
+        before += each["rows"]
+    if not learned:
+        raise CtrlabError("No click was learned from before the end: measure for longer.")
+    taken = int(steps[-1] - steps[0])
+    return Freshness(model, setting, joined, learned, len(learned), others, client.requests, taken)
