@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
@@ -36,6 +35,8 @@ def command(
     """
     require_files(json_path)
     import_tensorflow()
+    import numpy as np
+
     from ctrlab.profiling.machine import machine
     from ctrlab.server.freshness import Setting, measure
 
