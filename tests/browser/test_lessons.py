@@ -11,15 +11,15 @@ LESSON = "02_ops/solutions/01_indicator_column.ipynb"
 LOOK_AT = ("profile", "exercise-2", "measure-op", "train", "measure-step", "loses-code", "finish")
 CELL_SECONDS = 120
 
-# Notes, every 50 ms while a cell runs, how the live chart's curves look; kept in window.curves.
+# Notes each look of the live chart's curves while a cell runs, as it is drawn; kept in window.curves.
 WATCH = """() => {
   window.curves = new Set();
-  setInterval(() => {
+  new MutationObserver(() => {
     const running = [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'));
     const charts = [...document.querySelectorAll('.js-plotly-plot')].filter(c => c.textContent.includes('same batches'));
     const lines = charts.flatMap(c => [...c.querySelectorAll('.js-line')]).map(line => line.getAttribute('d'));
     if (running && lines.length) window.curves.add(lines.join());
-  }, 50);
+  }).observe(document.body, {subtree: true, childList: true, attributeFilter: ['d']});
 }"""
 IDLE = "() => ![...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'))"
 ERROR = "[data-mime-type='application/vnd.jupyter.stderr']"  # of a traceback too
