@@ -6,7 +6,7 @@ takes seconds to import, and `--help` must not.
 
 from __future__ import annotations
 
-from ctrlab.cli import bench, checkpoints, data, doctor, embedding, export, lab, race, serve, train, tune
+from ctrlab.cli import bench, checkpoints, data, doctor, embedding, export, lab, label, race, serve, train, tune
 from ctrlab.cli.app import OneSentence, add_commands, make_app
 
 app = make_app(
@@ -15,7 +15,7 @@ app = make_app(
     add_completion=False,
     epilog="Start with `ctrlab doctor`, then `ctrlab race --models deepfm --profile tiny`.",
 )
-add_commands(app, doctor, train, export, serve, race, tune, lab)
+add_commands(app, doctor, train, export, serve, label, race, tune, lab)
 for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding}.items():
     app.add_typer(group.app, name=name)
 

@@ -25,6 +25,7 @@ def command(
     batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
+    keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions clients may ask for by number.")] = 1,
     log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
     log_sample: Annotated[float, typer.Option(min=0, max=1, help="The share of the requests that is logged.")] = 1.0,
     log_every: Annotated[str, typer.Option(help="How long a file of the log is written.")] = "60s",
@@ -50,12 +51,13 @@ def command(
     out = console()
     batching = {"batch_rows": batch_rows, "batch_wait_micros": round(1e6 * duration("--batch-wait", batch_wait))}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
-    models = Models(folder, threads=threads, most_waiting=most_waiting, log=requests, **batching)
+    models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **batching)
 
     def ready(http: int, rpc: int) -> None:
-        for name, processor in models.processors.items():
-            found = processor.info()
-            out.print(f"{name}: version {found['version']}, update {found['update']}", markup=False, soft_wrap=True)
+        for name, served in models.served.items():
+            for version, found in served.infos().items():
+                labels = "".join(f", {label}" for label, of in served.labels.items() if of == version)
+                out.print(f"{name}: version {version}, update {found['update']}{labels}", markup=False, soft_wrap=True)
         out.print(f"HTTP on http://{host}:{http}, gRPC on {host}:{rpc}", markup=False, soft_wrap=True)
         if token and not os.environ.get(TOKEN):
             out.print(f"Token: {secret}", markup=False, soft_wrap=True)

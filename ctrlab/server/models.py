@@ -11,9 +11,12 @@ from pathlib import Path
 from ctrlab.errors import CtrlabError
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
-from ctrlab.serving.processor import ALL, Code, Format, Processor, Refused, Reply
+from ctrlab.server.served import ServedModel
+from ctrlab.serving.processor import ALL, Code, Format, Refused, Reply
 from ctrlab.serving.versions import versions
 
+LOOK_SECONDS = 1.0
+"""Between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads a core where most wait for their batch."""
 
@@ -49,6 +52,7 @@ class Models:
         threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
         most_waiting: how many more may wait; a request beyond is refused at once.
         log: for what is answered; it is closed with the models.
+        keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
         configuration: of each processor.
     Raises:
         CtrlabError: there is no model, or a number is too small. Refused: a model has no version that can be served.
@@ -60,6 +64,7 @@ class Models:
         *,
         threads: int | None = None,
         most_waiting: int = 100,
+        keep: int = 1,
         log: RequestLog | None = None,
         **configuration,
     ):
@@ -68,27 +73,28 @@ class Models:
             raise CtrlabError(
                 f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."
             )
-        self.processors: dict[str, Processor] = {}
+        self.served: dict[str, ServedModel] = {}
         try:
             for name, place in folders_in(folder).items():
-                self.processors[name] = Processor(place, name=name, **configuration)
+                self.served[name] = ServedModel(place, name, keep=keep, **configuration)
         except BaseException:
             self._close()
             raise
         self.most = threads + most_waiting
         self._log = log
-        self.metrics = Metrics(self.processors, log)
+        self.metrics = Metrics(self.served, log)
         self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
         self._lock = threading.Lock()
         self._inside = 0
+        self._ends = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="ctrlab-models", daemon=True)
+        self._watcher.start()
 
-    def of(self, name: str) -> Processor:
+    def of(self, name: str) -> ServedModel:
         """Raises Refused if there is no such model."""
-        if name not in self.processors:
-            raise Refused(
-                Code.NOT_FOUND, f"This server has the models {', '.join(self.processors)}; received a request for {name}."
-            )
-        return self.processors[name]
+        if name not in self.served:
+            raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(self.served)}; received a request for {name}.")
+        return self.served[name]
 
     def submit(
         self,
@@ -97,13 +103,14 @@ class Models:
         format: Format,
         header: int = ALL,
         version: int | None = None,
+        label: str = "",
         deadline: float | None = None,
         id: str = "",
     ) -> Future[Reply]:
         """Begins to answer a request.
 
         Args:
-            version: that the client asked for; None: any.
+            version, label: that the client asked for; None and "": the newest.
             deadline: of `time.monotonic`: after it nobody waits for the answer.
             id: of the request, for the log.
         Returns:
@@ -111,7 +118,7 @@ class Models:
         Raises:
             Refused: there is no such model. Overloaded: too many wait.
         """
-        processor = self.of(name)
+        served = self.of(name)
         with self._lock:
             if self._inside >= self.most:
                 self.metrics.refuse(name, "overloaded")
@@ -123,13 +130,14 @@ class Models:
             begun = time.monotonic()
             if deadline is not None and begun > deadline:
                 raise Late("The request's deadline has passed while it waited, so it was not begun.")
-            reply = processor.process(request, format, header)
-            if version is not None and reply.version != version:
-                sentence = f"Version {reply.version} of {name} is served; received a request for {version}."
-                raise Refused(Code.NOT_FOUND, sentence)
-            self.metrics.answered(name, begun - came, time.monotonic() - begun)
+            with served.use(version, label) as processor:
+                reply = processor.process(request, format, header)
+                if version is not None and reply.version != version:
+                    sentence = f"Version {reply.version} of {name} is served; received a request for {version}."
+                    raise Refused(Code.NOT_FOUND, sentence)
+            self.metrics.answered(name, reply.version, begun - came, time.monotonic() - begun)
             if self._log:
-                self._log.add(name, processor, id, request, format, header, reply)
+                self._log.add(served, id, request, format, header, reply)
             return reply
 
         try:
@@ -148,6 +156,8 @@ class Models:
 
     def close(self) -> None:
         """Ends when all requests inside are answered."""
+        self._ends.set()
+        self._watcher.join()
         self._pool.shutdown()
         if self._log:
             self._log.close()
@@ -163,5 +173,10 @@ class Models:
             self.metrics.refuse(name, kind)
 
     def _close(self) -> None:
-        for processor in self.processors.values():
-            processor.close()
+        for served in self.served.values():
+            served.close()
+
+    def _watch(self) -> None:
+        while not self._ends.wait(LOOK_SECONDS):
+            for served in self.served.values():
+                served.look()

@@ -36,7 +36,8 @@ from tensorflow.core.framework import tensor_pb2
 from ctrlab.data.join import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
-from ctrlab.serving.processor import ALL, Format, Processor, Reply
+from ctrlab.server.served import ServedModel
+from ctrlab.serving.processor import ALL, Format, Reply
 from ctrlab.serving.wire import fields
 
 THREAD = "ctrlab-request-log"
@@ -50,8 +51,7 @@ log = logging.getLogger(__name__)
 class Scored(NamedTuple):
     """A request that was answered."""
 
-    model: str
-    processor: Processor
+    model: ServedModel
     id: str
     request: bytes
     format: Format
@@ -89,13 +89,13 @@ class RequestLog:
         self._thread = threading.Thread(target=self._write_all, name=THREAD, daemon=True)
         self._thread.start()
 
-    def add(self, model: str, processor: Processor, id: str, request: bytes, format: Format, header: int, reply: Reply) -> None:
+    def add(self, model: ServedModel, id: str, request: bytes, format: Format, header: int, reply: Reply) -> None:
         """Logs an answered request if its id is in the share. Returns at once."""
         if zlib.crc32(id.encode()) >= self._sample * 2**32:
             return
         try:
             micros = time.time_ns() // 1_000
-            self._waiting.put_nowait(Scored(model, processor, id, request, format, header, reply, micros))
+            self._waiting.put_nowait(Scored(model, id, request, format, header, reply, micros))
         except queue.Full:
             self.left_out += 1
 
@@ -115,11 +115,11 @@ class RequestLog:
                 self._rotate()
                 return
             try:
-                held = self._held.setdefault(scored.model, [])
+                held = self._held.setdefault(scored.model.name, [])
                 table = to_table(scored)
                 if held and (held[0].schema != table.schema or sum(each.nbytes for each in held) > MOST_BYTES):
-                    self._write(scored.model)
-                self._held.setdefault(scored.model, []).append(table)
+                    self._write(scored.model.name)
+                self._held.setdefault(scored.model.name, []).append(table)
             except Exception as problem:  # whatever a request holds, the next one is logged
                 self.left_out += 1
                 log.warning("Request %.100s is not in the log: %s", scored.id, str(problem).splitlines()[0])
@@ -154,7 +154,8 @@ def to_table(scored: Scored) -> pa.Table:
     Raises:
         ArrowInvalid: a text is not UTF-8.
     """
-    arrays = scored.processor.parse(scored.request, scored.format, scored.header)
+    with scored.model.use(scored.reply.version) as processor:
+        arrays = processor.parse(scored.request, scored.format, scored.header)
     columns = {name: values for name, values in arrays.items() if "/" not in name}
     for name in arrays:
         if name.endswith("/values"):

@@ -6,8 +6,8 @@
     GET  /v2/models/ctr, /v2/models/ctr/ready, /v2/health/live, /v2/health/ready
     GET  /metrics
 
-`/versions/N` may follow a model's name. Every request but those for health brings the token: `Authorization: Bearer ...`. No path
-of a request is a file's.
+`/versions/N` or `/labels/stable` may follow a model's name. Every request but those for health brings the token:
+`Authorization: Bearer ...`. No path of a request is a file's.
 
 Sources: https://www.tensorflow.org/tfx/serving/api_rest; https://github.com/kserve/open-inference-protocol.
 """
@@ -39,7 +39,7 @@ TYPES = {
     "int64": ("DT_INT64", "INT64"),
     "float32": ("DT_FLOAT", "FP32"),
 }
-MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,18}))?"
+MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?"
 log = logging.getLogger(__name__)
 
 
@@ -149,9 +149,9 @@ class Rest:
             raise Wrong(408, f"A request's body comes within {self.body_seconds:g} s; this one did not.") from None
 
     async def _process(self, found, headers, body, format, header=ALL) -> tuple:
-        asked = int(found["version"]) if found["version"] else None
+        asked, label = _asked(found)
         id = headers.get(REQUEST_ID, b"")[:LONGEST_ID].decode("latin-1") or secrets.token_hex(16)
-        reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked, id=id))
+        reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked, label, id=id))
         says = {b"x-model-version": str(reply.version), b"x-model-update": str(reply.update), REQUEST_ID: id}
         return reply, tuple((name, value.encode("latin-1")) for name, value in says.items())
 
@@ -169,18 +169,22 @@ class Rest:
         return Answer(reply.data, headers=((b"content-type", kind), *length, *says))
 
     def _info(self, found) -> dict:
-        info = self.models.of(found["model"]).info()
-        if found["version"] and int(found["version"]) != info["version"]:
-            said = f"Version {info['version']} of {found['model']} is served; received a request for {found['version']}."
+        version, label = _asked(found)
+        with self.models.of(found["model"]).use(version, label) as processor:
+            info = processor.info()
+        if version is not None and version != info["version"]:
+            said = f"Version {info['version']} of {found['model']} is served; received a request for {version}."
             raise Refused(Code.NOT_FOUND, said)
         return info
 
     async def _status(self, found, headers, receive) -> Answer:
-        info = self._info(found)
+        served, asked = self.models.of(found["model"]), self._info(found)["version"] if any(_asked(found)) else None
         fine = {"error_code": "OK", "error_message": ""}
-        states = [{"version": str(info["version"]), "state": "AVAILABLE", "status": fine}]
-        for number, why in info["refused"].items():
-            states.append({"version": number, "state": "END", "status": {"error_code": "UNKNOWN", "error_message": why}})
+        available = [version for version in served.infos() if asked in (None, version)]
+        states = [{"version": str(number), "state": "AVAILABLE", "status": fine} for number in reversed(available)]
+        for number, why in served.refused().items() if asked is None else ():
+            failed = {"error_code": "UNKNOWN", "error_message": why}
+            states.append({"version": str(number), "state": "END", "status": failed})
         return of_json({"model_version_status": states})
 
     async def _metadata(self, found, headers, receive) -> Answer:
@@ -202,7 +206,8 @@ class Rest:
         info = self._info(found)
         inputs = [{"name": name, "datatype": TYPES[kind][1], "shape": [-1]} for name, kind in info["inputs"].items()]
         outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, -1]}]
-        rest = {"versions": [str(info["version"])], "platform": "ctrlab_processor", "inputs": inputs, "outputs": outputs}
+        versions = [str(number) for number in self.models.of(found["model"]).infos()]
+        rest = {"versions": versions, "platform": "ctrlab_processor", "inputs": inputs, "outputs": outputs}
         return of_json({"name": found["model"]} | rest)
 
     async def _model_ready(self, found, headers, receive) -> Answer:
@@ -221,3 +226,8 @@ class Rest:
     async def _metrics(self, *_) -> Answer:
         page = await asyncio.to_thread(self.models.metrics.page)
         return Answer(page, headers=((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+
+
+def _asked(found: dict[str, str | None]) -> tuple[int | None, str]:
+    """The version and the label of a path."""
+    return int(found["version"]) if found["version"] else None, found["label"] or ""

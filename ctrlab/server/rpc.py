@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import secrets
 import time
+from typing import NamedTuple
 
 import grpc
 import tensorflow as tf
@@ -88,30 +90,37 @@ class Rpc(grpc.GenericRpcHandler):
         if self._token and not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
             raise _NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
 
-    async def _process(self, name: str, request: bytes, format: Format, context) -> bytes:
+    async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
         given = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))[:LONGEST_ID]
         id = given or secrets.token_hex(16)
-        reply = await asyncio.wrap_future(self.models.submit(name, request, format, deadline=deadline, id=id))
+        options = {"version": asked.version, "label": asked.label, "deadline": deadline, "id": id}
+        reply = await asyncio.wrap_future(self.models.submit(asked.model, request, format, **options))
         context.set_trailing_metadata(((REQUEST_ID, id),))
         return reply.data
 
     async def _predict(self, request: bytes, context) -> bytes:
-        return await self._process(_text(fields(_bytes(fields(request), 1)), 1), request, "predict", context)
+        return await self._process(_asked(request), request, "predict", context)
 
     async def _infer(self, request: bytes, context) -> bytes:
-        return await self._process(_text(fields(request), 1), request, "infer", context)
+        message = fields(request)
+        version = _text(message, 2)
+        asked = _Asked(_text(message, 1), int(version) if re.fullmatch("[0-9]{1,18}", version) else None, "")
+        return await self._process(asked, request, "infer", context)
 
     async def _status(self, request: bytes, context) -> bytes:
-        info = self.models.of(_text(fields(_bytes(fields(request), 1)), 1)).info()
-        states = [(info["version"], AVAILABLE, b"")]
-        states += [(int(version), END, number(1, 2) + field(2, why.encode())) for version, why in info["refused"].items()]
+        served = self.models.of(_asked(request).model)
+        states = [(version, AVAILABLE, b"") for version in reversed(served.infos())]
+        states += [(version, END, number(1, 2) + field(2, why.encode())) for version, why in served.refused().items()]
         return b"".join(field(1, number(1, version) + number(2, state) + field(3, why)) for version, state, why in states)
 
     async def _metadata(self, request: bytes, context) -> bytes:
-        name = _text(fields(_bytes(fields(request), 1)), 1)
-        info = self.models.of(name).info()
+        name, version, label = _asked(request)
+        with self.models.of(name).use(version, label) as processor:
+            info = processor.info()
+        if version is not None and version != info["version"]:
+            raise Refused(Code.NOT_FOUND, f"Version {info['version']} of {name} is served; received a request for {version}.")
         signature = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
         for described, types, rank in ((signature.inputs, info["inputs"], 1), (signature.outputs, info["outputs"], 2)):
             for tensor, kind in types.items():
@@ -129,6 +138,21 @@ class Rpc(grpc.GenericRpcHandler):
 
     async def _yes(self, request: bytes, context) -> bytes:
         return YES
+
+
+class _Asked(NamedTuple):
+    """Whom a call is for."""
+
+    model: str
+    version: int | None
+    label: str
+
+
+def _asked(request: bytes) -> _Asked:
+    """Of a request whose first field is a ModelSpec: name = 1, version = 2 (in a message), version_label = 4."""
+    spec = fields(_bytes(fields(request), 1))
+    version = fields(_bytes(spec, 2)).get(1, 0) if 2 in spec else None
+    return _Asked(_text(spec, 1), version if isinstance(version, int) else None, _text(spec, 4))
 
 
 class _NoToken(CtrlabError):

@@ -31,6 +31,7 @@ from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
+from ctrlab.serving.labels import read_labels
 from ctrlab.serving.versions import new_version, versions
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.tensors import make_folder, sync_folder
@@ -75,7 +76,8 @@ class Publisher:
         folder: of the model; its versions become folders in it.
         every: seconds between two publications.
         full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
-        keep: how many full versions of publishers stay, with their updates. Others are deleted; exports are not.
+        keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
+            exports are not.
         inputs, rows, memory_rows: as of `export_model`.
         run: settings of the training, for the manifest.
     Raises:
@@ -259,7 +261,8 @@ class Publisher:
 
     def _delete_old(self) -> None:
         made = [number for number in versions(self.folder) if self._updates_of(number).is_dir()]
-        for number in made[: -self.keep]:
+        labelled = read_labels(self.folder).values()
+        for number in [number for number in made[: -self.keep] if number not in labelled]:
             shutil.rmtree(self.folder / str(number))
             shutil.rmtree(self._updates_of(number))
 

@@ -14,8 +14,8 @@ from ctrlab.data.join import REQUEST, ROW, TIME, read_parquet
 from ctrlab.errors import CtrlabError
 from ctrlab.server import request_log
 from ctrlab.server.request_log import RequestLog, to_table
+from ctrlab.server.served import ServedModel
 from ctrlab.serving import warm_up
-from ctrlab.serving.processor import Processor
 
 
 def logged(folder):
@@ -76,18 +76,19 @@ def test_each_protocol_s_requests_are_logged_with_their_answers(published, tmp_p
 
 @pytest.fixture
 def ctr(published):
-    with Processor(published[0] / "ctr", poll_seconds=0) as processor:
-        yield processor, by_rows(published[1])
+    served = ServedModel(published[0] / "ctr", "ctr", poll_seconds=0)
+    yield served, by_rows(published[1])
+    served.close()
 
 
 def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
-    processor, request = ctr
-    reply = processor.process(request, "json")
+    served, request = ctr
+    reply = served.newest.process(request, "json")
     ids = [f"request {n}" for n in range(400)]
     for name in ("a", "b"):
         log = RequestLog(tmp_path / name, sample=0.25, seconds=3600)
         for id in ids:
-            log.add("ctr", processor, id, request, "json", -1, reply)
+            log.add(served, id, request, "json", -1, reply)
         log.close()
         assert log.left_out == 0
     a, b = ({row[REQUEST] for row in logged(tmp_path / name / "ctr")} for name in "ab")
@@ -95,13 +96,13 @@ def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
 
 
 def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch):
-    processor, request = ctr
-    reply, goes_on = processor.process(request, "json"), threading.Event()
+    served, request = ctr
+    reply, goes_on = served.newest.process(request, "json"), threading.Event()
     monkeypatch.setattr(request_log, "to_table", lambda scored: (goes_on.wait(), to_table(scored))[1])
     monkeypatch.setattr(request_log, "WAITING", 5)
     log = RequestLog(tmp_path, seconds=3600)
     for n in range(50):
-        log.add("ctr", processor, str(n), request, "json", -1, reply)  # would hang here
+        log.add(served, str(n), request, "json", -1, reply)  # would hang here
     goes_on.set()
     log.close()
     found = {row[REQUEST] for row in logged(tmp_path / "ctr")}
@@ -109,25 +110,25 @@ def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch):
 
 
 def test_what_can_t_be_written_is_counted_and_said(ctr, tmp_path, caplog):
-    processor, request = ctr
-    reply = processor.process(request, "json")
+    served, request = ctr
+    reply = served.newest.process(request, "json")
     log = RequestLog(tmp_path / "log", seconds=3600)
     (tmp_path / "log" / "ctr").write_text("no folder")
     with caplog.at_level(logging.WARNING):
-        log.add("ctr", processor, "a", request, "json", -1, reply)
-        log.add("ctr", processor, "b", b"[]", "json", -1, reply)
+        log.add(served, "a", request, "json", -1, reply)
+        log.add(served, "b", b"[]", "json", -1, reply)
         log.close()
     assert log.left_out == 2
     assert "1 requests of ctr are not in the log" in caplog.text and "Request b is not in the log" in caplog.text
 
 
 def test_files_appear_whole_and_in_time(ctr, tmp_path):
-    processor, request = ctr
-    reply = processor.process(request, "json")
+    served, request = ctr
+    reply = served.newest.process(request, "json")
     log = RequestLog(tmp_path, seconds=0.2)
     seen = set()
     for n in range(300):
-        log.add("ctr", processor, str(n), request, "json", -1, reply)
+        log.add(served, str(n), request, "json", -1, reply)
         for path in (tmp_path / "ctr").glob("*.parquet"):
             seen |= set(read_parquet(path)[REQUEST].to_pylist())
         threading.Event().wait(0.005)

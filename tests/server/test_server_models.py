@@ -8,13 +8,14 @@ import pytest
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server import models as server
+from ctrlab.server import served
 from ctrlab.serving.processor import Code, Refused, Reply
 
 
 class Slow:
     """In a processor's place: it answers when it is let."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, **_):
         self.goes, self.begun = threading.Event(), 0
 
     def process(self, request, format, header):
@@ -36,11 +37,11 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch, tmp_path):
     """(Models with one thread and two that may wait, their processor)."""
-    monkeypatch.setattr(server, "Processor", Slow)
+    monkeypatch.setattr(served, "Processor", Slow)
     monkeypatch.setattr(server, "folders_in", lambda folder: {"ctr": folder})
     models = server.Models(tmp_path, threads=1, most_waiting=2)
-    yield models, models.processors["ctr"]
-    models.processors["ctr"].goes.set()
+    yield models, models.served["ctr"].newest
+    models.served["ctr"].newest.goes.set()
     models.close()
 
 

@@ -1,0 +1,151 @@
+"""The versions of one model that a server serves: the newest, those with a label, and as many of the newest as are kept.
+
+The newest is a processor that follows the folder. Each other is a processor of one version, which takes its updates, too. A
+process reads a version's weights once, so a label on the newest costs a session, not a second copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.serving.labels import read_labels
+from ctrlab.serving.processor import Code, Processor, Refused
+from ctrlab.serving.versions import versions
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Pinned:
+    processor: Processor
+    users: int = 0
+    retired: bool = False
+
+
+class ServedModel:
+    """Thread-safe; `look` is for one thread.
+
+    Args:
+        folder: of the model.
+        keep: how many of the newest versions clients may ask for by number.
+        configuration: of each processor.
+    Raises:
+        Refused: no version can be served. CtrlabError: `keep` is too small.
+
+    Attributes:
+        newest: the processor of the newest version.
+        labels: {label: the version that is served for it}.
+    """
+
+    def __init__(self, folder: Path, name: str, *, keep: int = 1, **configuration):
+        if keep < 1:
+            raise CtrlabError(f"A server keeps at least the newest version of a model; received keep={keep}.")
+        self.folder, self.name, self._keep, self._configuration = folder, name, keep, configuration
+        self.newest = Processor(folder, name=name, **configuration)
+        self.labels: dict[str, int] = {}
+        self._pinned: dict[int, _Pinned] = {}
+        self._refused: dict[int, str] = {}  # versions that were asked for by a label or kept, and can't be served
+        self._said = ""
+        self._lock = threading.Lock()
+        self.look()
+
+    def look(self) -> None:
+        """Takes up what labels and folders say now. Whatever they say, what can still be served is served on."""
+        try:
+            given, there = read_labels(self.folder), versions(self.folder)
+        except CtrlabError as problem:
+            if str(problem) != self._said:
+                log.warning("%s: the versions of %s stay as they are. %s", self.folder, self.name, problem)
+            self._said = str(problem)
+            return
+        self._said = ""
+        newest = self.newest.info()["version"]
+        kept = [version for version in there if version <= newest][-self._keep :] if self._keep > 1 else []
+        self._refused = {version: why for version, why in self._refused.items() if version in given.values() or version in kept}
+        wanted = {version for version in kept if self._pin(version)}
+        labels = {}
+        for label, version in given.items():
+            found = version if self._pin(version) else self.labels.get(label)
+            if found is not None:
+                labels[label] = found
+                wanted.add(found)
+        with self._lock:
+            self.labels = labels
+            retired = [self._pinned.pop(version) for version in set(self._pinned) - wanted]
+            for pinned in retired:
+                pinned.retired = True
+            unused = [pinned.processor for pinned in retired if not pinned.users]
+        for processor in unused:
+            processor.close()
+
+    @contextlib.contextmanager
+    def use(self, version: int | None = None, label: str = "") -> Iterator[Processor]:
+        """The processor that answers a request for this version, or this label, or neither. It stays while it is used.
+
+        Raises:
+            Refused: no version has the label. A version that is not served is the newest's to refuse.
+        """
+        with self._lock:
+            if label:
+                if label not in self.labels:
+                    has = ", ".join(self.labels) or "none"
+                    raise Refused(Code.NOT_FOUND, f"Model {self.name} has the labels {has}; received a request for {label}.")
+                version = self.labels[label]
+            pinned = self._pinned.get(version)
+            if pinned:
+                pinned.users += 1
+        if not pinned:
+            yield self.newest
+            return
+        try:
+            yield pinned.processor
+        finally:
+            with self._lock:
+                pinned.users -= 1
+                last = pinned.retired and not pinned.users
+            if last:
+                pinned.processor.close()
+
+    def infos(self) -> dict[int, dict]:
+        """{version: what its processor says of it} of the versions that are served, the newest last."""
+        with self._lock:
+            processors = [(version, pinned.processor) for version, pinned in self._pinned.items()]
+        found = {}
+        for version, processor in processors:
+            with contextlib.suppress(Refused):  # retired meanwhile
+                found[version] = processor.info()
+        info = self.newest.info()
+        found.pop(info["version"], None)
+        return dict(sorted(found.items())) | {info["version"]: info}
+
+    def refused(self) -> dict[int, str]:
+        """{version: why it is not served} of those that should be."""
+        newest = {int(version): why for version, why in self.newest.info()["refused"].items()}
+        return newest | self._refused
+
+    def close(self) -> None:
+        """Closes all processors; call it when no request is inside."""
+        for processor in [self.newest, *(pinned.processor for pinned in self._pinned.values())]:
+            processor.close()
+
+    def _pin(self, version: int) -> bool:
+        """Whether there is a processor of this version; makes it if it can. Each version is tried once, until nobody wants it."""
+        if version in self._pinned:
+            return True
+        if version in self._refused:
+            return False
+        try:
+            pinned = _Pinned(Processor(self.folder, name=self.name, version=version, **self._configuration))
+        except Refused as refused:
+            log.warning("Version %d of %s is not served: %s", version, self.name, refused)
+            self._refused[version] = str(refused)
+            return False
+        with self._lock:
+            self._pinned[version] = pinned
+        return True

@@ -1,0 +1,71 @@
+"""Labels of versions, in a model's folder: models/ctr/labels.json, such as {"stable": 7, "canary": 8}.
+
+Clients ask for a label; whoever releases says which version it is, and a running server follows. The file is replaced at once. As
+in TensorFlow Serving: https://www.tensorflow.org/tfx/serving/serving_config.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from filelock import FileLock
+
+from ctrlab.errors import BadData, CtrlabError, cure_of, unreadable
+from ctrlab.paths import write_atomically
+from ctrlab.serving.manifest import verify
+from ctrlab.serving.versions import MOST, versions
+
+FILE = "labels.json"
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+def read_labels(folder: Path) -> dict[str, int]:
+    """{label: version}; none if there is no such file.
+
+    Raises:
+        BadData: the file holds anything else.
+    """
+    path = Path(folder) / FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise unreadable(f"File {path}", error) from None
+    except (ValueError, RecursionError) as problem:
+        raise BadData(f'Labels are JSON such as {{"stable": 7}}; {path} is none: {problem}.') from None
+    whole = isinstance(found, dict) and all(type(number) is int and 0 < number <= MOST for number in found.values())
+    if not whole or not all(NAME.fullmatch(name) for name in found):
+        raise BadData(f'Labels are JSON such as {{"stable": 7}}, of versions above 0; {path} is {json.dumps(found)[:200]}.')
+    return found
+
+
+def set_label(folder: Path, label: str, version: int | None) -> dict[str, int]:
+    """Gives the label to a version, or to none if `version` is None. Returns all labels.
+
+    Raises:
+        CtrlabError: the label is no name; there is no such version or it is not whole; the folder can't be written.
+    """
+    folder = Path(folder)
+    if not NAME.fullmatch(label):
+        raise CtrlabError(f"A label has letters, digits, dots, - and _, at most 100; received {label[:200]!r}.")
+    if version is not None:
+        if version not in versions(folder):
+            there = ", ".join(map(str, versions(folder))) or "none"
+            raise CtrlabError(f"A label is of a version that is there; {folder} has {there}, received {version}.")
+        verify(folder / str(version))
+    try:
+        with FileLock(folder / f".{FILE}.lock"):
+            labels = read_labels(folder)
+            if version is None:
+                if label not in labels:
+                    raise CtrlabError(f"{folder} has the labels {', '.join(labels) or '(none)'}; received {label}.")
+                del labels[label]
+            else:
+                labels[label] = version
+            write_atomically(folder / FILE, json.dumps(labels, indent=1))
+    except OSError as error:
+        raise CtrlabError(f"{folder / FILE} can't be written: {error.strerror}; {cure_of(error, 'free some space')}.") from None
+    return labels
