@@ -12,6 +12,7 @@ import grpc
 import uvicorn
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.connections import Connection
 from ctrlab.server.models import Models
 from ctrlab.server.rest import Rest
 from ctrlab.server.rpc import Rpc
@@ -60,6 +61,7 @@ async def _serve(models, address, token, on_ready, drain_seconds) -> None:
             rest,
             host=address.host,
             port=address.port,
+            http=Connection,
             log_config=None,
             access_log=False,
             lifespan="off",

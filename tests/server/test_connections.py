@@ -1,0 +1,115 @@
+"""Slow clients end; those that are there beside them, and 1,000 that ask nothing, disturb nobody."""
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from ctrlab.server.connections import Connection
+
+
+async def says_hello(scope, receive, send):
+    """An application."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@pytest.fixture
+def port(monkeypatch):
+    """Of a server that gives a head half a second."""
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
+    config = uvicorn.Config(says_hello, port=0, http=Connection, log_config=None, lifespan="off", timeout_keep_alive=2)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+def ends_in(connection: socket.socket) -> tuple[bytes, float]:
+    """(what the server said, seconds until it closed)."""
+    begun, said = time.monotonic(), b""
+    while part := connection.recv(1000):
+        said += part
+    return said, time.monotonic() - begun
+
+
+def hello(connection: http.client.HTTPConnection) -> None:
+    connection.request("POST", "/", b"x" * 100)
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"hello")
+
+
+@pytest.mark.parametrize("begins", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "])
+def test_a_head_that_does_not_come_ends_its_connection_alone(port, begins):
+    good = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(begins)
+        hello(good)
+        said, seconds = ends_in(slow)
+        assert said.startswith(b"HTTP/1.1 408 ") and 0.3 < seconds < 10
+        assert "head comes within 0.5 s" in json.loads(said.partition(b"\r\n\r\n")[2])["error"]
+    hello(good)
+    good.close()
+
+
+def test_a_byte_now_and_then_is_no_way_to_stay(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        begun = time.monotonic()
+        with pytest.raises(OSError):  # closed: the next write, or the one after it, fails
+            while time.monotonic() - begun < 10:
+                slow.sendall(b"X: y\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() - begun > 0.3
+
+
+def test_a_second_request_has_the_same_time(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        while not (said := slow.recv(1000)).endswith(b"hello"):
+            assert said
+        time.sleep(0.8)  # nothing is asked: the clock doesn't run
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        said, seconds = ends_in(slow)
+        assert said.startswith(b"HTTP/1.1 408 ") and seconds > 0.3
+
+
+def test_a_whole_head_stops_the_clock(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\n12")
+        time.sleep(0.8)
+        slow.sendall(b"34")
+        assert ends_in(slow)[0].endswith(b"hello")
+
+
+def test_a_thousand_connections(port, monkeypatch):
+    monkeypatch.setattr(Connection, "head_seconds", 60.0)
+
+    async def asks(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        opened.append(number)
+        while len(opened) < 1000:
+            await asyncio.sleep(0.01)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        said = await reader.read()
+        assert said.startswith(b"HTTP/1.1 200 ") and said.endswith(b"hello")
+        writer.close()
+
+    async def all_of_them() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(1000):
+                group.create_task(asks(number))
+
+    opened = []
+    asyncio.run(all_of_them())
