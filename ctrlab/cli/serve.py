@@ -43,12 +43,14 @@ def command(
             f"A server needs the extra `serve`; {missing.name} is not installed: pip install 'ctrlab[serve]'."
         ) from None
     import_tensorflow()
+    from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
     from ctrlab.server.request_log import RequestLog
     from ctrlab.server.serving import Address, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
+    write_json_lines()
     batching = {"batch_rows": batch_rows, "batch_wait_micros": round(1e6 * duration("--batch-wait", batch_wait))}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
     models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **batching)

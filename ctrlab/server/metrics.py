@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,35 +11,40 @@ from prometheus_client.registry import Collector
 
 from ctrlab.server.request_log import RequestLog
 from ctrlab.server.served import ServedModel
+from ctrlab.serving.processor import STAGES, Reply
 
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+SECONDS = tuple(float(f"{digit}e{power}") for power in range(-4, 1) for digit in (1, 2, 3, 4, 6))
+"""Upper ends of the latencies that are counted together: five for each power of ten."""
+STAGES_SEEN = ("queue", *STAGES)
+"""Of a request: until a thread takes it, and the processor's."""
 
 
 class Metrics(Collector):
-    """Latencies by model, version and stage; answers and refusals; and, asked of the processors, what they serve.
+    """Latencies by model and version, and of their stages; answers and refusals; and, asked of the processors, what they serve.
 
-    A stage is "queue", until a thread takes a request, or "process", until it has the answer's bytes.
+    Args:
+        inside: how many requests are worked on or wait.
     """
 
-    def __init__(self, served: Mapping[str, ServedModel], log: RequestLog | None = None):
-        self._served, self._log = served, log
+    def __init__(self, served: Mapping[str, ServedModel], inside: Callable[[], int], log: RequestLog | None = None):
+        self._served, self._inside, self._log = served, inside, log
         self._registry = CollectorRegistry()
-        self._seconds = Histogram(
-            "ctrlab_request_seconds",
-            "Latency of answered requests",
-            ["model", "version", "stage"],
-            buckets=SECONDS,
-            registry=self._registry,
-        )
+
+        def latencies(name: str, says: str, *labels: str) -> Histogram:
+            return Histogram(f"ctrlab_{name}_seconds", says, labels, buckets=SECONDS, registry=self._registry)
+
+        self._whole = latencies("request", "Latency of answered requests", "model", "version")
+        self._stages = latencies("stage", "Latency of their stages", "model", "version", "stage")
         self._refused = Counter(
             "ctrlab_refused_requests", "Requests without an answer", ["model", "why"], registry=self._registry
         )
         self._registry.register(self)
 
-    def answered(self, model: str, version: int, queue: float, process: float) -> None:
-        """Counts an answer; the two stages in seconds."""
-        self._seconds.labels(model, version, "queue").observe(queue)
-        self._seconds.labels(model, version, "process").observe(process)
+    def answered(self, model: str, queue: float, whole: float, reply: Reply) -> None:
+        """Counts an answer; its wait and its latency in seconds."""
+        self._whole.labels(model, reply.version).observe(whole)
+        for stage, seconds in zip(STAGES_SEEN, (queue, *reply.seconds), strict=True):
+            self._stages.labels(model, reply.version, stage).observe(seconds)
 
     def refuse(self, model: str, why: str) -> None:
         """Counts a refusal, by the name of its kind."""
@@ -81,6 +86,7 @@ class Metrics(Collector):
                     if name != "weights_age_seconds" or info["read_micros"]:
                         gauge.add_metric([model, str(version)], value(info))
             yield gauge
+        yield GaugeMetricFamily("ctrlab_requests_inside", "Requests that are worked on or wait", value=self._inside())
         if self._log:
             said = "Requests that should be in the log and are not"
             yield CounterMetricFamily("ctrlab_unlogged_requests", said, value=self._log.left_out)

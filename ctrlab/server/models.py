@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.logs import Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
 from ctrlab.server.served import ServedModel
@@ -82,7 +83,8 @@ class Models:
             raise
         self.most = threads + most_waiting
         self._log = log
-        self.metrics = Metrics(self.served, log)
+        self._refusals = Refusals()
+        self.metrics = Metrics(self.served, lambda: self.inside, log)
         self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
         self._lock = threading.Lock()
         self._inside = 0
@@ -118,12 +120,12 @@ class Models:
         Raises:
             Refused: there is no such model. Overloaded: too many wait.
         """
-        served = self.of(name)
-        with self._lock:
-            if self._inside >= self.most:
-                self.metrics.refuse(name, "overloaded")
-                raise Overloaded(f"{self.most} requests are worked on or wait, as many as this server takes: try again later.")
-            self._inside += 1
+        try:
+            served = self.of(name)
+            self._enter()
+        except (Refused, Overloaded) as problem:
+            self.refuse(name, problem, id)
+            raise
         came = time.monotonic()
 
         def answer() -> Reply:
@@ -132,10 +134,8 @@ class Models:
                 raise Late("The request's deadline has passed while it waited, so it was not begun.")
             with served.use(version, label) as processor:
                 reply = processor.process(request, format, header)
-                if version is not None and reply.version != version:
-                    sentence = f"Version {reply.version} of {name} is served; received a request for {version}."
-                    raise Refused(Code.NOT_FOUND, sentence)
-            self.metrics.answered(name, reply.version, begun - came, time.monotonic() - begun)
+                served.require(version, reply.version)
+            self.metrics.answered(name, begun - came, time.monotonic() - came, reply)
             if self._log:
                 self._log.add(served, id, request, format, header, reply)
             return reply
@@ -146,7 +146,7 @@ class Models:
             self._leave(None)
             raise
         found.add_done_callback(self._leave)
-        found.add_done_callback(lambda done: self._count(name, done))
+        found.add_done_callback(lambda done: self._count(name, done, id))
         return found
 
     @property
@@ -159,18 +159,36 @@ class Models:
         self._ends.set()
         self._watcher.join()
         self._pool.shutdown()
+        self._refusals.tell()
         if self._log:
             self._log.close()
         self._close()
+
+    def refuse(self, model: str, problem: Exception, id: str = "") -> None:
+        """Counts a request that gets no answer, and tells it within `LOOK_SECONDS`.
+
+        Args:
+            model: that it was for; one that this server does not have is counted as "".
+            problem: a Refused is counted by the name of its code, another by that of its class.
+        """
+        why = problem.code.name.lower() if isinstance(problem, Refused) else type(problem).__name__.lower()
+        known = model if model in self.served else ""
+        self.metrics.refuse(known, why)
+        self._refusals.add(known, why, str(problem), id)
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._inside >= self.most:
+                raise Overloaded(f"{self.most} requests are worked on or wait, as many as this server takes: try again later.")
+            self._inside += 1
 
     def _leave(self, _) -> None:
         with self._lock:
             self._inside -= 1
 
-    def _count(self, name: str, done: Future) -> None:
+    def _count(self, name: str, done: Future, id: str) -> None:
         if not done.cancelled() and (problem := done.exception()):
-            kind = problem.code.name.lower() if isinstance(problem, Refused) else type(problem).__name__.lower()
-            self.metrics.refuse(name, kind)
+            self.refuse(name, problem, id)
 
     def _close(self) -> None:
         for served in self.served.values():
@@ -180,3 +198,4 @@ class Models:
         while not self._ends.wait(LOOK_SECONDS):
             for served in self.served.values():
                 served.look()
+            self._refusals.tell()

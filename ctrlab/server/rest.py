@@ -4,10 +4,10 @@
     GET  /v1/models/ctr, /v1/models/ctr/metadata      versions; inputs and outputs
     POST /v2/models/ctr/infer                         {"inputs": [...]}, with tensors as JSON or as bytes behind it
     GET  /v2/models/ctr, /v2/models/ctr/ready, /v2/health/live, /v2/health/ready
-    GET  /metrics
+    GET  /metrics, /openapi.json, /dashboard
 
-`/versions/N` or `/labels/stable` may follow a model's name. Every request but those for health brings the token:
-`Authorization: Bearer ...`. No path of a request is a file's.
+`/versions/N` or `/labels/stable` may follow a model's name. Every request brings the token, `Authorization: Bearer ...`, but
+those for health and the empty page of the dashboard. No path of a request is a file's.
 
 Sources: https://www.tensorflow.org/tfx/serving/api_rest; https://github.com/kserve/open-inference-protocol.
 """
@@ -20,12 +20,15 @@ import json
 import logging
 import re
 import secrets
-from importlib.metadata import version
+from importlib import resources
 from typing import NamedTuple
 
+from google.protobuf.json_format import MessageToDict
+
 from ctrlab.errors import CtrlabError
+from ctrlab.server import described, openapi
 from ctrlab.server.models import Late, Models, Overloaded
-from ctrlab.serving.graph import OUTPUT, SIGNATURE
+from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import ALL, Code, Refused
 
 STATUS = {Code.INVALID: 400, Code.NOT_FOUND: 404, Code.UNAVAILABLE: 503, Code.FAILED: 500}
@@ -33,13 +36,15 @@ HEADER = b"inference-header-content-length"
 REQUEST_ID = b"x-request-id"
 """By which the log knows a request; who sends none gets one with the answer."""
 LONGEST_ID = 200
-TYPES = {
-    "string": ("DT_STRING", "BYTES"),
-    "int32": ("DT_INT32", "INT32"),
-    "int64": ("DT_INT64", "INT64"),
-    "float32": ("DT_FLOAT", "FP32"),
-}
 MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?"
+PAGE = (
+    (b"content-type", b"text/html; charset=utf-8"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'",
+    ),
+)
+"""The page's own code may run, and reach this server alone."""
 log = logging.getLogger(__name__)
 
 
@@ -54,13 +59,13 @@ class Answer(NamedTuple):
 class Wrong(CtrlabError):
     """A request that is refused before it reaches a model."""
 
-    def __init__(self, status: int, sentence: str):
+    def __init__(self, status: int, sentence: str, *headers: tuple[bytes, bytes]):
         super().__init__(sentence)
-        self.status = status
+        self.status, self.headers = status, headers
 
 
-def of_json(found: object, status: int = 200) -> Answer:
-    return Answer(json.dumps(found).encode(), status)
+def of_json(found: object, status: int = 200, *headers: tuple[bytes, bytes]) -> Answer:
+    return Answer(json.dumps(found).encode(), status, ((b"content-type", b"application/json"), *headers))
 
 
 class Rest:
@@ -86,7 +91,10 @@ class Rest:
             ("GET", re.compile(r"/v2/health/live"), self._live),
             ("GET", re.compile(r"/v2/health/ready"), self._health),
             ("GET", re.compile(r"/metrics"), self._metrics),
+            ("GET", re.compile(r"/openapi\.json"), self._openapi),
+            ("GET", re.compile(r"/dashboard"), self._dashboard),
         ]
+        self._open = (self._live, self._health, self._dashboard)
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http":
@@ -94,7 +102,8 @@ class Rest:
         try:
             answer = await self._answer(scope, receive)
         except Wrong as wrong:
-            answer = of_json({"error": str(wrong)}, wrong.status)
+            self.models.refuse("", wrong)
+            answer = of_json({"error": str(wrong)}, wrong.status, *wrong.headers)
         except Refused as refused:
             answer = of_json({"error": str(refused)}, STATUS[refused.code])
         except Overloaded as refused:
@@ -110,23 +119,26 @@ class Rest:
 
     async def _answer(self, scope, receive) -> Answer:
         path, allowed = scope["path"], []
+        asked = "GET" if scope["method"] == "HEAD" else scope["method"]  # whose body the connection leaves out
         headers = dict(scope["headers"])
         for method, pattern, handler in self._routes:
             if found := pattern.fullmatch(path):
-                if method == scope["method"]:
-                    if handler not in (self._live, self._health):
+                if method == asked:
+                    if handler not in self._open:
                         self._require_token(headers)
                     return await handler(found.groupdict(), headers, receive)
                 allowed.append(method)
         if allowed:
-            raise Wrong(405, f"{path} takes {' and '.join(allowed)}; received {scope['method']}.")
+            takes = (b"allow", ", ".join(allowed).encode())
+            raise Wrong(405, f"{path} takes {' and '.join(allowed)}; received {scope['method']}.", takes)
         raise Wrong(404, f"This server has /v1/models/..., /v2/... and /metrics; received {path[:200]}.")
 
     def _require_token(self, headers) -> None:
         given = headers.get(b"authorization", b"")
         if self._token and not hmac.compare_digest(given, b"Bearer " + self._token):
             said = "none" if not given else "another"
-            raise Wrong(401, f"A request brings the server's token, in the header Authorization: Bearer ...; received {said}.")
+            sentence = f"A request brings the server's token, in the header Authorization: Bearer ...; received {said}."
+            raise Wrong(401, sentence, (b"www-authenticate", b"Bearer"))
 
     async def _body(self, headers, receive) -> bytes:
         too_large = Wrong(413, f"A request has at most {self.most_bytes} bytes: split it.")
@@ -169,13 +181,7 @@ class Rest:
         return Answer(reply.data, headers=((b"content-type", kind), *length, *says))
 
     def _info(self, found) -> dict:
-        version, label = _asked(found)
-        with self.models.of(found["model"]).use(version, label) as processor:
-            info = processor.info()
-        if version is not None and version != info["version"]:
-            said = f"Version {info['version']} of {found['model']} is served; received a request for {version}."
-            raise Refused(Code.NOT_FOUND, said)
-        return info
+        return self.models.of(found["model"]).info(*_asked(found))
 
     async def _status(self, found, headers, receive) -> Answer:
         served, asked = self.models.of(found["model"]), self._info(found)["version"] if any(_asked(found)) else None
@@ -189,33 +195,22 @@ class Rest:
 
     async def _metadata(self, found, headers, receive) -> Answer:
         info = self._info(found)
-
-        def described(types: dict, dims: list[str]) -> dict:
-            shape = {"dim": [{"size": size, "name": ""} for size in dims], "unknown_rank": False}
-            return {name: {"dtype": TYPES[kind][0], "tensor_shape": shape, "name": name} for name, kind in types.items()}
-
-        signature = {
-            "inputs": described(info["inputs"], ["-1"]),
-            "outputs": described(info["outputs"], ["-1", "-1"]),
-            "method_name": "tensorflow/serving/predict",
-        }
+        signature = MessageToDict(
+            described.signature(info), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
         spec = {"name": found["model"], "signature_name": "", "version": str(info["version"])}
         return of_json({"model_spec": spec, "metadata": {"signature_def": {"signature_def": {SIGNATURE: signature}}}})
 
     async def _model(self, found, headers, receive) -> Answer:
         info = self._info(found)
-        inputs = [{"name": name, "datatype": TYPES[kind][1], "shape": [-1]} for name, kind in info["inputs"].items()]
-        outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, -1]}]
-        versions = [str(number) for number in self.models.of(found["model"]).infos()]
-        rest = {"versions": versions, "platform": "ctrlab_processor", "inputs": inputs, "outputs": outputs}
-        return of_json({"name": found["model"]} | rest)
+        return of_json(described.model(found["model"], list(self.models.of(found["model"]).infos()), info))
 
     async def _model_ready(self, found, headers, receive) -> Answer:
         self._info(found)
         return Answer(b"", 200 if self.ready else 503)
 
     async def _server(self, *_) -> Answer:
-        return of_json({"name": "ctrlab", "version": version("ctrlab"), "extensions": ["binary_tensor_data"]})
+        return of_json(described.server())
 
     async def _live(self, *_) -> Answer:
         return Answer(b"")
@@ -226,6 +221,13 @@ class Rest:
     async def _metrics(self, *_) -> Answer:
         page = await asyncio.to_thread(self.models.metrics.page)
         return Answer(page, headers=((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
+
+    async def _openapi(self, *_) -> Answer:
+        return of_json(openapi.document({name: served.info()["inputs"] for name, served in self.models.served.items()}))
+
+    async def _dashboard(self, *_) -> Answer:
+        page = resources.files("ctrlab.server").joinpath("dashboard.html").read_bytes()
+        return Answer(page, headers=PAGE)
 
 
 def _asked(found: dict[str, str | None]) -> tuple[int | None, str]:

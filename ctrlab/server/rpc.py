@@ -16,14 +16,13 @@ import time
 from typing import NamedTuple
 
 import grpc
-import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2
 
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.server import described
 from ctrlab.server.models import Late, Models, Overloaded
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
-from ctrlab.serving.wire import field, fields, number
+from ctrlab.serving.wire import field, fields, number, varint
 
 CODES = {
     Code.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -53,10 +52,13 @@ class Rpc(grpc.GenericRpcHandler):
             f"{serving}ModelService/GetModelStatus": self._status,
             f"{open_inference}ModelInfer": self._infer,
             f"{open_inference}ModelReady": self._model_ready,
+            f"{open_inference}ModelMetadata": self._model,
+            f"{open_inference}ServerMetadata": self._server,
             f"{open_inference}ServerLive": self._yes,
             f"{open_inference}ServerReady": self._yes,
-            "/grpc.health.v1.Health/Check": self._yes,  # SERVING is 1
+            "/grpc.health.v1.Health/Check": self._health,
         }
+        self._services = {"", *(method.split("/")[1] for method in self._methods)}
 
     def service(self, handler_call_details):
         method = self._methods.get(handler_call_details.method)
@@ -65,7 +67,7 @@ class Rpc(grpc.GenericRpcHandler):
 
         async def answer(request: bytes, context) -> bytes:
             try:
-                if method != self._yes:
+                if method not in (self._yes, self._health):
                     self._require_token(context)
                 return await method(request, context)
             except Refused as refused:
@@ -74,10 +76,10 @@ class Rpc(grpc.GenericRpcHandler):
                 code, sentence = grpc.StatusCode.RESOURCE_EXHAUSTED, str(refused)
             except Late as late:
                 code, sentence = grpc.StatusCode.DEADLINE_EXCEEDED, str(late)
-            except _NoToken as refused:
-                code, sentence = grpc.StatusCode.UNAUTHENTICATED, str(refused)
             except CtrlabError as bad:
-                code, sentence = grpc.StatusCode.INVALID_ARGUMENT, str(bad)
+                self.models.refuse("", bad)
+                code = grpc.StatusCode.UNAUTHENTICATED if isinstance(bad, NoToken) else grpc.StatusCode.INVALID_ARGUMENT
+                sentence = str(bad)
             except Exception:
                 log.exception("A call failed inside the server")
                 code, sentence = grpc.StatusCode.INTERNAL, "The server failed; its log says how."
@@ -88,7 +90,7 @@ class Rpc(grpc.GenericRpcHandler):
     def _require_token(self, context) -> None:
         given = dict(context.invocation_metadata() or ()).get("authorization", "")
         if self._token and not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
-            raise _NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
+            raise NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
 
     async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
         left = context.time_remaining()
@@ -104,10 +106,7 @@ class Rpc(grpc.GenericRpcHandler):
         return await self._process(_asked(request), request, "predict", context)
 
     async def _infer(self, request: bytes, context) -> bytes:
-        message = fields(request)
-        version = _text(message, 2)
-        asked = _Asked(_text(message, 1), int(version) if re.fullmatch("[0-9]{1,18}", version) else None, "")
-        return await self._process(asked, request, "infer", context)
+        return await self._process(_asked_of_open_inference(request), request, "infer", context)
 
     async def _status(self, request: bytes, context) -> bytes:
         served = self.models.of(_asked(request).model)
@@ -117,24 +116,40 @@ class Rpc(grpc.GenericRpcHandler):
 
     async def _metadata(self, request: bytes, context) -> bytes:
         name, version, label = _asked(request)
-        with self.models.of(name).use(version, label) as processor:
-            info = processor.info()
-        if version is not None and version != info["version"]:
-            raise Refused(Code.NOT_FOUND, f"Version {info['version']} of {name} is served; received a request for {version}.")
-        signature = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
-        for described, types, rank in ((signature.inputs, info["inputs"], 1), (signature.outputs, info["outputs"], 2)):
-            for tensor, kind in types.items():
-                shape = tf.TensorShape([None] * rank).as_proto()
-                found = meta_graph_pb2.TensorInfo(name=tensor, dtype=tf.as_dtype(kind).as_datatype_enum, tensor_shape=shape)
-                described[tensor].CopyFrom(found)
-        signatures = field(1, field(1, SIGNATURE.encode()) + field(2, signature.SerializeToString()))
+        info = self.models.of(name).info(version, label)
+        signatures = field(1, field(1, SIGNATURE.encode()) + field(2, described.signature(info).SerializeToString()))
         packed = field(1, b"type.googleapis.com/tensorflow.serving.SignatureDefMap") + field(2, signatures)
         spec = field(1, name.encode()) + field(2, number(1, info["version"]))
         return field(1, spec) + field(2, field(1, b"signature_def") + field(2, packed))
 
     async def _model_ready(self, request: bytes, context) -> bytes:
-        self.models.of(_text(fields(request), 1))
+        name, version, label = _asked_of_open_inference(request)
+        self.models.of(name).info(version, label)
         return YES
+
+    async def _model(self, request: bytes, context) -> bytes:
+        name, version, label = _asked_of_open_inference(request)
+        served = self.models.of(name)
+        found = described.model(name, list(served.infos()), served.info(version, label))
+
+        def tensors(key: int, described: list[dict]) -> bytes:
+            return b"".join(
+                field(key, _texts(1, each["name"]) + _texts(2, each["datatype"]) + field(3, b"".join(map(_int64, each["shape"]))))
+                for each in described
+            )
+
+        says = _texts(1, name) + _texts(2, *found["versions"]) + _texts(3, found["platform"])
+        return says + tensors(4, found["inputs"]) + tensors(5, found["outputs"])
+
+    async def _server(self, request: bytes, context) -> bytes:
+        found = described.server()
+        return _texts(1, found["name"]) + _texts(2, found["version"]) + _texts(3, *found["extensions"])
+
+    async def _health(self, request: bytes, context) -> bytes:
+        service = _text(fields(request), 1)
+        if service not in self._services:
+            raise Refused(Code.NOT_FOUND, f"This server has no service {service}.")
+        return YES  # SERVING is 1
 
     async def _yes(self, request: bytes, context) -> bytes:
         return YES
@@ -155,7 +170,16 @@ def _asked(request: bytes) -> _Asked:
     return _Asked(_text(spec, 1), version if isinstance(version, int) else None, _text(spec, 4))
 
 
-class _NoToken(CtrlabError):
+def _asked_of_open_inference(request: bytes) -> _Asked:
+    """Of a request whose first two fields are a model's name and its version."""
+    message = fields(request)
+    version = _text(message, 2)
+    if version and not re.fullmatch("[0-9]{1,18}", version):
+        raise BadData(f"A model's version is a whole number; received {version[:40]}.")
+    return _Asked(_text(message, 1), int(version) if version else None, "")
+
+
+class NoToken(CtrlabError):
     """A call without the token."""
 
 
@@ -166,3 +190,12 @@ def _bytes(message: dict, number: int) -> bytes:
 
 def _text(message: dict, number: int) -> str:
     return _bytes(message, number).decode(errors="replace")
+
+
+def _texts(number: int, *texts: str) -> bytes:
+    return b"".join(field(number, text.encode()) for text in texts)
+
+
+def _int64(value: int) -> bytes:
+    """As the wire has those below 0: of 64 bits."""
+    return varint(value % (1 << 64))

@@ -51,7 +51,7 @@ class ServedModel:
         self.labels: dict[str, int] = {}
         self._pinned: dict[int, _Pinned] = {}
         self._refused: dict[int, str] = {}  # versions that were asked for by a label or kept, and can't be served
-        self._said = ""
+        self._said, self._told = "", 0
         self._lock = threading.Lock()
         self.look()
 
@@ -66,6 +66,9 @@ class ServedModel:
             return
         self._said = ""
         newest = self.newest.info()["version"]
+        if newest != self._told:
+            log.info("Version %d of %s is served", newest, self.name, extra={"model": self.name, "version": newest})
+            self._told = newest
         kept = [version for version in there if version <= newest][-self._keep :] if self._keep > 1 else []
         self._refused = {version: why for version, why in self._refused.items() if version in given.values() or version in kept}
         wanted = {version for version in kept if self._pin(version)}
@@ -89,7 +92,7 @@ class ServedModel:
         """The processor that answers a request for this version, or this label, or neither. It stays while it is used.
 
         Raises:
-            Refused: no version has the label. A version that is not served is the newest's to refuse.
+            Refused: no version has the label. Where a version is not served, it is the newest: see `require`.
         """
         with self._lock:
             if label:
@@ -111,6 +114,22 @@ class ServedModel:
                 last = pinned.retired and not pinned.users
             if last:
                 pinned.processor.close()
+
+    def require(self, version: int | None, found: int) -> None:
+        """Raises Refused if a client asked for another version than the one that was found."""
+        if version is not None and version != found:
+            raise Refused(Code.NOT_FOUND, f"Version {found} of {self.name} is served; received a request for {version}.")
+
+    def info(self, version: int | None = None, label: str = "") -> dict:
+        """What the processor says that answers a request for this version, or this label, or neither.
+
+        Raises:
+            Refused: it is not served.
+        """
+        with self.use(version, label) as processor:
+            info = processor.info()
+        self.require(version, info["version"])
+        return info
 
     def infos(self) -> dict[int, dict]:
         """{version: what its processor says of it} of the versions that are served, the newest last."""

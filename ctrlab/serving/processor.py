@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
 BEHIND = LIBRARY.with_name("_ctrlab_processor.so")
 """What `LIBRARY` opens with its first call."""
-VERSION = 3
+VERSION = 4
 """Of the C interface: CTRLAB_PROCESSOR_VERSION."""
 FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
 """By name, `ctrlab_processor_format`."""
+STAGES = ("parse", "run", "write")
+"""Of a request: reading it; the model, and waiting for the others of its batch; writing the answer."""
 ALL = -1
 """The header of a message that is JSON from its beginning to its end, or none."""
 
@@ -61,12 +63,14 @@ class Reply(NamedTuple):
         data: its bytes.
         version, update: of the model that gave it; update 0 is the version as it was exported.
         header: how many of the bytes are JSON where tensors stand behind it, else `ALL`.
+        seconds: that each of `STAGES` took; 0 where there was none.
     """
 
     data: bytes
     version: int
     update: int
     header: int
+    seconds: tuple[float, ...] = (0.0,) * len(STAGES)
 
 
 class _Sized(ctypes.Structure):
@@ -94,6 +98,9 @@ class _Response(_Sized):
         ("version", ctypes.c_int64),
         ("update", ctypes.c_int64),
         ("header", ctypes.c_int64),
+        ("parse_nanos", ctypes.c_int64),
+        ("run_nanos", ctypes.c_int64),
+        ("write_nanos", ctypes.c_int64),
         ("owner", ctypes.c_void_p),
     )
 
@@ -210,6 +217,8 @@ class Processor:
         response = _Response()
         _call(function, self._handle, *arguments, ctypes.byref(response))
         try:
-            return Reply(ctypes.string_at(response.data, response.size), response.version, response.update, response.header)
+            seconds = tuple(getattr(response, f"{stage}_nanos") / 1e9 for stage in STAGES)
+            data = ctypes.string_at(response.data, response.size)
+            return Reply(data, response.version, response.update, response.header, seconds)
         finally:
             self._library.ctrlab_processor_free(ctypes.byref(response))

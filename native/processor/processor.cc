@@ -14,6 +14,8 @@ namespace ctrlab::processor {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // The number that a name is, or -1. As TensorFlow Serving's, versions are numbered from 1, without leading zeros.
 int64_t NumberOf(const std::string& name) {
   if (name.empty() || name.size() > 18 || name[0] == '0') return -1;
@@ -256,11 +258,14 @@ Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::st
 
 Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
                           Response* response) {
+  const auto begun = Clock::now();
   Read read(servable.signature());
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
+  const auto parsed = Clock::now();
   tensorflow::Tensor probabilities;
   serving::Moment moment;
   if (Answer bad = batcher_.Run(servable, read.tensors, &probabilities, &moment); !bad.ok()) return bad;
+  const auto ran = Clock::now();
   const Output output = {servable.output_name(), static_cast<const float*>(probabilities.data()), probabilities.dim_size(0),
                          probabilities.dim_size(1)};
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
@@ -270,6 +275,9 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
                     : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, read.rows)
                     : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, read.infer, output)
                                                        : WriteInferJson(by, read.infer, output, &response->header);
+  response->parse = parsed - begun;
+  response->run = ran - parsed;
+  response->write = Clock::now() - ran;
   return {};
 }
 

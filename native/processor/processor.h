@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -34,6 +35,7 @@ struct Response {
   std::string bytes;
   int64_t header = -1;  // as of the request
   int64_t version = 0, update = 0;
+  std::chrono::nanoseconds parse{0}, run{0}, write{0};  // what the stages took
 };
 
 class Processor {

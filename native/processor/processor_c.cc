@@ -92,6 +92,9 @@ void Give(Response given, ctrlab_processor_response* response) {
   response->version = given.version;
   response->update = given.update;
   response->header = given.header;
+  response->parse_nanos = given.parse.count();
+  response->run_nanos = given.run.count();
+  response->write_nanos = given.write.count();
   response->owner = owner;
 }
 
@@ -100,6 +103,7 @@ void Clear(ctrlab_processor_response* response) {
   response->size = 0;
   response->version = response->update = 0;
   response->header = -1;
+  response->parse_nanos = response->run_nanos = response->write_nanos = 0;
   response->owner = nullptr;
 }
 

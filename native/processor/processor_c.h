@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 /* Goes up whenever a struct, a signature or a number in here changes. */
-#define CTRLAB_PROCESSOR_VERSION 3
+#define CTRLAB_PROCESSOR_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,7 +68,10 @@ typedef struct ctrlab_processor_response {
   int64_t version; /* of the model that answered */
   int64_t update;  /* of the version: how many changes of its weights had come; 0: it is as it was exported */
   int64_t header;  /* as of the request */
-  void* owner;     /* null: there is nothing to give back */
+  /* Where its time went: in reading the request, in the model and in waiting for others of its batch, in writing the answer. 0
+   * where there was no such stage. */
+  int64_t parse_nanos, run_nanos, write_nanos;
+  void* owner; /* null: there is nothing to give back */
 } ctrlab_processor_response;
 
 uint32_t ctrlab_processor_version(void);

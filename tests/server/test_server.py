@@ -17,6 +17,7 @@ from served import TOLERANCE
 from tensorflow.core.protobuf import meta_graph_pb2
 from wire_requests import answer_of, answer_of_infer, by_columns, by_rows, infer_json, infer_request
 
+from ctrlab.server.metrics import STAGES_SEEN
 from ctrlab.serving import warm_up, wire
 from ctrlab.serving.processor import ALL
 
@@ -141,11 +142,14 @@ def test_metrics_count_answers_and_refusals(server, published):
         found = re.search(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
-    answered = 'ctrlab_request_seconds_count{model="dlrm",stage="process",version="1"}'
+    stages = [f'ctrlab_stage_seconds_count{{model="ctr",stage="{stage}",version="1"}}' for stage in STAGES_SEEN]
+    stages.append('ctrlab_request_seconds_count{model="ctr",version="1"}')
     refused = 'ctrlab_refused_requests_total{model="dlrm",why="invalid"}'
-    before = value(answered), value(refused)
+    before = [value(stage) for stage in stages], value(refused)
     assert server.ask("POST", "/v1/models/dlrm:predict", b"{}")[0] == 400
-    assert (value(answered), value(refused)) == (before[0], before[1] + 1)
+    assert server.ask("POST", "/v1/models/ctr:predict", by_rows(published[1]))[0] == 200
+    assert ([value(stage) for stage in stages], value(refused)) == ([count + 1 for count in before[0]], before[1] + 1)
+    assert value("ctrlab_requests_inside") == 0
     assert value('ctrlab_version{model="ctr"}') == 1 and value('ctrlab_weights_age_seconds{model="ctr",version="1"}') > 0
 
 
@@ -157,7 +161,7 @@ def test_no_request_inside_is_lost_when_it_stops(published):
     asked = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(12)]
     for connection in asked:
         connection.request("POST", "/v1/models/ctr:predict", body, WITH)
-    while b'ctrlab_request_seconds_count{model="ctr",stage="process",version="1"}' not in server.ask("GET", "/metrics")[2]:
+    while b'ctrlab_request_seconds_count{model="ctr",version="1"}' not in server.ask("GET", "/metrics")[2]:
         pass  # until the first of them is answered
     with ThreadPoolExecutor(len(asked)) as pool:
         waiting = pool.map(lambda connection: connection.getresponse(), asked)

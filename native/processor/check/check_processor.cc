@@ -96,7 +96,7 @@ struct Seen {
 void Ask(const Model& model, const Request& request, Seen* seen) {
   const ctrlab_processor processor = model.processor;
   const ctrlab_processor_request asked = {sizeof asked, request.format, request.body.data(), request.body.size(), request.header};
-  ctrlab_processor_response response = {sizeof response, nullptr, 0, 0, 0, 0, nullptr};
+  ctrlab_processor_response response = {.struct_size = sizeof response};
   char problem[1000];
   const int32_t code = The().process(processor, &asked, &response, problem, sizeof problem);
   if (code == CTRLAB_PROCESSOR_INVALID && model.processor != processor) return;  // it was released
@@ -112,7 +112,7 @@ void Ask(const Model& model, const Request& request, Seen* seen) {
 
 void Look(const Model& model) {
   const ctrlab_processor processor = model.processor;
-  ctrlab_processor_response response = {sizeof response, nullptr, 0, 0, 0, 0, nullptr};
+  ctrlab_processor_response response = {.struct_size = sizeof response};
   char problem[1000];
   const int32_t code = The().info(processor, &response, problem, sizeof problem);
   Require(code == CTRLAB_PROCESSOR_OK || model.processor != processor, "A processor tells what it serves", problem);

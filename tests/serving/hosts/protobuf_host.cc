@@ -53,7 +53,8 @@ class Call : public grpc::ServerGenericBidiReactor {
     if (!ok) return Finish({grpc::StatusCode::INVALID_ARGUMENT, "no message"});
     const std::string body = Text(asked_);
     const ctrlab_processor_request request = {sizeof request, CTRLAB_PROCESSOR_PREDICT, body.data(), body.size(), -1};
-    ctrlab_processor_response response = {sizeof response, nullptr, 0, 0, 0, 0, nullptr};
+    ctrlab_processor_response response = {};
+    response.struct_size = sizeof response;
     char problem[500];
     if (ctrlab_processor_process(processor_, &request, &response, problem, sizeof problem) != CTRLAB_PROCESSOR_OK) {
       return Finish({grpc::StatusCode::INTERNAL, problem});

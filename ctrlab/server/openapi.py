@@ -1,0 +1,127 @@
+"""The HTTP interface in OpenAPI's words, for generators of clients and of tests.
+
+Source: https://spec.openapis.org/oas/v3.1.0.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+WHY = {
+    400: "The request is none, or not one of this model's.",
+    401: "The token is missing, or another.",
+    404: "There is no such model, version or label.",
+    408: "The request did not come in time.",
+    413: "The request is too large.",
+    429: "Too many requests wait: try again later.",
+    500: "The server or the model failed.",
+    503: "The model can't answer now.",
+}
+TEXT = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"b64": {"type": "string"}}, "required": ["b64"]}]}
+VALUES = {
+    "string": TEXT,
+    "int32": {"type": "integer", "minimum": -(1 << 31), "maximum": (1 << 31) - 1},
+    "int64": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
+    "float32": {"type": "number"},
+}
+OPEN = {"security": []}
+"""Of what is asked without a token."""
+
+
+def document(inputs: dict[str, dict[str, str]]) -> dict:
+    """The interface of a server.
+
+    Args:
+        inputs: {model: {input: its type}}, as processors tell them.
+    """
+    models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(inputs)}}
+    paths = {
+        "/v1/models/{model}": _get("The versions that are served, and those that can't be", models),
+        "/v1/models/{model}/metadata": _get("Inputs and outputs, as TensorFlow Serving has them", models),
+        "/v2": _get("The server"),
+        "/v2/models/{model}": _get("Inputs and outputs, as the open inference protocol has them", models),
+        "/v2/models/{model}/ready": _get("Whether the model answers", models, kind=None),
+        "/v2/health/live": _get("Whether the server runs", kind=None) | OPEN,
+        "/v2/health/ready": _get("Whether the server takes requests", kind=None) | OPEN,
+        "/metrics": _get("What the server counted, for Prometheus", kind="text/plain"),
+        "/dashboard": _get("A page with charts of it", kind="text/html") | OPEN,
+        "/openapi.json": _get("This document"),
+    }
+    described = {path: {"get": operation} for path, operation in paths.items()}
+    for model, types in inputs.items():
+        values = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+        answer = {"type": "object", "properties": {"predictions": values, "outputs": values}}
+        described[f"/v1/models/{model}:predict"] = {"post": _post(f"The answers of {model} to rows", _predict(types), answer)}
+        described[f"/v2/models/{model}/infer"] = {"post": _post(f"The answers of {model} to tensors", INFER, {"type": "object"})}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ctrlab", "version": version("ctrlab")},
+        "paths": described,
+        "security": [{"token": []}],
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+INFER = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string"},
+        "inputs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "shape", "datatype", "data"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 1},
+                    "datatype": {"enum": ["BYTES", "INT32", "INT64", "FP32"]},
+                    "data": {"type": "array"},
+                },
+            },
+        },
+    },
+}
+"""Tensors that stand as bytes behind the JSON are the protocol's extension; no schema says them."""
+
+
+def _predict(types: dict[str, str]) -> dict:
+    """The schema of a request by rows or by columns."""
+    columns = {}
+    for name, kind in types.items():
+        column, _, part = name.rpartition("/")
+        if part == "values":
+            columns[column] = {"type": "array", "items": VALUES[kind]}
+        elif part != "row_splits":
+            columns[name] = VALUES[kind]
+    every = {"required": sorted(columns), "additionalProperties": False}
+    rows = {"type": "array", "items": {"type": "object", "properties": columns, **every}}
+    by_column = {name: {"type": "array", "items": value} for name, value in columns.items()}
+    return {
+        "oneOf": [
+            _object({"instances": rows}),
+            _object({"inputs": {"type": "object", "properties": by_column, **every}}),
+        ]
+    }
+
+
+def _object(properties: dict) -> dict:
+    signature = {"signature_name": {"const": "serving_default"}}
+    needs = list(properties)
+    return {"type": "object", "properties": signature | properties, "required": needs, "additionalProperties": False}
+
+
+def _answers(schema: dict | None, kind: str | None) -> dict:
+    error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    fine = {"description": "The answer"} | ({"content": {kind: {"schema": schema or {}}}} if kind else {})
+    refused = {"content": {"application/json": {"schema": error}}}
+    return {"200": fine} | {str(status): {"description": why, **refused} for status, why in WHY.items()}
+
+
+def _get(says: str, *parameters: dict, kind: str | None = "application/json") -> dict:
+    return {"summary": says, "parameters": list(parameters), "responses": _answers(None, kind)}
+
+
+def _post(says: str, schema: dict, answer: dict) -> dict:
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return {"summary": says, "requestBody": body, "responses": _answers(answer, "application/json")}
