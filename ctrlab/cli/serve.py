@@ -61,8 +61,10 @@ def command(
                 labels = "".join(f", {label}" for label, of in served.labels.items() if of == version)
                 out.print(f"{name}: version {version}, update {found['update']}{labels}", markup=False, soft_wrap=True)
         out.print(f"HTTP on http://{host}:{http}, gRPC on {host}:{rpc}", markup=False, soft_wrap=True)
-        if token and not os.environ.get(TOKEN):
-            out.print(f"Token: {secret}", markup=False, soft_wrap=True)
+        made = secret if token and not os.environ.get(TOKEN) else ""
+        if made:
+            out.print(f"Token: {made}", markup=False, soft_wrap=True)
+        out.print(f"Charts: http://{host}:{http}/dashboard{made and '#' + made}", markup=False, soft_wrap=True)
 
     try:
         serve(models, Address(host, port, grpc_port), secret, ready)

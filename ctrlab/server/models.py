@@ -124,7 +124,7 @@ class Models:
             served = self.of(name)
             self._enter()
         except (Refused, Overloaded) as problem:
-            self.refuse(name, problem, id)
+            self.refuse(name, _why(problem), str(problem), id)
             raise
         came = time.monotonic()
 
@@ -164,17 +164,16 @@ class Models:
             self._log.close()
         self._close()
 
-    def refuse(self, model: str, problem: Exception, id: str = "") -> None:
+    def refuse(self, model: str, why: str, sentence: str, id: str = "") -> None:
         """Counts a request that gets no answer, and tells it within `LOOK_SECONDS`.
 
         Args:
             model: that it was for; one that this server does not have is counted as "".
-            problem: a Refused is counted by the name of its code, another by that of its class.
+            why: in a word.
         """
-        why = problem.code.name.lower() if isinstance(problem, Refused) else type(problem).__name__.lower()
         known = model if model in self.served else ""
         self.metrics.refuse(known, why)
-        self._refusals.add(known, why, str(problem), id)
+        self._refusals.add(known, why, sentence, id)
 
     def _enter(self) -> None:
         with self._lock:
@@ -188,7 +187,7 @@ class Models:
 
     def _count(self, name: str, done: Future, id: str) -> None:
         if not done.cancelled() and (problem := done.exception()):
-            self.refuse(name, problem, id)
+            self.refuse(name, _why(problem), str(problem), id)
 
     def _close(self) -> None:
         for served in self.served.values():
@@ -199,3 +198,7 @@ class Models:
             for served in self.served.values():
                 served.look()
             self._refusals.tell()
+
+
+def _why(problem: BaseException) -> str:
+    return problem.code.name.lower() if isinstance(problem, Refused) else type(problem).__name__.lower()

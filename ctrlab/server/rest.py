@@ -20,6 +20,7 @@ import json
 import logging
 import re
 import secrets
+from http import HTTPStatus
 from importlib import resources
 from typing import NamedTuple
 
@@ -102,7 +103,7 @@ class Rest:
         try:
             answer = await self._answer(scope, receive)
         except Wrong as wrong:
-            self.models.refuse("", wrong)
+            self.models.refuse("", HTTPStatus(wrong.status).name.lower(), str(wrong))
             answer = of_json({"error": str(wrong)}, wrong.status, *wrong.headers)
         except Refused as refused:
             answer = of_json({"error": str(refused)}, STATUS[refused.code])

@@ -77,9 +77,9 @@ class Rpc(grpc.GenericRpcHandler):
             except Late as late:
                 code, sentence = grpc.StatusCode.DEADLINE_EXCEEDED, str(late)
             except CtrlabError as bad:
-                self.models.refuse("", bad)
                 code = grpc.StatusCode.UNAUTHENTICATED if isinstance(bad, NoToken) else grpc.StatusCode.INVALID_ARGUMENT
                 sentence = str(bad)
+                self.models.refuse("", code.name.lower(), sentence)
             except Exception:
                 log.exception("A call failed inside the server")
                 code, sentence = grpc.StatusCode.INTERNAL, "The server failed; its log says how."

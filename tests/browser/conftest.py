@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +16,7 @@ import pytest
 
 from ctrlab.lessons import lab
 
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("server", "serving")]  # serve_command, wire_requests
 TOKEN = "for-this-test-only"
 CHROMIUM = os.environ.get("CTRLAB_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
