@@ -117,8 +117,16 @@ def learner(solved: NotebookNode) -> NotebookNode:
 
 
 def _stub(region: re.Match, n: int) -> str:
-    message = STUB.format(n)
-    return f'{region[1]}#error "{message}"' if region[2] else f'{region[1]}raise NotImplementedError("{message}")'
+    """What stands in place of a region; of a class's methods their signatures stay, and each raises."""
+    indent, message = region[1], STUB.format(n)
+    if region[2]:
+        return f'{indent}#error "{message}"'
+    raises = f'raise NotImplementedError("{message}")'
+    around = [line for line in region.string[: region.start()].splitlines() if line and not line.startswith(indent or " ")]
+    if indent and around and around[-1].startswith("class "):
+        methods = re.findall(rf'^{indent}def .*:\n(?:{indent} +""".*"""\n)?', region[3], re.M)
+        return "\n\n".join(f"{method}{indent}    {raises}" for method in methods)
+    return indent + raises
 
 
 def _fold(nb: NotebookNode, n: int, answer: str, language: str) -> None:

@@ -10,6 +10,19 @@ from ctrlab.errors import BadData
 from ctrlab.lessons import build, notebook
 
 PYTHON = 'def double(x):\n    """Twice x."""\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION\n'
+CLASS = """class Count:
+    \"""A count.\"""
+
+    ### BEGIN SOLUTION
+    def __init__(self):
+        self.n = 0
+
+    def add(self, n):
+        \"""Adds n.\"""
+        def inner(): ...
+        self.n += n
+    ### END SOLUTION
+"""
 KERNEL = "%%kernel indicator\nvoid f() {\n  // ### BEGIN SOLUTION\n  g();\n  // ### END SOLUTION\n}\n"
 
 
@@ -45,6 +58,16 @@ def solved():
     }
     nbformat.validate(nb)
     return nbformat.from_dict(nb)
+
+
+def test_methods_keep_their_signatures():
+    nb = solved()
+    nb.cells[1].source = CLASS
+    raises = '        raise NotImplementedError("Exercise 1: write this, then run its check")'
+    assert notebook.learner(nb).cells[1].source == (
+        'class Count:\n    """A count."""\n\n    def __init__(self):\n'
+        f'{raises}\n\n    def add(self, n):\n        """Adds n."""\n{raises}'
+    )
 
 
 def test_learner_has_stubs_and_folds_and_no_outputs():
