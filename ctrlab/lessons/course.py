@@ -63,7 +63,6 @@ PARTS = (
         (
             "Export a model and load it in the processor",
             "Serve with session groups",
-            "Ship deltas instead of models",
             "Share cores between models",
             "Serve on a GPU",
         ),

@@ -132,11 +132,17 @@ class Publisher:
 
     def publish(self) -> None:
         """Starts to publish the model as it is now. Call it between two steps. It waits for the publication before."""
-        self._settle()
+        self.wait()
         self._due = time.monotonic() + self.every
         content = self._read()
         self._read_step = content.moment.step
         self._writing = self._thread.submit(self._write, content)
+
+    def wait(self) -> None:
+        """Waits until the last publication is written, or has failed."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
 
     def close(self) -> None:
         """Publishes the last steps, waits until they are written, and stops logging changes.
@@ -145,10 +151,10 @@ class Publisher:
             CtrlabError: the last publication failed.
         """
         try:
-            self._settle()
+            self.wait()
             if self._failed or self._read_step != int(self.optimizer.iterations):
                 self.publish()
-                self._settle()
+                self.wait()
         finally:
             self._thread.shutdown()
             self._forget()
@@ -164,12 +170,6 @@ class Publisher:
             return
         self._thread.shutdown()
         self._forget()
-
-    def _settle(self) -> None:
-        """Waits for the publication that is being written."""
-        writing, self._writing = self._writing, None
-        if writing:
-            writing.result()
 
     def _read(self) -> _Content:
         step = int(self.optimizer.iterations)

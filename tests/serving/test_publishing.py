@@ -55,7 +55,7 @@ class Trainer:
 
 def published(publisher):
     publisher.publish()
-    publisher._settle()
+    publisher.wait()
 
 
 CHOICES = {

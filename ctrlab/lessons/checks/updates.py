@@ -1,0 +1,281 @@
+"""Checks of 04_serving/03_updates: (1) the log that says what an update holds, (2) the gate between requests and updates."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call, parts
+from ctrlab.lessons.interleaving import Condition, Stuck, Threads, every_order
+from ctrlab.lessons.interpreter import peak_of
+
+ENDS = (-(2**63), 2**63 - 1)
+MOST_BYTES = 200_000
+SCHEDULES = 60
+Ops = Sequence[tuple[str, object]]  # ("note", keys), ("cut", None), ("confirm", a cut's number)
+
+
+class Reference:
+    """The definition: a key comes again until a cut after its last change is confirmed."""
+
+    def __init__(self):
+        self.cuts, self.changed = 0, {}
+
+    def note(self, keys: Sequence[int]) -> None:
+        self.changed |= dict.fromkeys(keys, self.cuts)
+
+    def cut(self) -> tuple[int, list[int]]:
+        self.cuts += 1
+        return self.cuts, sorted(self.changed)
+
+    def confirm(self, number: int) -> None:
+        self.changed = {key: last for key, last in self.changed.items() if last >= number}
+
+
+def check_log(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `ChangeLog()` with `note(keys)`, `cut()` -> (number, keys) and `confirm(number)`."""
+    for case, ops in _lives(rng):
+        log, reference = call(answer, case=case), Reference()
+        for place, (name, given) in enumerate(ops):
+            if name == "cut":
+                _require_cut(call(log.cut, case=case), reference.cut(), case, ops[: place + 1])
+                continue
+            call(getattr(log, name), given, case=case)
+            getattr(reference, name)(given)
+    a, b, case = call(answer, case="two logs"), call(answer, case="two logs"), "two logs at once"
+    keys = _keys(rng, 3)
+    call(a.note, keys, case=case)
+    _require_cut(call(b.cut, case=case), (1, []), case, [("note of the other log", keys), ("cut", None)])
+    keys = _keys(rng, 100)
+    for confirms, case in ((True, "100 keys that change 2,000 times"), (False, "a disk that refuses 2,000 cuts of 100 keys")):
+        if (peak := call(lambda confirms=confirms: peak_of(_many, answer, keys, confirms), case=case)) > MOST_BYTES:
+            raise CheckFailed(
+                f"Budget: the log holds each key once; here {case}.",
+                expected=f"at most {MOST_BYTES:,} bytes",
+                received=f"{peak:,} bytes",
+                next_step="keep one number per key: after which cut it changed last",
+            )
+
+
+def _many(answer: Callable, keys: Sequence[int], confirms: bool) -> None:
+    log = answer()
+    for _ in range(2_000):
+        log.note(list(keys))
+        if not confirms:
+            log.cut()
+    log.confirm(log.cut()[0])
+
+
+def _keys(rng: np.random.Generator, n: int) -> list[int]:
+    return rng.choice(10**6, n, replace=False).tolist()
+
+
+def _lives(rng: np.random.Generator):
+    """(what it is, what happens), most by chance."""
+    a, b, c = _keys(rng, 3)
+    cut = ("cut", None)
+    yield "nothing has changed", [cut, ("note", []), cut]
+    yield "keys in any order, some twice", [("note", [b, a, b]), ("note", [c, a, *ENDS]), cut]
+    yield "a cut that was confirmed", [("note", [a, b]), cut, ("confirm", 1), cut, ("note", [c]), cut]
+    yield "a disk that refused the first cut", [("note", [a]), cut, ("note", [b]), cut, ("confirm", 2), cut]
+    writing = [("note", [a, b]), cut, ("note", [b, c]), ("confirm", 1), cut]
+    yield "keys that change while their file is written", writing
+    late = [("note", [a]), cut, ("note", [b]), cut, ("note", [c]), ("confirm", 1), cut, ("confirm", 3), cut]
+    yield "a first cut that is confirmed after the second was taken", late
+    twice = [("note", [a]), cut, ("note", [b]), cut, ("confirm", 2), ("note", [c]), ("confirm", 1), ("confirm", 2), cut]
+    yield "cuts that are confirmed out of order, and twice", twice
+    for _ in range(10):
+        pool, ops, cuts = _keys(rng, 6), [], 0
+        for what in rng.choice(["note", "note", "cut", "confirm"], 30):
+            if what == "confirm" and not cuts:
+                continue
+            cuts += what == "cut"
+            some = rng.choice(pool, rng.integers(0, 4)).tolist()
+            ops.append((str(what), {"note": some, "cut": None, "confirm": int(rng.integers(1, cuts + 1)) if cuts else 0}[what]))
+        yield "a life by chance", [*ops, cut]
+
+
+def _require_cut(found, expected: tuple[int, list[int]], case: str, ops: Ops) -> None:
+    number, keys = parts(found, "number, keys", case=case)
+    happened = "; ".join(f"{name} {'' if given is None else given}".strip() for name, given in ops[-5:])
+    try:
+        number, listed = operator.index(number), [operator.index(key) for key in keys]
+    except TypeError as error:
+        received = f"{type(number).__name__}, {type(keys).__name__}"
+        rule = f"A cut is a number and the keys, whole numbers; here {case}."
+        raise CheckFailed(rule, expected="int, list of int", received=received, next_step="return number, sorted(...)") from error
+    if number != expected[0]:
+        raise CheckFailed(
+            f"Cuts are numbered 1, 2, 3, ...; here {case}.",
+            expected=expected[0],
+            received=number,
+            index=f"the end of: {happened}",
+            next_step="each cut has the next number, whether or not the one before was confirmed",
+        )
+    if listed != expected[1]:
+        odd = next(iter(sorted(set(listed) ^ set(expected[1]))), None)
+        said = "a key leaves the log only when a cut that was taken after its last change is confirmed"
+        if odd is None:
+            odd, said = listed, "each key comes once, and keys ascend: sorted(...)"
+        raise CheckFailed(
+            f"A cut holds every key that changed since its last confirmed cut; here {case}.",
+            expected=f"keys {expected[1]}",
+            received=f"keys {listed}; look at {odd}",
+            index=f"the end of: {happened}",
+            next_step=said,
+        )
+
+
+# (the rule, who is where after each step, where to look). R1 to R4 are requests, U is the update.
+SCENES = (
+    (
+        "Requests do not wait for each other",
+        "R1 inside, R2 inside, R3 inside, R2 done, R1 done, R4 inside, R3 done, R4 done",
+        "`enter` waits while an update waits or is inside, and for nothing else",
+    ),
+    (
+        "An update waits until every request inside has left",
+        "R1 inside, R2 inside, U waits, R1 done, U waits, R2 done, U inside, U done",
+        "`close` waits until nobody is inside; the last `leave` wakes it",
+    ),
+    (
+        "A request waits while an update is inside",
+        "U inside, R1 waits, R2 waits, R3 waits, U done, R1 inside, R2 inside, R3 inside, R2 done, R3 done, R1 done",
+        "`open` wakes all requests that wait: notify_all",
+    ),
+    (
+        "An update that waits goes before requests that come later, so it never starves",
+        "R1 inside, U waits, R2 waits, R3 waits, R1 done, R2 waits, R3 waits, U inside, R3 waits, U done, R2 inside, R3 inside",
+        "`close` says first that an update has come, and then waits; `enter` looks at that, again after each wake-up",
+    ),
+    (
+        "The gate serves one update after the other",
+        "U inside, U done, R1 inside, R1 done, U inside, R2 waits, U done, R2 inside, U waits, R2 done, U inside",
+        "`open` leaves the gate as it was before `close`",
+    ),
+)
+
+
+def check_gate(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `Gate(condition)` with `enter()` and `leave()` for requests, `close()` and `open()` for updates."""
+    for rule, scene, next_step in SCENES:
+        names = dict(zip(["R1", "R2", "R3", "R4"], (f"request {n}" for n in _keys(rng, 4)))) | {"U": "the update"}
+        with Threads() as threads:
+            world = _World(answer, threads, rule)
+            steps = [step.split() for step in scene.split(", ")]
+            for place, (who, expected) in enumerate(steps):
+                received = world.go_on(names[who])
+                if received != expected:
+                    raise CheckFailed(
+                        f"{rule}.",
+                        expected=f"{names[who]}: {expected}",
+                        received=received,
+                        index=", ".join(f"{names[who]} {state}" for who, state in steps[:place]) or "the beginning",
+                        next_step=next_step,
+                    )
+    for _ in every_order(lambda choose: _let_run(answer, {"request 1": 1, "the update": 1}, choose)):
+        pass
+    tasks = {"request 1": 2, "request 2": 2, "request 3": 1, "the update": 2}
+    for _ in range(SCHEDULES):
+        _let_run(answer, tasks, lambda names: names[rng.integers(len(names))])
+
+
+class _World:
+    """A model of two parts, which requests read and the update changes, behind the learner's gate."""
+
+    def __init__(self, answer: Callable, threads: Threads, case: str):
+        self._threads, self._case = threads, case
+        condition, made = threads.condition(), threading.Event()
+        self._gate = call(_watched(answer, condition, made.is_set), condition, case=case)
+        made.set()
+        self._parts = [0, 0]
+        self._started: set[str] = set()
+
+    def start(self, name: str, times: int = 1) -> None:
+        turn = self._update if name == "the update" else self._request
+        self._threads.start(name, lambda: [turn() for _ in range(times)])
+
+    def go(self, name: str) -> None:
+        self._call(self._threads.go, name)
+
+    def go_on(self, name: str) -> str:
+        """Lets a thread run; begins it anew where it has ended."""
+        if name not in self._threads.unfinished():
+            self.start(name)
+        return self._call(self._threads.go_on, name)
+
+    def _call(self, function: Callable, name: str):
+        try:
+            return call(function, name, case=self._case)
+        except CheckFailed as failed:
+            if not isinstance(failed.__cause__, Stuck):
+                raise
+            raise CheckFailed(
+                "Who waits, waits by the condition.",
+                expected="self.condition.wait() or wait_for(...)",
+                received=f"{name} neither goes on nor waits there",
+                next_step="no loop that only looks, no sleep, no lock of your own",
+            ) from failed
+
+    def _request(self) -> None:
+        self._gate.enter()
+        first = self._parts[0]
+        self._threads.pause()
+        second = self._parts[1]
+        self._gate.leave()
+        if first != second:
+            raise CheckFailed(
+                "No answer mixes two moments.",
+                expected=f"two parts of update {first}",
+                received=f"one of update {first}, one of update {second}",
+                index="the order " + ", ".join(self._threads.order[-12:]),
+                next_step="look and count in one `with self.condition:`, so that nobody comes between",
+            )
+
+    def _update(self) -> None:
+        self._gate.close()
+        self._parts[0] += 1
+        self._threads.pause()
+        self._parts[1] += 1
+        self._gate.open()
+
+
+def _let_run(answer: Callable, tasks: dict[str, int], choose: Callable[[Sequence[str]], str]) -> None:
+    with Threads() as threads:
+        world = _World(answer, threads, "threads in an order that the check chooses")
+        for name, times in tasks.items():
+            world.start(name, times)
+        while names := threads.can_go():
+            world.go(choose(names))
+        if waiting := threads.unfinished():
+            raise CheckFailed(
+                "Whoever waits is woken in the end.",
+                expected="everybody gets through",
+                received=f"{' and '.join(waiting)} wait for ever",
+                index="the order " + ", ".join(threads.order[-12:]),
+                next_step="call notify_all after each change that others wait for",
+            )
+
+
+def _watched(answer: Callable, condition: Condition, is_made: Callable[[], bool]) -> Callable:
+    """The learner's class, whose attributes change, once it is made, only while the condition is held."""
+    if not isinstance(answer, type):
+        return answer
+
+    def set_attribute(gate, name, value):
+        if is_made() and not condition.is_held():
+            raise CheckFailed(
+                "What threads share changes only while the condition is held.",
+                expected="with self.condition: around it",
+                received=f"self.{name} = {value!r} without it",
+                next_step="two threads that do n += 1 at once may both read the old n",
+            )
+        object.__setattr__(gate, name, value)
+
+    return type(answer.__name__, (answer,), {"__setattr__": set_attribute})
+
+
+CHECKS = {1: check_log, 2: check_gate}

@@ -1,0 +1,209 @@
+"""Runs threads one at a time, in an order that a check chooses: what goes wrong in one order of a thousand goes wrong each time.
+
+A thread goes on until its next point: where it takes or leaves a `Condition`, where it waits for one, and where it calls `pause`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+PATIENCE = 5.0
+"""Seconds until a thread that was let go, and came to no point, counts as one that waits in another way."""
+
+
+class Stuck(Exception):
+    """A thread came to no point."""
+
+
+class _Ended(BaseException):
+    """Unwinds a thread whose check is over."""
+
+
+class _Thread(threading.Thread):
+    def __init__(self, name: str, function: Callable[[], None]):
+        super().__init__(name=name, daemon=True)
+        self.function = function
+        self.goes, self.is_back = threading.Semaphore(0), threading.Semaphore(0)
+        self.can_go: Callable[[], bool] = lambda: True
+        self.paused = self.done = self.ends = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        self.goes.acquire()
+        try:
+            if not self.ends:
+                self.function()
+        except _Ended:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        self.is_back.release()
+
+    def point(self, can_go: Callable[[], bool] = lambda: True, paused: bool = False) -> None:
+        """Called in the thread itself: hands over to the check until it is let go again."""
+        if self.ends:
+            raise _Ended
+        self.can_go, self.paused = can_go, paused
+        self.is_back.release()
+        self.goes.acquire()
+        self.paused = False
+        if self.ends:
+            raise _Ended
+
+
+class Threads:
+    """Use it as a context manager: at its end, threads that still wait are unwound."""
+
+    def __init__(self):
+        self._threads: dict[str, _Thread] = {}
+        self._running: _Thread | None = None
+        self.order: list[str] = []
+        """Who went, from point to point."""
+
+    def start(self, name: str, function: Callable[[], None]) -> None:
+        self._threads[name] = _Thread(name, function)
+        self._threads[name].start()
+
+    def can_go(self) -> list[str]:
+        """Who neither waits nor is done."""
+        return [name for name, thread in self._threads.items() if not thread.done and thread.can_go()]
+
+    def unfinished(self) -> list[str]:
+        return [name for name, thread in self._threads.items() if not thread.done]
+
+    def go(self, name: str) -> None:
+        """Lets a thread that can go run to its next point; raises what it raises.
+
+        Raises:
+            Stuck: it comes to none.
+        """
+        thread = self._running = self._threads[name]
+        self.order.append(name)
+        thread.goes.release()
+        if not thread.is_back.acquire(timeout=PATIENCE):
+            thread.ends = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))  # one that spins
+            raise Stuck(name)
+        self._running = None
+        if thread.error:
+            error, thread.error = thread.error, None
+            raise error
+
+    def go_on(self, name: str) -> str:
+        """Lets a thread run until it is at a `pause`, "inside"; must wait, "waits"; or has ended, "done"."""
+        thread = self._threads[name]
+        while name in self.can_go():
+            self.go(name)
+            if thread.paused:
+                return "inside"
+        return "done" if thread.done else "waits"
+
+    def pause(self) -> None:
+        """A point of the thread that calls it."""
+        self._current().point(paused=True)
+
+    def condition(self) -> Condition:
+        return Condition(self._current)
+
+    def _current(self) -> _Thread:
+        if self._running is not threading.current_thread():
+            raise RuntimeError("a thread took a condition that was made for others")
+        return self._running
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, *_) -> None:
+        for thread in self._threads.values():
+            thread.ends = True
+            thread.goes.release()
+
+
+class Condition:
+    """As a `threading.Condition`, which it stands for; without time limits."""
+
+    def __init__(self, current: Callable[[], _Thread]):
+        self._current = current
+        self._owner: _Thread | None = None
+        self._depth = 0
+        self._waiting: list[_Thread] = []
+
+    def acquire(self) -> bool:
+        me = self._current()
+        if self._owner is not me:
+            me.point(lambda: self._owner is None)
+            self._owner = me
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        me = self._mine("release")
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            me.point()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        me = self._mine("wait")
+        if timeout is not None:
+            raise RuntimeError("a wait that ends after a time is no wait for what must come first: leave the timeout out")
+        depth, self._depth, self._owner = self._depth, 0, None
+        self._waiting.append(me)
+        me.point(lambda: me not in self._waiting and self._owner is None)
+        self._owner, self._depth = me, depth
+        return True
+
+    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None):
+        while not (found := predicate()):
+            self.wait(timeout)
+        return found
+
+    def notify(self, n: int = 1) -> None:
+        self._mine("notify")
+        del self._waiting[:n]
+
+    def notify_all(self) -> None:
+        self.notify(len(self._waiting))
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_) -> None:
+        if self._owner is self._current():  # it is not where the check is over
+            self.release()
+
+    def is_held(self) -> bool:
+        """Whether the thread that runs has it."""
+        return self._owner is not None and self._owner is self._current()
+
+    def _mine(self, what: str) -> _Thread:
+        me = self._current()
+        if self._owner is not me:
+            raise RuntimeError(f"cannot {what} a condition that is not held: write `with self.condition:` around it")
+        return me
+
+
+def every_order(run: Callable[[Callable[[Sequence[str]], str]], None]) -> Iterator[int]:
+    """Calls `run(choose)` once for each order of its threads, and yields after each; `choose(names)` says who goes next."""
+    decided: list[int] = []  # which of those who could go went
+    options: list[int] = []  # how many there were
+
+    def choose(names: Sequence[str]) -> str:
+        place = decided[len(options)] if len(options) < len(decided) else 0
+        options.append(len(names))
+        return names[place]
+
+    for count in itertools.count(1):
+        options.clear()
+        run(choose)
+        yield count
+        decided += [0] * (len(options) - len(decided))
+        while decided and decided[-1] + 1 == options[len(decided) - 1]:
+            decided.pop()
+        if not decided:
+            return
+        decided[-1] += 1
