@@ -61,7 +61,6 @@ PARTS = (
         "04_serving",
         "Serving: from a checkpoint to answers under load",
         (
-            "Export a model and load it in the processor",
             "Serve with session groups",
             "Share cores between models",
             "Serve on a GPU",

@@ -81,14 +81,15 @@ def _difficulties(nb: NotebookNode) -> dict[int, str]:
 
 
 def _minutes(solved: str, difficulty: str) -> float:
-    language = "cpp" if solved.startswith("%%kernel") else "python"
+    language = "cpp" if notebook.in_cpp(solved) else "python"
     return MINUTES_TO_UNDERSTAND + _lines(notebook.region_text(solved)) * MINUTES_PER_LINE[language] * TIMES_LONGER[difficulty]
 
 
 def _writes(solutions: str) -> str:
     """What a learner must be able to write: "NumPy", "TensorFlow ops; C++ (pointers, loops)"."""
-    kinds = {"np.": "NumPy", "tf.": "TensorFlow ops", ".prefetch(": "tf.data", "%%kernel": "C++ (pointers, loops)"}
-    return "; ".join(name for mark, name in kinds.items() if mark in solutions) or "plain Python"
+    kinds = {"np.": "NumPy", "tf.": "TensorFlow ops", ".prefetch(": "tf.data"}
+    kinds |= dict.fromkeys(("%%kernel", "%%cpp"), "C++ (pointers, loops)")
+    return "; ".join(dict.fromkeys(name for mark, name in kinds.items() if mark in solutions)) or "plain Python"
 
 
 def _lines(source: str) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.cpp_cell import Source
 from ctrlab.lessons.progress import NOT_JUDGED, Speed, Verdict
 
 SHOWN = {True: "shown", False: "NOT shown", None: "-"}
@@ -41,11 +42,13 @@ def code_of(answer: Callable) -> object:
     """The code that the notebook's function of the answer's name has now; None if there is none.
 
     It is asked by name, since the function that passed stays what it was when its cell is changed. Codes of a cell that only
-    ran again are equal.
+    ran again are equal. The code of a %%cpp cell is all of it.
     """
     from IPython import get_ipython
 
     shell = get_ipython()
+    if shell is not None and isinstance(answer, Source):
+        return shell.user_ns.get(answer.name)
     if shell is None or getattr(answer, "__module__", None) != "__main__":
         return None
     return getattr(shell.user_ns.get(getattr(answer, "__name__", "")), "__code__", None)

@@ -1,7 +1,7 @@
 """A lesson's notebook as a file, as nbformat reads and writes it: its canonical form, and the regions that hold the solutions.
 
 The solved notebook is the source. Its exercise cells are tagged `exercise-1`, `exercise-2`, ... and hold one region each,
-between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in a `%%kernel` cell). A markdown cell that holds the line
+between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in C++). A markdown cell that holds the line
 `<!-- solution 1 -->` receives that region's text in a fold.
 """
 
@@ -83,6 +83,11 @@ def solutions(nb: NotebookNode) -> dict[int, str]:
     return {n: cell.source for cell in nb.cells if (n := exercise_number(cell)) is not None}
 
 
+def in_cpp(cell_source: str) -> bool:
+    """Whether a cell's language is C++."""
+    return cell_source.startswith(("%%kernel", "%%cpp"))
+
+
 def region_text(cell_source: str) -> str:
     """What stands inside a cell's region, dedented."""
     return textwrap.dedent(REGION.search(cell_source)[3]).strip("\n")
@@ -108,7 +113,7 @@ def learner(solved: NotebookNode) -> NotebookNode:
             cell.outputs = []
             cell.source = PREDICTION.sub(lambda call: _GUESS.sub("=...", call[0]), cell.source)
     for n, answer in answers.items():
-        _fold(nb, n, answer, language="cpp" if "%%kernel" in solutions(solved)[n] else "python")
+        _fold(nb, n, answer, language="cpp" if in_cpp(solutions(solved)[n]) else "python")
     links = glossary.Links()
     for cell in nb.cells:
         if cell.cell_type == "markdown":

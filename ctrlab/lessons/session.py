@@ -46,7 +46,7 @@ def start(lesson: str) -> Lab:
         _native.library()
     keras.utils.set_random_seed(SEED)
     if "compiler" in entry.needs:
-        _load_kernel_magic()
+        _load_magics()
     where = machine()
     lab = Lab(lesson, machine=where.device)
     print(f"{entry.title}: {lesson}, profile {lab.profile.name}, seed {SEED}")
@@ -55,11 +55,12 @@ def start(lesson: str) -> Lab:
     return lab
 
 
-def _load_kernel_magic() -> None:
+def _load_magics() -> None:
     from IPython import get_ipython
 
     if shell := get_ipython():
-        shell.run_line_magic("load_ext", "ctrlab.lessons.kernel_magic")
+        for module in ("kernel_magic", "cpp_cell"):
+            shell.run_line_magic("load_ext", f"ctrlab.lessons.{module}")
 
 
 class Lab:

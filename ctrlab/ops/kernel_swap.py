@@ -208,14 +208,14 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
         index = ", ".join(map(str, wrong["index"]))
         where = f"[{index}], {wrong['case']}" if index else wrong["case"]
         raise KernelError(wrong["rule"], expected=wrong["expected"], received=wrong["received"], index=where)
-    if verdict := _verdict(code, err):
-        raise KernelError("A kernel must read and write only what it was given.", received=verdict, index=_place(err))
+    if said := verdict(code, err):
+        raise KernelError("A kernel must read and write only what it was given.", received=said, index=_place(err))
     raise KernelError(
         "A kernel must return to its caller.", received=f"an end of the process with exit code {code}", index=_place(err)
     )
 
 
-def _verdict(code: int, err: str) -> str | None:
+def verdict(code: int, err: str) -> str | None:
     """The sanitizer's, in a line, or the signal that ended the process; None where it has only ended."""
     if found := re.search(r"runtime error: (.*)", err):
         return found[1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctrlab.lessons import check, course
+from ctrlab.lessons import check, course, cpp_cell, notebook, places
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import (
     attention,
@@ -38,6 +38,8 @@ def test_a_stub_is_not_judged(lesson, exercise):
     def stub(*_):
         raise NotImplementedError("Exercise 1: write this, then run its check")
 
+    if notebook.solutions(notebook.read(places.notebooks() / course.solved_path(lesson)))[exercise].startswith("%%cpp"):
+        stub = cpp_cell.Source("stub", '#error "Exercise 1: write this, then run its check"')
     with pytest.raises(check.Unanswered):
         check.run(lesson, exercise, stub)
 

@@ -111,11 +111,11 @@ def test_every_exercise_has_region_fold_check_and_way_out(path):
 
 
 def thrown_away(nb) -> list[str]:
-    """Exercises in Python whose answer no code cell after its check uses."""
+    """Exercises whose answer, where it has a name, no code cell after its check uses."""
     found, code = [], [c for c in nb.cells if c.cell_type == "code"]
     for n, source in notebook.solutions(nb).items():
         if not source.startswith("%%kernel"):
-            name = re.search(r"^(?:def|class) (\w+)", source, re.M)[1]
+            name = re.search(r"^(?:def|class|%%cpp) (\w+)", source, re.M)[1]
             after = next(i for i, c in enumerate(code) if f"check-{n}" in notebook.tags(c)) + 1
             if not any(re.search(rf"\b{name}\b(?! *=[^=])", c.source) for c in code[after:]):
                 found.append(f"exercise {n}: {name}")
