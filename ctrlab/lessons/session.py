@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import numbers
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ def start(lesson: str) -> Lab:
         import keras
         import tensorflow as tf
 
+        logging.getLogger("absl").setLevel(logging.ERROR)  # TensorFlow's Python warns of what no learner can change
         for device in _gpus():
             tf.config.experimental.set_memory_growth(device, True)
     if "native" in entry.needs:

@@ -53,7 +53,7 @@ class LiveChart:
         self.updates = 0
         self._layout = shell(title, x=x, y=logarithmic(y) if log else y, note=note, device=device)
         if log:  # with an explicit format: plotly would label both 0.02 and 20 as 2
-            self._layout["yaxis"] |= {"type": "log", "tickformat": "~g"}
+            self._layout["yaxis"] |= {"type": "log", "tickformat": "~g", "dtick": "D2"}  # labels at 1, 2 and 5
         self._layout["showlegend"] = True
         self._clock, self._drawn_at = clock, float("-inf")
         self._widget = self._handle = None
