@@ -1,0 +1,116 @@
+"""A server and its queue on a simulated clock, for the lesson on batching. All times are whole microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+NEVER = 1 << 62
+
+
+class Request(NamedTuple):
+    """When it came, how many rows it has, the version that answers it, and after when nobody waits for the answer."""
+
+    arrived: int
+    rows: int = 1
+    version: int = 1
+    deadline: int = NEVER
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a call of the model takes: cost(rows) = fixed + per_row * rows."""
+
+    fixed: float
+    per_row: float
+
+    def __call__(self, rows: int) -> int:
+        return max(1, round(self.fixed + self.per_row * rows))
+
+    @classmethod
+    def fit(cls, seconds: dict[int, float]) -> Cost:
+        """The line that fits measured times best, relative to their size: {rows: seconds}."""
+        rows, micros = np.array(list(seconds)), 1e6 * np.array(list(seconds.values()))
+        columns = np.stack([np.ones(len(rows)), rows], 1) / micros[:, None]
+        fixed, per_row = np.linalg.lstsq(columns, np.ones(len(rows)), rcond=None)[0]
+        return cls(max(float(fixed), 0.0), max(float(per_row), 0.0))
+
+
+@dataclass
+class Served:
+    """What came of a stream of requests.
+
+    Attributes:
+        took: microseconds from a request's arrival to its answer, of those that were taken.
+        in_time: how many were answered by their deadline. refused: how many were not taken. calls: of the model.
+        ends: when the last answer came. inside: the mean number of requests that waited or were worked on.
+    """
+
+    took: list[int] = field(default_factory=list)
+    in_time: int = 0
+    refused: int = 0
+    calls: int = 0
+    ends: int = 0
+
+    @property
+    def inside(self) -> float:
+        return sum(self.took) / max(1, self.ends)
+
+    def percentile(self, percent: float) -> float:
+        return float(np.percentile(self.took, percent)) if self.took else 0.0
+
+
+def poisson(count: int, per_second: float, *, patience: int = NEVER, seed: int = 0) -> list[Request]:
+    """Requests of a row that come at random at a mean rate; each waits for its answer for `patience` microseconds."""
+    gaps = np.random.default_rng(seed).exponential(1e6 / per_second, count)
+    return [Request(int(at), deadline=min(NEVER, int(at) + patience)) for at in np.cumsum(gaps)]
+
+
+def one_by_one(waiting: Sequence[Request], now: int, most_rows: int, most_wait: int) -> int:
+    """Every request is a call of its own."""
+    return 1
+
+
+def simulate(
+    requests: Sequence[Request],
+    cost: Callable[[int], int],
+    *,
+    leave: Callable = one_by_one,
+    most_rows: int = 1,
+    most_wait: int = 0,
+    admit: Callable | None = None,
+    most_waiting: int = 1 << 30,
+) -> Served:
+    """One server, first come, first served.
+
+    Args:
+        leave: (waiting, now, most_rows, most_wait) -> how many of the oldest go as one call now; 0: wait. It is asked when the
+            server is free: after each arrival and call, and when the oldest has waited for `most_wait`.
+        admit: (request, waiting, busy_until, cost, most_waiting) -> whether the request is taken; None: all are.
+    """
+    found, waiting, busy_until, arrivals = Served(), [], 0, iter(requests)
+    coming = next(arrivals, None)
+    now = coming.arrived if coming else 0
+    while coming or waiting:
+        while coming and coming.arrived <= now:
+            if admit is None or admit(coming, tuple(waiting), busy_until, cost, most_waiting):
+                waiting.append(coming)
+            else:
+                found.refused += 1
+            coming = next(arrivals, None)
+        going = leave(tuple(waiting), now, most_rows, most_wait) if waiting and busy_until <= now else 0
+        if going:
+            batch, waiting = waiting[:going], waiting[going:]
+            busy_until = now + cost(sum(request.rows for request in batch))
+            found.calls += 1
+            found.ends = busy_until
+            found.took += [busy_until - request.arrived for request in batch]
+            found.in_time += sum(busy_until <= request.deadline for request in batch)
+        looks = [coming.arrived] if coming else []
+        if waiting:
+            looks.append(max(busy_until, waiting[0].arrived + most_wait) if busy_until <= now else busy_until)
+        now = max(now + 1, min(looks)) if looks else now
+    return found

@@ -1,0 +1,54 @@
+"""A served model and a crowd that asks it: what is counted, and that nothing is left behind."""
+
+import time
+from concurrent.futures import Future
+
+from ctrlab import profiles
+from ctrlab.lessons import crowd
+from ctrlab.server.models import Overloaded
+from ctrlab.serving.processor import Reply
+
+CALM_SECONDS = 0.05
+
+
+class Server:
+    """In the models' place: it answers at once, and after a calm beginning refuses each third."""
+
+    def __init__(self):
+        self.served, self.asked, self.begun = {"ctr": None}, 0, time.monotonic()
+
+    def submit(self, model, request, format):
+        self.asked += 1
+        if self.asked % 3 == 0 and time.monotonic() > self.begun + CALM_SECONDS + 0.01:
+            raise Overloaded("too many")
+        time.sleep(0.001)
+        answer = Future()
+        answer.set_result(Reply(request, 1, 0, -1))
+        return answer
+
+
+class Chart:
+    def __init__(self):
+        self.points = []
+
+    def add(self, name, x, y):
+        self.points.append((name, x, y))
+
+
+def test_each_answer_is_drawn_once_and_each_refusal_counted(monkeypatch):
+    monkeypatch.setattr(crowd, "ENOUGH_SECONDS", CALM_SECONDS)
+    server, chart = Server(), Chart()
+    found = crowd.overload(server, b"", times=2, seconds=0.5, chart=chart, name="a name")
+    assert len(chart.points) == len(found.took) > 20 and {name for name, *_ in chart.points} == {"a name"}
+    assert [y for *_, y in chart.points] == [1e3 * took for took in found.took]
+    assert len(found.took) / 4 < found.refused <= len(found.took) / 2 + 1
+    assert 0 <= found.slowest_refusal < 0.5 and found.within(0) == 0 and found.within(10) == len(found.took)
+
+
+def test_an_exported_model_answers_and_goes():
+    model = crowd.Exported("din", profiles.current("tiny"), "none")
+    crowd.ask(model.processor(), model.request(3), clients=2, requests=4)
+    with model.server(most_waiting=1) as server:
+        assert server.submit("din", model.request(1), "json").result(60).version == 1
+    model.close()
+    assert not model.folder.exists()
