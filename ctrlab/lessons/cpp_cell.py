@@ -77,7 +77,7 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
 
 
 def _headers() -> list[Path]:
-    return sorted(native().glob("processor/*.h"))
+    return sorted([*native().glob("processor/*.h"), *native().glob("lessons/*.h")])
 
 
 def cpp(line: str, cell: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 import ctrlab
 from ctrlab import data, serving
@@ -19,6 +20,7 @@ from ctrlab.lessons.live_serving import json_request
 from ctrlab.model_names import DATA_SETS
 from ctrlab.profiles import Profile
 from ctrlab.server.models import Models, Overloaded
+from ctrlab.serving.inputs import Features, inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
 
 MOST_ROWS = 64
@@ -38,15 +40,20 @@ class Exported:
         folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="ctrlab-")))
         self._features, _ = next(iter(data.prepare(DATA_SETS[name], profile=profile).read_train(MOST_ROWS, drop_remainder=True)))
         self._model = ctrlab.build(name, optimizations=optimizations)
-        serving.export_model(self._model, folder / name, rows=[self._rows(1)])
+        serving.export_model(self._model, folder / name, rows=[self.rows(1)])
         self.folder = folder / name
 
-    def _rows(self, rows: int) -> dict:
+    def rows(self, rows: int) -> Features:
+        """Features of so many examples, at most `MOST_ROWS`."""
         return {column: values[:rows] for column, values in self._features.items()}
 
+    def tensors(self, rows: int) -> dict[str, tf.Tensor]:
+        """A request for the scores of so many rows, as the model's inputs."""
+        return to_tensors(self.rows(rows), inputs_of(self._model, "text"), self._model)
+
     def request(self, rows: int) -> bytes:
-        """A request for the scores of so many rows, at most `MOST_ROWS`, as JSON."""
-        return json_request(self._rows(rows), self._model)
+        """The same as JSON, by columns."""
+        return json_request(self.rows(rows), self._model)
 
     def processor(self, **configuration) -> Processor:
         """The compiled server of the model, until `close`."""
