@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.models.base import CTRModel
@@ -39,7 +40,7 @@ from ctrlab.training.changes import Changed, track
 from ctrlab.training.optimizers import TouchedRows
 
 THREAD = "ctrlab-publish"
-UPDATES = ".updates"
+UPDATES, LOCKED = ".updates", ".publisher.lock"
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +82,7 @@ class Publisher:
         inputs, rows, memory_rows: as of `export_model`.
         run: settings of the training, for the manifest.
     Raises:
-        CtrlabError: a step was taken before; a number is too small; a row lacks a column.
+        CtrlabError: a step was taken before; a number is too small; a row lacks a column; another publisher has the folder.
 
     >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=publisher)
@@ -107,6 +108,7 @@ class Publisher:
         self.folder, self.every, self.full_every, self.keep = Path(folder), every, full_every, keep
         self.model, self.optimizer, self.run = model, optimizer, dict(run or {})
         self.published = Published()
+        self._lock = _lock(self.folder)
         self._columns = inputs_of(model, inputs)
         self._requests = [to_tensors(features, self._columns, model) for features in rows[: warm_up.MOST]]
         self._bundled = Bundled(model, self._columns, memory_rows)
@@ -156,8 +158,7 @@ class Publisher:
                 self.publish()
                 self.wait()
         finally:
-            self._thread.shutdown()
-            self._forget()
+            self._end()
         if self._failed:
             raise self._failed
 
@@ -168,8 +169,12 @@ class Publisher:
         if exception is None:
             self.close()
             return
+        self._end()
+
+    def _end(self) -> None:
         self._thread.shutdown()
         self._forget()
+        self._lock.release()
 
     def _read(self) -> _Content:
         step = int(self.optimizer.iterations)
@@ -265,6 +270,17 @@ class Publisher:
         for number in [number for number in made[: -self.keep] if number not in labelled]:
             shutil.rmtree(self.folder / str(number))
             shutil.rmtree(self._updates_of(number))
+
+
+def _lock(folder: Path) -> FolderLock:
+    """Servers would go to and fro between the models of two trainings."""
+    with _explained(folder):
+        make_folder(folder / LOCKED)
+        try:
+            return FolderLock(folder / LOCKED)
+        except CtrlabError:
+            said = f"One training at a time publishes to a folder; another publishes to {folder}"
+            raise CtrlabError(f"{said}: wait until it has ended, or name another folder.") from None
 
 
 @contextlib.contextmanager
