@@ -21,6 +21,7 @@ def write_json_lines() -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("ctrlab").setLevel(logging.INFO)
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)  # it shows a trace whenever a client no longer waits
 
 
 @dataclass

@@ -13,6 +13,7 @@ WHY = {
     404: "There is no such model, version or label.",
     408: "The request did not come in time.",
     413: "The request is too large.",
+    415: "The body is compressed.",
     429: "Too many requests wait: try again later.",
     500: "The server or the model failed.",
     503: "The model can't answer now.",

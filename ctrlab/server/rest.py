@@ -142,6 +142,9 @@ class Rest:
             raise Wrong(401, sentence, (b"www-authenticate", b"Bearer"))
 
     async def _body(self, headers, receive) -> bytes:
+        if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
+            said = f"A request's body is sent as it is; received Content-Encoding: {coding[:40].decode('latin-1')}."
+            raise Wrong(415, said, (b"accept-encoding", b"identity"))
         too_large = Wrong(413, f"A request has at most {self.most_bytes} bytes: split it.")
         if headers.get(b"content-length", b"0").isdigit() and int(headers.get(b"content-length", b"0")) > self.most_bytes:
             raise too_large

@@ -41,6 +41,7 @@ refusals = Refusals()
 refusals.add("ctr", "invalid", 'two\\nlines, "quoted"', "id-1")
 refusals.tell()
 logging.getLogger("another").info("not told")
+logging.getLogger("grpc._cython.cygrpc").error("a client has left")
 try:
     1 / 0
 except ZeroDivisionError:

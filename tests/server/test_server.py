@@ -94,6 +94,10 @@ def test_odd_requests_are_refused_in_a_sentence(server, published, method, path,
 def test_a_body_that_says_to_be_too_large_is_not_read(server):
     status, _, body = server.ask("POST", "/v1/models/ctr:predict", b"x", WITH | {"Content-Length": str(1 << 40)})
     assert status == 413 and "split it" in json.loads(body)["error"]
+    status, headers, body = server.ask("POST", "/v1/models/ctr:predict", b"x", WITH | {"Content-Encoding": "gzip"})
+    assert (status, headers["accept-encoding"]) == (415, "identity") and "received Content-Encoding: gzip" in json.loads(body)[
+        "error"
+    ]
     status, _, body = server.ask("POST", "/v2/models/ctr/infer", b"{}", WITH | {"Inference-Header-Content-Length": "-1"})
     assert status == 400
 
