@@ -1,0 +1,269 @@
+"""The check of the gate, in the lesson on updates, against right answers and every kind of wrong one."""
+
+import threading
+
+import pytest
+from wrong_answers import Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+
+LESSON = "04_serving/03_updates"
+
+
+class Gate:
+    def __init__(self, condition):
+        self.condition, self.inside, self.closed = condition, 0, False
+
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.closed)
+            self.inside += 1
+
+    def leave(self):
+        with self.condition:
+            self.inside -= 1
+            self.condition.notify_all()
+
+    def close(self):
+        with self.condition:
+            self.closed = True
+            self.condition.wait_for(lambda: self.inside == 0)
+
+    def open(self):
+        with self.condition:
+            self.closed = False
+            self.condition.notify_all()
+
+
+class WithWhile(Gate):
+    """Right, in other words."""
+
+    def enter(self):
+        self.condition.acquire()
+        while self.closed:
+            self.condition.wait()
+        self.inside += 1
+        self.condition.release()
+
+    def leave(self):
+        with self.condition, self.condition:
+            self.inside -= 1
+            if not self.inside:
+                self.condition.notify_all()
+
+
+class NoGate(Gate):
+    def enter(self):
+        pass
+
+    leave = close = open = enter
+
+
+class OneAtATime(Gate):
+    """A plain lock."""
+
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.closed)
+            self.closed = True
+
+    leave = Gate.open
+    close = enter
+
+
+class UpdateStarves(Gate):
+    """The update closes the gate only when nobody is inside."""
+
+    def close(self):
+        with self.condition:
+            self.condition.wait_for(lambda: self.inside == 0)
+            self.closed = True
+
+
+class DoesNotWaitForRequests(Gate):
+    def close(self):
+        with self.condition:
+            self.closed = True
+
+
+class DoesNotStopRequests(Gate):
+    def enter(self):
+        with self.condition:
+            self.inside += 1
+
+
+class WaitsOnce(Gate):
+    """After a wake-up it does not look again."""
+
+    def enter(self):
+        with self.condition:
+            if self.closed:
+                self.condition.wait()
+            self.inside += 1
+
+
+class UpdateWaitsOnce(Gate):
+    def close(self):
+        with self.condition:
+            self.closed = True
+            if self.inside:
+                self.condition.wait()
+
+
+class WakesOne(Gate):
+    def open(self):
+        with self.condition:
+            self.closed = False
+            self.condition.notify()
+
+
+class WakesNobody(Gate):
+    def leave(self):
+        with self.condition:
+            self.inside -= 1
+
+
+class OpensForNobody(Gate):
+    def open(self):
+        with self.condition:
+            self.closed = False
+
+
+class StaysClosed(Gate):
+    def open(self):
+        with self.condition:
+            self.condition.notify_all()
+
+
+class LooksThenCounts(Gate):
+    """Somebody may come between the two."""
+
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.closed)
+        with self.condition:
+            self.inside += 1
+
+
+class CountsWithoutTheCondition(Gate):
+    def leave(self):
+        self.inside -= 1
+        with self.condition:
+            self.condition.notify_all()
+
+
+class OpensWithoutTheCondition(Gate):
+    def open(self):
+        self.closed = False
+        with self.condition:
+            self.condition.notify_all()
+
+
+class NotifiesWithoutTheCondition(Gate):
+    def open(self):
+        with self.condition:
+            self.closed = False
+        self.condition.notify_all()
+
+
+class WaitsForATime(Gate):
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.closed, timeout=1)
+            self.inside += 1
+
+
+class Spins(Gate):
+    def enter(self):
+        while self.closed:
+            pass
+        super().enter()
+
+
+class ALockOfItsOwn(Gate):
+    def __init__(self, condition):
+        super().__init__(condition)
+        self.lock = threading.Lock()
+
+    def enter(self):
+        self.lock.acquire()
+
+    leave = open = lambda self: self.lock.release()
+    close = enter
+
+
+class HoldsTheConditionInside(Gate):
+    def enter(self):
+        self.condition.acquire()
+
+    close = enter
+    leave = open = lambda self: self.condition.release()
+
+
+class TakesOneRequest(Gate):
+    """Requests that wait go one by one."""
+
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.closed and self.inside < 1)
+            self.inside += 1
+
+
+class CountsUpdates(Gate):
+    """Off by one: after an update it is closed for ever."""
+
+    def close(self):
+        with self.condition:
+            self.closed += 2
+            self.condition.wait_for(lambda: self.inside == 0)
+
+    def open(self):
+        with self.condition:
+            self.closed -= 1
+            self.condition.notify_all()
+
+
+WRONG = {
+    NoGate: "update waits until|mixes",
+    OneAtATime: "Requests do not wait for each other",
+    UpdateStarves: "never starves",
+    DoesNotWaitForRequests: "every request inside has left",
+    DoesNotStopRequests: "waits while an update is inside",
+    WaitsOnce: "never starves|mixes",
+    UpdateWaitsOnce: "every request inside has left",
+    WakesOne: "notify_all",
+    WakesNobody: "every request inside has left",
+    OpensForNobody: "notify_all",
+    StaysClosed: "notify_all",
+    LooksThenCounts: "mixes",
+    CountsWithoutTheCondition: "only while the condition is held",
+    OpensWithoutTheCondition: "only while the condition is held",
+    NotifiesWithoutTheCondition: "cannot notify",
+    WaitsForATime: "timeout",
+    Spins: "waits by the condition",
+    ALockOfItsOwn: "waits by the condition",
+    HoldsTheConditionInside: "Requests do not wait",
+    TakesOneRequest: "Requests do not wait",
+    CountsUpdates: "request",
+    Replay(Gate): "made for others",
+    (lambda condition: None): "AttributeError",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("answer", [Gate, WithWhile])
+def test_right_gates_pass(answer, seed):
+    check.run(LESSON, 2, answer, seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("answer", WRONG, ids=named)
+def test_wrong_gates_are_refused(answer, seed, monkeypatch):
+    monkeypatch.setattr("ctrlab.lessons.interleaving.PATIENCE", 0.5)
+    before = threading.active_count()
+    with pytest.raises(CheckFailed, match=WRONG[answer]) as refused:
+        check.run(LESSON, 2, answer, seed)
+    assert refused.value.rule.endswith(".") and refused.value.next_step
+    while threading.active_count() > before + (answer is ALockOfItsOwn):  # a thread in a lock can't be unwound
+        pass
