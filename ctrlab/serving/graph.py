@@ -91,7 +91,7 @@ def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
         mapping = given + [(v, read) for v, _, read in fixed]
         with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
             output = tf.sigmoid(model(features, training=False))
-        with tf.control_dependencies([op for op in graph.get_operations() if op.type in ASSERTING]):
+        with tf.control_dependencies([_passed(op) for op in graph.get_operations() if op.type in ASSERTING]):
             output = tf.identity(output)
     if graph.captures:
         raise CtrlabError(
@@ -99,6 +99,12 @@ def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
             f"{graph.captures[0][1].name}."
         )
     return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, output)
+
+
+def _passed(op: tf.Operation) -> tf.Operation | tf.Tensor:
+    """What comes after an assertion. A session takes a branch apart, and then its result waits for what is asserted in it, while
+    a control edge from the branch itself does not."""
+    return tf.identity(op.outputs[0]) if op.outputs else op
 
 
 def saved_model(
