@@ -3,10 +3,13 @@
 //   fuzz_requests <seed> <most inputs> <most seconds>, as native/fuzz/fuzz.h says
 //
 // The first byte of an input selects the parser. Arrays are of their exact size, so that AddressSanitizer sees every value past
-// the end; and a request that is taken has filled all of them: a number that it left out would be read uninitialized.
+// the end; and a request that is taken has filled all of them: a number that it left out would be read uninitialized. The last
+// line says how many inputs each parser got.
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "fuzz/fuzz.h"
@@ -52,8 +55,11 @@ class Buffers : public Arrays {
   std::unique_ptr<char[]> numbers[6];
 };
 
+std::map<char, uint64_t> inputs_of = {{'i', 0}, {'j', 0}, {'k', 0}, {'p', 0}};
+
 void Run(const std::string& input) {
-  const char kind = input.empty() ? 0 : input[0];
+  const char kind = !input.empty() && inputs_of.contains(input[0]) ? input[0] : 'p';
+  ++inputs_of[kind];
   // In a buffer of its exact size.
   const size_t size = input.empty() ? 0 : input.size() - 1;
   const std::unique_ptr<char[]> bytes(new char[size]);
@@ -172,5 +178,8 @@ int main(int argc, char** argv) {
     pieces.push_back(Entry(name, Tensor(7, 1, 8, {"x"}, false)));
     pieces.push_back(Entry(name, Tensor(9, 1 << 20, 10, {"\1"}, false)));
   }
-  return fuzz::Main(argc, argv, seeds, pieces, 4000, Run);
+  const int code = fuzz::Main(argc, argv, seeds, pieces, 4000, Run);
+  for (const auto& [kind, inputs] : inputs_of) std::printf("%c: %llu ", kind, static_cast<unsigned long long>(inputs));
+  std::puts("");
+  return code;
 }
