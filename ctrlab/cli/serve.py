@@ -26,6 +26,9 @@ def command(
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
     keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions clients may ask for by number.")] = 1,
+    most_slowdown: Annotated[
+        float, typer.Option(min=0, help="A newer version may take so many times as long as the one that serves; 0: any.")
+    ] = 10.0,
     log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
     log_sample: Annotated[float, typer.Option(min=0, max=1, help="The share of the requests that is logged.")] = 1.0,
     log_every: Annotated[str, typer.Option(help="How long a file of the log is written.")] = "60s",
@@ -51,9 +54,10 @@ def command(
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
-    batching = {"batch_rows": batch_rows, "batch_wait_micros": round(1e6 * duration("--batch-wait", batch_wait))}
+    wait = round(1e6 * duration("--batch-wait", batch_wait))
+    configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
-    models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **batching)
+    models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **configuration)
 
     def ready(http: int, rpc: int) -> None:
         for name, served in models.served.items():

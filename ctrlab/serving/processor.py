@@ -141,7 +141,7 @@ class Processor:
     Args:
         folder: of the model; its versions are folders in it.
         configuration: fields as native/processor/processor_c.h lists them: name, version, intra_op_threads, poll_seconds,
-            most_request_bytes, batch_rows, batch_wait_micros.
+            most_request_bytes, batch_rows, batch_wait_micros, most_slowdown.
     Raises:
         Refused: no version can be loaded, or a field is odd. NativeLibraryError: there is no library.
     """

@@ -57,6 +57,8 @@ class Signature {
   struct Input {
     std::string name;
     Type type;
+
+    bool operator==(const Input&) const = default;
   };
 
   // A column as people write it: one value a row, or a list. Numbers of its inputs; splits is -1 where it has no lists.
@@ -76,6 +78,7 @@ class Signature {
     }
   }
 
+  bool operator==(const Signature& other) const { return inputs_ == other.inputs_; }
   int32_t size() const { return static_cast<int32_t>(inputs_.size()); }
   const Input& operator[](int32_t i) const { return inputs_[i]; }
   const std::vector<Column>& columns() const { return columns_; }

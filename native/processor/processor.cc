@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iomanip>
+#include <sstream>
 
 #include "processor/json.h"
 #include "processor/predict.h"
@@ -113,10 +115,14 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
       if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1'000'000)
         return odd("a whole number in [0, 1000000]");
       configuration->batch_wait_micros = number;
+    } else if (name == "most_slowdown") {
+      double times;
+      if (value.get(times) != simdjson::SUCCESS || !(times >= 0 && times <= 1e9)) return odd("a number in [0, 1e9]");
+      configuration->most_slowdown = times;
     } else {
       return Invalid(
           "A processor's configuration has name, version, intra_op_threads, poll_seconds, most_request_bytes, "
-          "batch_rows, batch_wait_micros; ",
+          "batch_rows, batch_wait_micros, most_slowdown; ",
           std::string(name), " is unknown.");
     }
   }
@@ -170,6 +176,7 @@ void Processor::LookForVersions() {
     }
     std::shared_ptr<Servable> found;
     Answer answer = Servable::Load(folder_ + "/" + std::to_string(version), version, configuration_.intra_op_threads, &found);
+    if (answer.ok() && before) answer = RequirePace(*found, *before);
     if (!answer.ok()) {
       const std::lock_guard lock(mutex_);
       refused_[version] = std::move(answer.sentence);
@@ -180,6 +187,17 @@ void Processor::LookForVersions() {
     current_ = std::move(found);
     return;
   }
+}
+
+Answer Processor::RequirePace(const Servable& found, const Servable& before) const {
+  const double slowdown = configuration_.most_slowdown > 0 ? found.SlowdownFrom(before) : 0;
+  if (slowdown <= configuration_.most_slowdown) return {};
+  std::ostringstream sentence;
+  sentence << std::setprecision(3) << "A newer version takes at most " << configuration_.most_slowdown
+           << " times as long as the one that serves; " << folder_ << "/" << found.version() << " takes " << slowdown
+           << " times as long as " << before.version()
+           << " on its warm-up requests: export it with all optimizations, or configure most_slowdown.";
+  return {Code::kFailed, sentence.str()};
 }
 
 void Processor::TakeUpdates(const Servable& servable) {

@@ -27,6 +27,7 @@ struct Configuration {
   int64_t most_request_bytes = int64_t{64} << 20;
   int64_t batch_rows = 0;  // of requests that come together; 0: none wait for others
   int64_t batch_wait_micros = 1000;
+  double most_slowdown = 10;  // of a newer version, next to the one that serves; 0: any
 
   static Answer Parse(std::string_view json, Configuration* configuration);
 };
@@ -66,8 +67,10 @@ class Processor {
   };
   Answer ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header, Read* read) const;
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
-  // The newest version that is newer than the current one and can be loaded becomes current. Others are tried only once.
+  // The newest version that is newer than the current one, can be loaded and is not too slow becomes current. Others are tried only
+  // once.
   void LookForVersions();
+  Answer RequirePace(const Servable& found, const Servable& before) const;
   // Applies what has come of folder/<version>.updates/<1, 2, ...>, in order.
   void TakeUpdates(const Servable& servable);
   void Watch();

@@ -87,7 +87,9 @@ uint32_t ctrlab_processor_version(void);
  *   "most_request_bytes"  default 67108864
  *   "batch_rows"          requests that come together are one call of the model, up to so many rows; default 0: none waits for
  *                         others. A model whose answer to a row depends on the others, as WDL's does, is never batched
- *   "batch_wait_micros"   for how long the first request of a batch waits for others at most; default 1000 */
+ *   "batch_wait_micros"   for how long the first request of a batch waits for others at most; default 1000
+ *   "most_slowdown"       a newer version that takes more than so many times as long as the one that serves, on the newer one's
+ *                         warm-up requests, is not served; default 10, and 0 for any. Versions of other inputs are not compared */
 int32_t ctrlab_processor_initialize(const char* folder, const char* configuration, ctrlab_processor* processor, char* problem,
                                     size_t problem_size);
 

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -19,6 +20,10 @@ namespace {
 
 // Between a probability here and on the exporter's machine. Products in bfloat16 differ most.
 constexpr double kTolerance = 1e-3;
+
+// Two versions are compared on so many warm-up requests at most, and the fastest round counts: other work of the machine only adds.
+constexpr size_t kPaceRequests = 20;
+constexpr int kPaceRounds = 10;
 
 constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
 
@@ -200,6 +205,25 @@ Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving:
   return {};
 }
 
+double Servable::SlowdownFrom(const Servable& before) const {
+  using Clock = std::chrono::steady_clock;
+  if (signature() != before.signature()) return 0;
+  Clock::duration fastest[] = {Clock::duration::max(), Clock::duration::max()};
+  for (int round = 0; round < kPaceRounds; ++round) {
+    for (const Servable* const each : {this, &before}) {
+      const auto begun = Clock::now();
+      for (const Tensors& request : warm_up_) {
+        tensorflow::Tensor output;
+        serving::Moment moment;
+        if (!each->Run(request, &output, &moment).ok()) return 0;
+      }
+      Clock::duration& least = fastest[each == this ? 0 : 1];
+      least = std::min(least, Clock::now() - begun);
+    }
+  }
+  return warm_up_.empty() ? 0 : std::chrono::duration<double>(fastest[0]) / std::chrono::duration<double>(fastest[1]);
+}
+
 Answer Servable::WarmUp(const std::string& folder) {
   simdjson::dom::parser parser;
   const simdjson::simdjson_result<simdjson::dom::element> manifest = parser.load(folder + "/" + kManifest);
@@ -235,6 +259,7 @@ Answer Servable::WarmUp(const std::string& folder) {
                        ".");
       }
     }
+    if (warm_up_.size() < kPaceRequests) warm_up_.push_back(std::move(tensors));
     // Another processor may have brought the weights to an update.
     if (!known || moment.update > 0) continue;
     int64_t k = 0;

@@ -57,6 +57,9 @@ class Servable {
 
   // Thread-safe, and of one moment. `output` is float32 [rows, columns].
   Answer Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const;
+  // How many times as long as `before` this version takes to answer its warm-up requests; 0 where `before` has other inputs, or
+  // can't answer them.
+  double SlowdownFrom(const Servable& before) const;
 
  private:
   Servable() = default;
@@ -73,6 +76,7 @@ class Servable {
   std::unique_ptr<Signature> signature_;
   std::vector<std::string> feeds_;  // the tensor of each input
   std::string output_name_, fetch_;
+  std::vector<Tensors> warm_up_;
 };
 
 }  // namespace ctrlab::processor

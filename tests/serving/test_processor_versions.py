@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
-from served import wait_for
+from served import first, wait_for
 from wire_requests import answer_of, by_rows
 
 from ctrlab.serving import warm_up, wire
@@ -26,6 +26,8 @@ from ctrlab.serving.processor import Code, Processor, Refused
         ({"poll_seconds": -1}, '"poll_seconds" must be'),
         ({"intra_op_threads": "many"}, '"intra_op_threads" must be.*received "many"'),
         ({"name": ""}, '"name" must be'),
+        ({"most_slowdown": -1}, '"most_slowdown" must be'),
+        ({"most_slowdown": "ten"}, '"most_slowdown" must be.*received "ten"'),
     ],
 )
 def test_odd_configurations_are_refused(din, configuration, sentence):
@@ -121,6 +123,51 @@ def test_a_version_that_answers_otherwise_than_its_exporter_is_not_served(din, t
     with Processor(folder, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
         assert "as its exporter did" in processor.info()["refused"]["2"]
+
+
+@pytest.fixture(scope="module")
+def slowed(trained, tmp_path_factory):
+    """A folder with a version, and a newer one that answers the same after a loop of 5,000 turns."""
+    from ctrlab import serving
+
+    model, features = trained("din", optimizations="stock", embedding="hashed")
+    out, call = tmp_path_factory.mktemp("slowed") / "ctr", type(model).call
+
+    def slow(self, features, training=False):
+        logits = call(self, features, training=training)
+        turned = tf.while_loop(lambda n, _: n < 5_000, lambda n, x: (n + 1, tf.cos(x)), (0, tf.reduce_sum(logits)))[1]
+        return logits + tf.minimum(tf.abs(turned), 0.0)
+
+    serving.export_model(model, out, rows=[first(features, 3)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "call", slow)
+        serving.export_model(model, out, rows=[first(features, 3)])
+    return out
+
+
+@pytest.mark.parametrize(("configuration", "served"), [({}, 1), ({"most_slowdown": 0}, 2), ({"most_slowdown": 1e9}, 2)])
+def test_a_version_that_is_much_slower_is_not_served(slowed, tmp_path, configuration, served):
+    shutil.copytree(slowed / "1", tmp_path / "1")
+    with Processor(tmp_path, poll_seconds=0.02, **configuration) as processor:
+        shutil.copytree(slowed / "2", tmp_path / "2.part")
+        (tmp_path / "2.part").rename(tmp_path / "2")
+        wait_for(lambda: processor.info()["version"] == 2 or processor.info()["refused"])
+        info = processor.info()
+        assert info["version"] == served
+        if served == 1:
+            assert "at most 10 times as long" in info["refused"]["2"] and "configure most_slowdown" in info["refused"]["2"]
+    with Processor(tmp_path, poll_seconds=0) as processor:  # nothing serves yet, so there is nothing to compare with
+        assert processor.info()["version"] == 2
+
+
+def test_versions_of_other_inputs_are_not_compared(din, trained, tmp_path):
+    from ctrlab import serving
+
+    shutil.copytree(din[0] / "1", tmp_path / "ctr" / "1")
+    with Processor(tmp_path / "ctr", poll_seconds=0.02, most_slowdown=1e-9) as processor:
+        model, features = trained("din", optimizations="all", embedding="hashed")
+        serving.export_model(model, tmp_path / "ctr", inputs="ids", rows=[first(features, 3)])
+        wait_for(lambda: processor.info()["version"] == 2)
 
 
 def test_a_closed_processor_refuses(din):
