@@ -1,6 +1,9 @@
 """Threads that run one at a time, in every order."""
 
 import itertools
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -34,3 +37,38 @@ def test_a_thread_that_comes_to_no_point_is_told_of(monkeypatch):
         threads.start("spins", lambda: [None for _ in itertools.count()])
         with pytest.raises(Stuck, match="spins"):
             threads.go("spins")
+
+
+def test_a_thread_that_spins_ends(monkeypatch):
+    monkeypatch.setattr("ctrlab.lessons.interleaving.PATIENCE", 0.1)
+    before = threading.active_count()
+    with Threads() as threads, pytest.raises(Stuck):
+        threads.start("spins", lambda: [None for _ in itertools.count()])
+        threads.go("spins")
+    for _ in range(100):
+        if threading.active_count() == before:
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it still spins")
+
+
+IN_A_LOCK = """
+import sys, threading
+from ctrlab.lessons import interleaving
+from ctrlab.lessons.interpreter import interpreted
+
+interleaving.PATIENCE = 0.1
+held = threading.Lock()
+held.acquire()
+with interleaving.Threads() as threads:
+    threads.start("waits", held.acquire)
+    try:
+        threads.go("waits")
+    except interleaving.Stuck:
+        print(interpreted(lambda: None) > 0)
+"""
+
+
+def test_after_a_thread_that_waits_for_ever_functions_can_be_traced():
+    found = subprocess.run([sys.executable, "-c", IN_A_LOCK], capture_output=True, text=True, timeout=100)
+    assert found.stdout == "True\n", found.stderr
