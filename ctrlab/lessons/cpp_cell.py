@@ -17,6 +17,8 @@ from ctrlab.paths import native
 FAST = ["-std=c++20", "-O2", "-Wall"]
 CELL = "cell.cc"
 """What the compiler and the sanitizers call the cell; the number behind it is the line that Jupyter shows."""
+STRICT = [*CHECKED, "-ftrivial-auto-var-init=pattern"]
+"""What is not initialized is not zero by luck."""
 
 
 class CellError(CtrlabError):
@@ -64,10 +66,10 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
             received=type(answer).__name__,
             next_step="run the %%cpp cell, then the check as it stood",
         )
-    made = [compiling.cached(f"{path.stem}.o", [*CHECKED, "-I", native(), "-c"], [path], reads=_headers()) for path in others]
+    made = [compiling.cached(f"{path.stem}.o", [*STRICT, "-I", native(), "-c"], [path], reads=_headers()) for path in others]
     with tempfile.TemporaryDirectory(prefix="ctrlab-cell-") as folder:
         try:
-            yield answer.compiled(Path(folder, "checked"), *CHECKED, others=made)
+            yield answer.compiled(Path(folder, "checked"), *STRICT, others=made)
         except CellError as refused:
             if "#error" in answer.text:  # check.run reads which exercise's
                 raise NotImplementedError(str(refused)) from None

@@ -28,7 +28,7 @@ struct Step {
 
 std::vector<Step> plan;
 size_t calls = 0, held = 0;
-bool open = false;
+bool loaded = false, open = false;
 
 [[noreturn]] void Refuse(const char* rule, const std::string& expected, const std::string& received) {
   std::fflush(stdout);
@@ -81,6 +81,8 @@ void RequireFits(const ctrlab_processor_request& request, const Step& step) {
 uint32_t ctrlab_processor_version() { return CTRLAB_PROCESSOR_VERSION; }
 
 int32_t ctrlab_processor_initialize(const char* folder, const char*, ctrlab_processor* processor, char* problem, size_t size) {
+  Require(!loaded, "A program loads the model once: it takes long, and needs memory.", "one call of ctrlab_processor_initialize",
+          "another");
   std::ifstream file(std::string(folder) + "/plan", std::ios::binary);
   if (!file) return Say(CTRLAB_PROCESSOR_NOT_FOUND, "This folder has no version.", problem, size);
   Step step;
@@ -90,7 +92,7 @@ int32_t ctrlab_processor_initialize(const char* folder, const char*, ctrlab_proc
     file.read(step.body.data(), static_cast<std::streamsize>(body));
     file.read(step.text.data(), static_cast<std::streamsize>(text));
   }
-  open = true;
+  loaded = open = true;
   std::atexit(AtExit);
   *processor = kHandle;
   return Say(CTRLAB_PROCESSOR_OK, "", problem, size);

@@ -157,29 +157,34 @@ WRITE = "code ? fputs(problem, stdout) : fwrite(response.data, 1, response.size,
 SAID = "if (code) fputs(problem, stdout); else "
 TURN = "turn < 2 && code == CTRLAB_PROCESSOR_UNAVAILABLE"
 RESPONSE = "ctrlab_processor_response response = {sizeof response};"
+INITIALIZE = "ctrlab_processor_initialize(words[1], nullptr, &processor, problem, sizeof problem);"
 WRONG_PROGRAMS = {
     "no_free": (FREE, "", "given back.*0 answers that are still held"),
     "free_by_hand": (FREE, "free(const_cast<char*>(response.data));", "reads and writes only"),
     "free_only_answers_before_an_error": (FREE, f"if (code) {FREE}", "given back"),
-    "free_then_write": (WRITE, f"{FREE} {WRITE}", "reads and writes only|one line"),
+    "free_then_write": (WRITE, f"{FREE} {WRITE}", "reads and writes only|(one|request's) line"),
     "use_after_free": (
         WRITE,
         f"const char* data = response.data; size_t n = response.size; {FREE} {SAID}fwrite(data, 1, n, stdout);",
         "after-free",
     ),
     "as_a_string": (WRITE, SAID + "fputs(response.data, stdout);", "overflow"),
-    "one_byte_more": (WRITE, SAID + "fwrite(response.data, 1, response.size + 1, stdout);", "overflow|one line"),
-    "one_byte_less": (WRITE, SAID + "fwrite(response.data, 1, response.size - 1, stdout);", "one line"),
-    "problem_as_a_format": ("fputs(problem, stdout)", "printf(problem)", "one line|reads and writes only"),
+    "one_byte_more": (WRITE, SAID + "fwrite(response.data, 1, response.size + 1, stdout);", "overflow|(one|request's) line"),
+    "one_byte_less": (WRITE, SAID + "fwrite(response.data, 1, response.size - 1, stdout);", "(one|request's) line"),
+    "problem_as_a_format": ("fputs(problem, stdout)", "printf(problem)", "(one|request's) line|reads and writes only"),
     "problem_too_long": ("&response, problem, sizeof problem", "&response, problem, 4000", "overflow"),
-    "no_problem": ("&response, problem, sizeof problem", "&response, nullptr, 0", "one line"),
+    "no_problem": ("&response, problem, sizeof problem", "&response, nullptr, 0", "(one|request's) line"),
     "ends_with_a_refusal": (
         'puts("");',
         'puts(""); if (code) break;',
-        "one line",
+        "(one|request's) line",
     ),
-    "silent_on_refusals": ('printf("%d ", code);', f'if (code) {{ {FREE} continue; }} printf("%d ", code);', "one line"),
-    "never_again": (TURN, "turn < 1", "one line|asked once more"),
+    "silent_on_refusals": (
+        'printf("%d ", code);',
+        f'if (code) {{ {FREE} continue; }} printf("%d ", code);',
+        "(one|request's) line",
+    ),
+    "never_again": (TURN, "turn < 1", "(one|request's) line|asked once more"),
     "always_twice": (TURN, "turn < 2", "Only UNAVAILABLE|begins as zeros"),
     "again_after_any_refusal": (TURN, "turn < 2 && code != CTRLAB_PROCESSOR_OK", "Only UNAVAILABLE"),
     "three_times": (TURN, TURN.replace("2", "3"), "Only UNAVAILABLE"),
@@ -187,15 +192,26 @@ WRONG_PROGRAMS = {
     "no_sizes": (RESPONSE, "ctrlab_processor_response response = {};", "how large it is"),
     "response_of_anything": (RESPONSE, f"{RESPONSE} response.owner = &response;", "begins as zeros"),
     "one_response_for_all": (RESPONSE, "static " + RESPONSE, None),
+    "a_response_of_what_was_there": (
+        RESPONSE,
+        RESPONSE.replace(" = {sizeof response}", "") + " response.struct_size = sizeof response;",
+        "begins as zeros",
+    ),
+    "a_model_for_each_request": (RESPONSE, f"{RESPONSE} {INITIALIZE}", "loads the model once"),
+    "a_size_of_16_bits": ("body.size(), -1", "static_cast<unsigned short>(body.size()), -1", "as long as its body"),
     "another_format": ("CTRLAB_PROCESSOR_JSON", "CTRLAB_PROCESSOR_INFER_JSON", "what its bytes are"),
     "a_header_of_0": ("body.size(), -1", "body.size(), 0", "header -1"),
     "a_byte_more_of_the_body": ("body.size(), -1", "body.size() + 1, -1", "as long as its body"),
     "another_handle": ("process(processor,", "process(1,", "handle that initialize gave"),
     "no_release": ("return ctrlab_processor_release(processor, problem, sizeof problem);", "return 0;", "is released"),
-    "code_of_its_own": ('printf("%d ", code)', 'printf("%d ", code != 0)', "one line"),
+    "code_of_its_own": ('printf("%d ", code)', 'printf("%d ", code != 0)', "(one|request's) line"),
     "hangs": ('puts("");', 'puts(""); while (code == 2) {}', "The program ends"),
     "no_cpp": (FREE, "this is no C++;", "The cell compiles"),
-    "stops_at_a_long_answer": ('puts("");', 'puts(""); if (code == 0 && response.size > 50000) break;', "given back|one line"),
+    "stops_at_a_long_answer": (
+        'puts("");',
+        'puts(""); if (code == 0 && response.size > 50000) break;',
+        "given back|(one|request's) line",
+    ),
 }
 RIGHT_PROGRAMS = ["one_response_for_all"]  # a response that was given back is one of zeros
 

@@ -68,15 +68,7 @@ def check_fold(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `fold(kernels, biases, norms)` -> (kernels, biases) that answer the same without the norms."""
     for case, layers in towers(rng):
         received = parts(call(answer, *layers, case=case), "kernels, biases", case=case)
-        for what, mine, right, step in (
-            (
-                "kernels",
-                received[0],
-                fold(*layers)[0],
-                "row i of the next kernel meets column i of what was normalized: scale[:, None] * kernel",
-            ),
-            ("biases", received[1], fold(*layers)[1], "the shift goes through the next kernel as it was: bias + shift @ kernel"),
-        ):
+        for what, mine, right in zip(("kernels", "biases"), received, fold(*layers)):
             if not isinstance(mine, list | tuple) or len(mine) != len(right):
                 raise CheckFailed(
                     f"There are as many layers as before; here {case}.",
@@ -85,7 +77,20 @@ def check_fold(answer: Callable, rng: np.random.Generator) -> None:
                     next_step="begin with the first layer as it is, and append one per norm",
                 )
             for n, (one, expected) in enumerate(zip(mine, right)):
-                require_close(one, expected, case=f"{case}: {what}, layer {n}", next_step=step)
+                require_close(one, expected, case=f"{case}: {what}, layer {n}", next_step=_look_at(what, n, one, expected))
+
+
+def _look_at(what: str, layer: int, mine: object, right: np.ndarray) -> str:
+    if layer == 0:
+        return "no norm stands before the first layer: its kernel and bias stay as they are"
+    mine = np.asarray(mine)
+    if mine.shape == right.shape and mine.dtype == right.dtype:
+        if np.linalg.norm(mine - right) < 0.05 * np.linalg.norm(right):
+            return "nearly right: does the root take the variance and EPSILON, and is all of it float32?"
+        if what == "kernels":
+            return "which inputs of the next layer does a scale meet, and which axis of its kernel are these?"
+        return "what does the shift come to behind the next layer's kernel? The bias is added to that"
+    return "each new array has the shape and the type of the old one"
 
 
 def conversations(rng: np.random.Generator) -> Iterator[tuple[str, Steps]]:
@@ -116,6 +121,8 @@ def conversations(rng: np.random.Generator) -> Iterator[tuple[str, Steps]]:
     yield "one that is answered when it is asked again", once(OK) + again(UNAVAILABLE, OK) + once(OK)
     yield "one that is unavailable twice", again(UNAVAILABLE, UNAVAILABLE) + once(OK)
     yield "one that is unavailable, and then refused", again(UNAVAILABLE, INVALID) + again(UNAVAILABLE, OK)
+    large = json.dumps({"instances": [{"item": "x" * 100_000}]}).encode()
+    yield "a request of 100,000 bytes", [(OK, large, answered())]
     yield "long answers", [(OK, body(), answered(4_000)), (OK, body(), answered(1)), (OK, body(), answered(900))]
     drawn = rng.choice([OK, INVALID, FAILED, UNAVAILABLE], 30)
     yield "thirty requests", [s for c in drawn for s in (again(UNAVAILABLE, OK) if c == UNAVAILABLE else once(int(c)))]
@@ -139,6 +146,16 @@ def check_ask(answer: object, rng: np.random.Generator) -> None:
             _require_lines(ended[1].split("\n"), lines(steps), case)
 
 
+ENDS = {
+    "stack-buffer-(over|under)flow": "what you say of a buffer's size is its size: sizeof problem",
+    "heap-buffer-overflow": "an answer has `size` bytes, and no zero behind them",
+    "use-after-free": "after ctrlab_processor_free the bytes are gone: write them before",
+    "attempting (double-)?free|alloc-dealloc": "an answer is the library's: ctrlab_processor_free gives it back",
+    "": "main returns what ctrlab_processor_release returned, 0 where all went well",
+}
+"""By what the sanitizer says, where to look."""
+
+
 def _require_ended_well(code: int | None, out: str, err: str, case: str) -> None:
     read = "lab.source('native/processor/processor_c.h') shows what it promises, and what it asks for"
     if code is None:
@@ -159,28 +176,33 @@ def _require_ended_well(code: int | None, out: str, err: str, case: str) -> None
         expected="0",
         received=verdict(code, err) or f"an end with {code}",
         index=f"the case: {case}" + (f", line {line[1]} of the cell" if line else ""),
-        next_step="an answer has `size` bytes and no zero behind them; after ctrlab_processor_free they are gone",
+        next_step=next((step for word, step in ENDS.items() if re.search(word, err)), ENDS[""]),
     )
 
 
 def _require_lines(received: list[str], expected: list[str], case: str) -> None:
-    for n, (mine, right) in enumerate(zip(received, [*expected, ""])):
-        if mine != right:
-            raise CheckFailed(
-                "For each request there is one line: the code, a space, and the answer or the sentence.",
-                expected=repr(right[:80]),
-                received=repr(mine[:80]),
-                index=f"line {n} of the case: {case}",
-                next_step="write `size` bytes of an answer, else `problem` as text and no format; then a line's end",
-            )
     if len(received) != len(expected) + 1:
         raise CheckFailed(
             "For each request there is one line.",
             expected=len(expected),
             received=len(received) - 1,
             index=f"the case: {case}",
-            next_step="a refused request has its line, too, and the loop goes on",
+            next_step="a refused request has its line, too, and the loop goes on; a line ends behind each answer",
         )
+    for n, (mine, right) in enumerate(zip(received, expected)):
+        if mine != right:
+            at = next((k for k, (a, b) in enumerate(zip(mine, right)) if a != b), min(len(mine), len(right)))
+            raise CheckFailed(
+                "A request's line is the code, a space, and the answer or the sentence.",
+                expected=_around(right, at),
+                received=_around(mine, at),
+                index=f"character {at} of line {n} of the case: {case}",
+                next_step="write `size` bytes of an answer, else `problem` as text and no format; then a line's end",
+            )
+
+
+def _around(text: str, at: int) -> str:
+    return f"{len(text):,} characters, there {text[max(0, at - 20) : at + 20]!r}"
 
 
 CHECKS = {1: check_fold, 2: check_ask}

@@ -15,13 +15,13 @@ QUESTIONS = (
         },
     ),
     Question(
-        "Your fold is right on all square kernels and wrong on others. What is the likely mistake?",
+        "Your fold raises on a kernel of 7 rows and 3 columns. On one of 6 and 6 it answers wrongly. What is the likely mistake?",
         right="The scale multiplies the columns of the kernel and not its rows.",
         because="Row i of the kernel meets input i. On a square kernel the wrong axis has a fitting length, so nothing raises.",
         wrong={
-            "The epsilon is missing.": "Then the result would be slightly wrong on all kernels.",
-            "The shift goes through the scaled kernel.": "This gives a wrong bias on each kernel, square or not.",
-            "The kernel is in float64.": "The type does not depend on the shape.",
+            "The epsilon is missing.": "Then nothing raises, and each result is slightly wrong.",
+            "The shift goes through the scaled kernel.": "Then nothing raises, and the bias is wrong on each kernel, square or not.",
+            "The kernel is in float64.": "Then nothing raises, whatever the shape is.",
         },
     ),
     Question(
