@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.cpp_cell import FAST, Source
+from ctrlab.paths import native
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure
 from ctrlab.serving.processor import STAGES, Processor
@@ -40,18 +41,22 @@ def stages(processor: Processor, requests: Mapping[str, tuple], repetitions: int
 
 
 def stage_chart(found: Mapping[str, Mapping[str, float]]) -> go.Figure:
-    """A bar for each request, of its stages."""
+    """A bar for each request, of its stages, with their sum."""
+    names = [f"{name}<br>{1e6 * sum(seconds.values()):,.0f} µs" for name, seconds in found.items()]
     bars = [
         go.Bar(
             name=stage,
-            x=list(found),
+            x=names,
             y=[1e6 * seconds[stage] for seconds in found.values()],
+            text=[f"{1e6 * seconds[stage]:,.0f}" for seconds in found.values()],
             marker_color=colour,
             hovertemplate=f"{stage}: %{{y:.0f}} µs<extra></extra>",
         )
         for stage, colour in zip(STAGES, colours.PALETTE)
     ]
-    return figure(bars, "Where a request's time goes", x="format", y="microseconds", barmode="stack", height=380)
+    return figure(
+        bars, "Where a request's time goes", x="format, and the whole time", y="microseconds", barmode="stack", height=380
+    )
 
 
 def python_texts(data: bytes) -> list[bytes]:
@@ -62,6 +67,11 @@ def python_texts(data: bytes) -> list[bytes]:
         found.append(data[at + 4 : at + 4 + length])
         at += 4 + length
     return found
+
+
+def copying(most: int) -> Texts:
+    """A parser in C++ that makes a string of each text."""
+    return Texts(Source("copying_texts", (native() / "lessons/copying_texts.cc").read_text(encoding="utf-8")), most)
 
 
 class _Text(ctypes.Structure):

@@ -15,5 +15,5 @@ struct Text {
 //   data, size    the tensor's bytes, as a client sent them
 //   found, most   room for so many texts
 //
-// Returns how many there are; -1 if the bytes are none, or there are more than `most`.
+// Returns how many there are; -1 if the bytes are not valid texts, or there are more than `most`.
 extern "C" int64_t texts(const char* data, size_t size, Text* found, size_t most);

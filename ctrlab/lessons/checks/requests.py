@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,20 +24,23 @@ Columns = dict[str, "np.ndarray | list[bytes]"]
 
 
 class _WholeArray(np.ndarray):
-    """An array whose numbers can't be read one by one."""
+    """An array whose numbers can't be read one by one. A look at one, at its type say, is no loop."""
+
+    looks = 0
 
     def _refused(self, *_, **__):
         raise CheckFailed(
             "The bytes of an array go as a whole.",
             expected="array.tobytes()",
-            received="a number by itself",
+            received="its numbers, one by one",
             next_step="an array's bytes in memory are what the protocol sends",
         )
 
     __iter__ = tolist = item = _refused
 
     def __getitem__(self, at):
-        return super().__getitem__(at) if isinstance(at, slice) else self._refused()
+        self.looks += not isinstance(at, slice)
+        return super().__getitem__(at) if self.looks < 2 else self._refused()
 
 
 def pack(columns: Columns) -> tuple[bytes, bytes]:
@@ -68,6 +74,7 @@ def _columns(rng: np.random.Generator) -> Iterator[tuple[str, Columns]]:
     yield "a column of texts", {"item": words(1, 5, 2)}
     yield "texts that are not ASCII", {"item": ["Größe".encode(), "寿司".encode(), b"\xff\x00"]}
     yield "empty texts", {"item": words(0, 3, 0)}
+    yield "texts with spaces around", {"item": [b" a ", b"\tb\n", b" "]}
     yield "a long text", {"item": words(70_000, 300)}
     yield "columns of no rows", {"item": [], "price": prices(0), "hour": numbers(0)}
     yield "every second number of an array", {"hour": numbers(8)[::2], "price": prices(9)[::3]}
@@ -83,13 +90,14 @@ def check_pack(answer: Callable, rng: np.random.Generator) -> None:
     for case, columns in _columns(rng):
         guarded = {name: v.view(_WholeArray) if isinstance(v, np.ndarray) else v for name, v in columns.items()}
         header, tail = parts(call(answer, guarded, case=case), "header, tail", case=case)
-        expected, bytes_behind = pack(columns)
+        described, bytes_behind = pack(columns)
+        expected = json.loads(described)
         for name, mine in (("header", header), ("tail", tail)):
             if type(mine) is not bytes:
                 step = "json.dumps(...).encode() makes bytes of the header; b''.join joins the tensors"
                 rule = f"Header and tail are bytes; here {case}."
                 raise CheckFailed(rule, expected="bytes", received=f"{name}: {type(mine).__name__}", next_step=step)
-        _require_header(header, json.loads(expected), case)
+        _require_header(header, expected, case)
         if tail != bytes_behind:
             at = next((n for n, (a, b) in enumerate(zip(tail, bytes_behind)) if a != b), min(len(tail), len(bytes_behind)))
             raise CheckFailed(
@@ -97,8 +105,19 @@ def check_pack(answer: Callable, rng: np.random.Generator) -> None:
                 expected=f"{len(bytes_behind)} bytes, here {bytes_behind[at : at + 8].hex(' ') or 'their end'}",
                 received=f"{len(tail)} bytes, here {tail[at : at + 8].hex(' ') or 'their end'}",
                 index=f"byte {at}",
-                next_step="a text is its length in bytes as four bytes, the lowest first, and then itself",
+                next_step=_look_at(columns, expected, at, len(tail) == len(bytes_behind)),
             )
+
+
+def _look_at(columns: Columns, header: dict, byte: int, as_long: bool) -> str:
+    """Where to look if the tail differs at `byte`."""
+    if not as_long:
+        return "b''.join(blocks) leaves nothing out and puts nothing between; binary_data_size is len(block)"
+    ends = np.cumsum([entry["parameters"]["binary_data_size"] for entry in header["inputs"]])
+    name, values = list(columns.items())[int(np.searchsorted(ends, byte, side="right"))]
+    if isinstance(values, np.ndarray):
+        return f"this is in the block of {name!r}: values.tobytes() as they are, at the place that the header gives to the column"
+    return f"this is in the block of {name!r}: a text is its length in bytes as four bytes, the lowest first, and then itself"
 
 
 def _require_header(received: bytes, expected: dict, case: str) -> None:
@@ -112,24 +131,48 @@ def _require_header(received: bytes, expected: dict, case: str) -> None:
     if not isinstance(inputs, list) or len(inputs) != len(expected["inputs"]):
         rule = f'The header has "inputs", with an entry per column; here {case}.'
         raise CheckFailed(rule, expected=f"{len(expected['inputs'])} entries", received=str(found)[:200], next_step=step)
+    order, wanted = (
+        [entry.get("name") if isinstance(entry, dict) else entry for entry in e] for e in (inputs, expected["inputs"])
+    )
+    if order != wanted and sorted(map(str, order)) == sorted(wanted):
+        rule = f"The entries, and the bytes behind, stand in the order of `columns`; here {case}."
+        raise CheckFailed(rule, expected=wanted, received=order, next_step="take the columns as `columns.items()` gives them")
     for n, (mine, right) in enumerate(zip(inputs, expected["inputs"])):
         if mine != right or type(mine["shape"][0]) is not int:
             rule = f"An entry of the header says name, shape, datatype and the bytes behind; here {case}."
             raise CheckFailed(rule, expected=right, received=mine, index=f"entry {n}", next_step=step)
 
 
-def find(data: bytes, most: int) -> list[tuple[int, int]] | None:
-    """The definition of `texts`: (offset, length) of each; None: the bytes are none, or there are more than `most`."""
+@dataclass(frozen=True)
+class Walk:
+    """What a tensor of texts holds: (offset, length) of each text, and where to look if it is refused; "": it is valid."""
+
+    texts: list[tuple[int, int]]
+    refused: str = ""
+
+    @property
+    def answer(self) -> int:
+        return -1 if self.refused else len(self.texts)
+
+
+def walk(data: bytes, most: int) -> Walk:
+    """The definition of `texts`."""
     at, found = 0, []
     while at < len(data):
-        if len(found) == most or len(data) - at < 4:
-            return None
+        if len(found) == most:
+            return Walk(found, "bytes are left and found is full: that is -1, before a length is read")
+        if len(data) - at < 4:
+            return Walk(found, "the bytes end inside a length: are four bytes left, before you read one?")
         length = int.from_bytes(data[at : at + 4], "little")
         if length > len(data) - at - 4:
-            return None
+            step = "the bytes end inside a text: compare its length with size - at; a sum, at + length, may wrap around"
+            return Walk(found, step)
         found.append((at + 4, length))
         at += 4 + length
-    return found
+    return Walk(found)
+
+
+UNREAD = "texts of which each byte that is read is noticed"
 
 
 def _tensors(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
@@ -149,6 +192,9 @@ def _tensors(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
     yield "empty texts", tensor(0, 0, 5, 0), 4
     yield "a text as long as 300 bytes", tensor(300, 2), 2
     yield "a text as long as 70,000 bytes", tensor(70_000), 1
+    yield "a text whose length needs all four bytes", prefix(0x01000002) + bytes(0x01000002), 1
+    yield "a length that needs all four bytes, and no such text", prefix(0x01000002) + b"ab", 1
+    yield "300,000 empty texts", bytes(4 * 300_000), 300_000
     yield "a text of 130 bytes, which is no negative number", tensor(130, 200), 2
     yield "one text too many", three, 2
     yield "one empty text too many", tensor(3, 0), 1
@@ -160,52 +206,97 @@ def _tensors(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
     yield "a length that is one too large", tensor(2) + prefix(3) + b"ab", 2
     for length in (0xFFFFFFFF, 0xFFFFFFFC, 0xFFFFFFFB, 0x80000000, 0x7FFFFFFF):
         yield f"a length of {length:#x}", tensor(2) + prefix(length) + b"abcd", 5
+    yield "a length that leads back to the second text, in 32 bits", prefix(4) + prefix(4) + prefix((1 << 32) - 8), 5
     for _ in range(30):
         lengths = rng.choice([0, 1, 2, 7, 40], int(rng.integers(0, 9))).tolist()
         whole = tensor(*lengths)
         yield "a tensor by chance", whole, len(lengths) + int(rng.integers(0, 2))
         yield "a tensor by chance, cut off", whole[: int(rng.integers(0, len(whole) + 1))], len(lengths)
+    yield UNREAD, tensor(300, 0, 9, 70_000, 24), 5  # the last, so that a wrong length, read inside a text, is called that
+
+
+ENDS = {
+    "use-after-poison|unknown-crash": "a Text needs an address and a size; nothing has to read the text itself",
+    "misaligned": "std::memcpy(&length, data + at, 4) reads at any address; a cast to uint32_t* does not",
+    "without returning a value": "behind the loop, return how many texts there are",
+    "stack-overflow": "a copy, or a call per text, fills the stack; a loop needs none of it",
+    "left shift|cannot be represented": "a char may be negative: read the four bytes with std::memcpy into a uint32_t",
+    "^WRITE of size": "found has room for `most` texts: is count == most asked before found[count] is written?",
+    "": "before you read n bytes, compare n with size - at, what is left: this can't overflow",
+}
+"""By what the sanitizer says, where to look."""
 
 
 def check_texts(answer: object, rng: np.random.Generator) -> None:
     """Exercise 2: `texts`, a cell that defines the function of native/lessons/texts.h."""
-    cases = list(_tensors(rng))
+    cases = [(case, data, most, walk(data, most)) for case, data, most in _tensors(rng)]
     with cpp_cell.checked(answer, [native() / "lessons/strict_texts.cc"]) as program, tempfile.TemporaryDirectory() as folder:
-        for case, data, most in cases:  # each in a process of its own, so that the first that fails is named
-            file = Path(folder, "case")
-            file.write_bytes(b"%d %d\n" % (len(data), most) + data)
-            limits = {"ASAN_OPTIONS": f"detect_leaks=1:color=never:hard_rss_limit_mb={CHECK_MEGABYTES}"}
-            code, out, err = compiling.run([program, file], CHECK_SECONDS, environment=limits)
-            said = "no end" if code is None else verdict(code, err) or f"an end with {code}"
-            if "leaked" in said:
-                _refuse_copies(said, case)
-            if code != 0:
-                raise CheckFailed(
-                    f"The parser reads only the request's bytes, and ends; here {case}.",
-                    expected="an end with 0",
-                    received=said,
-                    next_step="before you read n bytes, compare n with size - at, what is left: this can't overflow",
-                )
-            _require_found(out, find(data, most), case)
+        file, result = Path(folder, "cases"), Path(folder, "result")
+        with file.open("wb") as out:
+            for case, data, most, expected in cases:
+                unread = expected.texts if case == UNREAD else []
+                out.write(f"{len(data)} {most} {len(unread)}\n".encode())
+                out.writelines(b"%d %d\n" % place for place in unread)
+                out.write(data)
+        result.write_text("")
+        limits = {"ASAN_OPTIONS": f"detect_leaks=0:color=never:hard_rss_limit_mb={CHECK_MEGABYTES}"}
+        code, _, err = compiling.run([program, file, result], CHECK_SECONDS, environment=limits)
+        lines = iter(result.read_text().splitlines())
+    for case, _, _, expected in cases:
+        for turn, line in enumerate(itertools.islice(itertools.chain(lines, itertools.repeat("")), 2)):
+            if not line:
+                _refuse_end(code, err, case)
+            _require_found([*map(int, line.split())], expected, case, again=turn > 0)
 
 
-def _refuse_copies(received: str, case: str) -> NoReturn:
-    rule = f"Nothing is copied: no memory is asked for; here {case}."
-    raise CheckFailed(rule, expected="no allocation", received=received, next_step="a Text is an address and a size, no more")
+def _refuse_end(code: int | None, err: str, case: str) -> NoReturn:
+    if code is None:
+        step = "does `at` move on behind each text, also behind an empty one?"
+        raise CheckFailed(f"The parser ends; here {case}.", expected="an end", received="no end", next_step=step)
+    copied, line = case == UNREAD, re.search(rf"{cpp_cell.CELL}:(\d+)", err)
+    raise CheckFailed(
+        f"Nothing is copied: a text's bytes are not read; here {case}."
+        if copied
+        else f"The parser reads and writes only what it was given, and returns; here {case}.",
+        expected="an address and a size per text" if copied else "a number, returned",
+        received=verdict(code, err) or f"an end of the program with {code}",
+        index=f"line {line[1]} of the cell" if line else None,
+        next_step=next(step for word, step in ENDS.items() if re.search(word, err, re.MULTILINE)),
+    )
 
 
-def _require_found(out: str, expected: list[tuple[int, int]] | None, case: str) -> None:
-    count, allocations, *rest = map(int, out.split())
-    received = list(zip(rest[::2], rest[1::2])) if count >= 0 else None
+def _require_found(numbers: list[int], expected: Walk, case: str, *, again: bool) -> None:
+    count, allocations, changed, *rest = numbers
     if allocations:
-        _refuse_copies(f"{allocations} allocations", case)
-    if (count != -1) if expected is None else (count != len(expected) or received != expected):
         raise CheckFailed(
-            f"texts says where each text is, or -1 for bytes that are none; here {case}.",
-            expected=-1 if expected is None else f"{len(expected)}: (offset, length) {expected[:4]}",
-            received=f"{count}: {(received or [])[:4]}",
-            next_step="a text begins four bytes behind its length's first byte; the next length stands right behind the text",
+            f"Nothing is copied: no memory is asked for; here {case}.",
+            expected="no allocation",
+            received=f"allocations: {allocations}",
+            next_step="a Text is an address and a size, no more",
         )
+    if changed >= 0:
+        raise CheckFailed(
+            f"The request stays as it came; here {case}.",
+            expected="the same bytes",
+            received="another byte",
+            index=f"byte {changed}",
+            next_step="a text ends by its size. A zero behind it would overwrite the next length",
+        )
+    received = list(zip(rest[::2], rest[1::2]))
+    if count == expected.answer and (expected.refused or received == expected.texts):
+        return
+    step = expected.refused or "a text begins behind the four bytes of its length; the next length stands right behind the text"
+    if count == -1:
+        step = "these are valid texts: which test refuses an empty one, a long one, the last one, or room that is just enough?"
+    raise CheckFailed(
+        f"A parser keeps nothing from one call to the next; here {case}."
+        if again
+        else f"texts says where each text is, or -1 for bytes that are not valid texts; here {case}.",
+        expected=-1 if expected.refused else f"{expected.answer}: (offset, length) {expected.texts[:4]}",
+        received=f"{count}: {received[:4]}" if count >= 0 else count,
+        index="the second call, with the same bytes" if again else None,
+        next_step="is a variable static, or outside the function? Each call begins at byte 0" if again else step,
+    )
 
 
 CHECKS = {1: check_pack, 2: check_texts}

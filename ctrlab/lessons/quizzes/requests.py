@@ -35,8 +35,8 @@ QUESTIONS = (
     ),
     Question(
         "Requests have one row. You change from JSON to binary tensors. What do you gain?",
-        right="Little: the binary request's header is JSON as well, and as long as the row.",
-        because="The header names each tensor with its shape and its bytes. Only many rows make it small beside the data.",
+        right="Nothing: the request gets larger, and is not parsed sooner.",
+        because="The header is JSON as well: it names each tensor, its shape and its size. Many rows make it small beside them.",
         wrong={
             "As much as with 64 rows.": "The header costs as much for one row as for 64, and here it is most of the request.",
             "The request gets 4 times smaller.": "It often gets larger: a name, a shape and a size per column for one value.",
