@@ -105,6 +105,10 @@ class Overload:
             self.took.append(answered - asked)
             chart.add(name, answered - begun, 1e3 * self.took[-1])
 
+    @property
+    def median(self) -> float:
+        return float(np.median(self.took))
+
     def within(self, seconds: float) -> int:
         """How many were answered in this time."""
         return sum(each <= seconds for each in self.took)

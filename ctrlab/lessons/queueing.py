@@ -96,12 +96,12 @@ def simulate(
     now = coming.arrived if coming else 0
     while coming or waiting:
         while coming and coming.arrived <= now:
-            if admit is None or admit(coming, tuple(waiting), busy_until, cost, most_waiting):
+            if admit is None or admit(coming, list(waiting), busy_until, cost, most_waiting):
                 waiting.append(coming)
             else:
                 found.refused += 1
             coming = next(arrivals, None)
-        going = leave(tuple(waiting), now, most_rows, most_wait) if waiting and busy_until <= now else 0
+        going = leave(list(waiting), now, most_rows, most_wait) if waiting and busy_until <= now else 0
         if going:
             batch, waiting = waiting[:going], waiting[going:]
             busy_until = now + cost(sum(request.rows for request in batch))

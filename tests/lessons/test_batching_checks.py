@@ -88,6 +88,38 @@ def starves_the_large(waiting, now, most_rows, most_wait):
     return 0 if waiting and waiting[0].rows > most_rows else leave(waiting, now, most_rows, most_wait)
 
 
+def sees_the_first(most):
+    """Right where no more wait."""
+
+    def answer(waiting, now, most_rows, most_wait):
+        return leave(waiting[:most], now, most_rows, most_wait)
+
+    answer.__name__ = f"sees_the_first_{most}"
+    return answer
+
+
+def compares_versions_by_identity(waiting, now, most_rows, most_wait):
+    """Right of small numbers, of which Python keeps one object each."""
+    same = [request.version is waiting[0].version for request in waiting]
+    return leave([request._replace(version=fits) for request, fits in zip(waiting, same)], now, most_rows, most_wait)
+
+
+def takes_them_out(waiting, now, most_rows, most_wait):
+    count = leave(waiting, now, most_rows, most_wait)
+    del waiting[:count]
+    return count
+
+
+def sorts_them(waiting, now, most_rows, most_wait):
+    count = leave(waiting, now, most_rows, most_wait)
+    waiting.sort(key=lambda request: request.rows)
+    return count
+
+
+def fails_where_nobody_waits(waiting, now, most_rows, most_wait):
+    return leave(waiting, now, most_rows, most_wait) if waiting[0] else 0
+
+
 def says_whether(waiting, now, most_rows, most_wait):
     return bool(leave(waiting, now, most_rows, most_wait))
 
@@ -148,24 +180,89 @@ def all_of_its_size(request, waiting, busy_until, cost, most_waiting):
     return len(waiting) < most_waiting and starts + cost(request.rows) <= request.deadline
 
 
+def late_ones_take_no_place(request, waiting, busy_until, cost, most_waiting):
+    alive = [other for other in waiting if other.deadline > request.arrived]
+    return len(alive) < most_waiting and admit(request, waiting, busy_until, cost, len(waiting) + 1)
+
+
+def late_ones_take_no_time(request, waiting, busy_until, cost, most_waiting):
+    alive = [other for other in waiting if other.deadline >= request.arrived]
+    return len(waiting) < most_waiting and admit(request, alive, busy_until, cost, most_waiting)
+
+
+def skips_who_will_be_late(request, waiting, busy_until, cost, most_waiting):
+    at = max(request.arrived, busy_until)
+    for other in waiting:
+        at += cost(other.rows) if at + cost(other.rows) <= other.deadline else 0
+    return len(waiting) < most_waiting and at + cost(request.rows) <= request.deadline
+
+
+def takes_none_behind_one_who_will_be_late(request, waiting, busy_until, cost, most_waiting):
+    at = max(request.arrived, busy_until)
+    for other in waiting:
+        at += cost(other.rows)
+        if at > other.deadline:
+            return False
+    return admit(request, waiting, busy_until, cost, most_waiting)
+
+
+def takes_none_behind_one_who_is_late(request, waiting, busy_until, cost, most_waiting):
+    late = any(other.deadline < request.arrived for other in waiting)
+    return not late and admit(request, waiting, busy_until, cost, most_waiting)
+
+
+def joins_the_queue(request, waiting, busy_until, cost, most_waiting):
+    waiting.append(request)
+    return admit(request, waiting[:-1], busy_until, cost, most_waiting)
+
+
+def fails_where_nobody_is_ahead(request, waiting, busy_until, cost, most_waiting):
+    return admit(request, waiting, busy_until, cost, most_waiting) and waiting[0].rows > 0
+
+
 def says_a_status(request, waiting, busy_until, cost, most_waiting):
     return 200 if admit(request, waiting, busy_until, cost, most_waiting) else 429
 
 
-LEAVES = (
+LEAVES = dict.fromkeys((
     never, everybody, one, does_not_wait, waits_for_a_full_batch, mixes_versions, counts_requests, off_by_a_row,
     off_by_a_microsecond, keeps_what_is_closed, skips_the_large, looks_at_the_youngest, starves_the_large, says_whether,
-    says_a_float,
-)  # fmt: skip
-ADMITS = (
+    says_a_float, sees_the_first(8), sees_the_first(16), sees_the_first(32), compares_versions_by_identity,
+)) | {
+    takes_them_out: "leaves its inputs as they were",
+    sorts_them: "leaves its inputs as they were",
+    fails_where_nobody_waits: "IndexError(.|\n)*run it by hand on now=.*waiting: nobody",
+}  # fmt: skip
+ADMITS = dict.fromkeys((
     takes_all, takes_none, only_the_bound, only_the_deadline, one_place_more, in_time_is_too_late, forgets_itself,
     forgets_who_waits, forgets_the_call, counts_from_the_past, as_one_batch, all_of_its_size, says_a_status,
-)  # fmt: skip
+)) | {
+    late_ones_take_no_place: "late(.|\n)*late or not",
+    late_ones_take_no_time: "late or not",
+    skips_who_will_be_late: "late or not",
+    takes_none_behind_one_who_will_be_late: None,
+    takes_none_behind_one_who_is_late: None,
+    joins_the_queue: "leaves its inputs as they were",
+    fails_where_nobody_is_ahead: "IndexError(.|\n)*run it by hand on a request that came at .*, 0 wait",
+}  # fmt: skip
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (leave, LEAVES), 2: (admit, ADMITS)})
 
 
-@pytest.mark.parametrize("exercise, answer", [(1, reference_leave), (2, reference_admit)])
-def test_the_definitions_pass(exercise, answer):
+def pops_a_copy(waiting, now, most_rows, most_wait):
+    left, batch = waiting.copy(), []
+    while left and (not batch or (left[0].version == batch[0].version and sum(r.rows for r in [*batch, left[0]]) <= most_rows)):
+        batch.append(left.pop(0))
+    full = left or sum(r.rows for r in batch) >= most_rows
+    return len(batch) if batch and (full or now - batch[0].arrived >= most_wait) else 0
+
+
+def with_itself(request, waiting, busy_until, cost, most_waiting):
+    ends = max(request.arrived, busy_until) + sum(cost(other.rows) for other in waiting + [request])  # noqa: RUF005 - as learners write it
+    return len(waiting) < most_waiting and ends <= request.deadline
+
+
+@pytest.mark.parametrize("exercise, answer", [(1, reference_leave), (2, reference_admit), (1, pops_a_copy), (2, with_itself)])
+def test_other_right_answers_pass(exercise, answer):
     check.run(LESSON, exercise, answer)
 
 

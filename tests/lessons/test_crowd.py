@@ -1,5 +1,6 @@
 """A served model and a crowd that asks it: what is counted, and that nothing is left behind."""
 
+import statistics
 import time
 from concurrent.futures import Future
 
@@ -42,6 +43,7 @@ def test_each_answer_is_drawn_once_and_each_refusal_counted(monkeypatch):
     assert len(chart.points) == len(found.took) > 20 and {name for name, *_ in chart.points} == {"a name"}
     assert [y for *_, y in chart.points] == [1e3 * took for took in found.took]
     assert len(found.took) / 4 < found.refused <= len(found.took) / 2 + 1
+    assert found.median == statistics.median(found.took)
     assert 0 <= found.slowest_refusal < 0.5 and found.within(0) == 0 and found.within(10) == len(found.took)
 
 

@@ -15,20 +15,20 @@ QUESTIONS = (
         },
     ),
     Question(
-        "A server answers a request in 2 ms, and 500 requests come per second. By Little's law, how many are inside on average?",
-        right="One.",
-        because="The mean number inside is the rate times the mean time: 500 per second × 0.002 seconds.",
+        "A request spends 20 ms inside a server, waiting included, and 500 requests come per second. By Little's law, how many "
+        "are inside on average?",
+        right="Ten.",
+        because="The mean number inside is the rate times the mean time: 500 per second × 0.02 seconds.",
         wrong={
-            "None: 2 ms is less than the gap between two requests.": "The mean gap is 2 ms, too. A request is inside while it is "
-            "worked on.",
-            "250.": "That is the rate divided by the time. The law multiplies them.",
+            "One: a server works on one at a time.": "Those who wait are inside, too.",
+            "25.": "That is 500 divided by 20. The law multiplies the two, with the time in seconds.",
             "It depends on how the requests come.": "How they come changes the mean time. With that known, the law holds.",
         },
     ),
     Question(
         "Twice as many requests come as a server can answer, and the queue has no bound. What do clients see after an hour?",
-        right="Each waits for half an hour or so, and gives up before its answer comes.",
-        because="Half of what came still waits. The server works all the time, for clients who are gone.",
+        right="Each newcomer waits about an hour, and gives up before its answer comes.",
+        because="Half of what came still waits, and that is an hour of work. The server does it for clients who are gone.",
         wrong={
             "Half of them are answered as fast as ever.": "This happens with a bound. Without one all join the same queue.",
             "Each waits twice as long as usual.": "The queue grows as long as the overload lasts, and so does the wait.",
