@@ -6,7 +6,9 @@ A thread goes on until its next point: where it takes or leaves a `Condition`, w
 from __future__ import annotations
 
 import itertools
+import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,9 +17,15 @@ from ctrlab.lessons.check import OURS
 PATIENCE = 5.0
 """Seconds until a thread that was let go, and came to no point, counts as one that waits in another way."""
 
+LOOKS = 100
+"""How often a thread may take a condition without a wait or a pause between, until it counts as one that waits in a loop."""
+
+NEVER_ENDED = (OURS, sysconfig.get_path("stdlib") + os.sep, "<frozen")
+"""Whose functions finish what they do. A semaphore that is left halfway would let go of a lock that another thread has."""
+
 
 class Stuck(Exception):
-    """A thread came to no point."""
+    """A thread came to no point, or to the same ones again and again."""
 
 
 class _Ended(BaseException):
@@ -31,6 +39,7 @@ class _Thread(threading.Thread):
         self.goes, self.is_back = threading.Semaphore(0), threading.Semaphore(0)
         self.can_go: Callable[[], bool] = lambda: True
         self.paused = self.done = self.ends = False
+        self.looks = 0
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -49,7 +58,7 @@ class _Thread(threading.Thread):
     def _ends_what_spins(self, frame, event, _):
         """As a trace of the answer's functions. PyThreadState_SetAsyncExc would do it too, but where the thread is in a lock for
         ever, the exception stays pending, and each function that is traced later, in any thread, hangs in CPython 3.11."""
-        if frame.f_code.co_filename.startswith(OURS):
+        if frame.f_code.co_filename.startswith(NEVER_ENDED):
             return None
         if self.ends and event == "line":
             raise _Ended
@@ -59,6 +68,8 @@ class _Thread(threading.Thread):
         """Called in the thread itself: hands over to the check until it is let go again."""
         if self.ends:
             raise _Ended
+        if paused:
+            self.looks = 0
         self.can_go, self.paused = can_go, paused
         self.is_back.release()
         self.goes.acquire()
@@ -91,7 +102,7 @@ class Threads:
         """Lets a thread that can go run to its next point; raises what it raises.
 
         Raises:
-            Stuck: it comes to none.
+            Stuck: it comes to none, or has taken a condition `LOOKS` times.
         """
         thread = self._running = self._threads[name]
         self.order.append(name)
@@ -145,6 +156,9 @@ class Condition:
 
     def acquire(self) -> bool:
         me = self._current()
+        me.looks += 1
+        if me.looks > LOOKS:
+            raise Stuck(me.name)
         if self._owner is not me:
             me.point(lambda: self._owner is None)
             self._owner = me
@@ -164,6 +178,7 @@ class Condition:
             raise RuntimeError("a wait that ends after a time is no wait for what must come first: leave the timeout out")
         depth, self._depth, self._owner = self._depth, 0, None
         self._waiting.append(me)
+        me.looks = 0
         me.point(lambda: me not in self._waiting and self._owner is None)
         self._owner, self._depth = me, depth
         return True

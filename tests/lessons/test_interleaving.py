@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ctrlab.lessons.interleaving import Stuck, Threads, every_order
+from ctrlab.lessons.interleaving import LOOKS, Stuck, Threads, _Thread, every_order
 
 
 def orders(bodies):
@@ -50,6 +50,53 @@ def test_a_thread_that_spins_ends(monkeypatch):
             return
         threading.Event().wait(0.05)
     raise AssertionError("it still spins")
+
+
+def test_a_thread_that_looks_again_and_again_is_told_of():
+    with Threads() as threads:
+        condition = threads.condition()
+
+        def looks():
+            while True:
+                with condition:
+                    pass
+
+        threads.start("looks", looks)
+        with pytest.raises(Stuck, match="looks"):
+            threads.go_on("looks")
+
+
+def test_a_thread_that_waits_or_pauses_between_may_look_often():
+    with Threads() as threads:
+        condition = threads.condition()
+
+        def waits():
+            for _ in range(2 * LOOKS):
+                with condition:
+                    condition.wait()
+
+        def wakes():
+            for _ in range(2 * LOOKS):
+                with condition:
+                    condition.notify_all()
+                threads.pause()
+
+        threads.start("waits", waits)
+        threads.start("wakes", wakes)
+        for _ in range(2 * LOOKS):
+            assert (threads.go_on("waits"), threads.go_on("wakes")) == ("waits", "inside")
+        assert (threads.go_on("waits"), threads.go_on("wakes")) == ("done", "done")
+
+
+def test_what_the_standard_library_does_is_never_ended_halfway():
+    thread, semaphore = _Thread("over", lambda: None), threading.Semaphore()
+    thread.ends = True
+    before = sys.gettrace()
+    sys.settrace(thread._ends_what_spins)
+    try:
+        assert semaphore.acquire()
+    finally:
+        sys.settrace(before)
 
 
 IN_A_LOCK = """

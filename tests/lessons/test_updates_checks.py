@@ -1,5 +1,6 @@
 """The check of the log of changes, in the lesson on updates, against right answers and every kind of wrong one."""
 
+import re
 from typing import ClassVar
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from wrong_answers import judge
 
 from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.checks.updates import Reference
 
 LESSON = "04_serving/03_updates"
@@ -29,6 +31,12 @@ class InLoops:
     def confirm(self, number):
         for key in [key for key, last in self.after.items() if last < number]:
             del self.after[key]
+
+
+class InTuples(Reference):
+    def cut(self):
+        number, keys = super().cut()
+        return number, tuple(keys)
 
 
 class ForgetsAtTheCut(Reference):
@@ -135,10 +143,67 @@ class KeepsEveryCut(ForgetsTheCutsKeys):
         Reference.confirm(self, number)
 
 
+class KeepsWhatIsConfirmed(Reference):
+    """Right cuts, of a log that grows to the whole table."""
+
+    def __init__(self):
+        super().__init__()
+        self.done = 0
+
+    def cut(self):
+        self.cuts += 1
+        return self.cuts, sorted(key for key, last in self.changed.items() if last >= self.done)
+
+    def confirm(self, number):
+        self.done = max(self.done, number)
+
+
+class DisjointSets:
+    """Each key is in one set, and an empty set that was large keeps its memory."""
+
+    def __init__(self):
+        self.sets = [set()]
+
+    def note(self, keys):
+        for older in self.sets:
+            older.difference_update(keys)
+        self.sets[-1].update(keys)
+
+    def cut(self):
+        self.sets.append(set())
+        return len(self.sets) - 1, sorted(set().union(*self.sets))
+
+    def confirm(self, number):
+        self.sets[:number] = [set()] * number
+
+
+class LeavesOutKeyZero(Reference):
+    def note(self, keys):
+        super().note([key for key in keys if key])
+
+
+class Twice(Reference):
+    def cut(self):
+        number, keys = super().cut()
+        return number, sorted(keys + keys[:1])
+
+
+class Iterates(Reference):
+    def cut(self):
+        number, keys = super().cut()
+        return number, iter(keys)
+
+
 class EmptiesWhatItIsGiven(Reference):
     def note(self, keys):
         super().note(keys)
         keys.clear()
+
+
+class SortsWhatItIsGiven(Reference):
+    def note(self, keys):
+        keys.sort()
+        super().note(keys)
 
 
 def says_nothing():
@@ -167,11 +232,17 @@ test_right_logs_pass, test_wrong_logs_are_refused = judge(
                 NotesTheFirstChange: "last confirmed cut",
                 TakesTheLastConfirmed: "last confirmed cut",
                 NumbersWhatIsConfirmed: "numbered",
-                InAnyOrder: "last confirmed cut",
+                InAnyOrder: "ascend",
+                Twice: "each once",
+                Iterates: "list_iterator",
+                LeavesOutKeyZero: "look at 0",
                 OneForAll: None,
                 KeepsEveryNote: "Budget",
                 KeepsEveryCut: "Budget",
-                EmptiesWhatItIsGiven: "inputs",
+                KeepsWhatIsConfirmed: "(?s)Budget.*new keys",
+                DisjointSets: "(?s)does not grow while the disk refuses.*200,000 bytes.*nothing per cut",
+                EmptiesWhatItIsGiven: "caller's list",
+                SortsWhatItIsGiven: "caller's list",
                 says_nothing: "number, keys",
                 says_text: "whole numbers",
             },
@@ -181,5 +252,21 @@ test_right_logs_pass, test_wrong_logs_are_refused = judge(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_log_in_another_way_passes(seed):
-    check.run(LESSON, 1, InLoops, seed)
+@pytest.mark.parametrize("answer", [InLoops, InTuples])
+def test_a_log_in_another_way_passes(answer, seed):
+    check.run(LESSON, 1, answer, seed)
+
+
+def test_a_refusal_of_the_order_names_the_first_key_that_is_out_of_it():
+    with pytest.raises(CheckFailed) as refused:
+        check.run(LESSON, 1, InAnyOrder, 1)
+    received = str(refused.value.received)
+    keys = [int(key) for key in re.findall(r"-?\d+", received.partition("]")[0])]
+    assert received.endswith(f"; look at {keys[1]}, after {keys[0]}")
+
+
+def test_a_refusal_of_a_changed_list_shows_the_list():
+    with pytest.raises(CheckFailed) as refused:
+        check.run(LESSON, 1, SortsWhatItIsGiven, 1)
+    assert refused.value.expected != refused.value.received == sorted(refused.value.expected)
+    assert "sorted(keys)" in refused.value.next_step

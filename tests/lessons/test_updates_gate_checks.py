@@ -181,6 +181,34 @@ class Spins(Gate):
         super().enter()
 
 
+class SpinsWithTheCondition(Gate):
+    def enter(self):
+        while True:
+            with self.condition:
+                if not self.closed:
+                    self.inside += 1
+                    return
+
+
+class UpdateSpinsWithTheCondition(Gate):
+    def close(self):
+        with self.condition:
+            self.closed = True
+        while True:
+            with self.condition:
+                if self.inside == 0:
+                    return
+
+
+class LetsGoInALoop(Gate):
+    def close(self):
+        with self.condition:
+            self.closed = True
+            while self.inside:
+                self.condition.release()
+                self.condition.acquire()
+
+
 class ALockOfItsOwn(Gate):
     def __init__(self, condition):
         super().__init__(condition)
@@ -204,10 +232,70 @@ class HoldsTheConditionInside(Gate):
 class TakesOneRequest(Gate):
     """Requests that wait go one by one."""
 
+    most = 1
+
     def enter(self):
         with self.condition:
-            self.condition.wait_for(lambda: not self.closed and self.inside < 1)
+            self.condition.wait_for(lambda: not self.closed and self.inside < self.most)
             self.inside += 1
+
+
+class TakesThree(TakesOneRequest):
+    most = 3
+
+
+class TakesSixtyFour(TakesOneRequest):
+    most = 64
+
+
+class CountsToFour(Gate):
+    """With more inside it says too early that nobody is."""
+
+    def leave(self):
+        with self.condition:
+            self.inside = max(0, min(self.inside, 4) - 1)
+            self.condition.notify_all()
+
+
+class LaterUpdatesStarve(Gate):
+    """Later requests wait behind the first update, and go before all others."""
+
+    before = 1
+
+    def __init__(self, condition):
+        super().__init__(condition)
+        self.active, self.opened = False, 0
+
+    def enter(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.active and not (self.opened < self.before and self.closed))
+            self.inside += 1
+
+    def close(self):
+        with self.condition:
+            self.closed = True
+            self.condition.wait_for(lambda: self.inside == 0)
+            self.active = True
+
+    def open(self):
+        with self.condition:
+            self.closed = self.active = False
+            self.opened += 1
+            self.condition.notify_all()
+
+
+class FourthUpdateStarves(LaterUpdatesStarve):
+    before = 3
+
+
+class FourthUpdateDoesNotWait(Gate):
+    updates = 0
+
+    def close(self):
+        with self.condition:
+            self.closed = True
+            self.updates += 1
+            self.condition.wait_for(lambda: self.inside == 0 or self.updates > 3)
 
 
 class CountsUpdates(Gate):
@@ -242,9 +330,18 @@ WRONG = {
     NotifiesWithoutTheCondition: "cannot notify",
     WaitsForATime: "timeout",
     Spins: "waits by the condition",
+    SpinsWithTheCondition: "(?s)waits by the condition.*no loop that only looks",
+    UpdateSpinsWithTheCondition: "(?s)waits by the condition.*no loop that only looks",
+    LetsGoInALoop: "(?s)waits by the condition.*no loop that only looks",
     ALockOfItsOwn: "waits by the condition",
     HoldsTheConditionInside: "Requests do not wait",
     TakesOneRequest: "Requests do not wait",
+    TakesThree: "Requests do not wait",
+    TakesSixtyFour: "Requests do not wait",
+    CountsToFour: "every request inside has left",
+    LaterUpdatesStarve: "never starves",
+    FourthUpdateStarves: "never starves",
+    FourthUpdateDoesNotWait: "the update: waits",
     CountsUpdates: "request",
     Replay(Gate): "made for others",
     (lambda condition: None): "AttributeError",
@@ -260,7 +357,8 @@ def test_right_gates_pass(answer, seed):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("answer", WRONG, ids=named)
 def test_wrong_gates_are_refused(answer, seed, monkeypatch):
-    monkeypatch.setattr("ctrlab.lessons.interleaving.PATIENCE", 0.5)
+    if answer in (Spins, ALockOfItsOwn):
+        monkeypatch.setattr("ctrlab.lessons.interleaving.PATIENCE", 0.5)
     before = threading.active_count()
     with pytest.raises(CheckFailed, match=WRONG[answer]) as refused:
         check.run(LESSON, 2, answer, seed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +16,10 @@ from ctrlab.lessons.interpreter import peak_of
 
 ENDS = (-(2**63), 2**63 - 1)
 MOST_BYTES = 200_000
+ROUNDS = 500
 SCHEDULES = 60
+CROWD = 100
+MOST_STEPS = 12  # that a message repeats
 Ops = Sequence[tuple[str, object]]  # ("note", keys), ("cut", None), ("confirm", a cut's number)
 
 
@@ -43,30 +48,53 @@ def check_log(answer: Callable, rng: np.random.Generator) -> None:
             if name == "cut":
                 _require_cut(call(log.cut, case=case), reference.cut(), case, ops[: place + 1])
                 continue
-            call(getattr(log, name), given, case=case)
+            if name == "note":
+                _note(log, given, case)
+            else:
+                call(log.confirm, given, case=case)
             getattr(reference, name)(given)
     a, b, case = call(answer, case="two logs"), call(answer, case="two logs"), "two logs at once"
     keys = _keys(rng, 3)
-    call(a.note, keys, case=case)
+    _note(a, keys, case)
     _require_cut(call(b.cut, case=case), (1, []), case, [("note of the other log", keys), ("cut", None)])
-    keys = _keys(rng, 100)
-    for confirms, case in ((True, "100 keys that change 2,000 times"), (False, "a disk that refuses 2,000 cuts of 100 keys")):
-        if (peak := call(lambda confirms=confirms: peak_of(_many, answer, keys, confirms), case=case)) > MOST_BYTES:
+    for case, notes, cuts in (
+        (f"100 keys change {ROUNDS} times", lambda _: range(100), lambda log: None),
+        (f"the disk refuses {ROUNDS} cuts of 100 keys", lambda _: range(100), lambda log: log.cut()),
+        (f"100 new keys change and are confirmed, {ROUNDS} times", _hundred, lambda log: log.confirm(log.cut()[0])),
+    ):
+        run = partial(_many, answer, notes, cuts)
+        if (peak := call(lambda run=run: peak_of(run), case=case)) > MOST_BYTES:
             raise CheckFailed(
-                f"Budget: the log holds each key once; here {case}.",
+                f"Budget: the log's memory does not grow while {case}.",
                 expected=f"at most {MOST_BYTES:,} bytes",
                 received=f"{peak:,} bytes",
-                next_step="keep one number per key: after which cut it changed last",
+                next_step="keep one number per key, after which cut it changed last, and nothing per cut; drop confirmed keys",
             )
 
 
-def _many(answer: Callable, keys: Sequence[int], confirms: bool) -> None:
+def _note(log, keys: list[int], case: str) -> None:
+    given = list(keys)
+    call(lambda: log.note(given), case=case)
+    if given != keys:
+        raise CheckFailed(
+            f"The log leaves the caller's list as it was; here {case}.",
+            expected=keys,
+            received=given,
+            index="the list, after note",
+            next_step="work on a copy: sorted(keys) makes one, keys.sort() changes the caller's list",
+        )
+
+
+def _many(answer: Callable, notes: Callable, cuts: Callable) -> None:
     log = answer()
-    for _ in range(2_000):
-        log.note(list(keys))
-        if not confirms:
-            log.cut()
+    for turn in range(ROUNDS):
+        log.note(list(notes(turn)))
+        cuts(log)
     log.confirm(log.cut()[0])
+
+
+def _hundred(turn: int) -> range:
+    return range(100 * turn, 100 * turn + 100)
 
 
 def _keys(rng: np.random.Generator, n: int) -> list[int]:
@@ -78,7 +106,7 @@ def _lives(rng: np.random.Generator):
     a, b, c = _keys(rng, 3)
     cut = ("cut", None)
     yield "nothing has changed", [cut, ("note", []), cut]
-    yield "keys in any order, some twice", [("note", [b, a, b]), ("note", [c, a, *ENDS]), cut]
+    yield "keys in any order, some twice", [("note", [b, a, b]), ("note", [c, a, 0, *ENDS]), cut]
     yield "a cut that was confirmed", [("note", [a, b]), cut, ("confirm", 1), cut, ("note", [c]), cut]
     yield "a disk that refused the first cut", [("note", [a]), cut, ("note", [b]), cut, ("confirm", 2), cut]
     writing = [("note", [a, b]), cut, ("note", [b, c]), ("confirm", 1), cut]
@@ -102,7 +130,7 @@ def _require_cut(found, expected: tuple[int, list[int]], case: str, ops: Ops) ->
     number, keys = parts(found, "number, keys", case=case)
     happened = "; ".join(f"{name} {'' if given is None else given}".strip() for name, given in ops[-5:])
     try:
-        number, listed = operator.index(number), [operator.index(key) for key in keys]
+        number, listed = operator.index(number), [operator.index(keys[i]) for i in range(len(keys))]
     except TypeError as error:
         received = f"{type(number).__name__}, {type(keys).__name__}"
         rule = f"A cut is a number and the keys, whole numbers; here {case}."
@@ -117,24 +145,34 @@ def _require_cut(found, expected: tuple[int, list[int]], case: str, ops: Ops) ->
         )
     if listed != expected[1]:
         odd = next(iter(sorted(set(listed) ^ set(expected[1]))), None)
-        said = "a key leaves the log only when a cut that was taken after its last change is confirmed"
         if odd is None:
-            odd, said = listed, "each key comes once, and keys ascend: sorted(...)"
+            before, key = next(pair for pair in itertools.pairwise(listed) if pair[0] >= pair[1])
+            raise CheckFailed(
+                f"The keys of a cut ascend, each once; here {case}.",
+                expected=f"keys {expected[1]}",
+                received=f"keys {listed}; look at {key}, after {before}",
+                index=f"the end of: {happened}",
+                next_step="sorted(...) of keys that are held once: of a set or a dictionary",
+            )
         raise CheckFailed(
             f"A cut holds every key that changed since its last confirmed cut; here {case}.",
             expected=f"keys {expected[1]}",
             received=f"keys {listed}; look at {odd}",
             index=f"the end of: {happened}",
-            next_step=said,
+            next_step="a key leaves the log only when a cut that was taken after its last change is confirmed",
         )
 
 
-# (the rule, who is where after each step, where to look). R1 to R4 are requests, U is the update.
+def _all(state: str, first: int = 1) -> str:
+    return ", ".join(f"R{n} {state}" for n in range(first, CROWD + 1))
+
+
+# (the rule, who is where after each step, where to look). R1, R2, ... are requests, U is the update. At the end nobody is inside.
 SCENES = (
     (
         "Requests do not wait for each other",
-        "R1 inside, R2 inside, R3 inside, R2 done, R1 done, R4 inside, R3 done, R4 done",
-        "`enter` waits while an update waits or is inside, and for nothing else",
+        f"R1 inside, R2 inside, R3 inside, R2 done, R1 done, R4 inside, R3 done, R4 done, {_all('inside')}, {_all('done')}",
+        "`enter` waits while an update waits or is inside, and for nothing else, however many are inside",
     ),
     (
         "An update waits until every request inside has left",
@@ -148,34 +186,40 @@ SCENES = (
     ),
     (
         "An update that waits goes before requests that come later, so it never starves",
-        "R1 inside, U waits, R2 waits, R3 waits, R1 done, R2 waits, R3 waits, U inside, R3 waits, U done, R2 inside, R3 inside",
+        "R1 inside, U waits, R2 waits, R3 waits, R1 done, R2 waits, R3 waits, U inside, R3 waits, U done, R2 inside, R3 inside, "
+        "R3 done, R2 done",
         "`close` says first that an update has come, and then waits; `enter` looks at that, again after each wake-up",
     ),
     (
         "The gate serves one update after the other",
-        "U inside, U done, R1 inside, R1 done, U inside, R2 waits, U done, R2 inside, U waits, R2 done, U inside",
+        "U inside, U done, R1 inside, R1 done, U inside, R2 waits, U done, R2 inside, U waits, R2 done, U inside, U done",
         "`open` leaves the gate as it was before `close`",
+    ),
+    (
+        f"An update waits until every request inside has left, also of {CROWD}",
+        f"{_all('inside')}, U waits, {_all('done', 2)}, U waits, R1 done, U inside, U done",
+        "count each request: one more in `enter`, one less in `leave`",
     ),
 )
 
 
 def check_gate(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `Gate(condition)` with `enter()` and `leave()` for requests, `close()` and `open()` for updates."""
-    for rule, scene, next_step in SCENES:
-        names = dict(zip(["R1", "R2", "R3", "R4"], (f"request {n}" for n in _keys(rng, 4)))) | {"U": "the update"}
+    names = {f"R{i}": f"request {n}" for i, n in enumerate(_keys(rng, CROWD), 1)} | {"U": "the update"}
+    for scenes in (*((scene,) for scene in SCENES), SCENES + SCENES):  # what holds of a new gate holds of an old one
         with Threads() as threads:
-            world = _World(answer, threads, rule)
-            steps = [step.split() for step in scene.split(", ")]
-            for place, (who, expected) in enumerate(steps):
-                received = world.go_on(names[who])
-                if received != expected:
-                    raise CheckFailed(
-                        f"{rule}.",
-                        expected=f"{names[who]}: {expected}",
-                        received=received,
-                        index=", ".join(f"{names[who]} {state}" for who, state in steps[:place]) or "the beginning",
-                        next_step=next_step,
-                    )
+            world, seen = _World(answer, threads, scenes[0][0]), []
+            for rule, scene, next_step in scenes:
+                for who, expected in map(str.split, scene.split(", ")):
+                    if (received := world.go_on(names[who])) != expected:
+                        raise CheckFailed(
+                            f"{rule}.",
+                            expected=f"{names[who]}: {expected}",
+                            received=received,
+                            index="..., " * (len(seen) > MOST_STEPS) + ", ".join(seen[-MOST_STEPS:]) or "the beginning",
+                            next_step=next_step,
+                        )
+                    seen.append(f"{names[who]} {expected}")
     for _ in every_order(lambda choose: _let_run(answer, {"request 1": 1, "the update": 1}, choose)):
         pass
     tasks = {"request 1": 2, "request 2": 2, "request 3": 1, "the update": 2}
