@@ -122,6 +122,15 @@ def _sentence(source: Source, row: int, record: bytes, error: Exception) -> str:
     return f"{file}, record {row}: {_first_line(error)}"
 
 
+def first_line(problem: BaseException) -> str:
+    """Of what it says, or its type where it says nothing.
+
+    >>> first_line(MemoryError())
+    'MemoryError'
+    """
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+
+
 def _first_line(error: Exception) -> str:
     text = getattr(error, "message", str(error)).splitlines()[0]
     return text.replace("{{function_node __wrapped__", "").split("device:CPU:0}}")[-1].strip()

@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
+from ctrlab.data.faults import first_line
 from ctrlab.data.join import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
@@ -45,6 +46,8 @@ WAITING = 1_000
 """Requests that wait to be written, at most."""
 MOST_BYTES = 64 << 20
 """A file is written earlier where memory holds so much for it."""
+TOGETHER = 256
+"""Requests of which one table is made."""
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +87,7 @@ class RequestLog:
         self.left_out = 0
         """Requests of the share that are in no file: too many at once, not text as Parquet has it, or the disk refused."""
         self._waiting: queue.Queue[Scored | None] = queue.Queue(WAITING)
-        self._held: dict[str, list[pa.Table]] = {}
+        self._held: dict[str, Held] = {}
         self._due = time.monotonic() + seconds
         self._thread = threading.Thread(target=self._write_all, name=THREAD, daemon=True)
         self._thread.start()
@@ -115,16 +118,21 @@ class RequestLog:
                 self._rotate()
                 return
             try:
-                held = self._held.setdefault(scored.model.name, [])
-                table = to_table(scored)
-                if held and (held[0].schema != table.schema or sum(each.nbytes for each in held) > MOST_BYTES):
-                    self._write(scored.model.name)
-                self._held.setdefault(scored.model.name, []).append(table)
+                self._keep(scored)
             except Exception as problem:  # whatever a request holds, the next one is logged
                 self.left_out += 1
-                log.warning("Request %.100s is not in the log: %s", scored.id, str(problem).splitlines()[0])
+                log.warning("Request %.100s is not in the log: %s", scored.id, first_line(problem))
             if time.monotonic() >= self._due:
                 self._rotate()
+
+    def _keep(self, scored: Scored) -> None:
+        table, model = to_table(scored), scored.model.name
+        held = self._held.get(model)
+        if held and (held.schema != table.schema or held.bytes >= MOST_BYTES):
+            self._write(model)
+        if model not in self._held:
+            self._held[model] = Held(table.schema)
+        self._held[model].add(table)
 
     def _rotate(self) -> None:
         self._due = time.monotonic() + self._seconds
@@ -133,19 +141,34 @@ class RequestLog:
 
     def _write(self, model: str) -> None:
         held = self._held.pop(model)
-        if not held:
-            return
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         path = self.folder / model / f"{now}-{secrets.token_hex(4)}.parquet"
         try:
             with clear_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with Replacement(path) as file:
-                    pq.write_table(pa.concat_tables(held), file.file, compression="zstd")
+                    pq.write_table(pa.concat_tables(held.tables), file.file, compression="zstd")
                     file.keep()
-        except CtrlabError as problem:
-            self.left_out += len(held)
-            log.warning("%d requests of %s are not in the log: %s", len(held), model, problem)
+        except Exception as problem:  # whatever a file meets, the next one is written
+            self.left_out += held.requests
+            log.warning("%d requests of %s are not in the log: %s", held.requests, model, first_line(problem))
+
+
+class Held:
+    """The tables of the next file, of one schema. To add one costs the same however many there are."""
+
+    def __init__(self, schema: pa.Schema):
+        self.schema, self.tables, self.bytes, self.requests = schema, [], 0, 0
+        self._single = 0
+
+    def add(self, table: pa.Table) -> None:
+        self.tables.append(table)
+        self.bytes += table.nbytes
+        self.requests += 1
+        self._single += 1
+        if self._single == TOGETHER:  # a table of a few rows is far smaller than Arrow's objects around it
+            self.tables[-TOGETHER:] = [pa.concat_tables(self.tables[-TOGETHER:]).combine_chunks()]
+            self._single = 0
 
 
 def to_table(scored: Scored) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -136,6 +137,67 @@ def test_files_appear_whole_and_in_time(ctr, tmp_path):
     log.close()
     found = [row[REQUEST] for row in logged(tmp_path / "ctr")]
     assert len(list((tmp_path / "ctr").iterdir())) > 2 and [*dict.fromkeys(found)] == [str(n) for n in range(300)]
+
+
+class Counted:
+    """In place of a table: counts how often its size is asked for."""
+
+    schema, num_columns = "the same", 1
+
+    def __init__(self):
+        self.asked = 0
+
+    @property
+    def nbytes(self):
+        self.asked += 1
+        return 100
+
+
+def test_a_request_costs_the_same_however_many_are_held(ctr, tmp_path, monkeypatch):
+    tables, merged, files = [], [], []
+
+    def merge(parts):
+        merged.append(len(parts))
+        return SimpleNamespace(combine_chunks=Counted)
+
+    monkeypatch.setattr(request_log, "to_table", lambda scored: (tables.append(Counted()), tables[-1])[1])
+    monkeypatch.setattr(request_log.pa, "concat_tables", merge)
+    monkeypatch.setattr(request_log.pq, "write_table", lambda table, file, **options: files.append(len(tables)))
+    monkeypatch.setattr(request_log, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(request_log, "WAITING", 3000)
+    log = RequestLog(tmp_path, seconds=3600)
+    for n in range(3000):
+        log.add(ctr[0], str(n), b"", "json", -1, None)
+    log.close()
+    assert log.left_out == 0 and files == [2001, 3000]
+    assert max(table.asked for table in tables) == 1 and sum(merged) < 2 * len(tables)
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), ValueError("\n")])
+def test_a_problem_without_words_leaves_out_one_request_or_file(ctr, tmp_path, monkeypatch, caplog, problem):
+    served, request = ctr
+    reply, broken = served.newest.process(request, "json"), [problem]
+
+    def fails_once(function):
+        def call(*arguments, **options):
+            if broken:
+                raise broken.pop()
+            return function(*arguments, **options)
+
+        return call
+
+    for place, name in ((request_log, "to_table"), (request_log.pq, "write_table")):
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+            patch.setattr(place, name, fails_once(getattr(place, name)))
+            broken[:] = [problem]
+            log = RequestLog(tmp_path / name, seconds=3600)
+            log.add(served, "a", request, "json", -1, reply)
+            log.close()
+            assert log.left_out == 1 and "in the log: " in caplog.text
+            log = RequestLog(tmp_path / name, seconds=3600)
+            log.add(served, "b", request, "json", -1, reply)
+            log.close()
+            assert {row[REQUEST] for row in logged(tmp_path / name / "ctr")} == {"b"}
 
 
 @pytest.mark.parametrize("options", [{"sample": 0}, {"sample": 1.5}, {"seconds": 0}])
