@@ -1,11 +1,18 @@
-"""HTTP connections of clients that are too slow with the head of a request: a clock that uvicorn does not have."""
+"""HTTP connections of odd clients: what uvicorn lets them do and this server does not.
+
+A head has a time to come in. Who is answered before the body is whole is closed. What is no HTTP, and one connection too many,
+are refused in JSON as all else is, and counted.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Callable
 
 import h11
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
@@ -14,22 +21,63 @@ class Connection(H11Protocol):
 
     Connections on which nothing is asked are not open for ever: before the first request they have the same time, and after each
     they have uvicorn's `timeout_keep_alive`. The body has a limit of its own, `Rest.body_seconds`.
+
+    Args:
+        refuse: told of each request that ends here, as `Models.refuse` is.
     """
 
     head_seconds = 10.0
+    linger_seconds = 2.0
+    """For how long a client that was answered may go on sending."""
     _clock: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args, refuse: Callable[[str, str, str], None] | None = None, **options):
+        super().__init__(*args, **options)
+        self._refuse, self._inner, self.app = refuse, self.app, self._answer
+        self._most, self.limit_concurrency = (
+            self.limit_concurrency,
+            None,
+        )  # uvicorn's own refusal is plain text and a line in the log
+
     def connection_made(self, transport) -> None:
-        super().connection_made(transport)
+        super().connection_made(_Lingering(transport, self))
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():  # it lingers
+            return
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:
+        self._end(400, "bad_request", "A request is HTTP/1.1 with a head below 64 KiB; this one is not.")
+
+    @property
+    def whole(self) -> bool:
+        """Whether the request that is answered has come to its end."""
+        return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+    async def _answer(self, scope, receive, send) -> None:
+        async def says(message) -> None:
+            if message["type"] == "http.response.start" and not self.whole and CLOSE_HEADER not in message["headers"]:
+                message = message | {"headers": [*message["headers"], CLOSE_HEADER]}
+            await send(message)
+
+        if self._most is None or len(self.connections) <= self._most:
+            await self._inner(scope, receive, says)
+            return
+        self._end(503, "service_unavailable", f"A server has {self._most} connections at most: try again later.")
 
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE:  # the head is there
@@ -46,8 +94,45 @@ class Connection(H11Protocol):
         if self.transport.is_closing() or self.conn.our_state is not h11.IDLE:
             return
         said = f"A request's head comes within {self.head_seconds:g} s; this one did not."
-        body = json.dumps({"error": said}).encode()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (h11.Response(status_code=408, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event))
+        self._end(408, "request_timeout", said)
+
+    def _end(self, status: int, why: str, sentence: str) -> None:
+        """Ends the connection, with this answer if none was begun."""
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the application answers nobody
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            if self._refuse:
+                self._refuse("", why, sentence)
+            body = json.dumps({"error": sentence}).encode()
+            headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+            with contextlib.suppress(h11.LocalProtocolError):  # HEAD: no body
+                for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event))
         self.transport.close()
+
+
+class _Lingering:
+    """A transport that, closed while its client sends, hears it out for a moment: bytes that nobody reads reset a connection, and
+    then the client may not see its answer."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection):
+        self._transport, self._connection = transport, connection
+        self._lingers = False
+
+    def __getattr__(self, name: str):
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        return self._lingers or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self.is_closing():
+            return
+        if self._connection.whole:
+            self._transport.close()
+            return
+        self._lingers = True
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._connection.loop.call_later(self._connection.linger_seconds, self._transport.close)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from pythonjsonlogger.json import JsonFormatter
 
+LONGEST = 1_000
+"""Characters of a sentence that are told."""
 log = logging.getLogger(__name__)
 
 
@@ -21,6 +23,7 @@ def write_json_lines() -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("ctrlab").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each odd request; ours are told together
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)  # it shows a trace whenever a client no longer waits
 
 
@@ -42,7 +45,7 @@ class Refusals:
         """Remembers the last of its kind, and how many there were."""
         with self._lock:
             before = self._kinds.get((model, why))
-            self._kinds[model, why] = _Kind(before.times + 1 if before else 1, id, sentence)
+            self._kinds[model, why] = _Kind(before.times + 1 if before else 1, id, sentence[:LONGEST])
 
     def tell(self) -> None:
         """Writes a line for each model and reason since the last call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ async def _serve(models, address, token, on_ready, drain_seconds) -> None:
             rest,
             host=address.host,
             port=address.port,
-            http=Connection,
+            http=functools.partial(Connection, refuse=models.refuse),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -23,13 +23,14 @@ def test_refusals_of_a_kind_are_one_line_with_their_number(caplog):
         for thread in threads:
             refusals.tell()
             thread.join()
-        refusals.add("", "unauthorized", "No token.")
+        refusals.add("", "unauthorized", "No token." + "x" * 20_000)
         refusals.tell()
         refusals.tell()
     told = [(record.model, record.why, record.times) for record in caplog.records]
     assert sum(times for model, _, times in told if model == "ctr") == 1000
     assert told[-1] == ("", "unauthorized", 1) and len(told) <= 7
     assert all(record.getMessage().startswith(("100 % odd", "No token.")) for record in caplog.records)
+    assert max(len(record.getMessage()) for record in caplog.records) <= 1000
 
 
 def test_each_record_is_a_line_of_json(tmp_path):
@@ -42,6 +43,7 @@ refusals.add("ctr", "invalid", 'two\\nlines, "quoted"', "id-1")
 refusals.tell()
 logging.getLogger("another").info("not told")
 logging.getLogger("grpc._cython.cygrpc").error("a client has left")
+logging.getLogger("uvicorn.error").error("odd bytes")
 try:
     1 / 0
 except ZeroDivisionError:
