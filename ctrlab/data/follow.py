@@ -2,24 +2,30 @@
 
 A ledger, one line per file, says in which order the files were taken and how many rows each has. So a number of rows is a place
 in the stream. A line is on disk before a row of its file is handed out, and a file of which all rows were used may be deleted.
+Size, time and checksum say whether a file is still the one that was taken.
 
-    {"file": "20261124T101500.000000-1f6c0a2b.parquet", "rows": 5120}
+    {"file": "20261124T101500.000000-1f6c0a2b.parquet", "rows": 5120, "bytes": 81604, "mtime_ns": 17956017000, "sha256": "1d..."}
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import logging
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.parquet as pq
 
-from ctrlab.data.faults import remember
+from ctrlab.data.faults import first_line, remember
+from ctrlab.data.labels import require_binary
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
-from ctrlab.errors import BadData, CtrlabError, cure_of
+from ctrlab.errors import PASSING, BadData, CtrlabError, cure_of, unreadable
 from ctrlab.features import Schema
 
 if TYPE_CHECKING:
@@ -29,10 +35,20 @@ LEDGER = "followed.jsonl"
 log = logging.getLogger(__name__)
 
 
+class Taken(NamedTuple):
+    """A file as it was when its rows were counted."""
+
+    rows: int
+    bytes: int
+    mtime_ns: int
+    sha256: str
+
+
 class Followed:
     """The files of a folder, in the order in which they were found; new ones by name.
 
-    A file that is damaged, or does not fit the schema, is said in a log line and left out; it is tried again when it has changed.
+    A file that is damaged, or does not fit the schema, is said in a log line and left out; it is tried again when it has changed,
+    or, where it could not be opened, at each look. The name of a used file is used up: new rows under it are left out, too.
 
     Args:
         folder: Parquet files appear in it when they are whole; names that begin with "." or "_" are not looked at.
@@ -40,7 +56,7 @@ class Followed:
         start: how many rows were used before, by this ledger.
     Raises:
         CtrlabError: there is no such folder; the ledger can't be read, or has fewer rows than `start`; a file that it names, of
-            which rows were not used, is missing or has another number of rows.
+            which rows were not used, is missing or was replaced.
     """
 
     def __init__(self, folder: Path, schema: Schema, ledger: Path | None = None, start: int = 0):
@@ -48,19 +64,17 @@ class Followed:
         if not self.folder.is_dir():
             raise CtrlabError(f"Files are followed in a folder; {folder} is none.")
         self._files = _read(ledger) if ledger else {}
-        self._odd: dict[str, tuple] = {}
+        self._odd: dict[str, tuple[tuple[int, int] | None, str]] = {}
+        """Of each file that is left out: its size and time, None if they don't matter, and what was said."""
         self.used = start
         """Rows that were handed out and used."""
-        self.known = sum(self._files.values())
+        self.known = sum(taken.rows for taken in self._files.values())
         """Rows of all files that were taken."""
         if start > self.known:
             raise CtrlabError(
                 f"Training goes on after {start} rows; the ledger {ledger} has {self.known}: it is another run's, or was changed."
             )
-        for path, rows, _ in self._unused():
-            if not path.is_file() or (found := pq.read_metadata(path).num_rows) != rows:
-                has = f"has {found}" if path.is_file() else "is missing"
-                raise CtrlabError(f"Of {path}, {rows} rows were taken and not all are used; it {has}: put it back.")
+        self._require_unused()
 
     def look(self) -> None:
         """Takes the files that have come.
@@ -72,22 +86,32 @@ class Followed:
             names = sorted(entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".parquet"))
         except OSError as error:
             raise CtrlabError(f"Files are followed in {self.folder}; it can't be read: {error.strerror}.") from None
+        unused = {path.name for path, *_ in self._unused()}
         for name in names:
-            if name not in self._files and name[0] not in "._" and (rows := self._rows(name)) is not None:
-                self._note(name, rows)
+            if name[0] in "._" or name in unused:
+                continue
+            if name in self._files:
+                self._attempt(name, self._require_same)
+            elif taken := self._attempt(name, self._count):
+                self._note(name, taken)
 
     def batches(self, batch_size: int) -> tf.data.Dataset | None:
         """The whole batches that were not used yet, as `ctrlab.data.read` has them; None where there is none. The rows that are
-        left over are the first of the next."""
+        left over are the first of the next.
+
+        Raises:
+            CtrlabError: a file of these rows is missing or was replaced.
+        """
         if self.known - self.used < batch_size:
             return None
+        self._require_unused()
         unused = list(self._unused())
         files, offset = tuple(path for path, *_ in unused), unused[0][2]
         return self._read(files, batch_size, offset)
 
     def examples(self, batch_size: int) -> tf.data.Dataset | None:
         """Batches of a file that is there, used or not; None where there is none."""
-        there = [self.folder / name for name, rows in self._files.items() if rows and (self.folder / name).is_file()]
+        there = [self.folder / name for name, taken in self._files.items() if taken.rows and (self.folder / name).is_file()]
         return self._read(tuple(there[-1:]), batch_size, 0, drop_remainder=False) if there else None
 
     def _read(self, files: tuple[Path, ...], batch_size: int, offset: int, drop_remainder: bool = True) -> tf.data.Dataset:
@@ -101,51 +125,94 @@ class Followed:
     def _unused(self):
         """(path, rows, how many of them were used) of the files that have others."""
         before = 0
-        for name, rows in self._files.items():
-            if rows and before + rows > self.used:
-                yield self.folder / name, rows, max(0, self.used - before)
-            before += rows
+        for name, taken in self._files.items():
+            if taken.rows and before + taken.rows > self.used:
+                yield self.folder / name, taken.rows, max(0, self.used - before)
+            before += taken.rows
 
-    def _rows(self, name: str) -> int | None:
-        path = self.folder / name
+    def _require_unused(self) -> None:
+        for path, rows, _ in self._unused():
+            try:
+                self._require_same(path, path.stat())
+            except (FileNotFoundError, BadData) as problem:
+                found = "was replaced" if isinstance(problem, BadData) else "is missing"
+                raise CtrlabError(f"Of {path}, {rows} rows were taken and not all are used; it {found}: put it back.") from None
+            except OSError as error:
+                raise unreadable(str(path), error) from None
+
+    def _require_same(self, path: Path, about: os.stat_result) -> None:
+        """Raises BadData if the file is neither the one that was taken nor a copy of it."""
+        taken = self._files[path.name]
+        if (taken.bytes, taken.mtime_ns) == (about.st_size, about.st_mtime_ns):
+            return
+        if taken.bytes != about.st_size or _checksum(path) != taken.sha256:
+            raise BadData("it was replaced after its rows were taken; give new rows a new name")
+        self._files[path.name] = taken._replace(mtime_ns=about.st_mtime_ns)
+
+    def _attempt(self, name: str, use: Callable[[Path, os.stat_result], Taken | None]) -> Taken | None:
+        """What `use` returns; None where the file is left out, which is said once."""
+        path, mark = self.folder / name, None
+        before = self._odd.pop(name, None)
         try:
             about = path.stat()
-            if self._odd.get(name) == (about.st_size, about.st_mtime_ns):
+            mark = about.st_size, about.st_mtime_ns
+            if before and before[0] == mark:
+                self._odd[name] = before
                 return None
-            names = pq.read_schema(path).names
-            columns = [column.name for column in self.schema.columns if column.name in names]
-            table = pq.read_table(path, columns=columns, partitioning=None)
-            return len(conform(table, self.schema, str(path)))
+            return use(path, about)
         except Exception as problem:  # whatever Arrow says of a file: the next one is taken
-            self._odd[name] = (about.st_size, about.st_mtime_ns)
-            log.warning("%s is left out until it changes: %s", path, str(problem).splitlines()[0])
+            passes = isinstance(problem, MemoryError) or getattr(problem, "errno", None) in (*PASSING, errno.ENOENT)
+            self._odd[name] = None if passes else mark, first_line(problem)
+            if self._odd[name] != before:
+                until = "for now, and is tried again" if passes else "until it changes"
+                log.warning("%s is left out %s: %s", path, until, first_line(problem))
             return None
 
-    def _note(self, name: str, rows: int) -> None:
+    def _count(self, path: Path, about: os.stat_result) -> Taken:
+        if not stat.S_ISREG(about.st_mode):
+            raise BadData("it is no file")
+        checksum = _checksum(path)
+        names = pq.read_schema(path).names
+        columns = [column.name for column in self.schema.columns if column.name in names]
+        table = conform(pq.read_table(path, columns=columns, partitioning=None), self.schema, str(path))
+        for label in self.schema.labels:
+            require_binary(table[label.name].to_numpy(), label.name, path)
+        return Taken(len(table), about.st_size, about.st_mtime_ns, checksum)
+
+    def _note(self, name: str, taken: Taken) -> None:
         if self._ledger:
             try:
                 with open(self._ledger, "a") as file:
-                    file.write(json.dumps({"file": name, "rows": rows}) + "\n")
+                    file.write(json.dumps({"file": name} | taken._asdict()) + "\n")
                     file.flush()
                     os.fsync(file.fileno())
             except OSError as error:
                 cure = cure_of(error, "free some space")
                 raise CtrlabError(f"The ledger {self._ledger} can't be written: {error.strerror}; {cure}, and resume.") from None
-        self._files[name] = rows
-        self.known += rows
+        self._files[name] = taken
+        self.known += taken.rows
 
 
-def _read(ledger: Path) -> dict[str, int]:
-    """{file: rows}. A last line that was cut off is taken out: none of its file's rows was used."""
+def _checksum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(ledger: Path) -> dict[str, Taken]:
+    """{file: what was taken}. A last line that was cut off is taken out: none of its file's rows was used."""
     try:
         text = ledger.read_text() if ledger.exists() else ""
-        if whole := text[: text.rfind("\n") + 1]:
-            files = [json.loads(line) for line in whole.splitlines()]
-            found = {str(each["file"]): int(each["rows"]) for each in files}
-        else:
-            found = {}
+        whole = text[: text.rfind("\n") + 1]
+        found = {}
+        for line in whole.splitlines():
+            entry = json.loads(line)
+            name = str(entry.pop("file"))
+            found[name] = taken = Taken(**entry)
+            if not (type(taken.rows) is int and taken.rows >= 0):
+                raise ValueError(f"rows are {taken.rows!r}")
         if whole != text:
             os.truncate(ledger, len(whole.encode()))
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise BadData(f"A ledger has lines such as {{'file': 'a.parquet', 'rows': 512}}; {ledger} is none: {problem}.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        lines = "{'file': 'a.parquet', 'rows': 512, 'bytes': 9000, 'mtime_ns': 0, 'sha256': '1d...'}"
+        raise BadData(f"A ledger has lines such as {lines}; {ledger} has others: {first_line(problem)}.") from None
     return found

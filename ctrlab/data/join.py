@@ -1,13 +1,15 @@
 """Joins what a server scored with the labels that came later: examples to train on, in the order in which they were scored.
 
     LOG/20261124T101500.000000-1f6c0a2b.parquet    the examples, as `ctrlab serve --log` writes them
-    LABELS/*.parquet, *.csv                        _request, _row, _time, and a column per label: what became of an example
+    LABELS/*.parquet, *.csv                        what became of an example: see `ctrlab.data.labels`
     OUT/20261124T101500.000000-1f6c0a2b.parquet    the examples of that file, with their labels
 
 An example has the largest of the labels that came for it within the window, and 0 where none came: most clicks never happen. A
 label may be as much older than its example, because clocks differ. So a file of the log can be joined once the window of its last
 example is over, and never needs to be joined again: a file in OUT says that it was. That makes a join that was killed go on where
 it was, and two joins of one log write the same.
+
+A request that came twice is one event, if both are in one file of the log; in two files, it is two.
 """
 
 from __future__ import annotations
@@ -23,15 +25,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from ctrlab.data.outputs import Replacement, clear_errors
+from ctrlab.data.labels import REQUEST, ROW, TIME, LabelFiles, damaged, files_in, keys_of, require_columns
+from ctrlab.data.outputs import Replacement, clear_errors, sweep
 from ctrlab.errors import BadData, CtrlabError
 
-REQUEST, ROW, TIME = "_request", "_row", "_time"
-KEYS = {REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.timestamp("us", "UTC")}
 GROUP_ROWS = 65_536
+MOST = timedelta(days=36_500)
 log = logging.getLogger(__name__)
 
 
@@ -62,6 +63,7 @@ def join(
     delivery: timedelta = timedelta(0),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     on_file: Callable[[Path], None] = lambda path: None,
+    on_bad: Callable[[BadData], None] | None = None,
 ) -> Joined:
     """Joins each file of the log whose window is over and that is not in `out` yet.
 
@@ -74,30 +76,42 @@ def join(
         window: how long after its answer an example's labels count.
         delivery: how long a label takes until it is in a file of the folder, at most.
         on_file: called with each file that was written.
+        on_bad: called with what is wrong with a file of the log, which is passed over; None: it is raised.
     Raises:
         BadData: a file is damaged or lacks a column; files of labels differ in their labels.
         CtrlabError: a folder is missing or can't be written.
     """
+    require_window(window, delivery)
     for folder in (log_folder, labels):
         if not folder.is_dir():
             raise CtrlabError(f"A join reads two folders, of the log and of the labels; {folder} is none.")
-    if window < timedelta(0) or delivery < timedelta(0):
-        raise CtrlabError(f"A window and a delivery take no less than 0 s; received {window} and {delivery}.")
     known, found = LabelFiles(labels), Joined()
     with clear_errors(out):
         out.mkdir(parents=True, exist_ok=True)
+        sweep(out)
     for path in files_in(log_folder, ".parquet"):
         if (out / path.name).exists():
             continue
-        examples = read_parquet(path)
-        require(examples.schema, path)
+        try:
+            examples = read_parquet(path)
+            require_columns(examples.schema, path)
+            keys = pa.table(keys_of(examples, path))
+        except BadData as problem:
+            if on_bad is None:
+                raise
+            on_bad(problem)
+            continue
         if not len(examples):
             continue
-        begin, end = (value.as_py() for value in pc.min_max(examples[TIME].cast(KEYS[TIME])).values())
+        begin, end = pc.min_max(keys[TIME]).as_py().values()
         if now() < end + window + delivery or not known.names:  # without a file of labels nobody knows what they are called
             found.waiting += 1
             continue
-        labelled = with_labels(once(examples), known.between(begin - window, end + window), known.names, window, found)
+        rows = first_rows(keys)
+        if len(rows) < len(keys):
+            examples, keys = examples.take(rows), keys.take(rows)
+        of_its_time = known.between(begin - window, end + window)
+        labelled = with_labels(examples, keys, of_its_time, known.names, window, found)
         with clear_errors(out / path.name), Replacement(out / path.name) as file:
             pq.write_table(labelled, file.file, compression="zstd", row_group_size=GROUP_ROWS)
             file.keep()
@@ -107,68 +121,56 @@ def join(
     return found
 
 
+def require_window(window: timedelta, delivery: timedelta = timedelta(0)) -> None:
+    """Raises CtrlabError where a time is below 0, or longer than a life."""
+    if not (timedelta(0) <= window <= MOST and timedelta(0) <= delivery <= MOST):
+        raise CtrlabError(f"A window and a delivery take 0 s to {MOST.days} days; received {window} and {delivery}.")
+
+
 def follow(log_folder: Path, labels: Path, out: Path, window: timedelta, *, every: float, **options) -> Iterator[Joined]:
-    """Joins for ever: looks every so many seconds, and yields what was joined. A file that can't be read yet is tried again."""
+    """Joins for ever: looks every so many seconds, and yields what was joined.
+
+    A file of the log that can't be read is passed over; anything else that is wrong, such as a folder that is not there yet or a
+    full disk, ends the look. It is said when it begins, and tried again at each look.
+
+    Raises:
+        CtrlabError: the times make no sense.
+    """
+    require_window(window, options.get("delivery", timedelta(0)))
+    said = Said()
     while True:
         try:
-            yield join(log_folder, labels, out, window, **options)
-        except BadData as problem:
-            log.warning("%s It is tried again.", problem)
+            yield join(log_folder, labels, out, window, on_bad=said, **options)
+        except (CtrlabError, OSError) as problem:
+            said(problem)
+        said.look_is_over()
         time.sleep(every)
 
 
-class LabelFiles:
-    """The labels in a folder, by their time. Reads a file's range once, and its labels when a join needs them."""
+class Said:
+    """Says a problem when it begins, and no more while each look meets it."""
 
-    def __init__(self, folder: Path):
-        self._files = [(path, *self._range(path)) for path in files_in(folder, ".parquet", ".csv")]
-        names = {path: tuple(name for name in schema.names if name not in KEYS) for path, schema, *_ in self._files}
-        self.names = next(iter(names.values()), ())
-        """Of the labels."""
-        for path, other in names.items():
-            if sorted(other) != sorted(self.names):
-                first = next(iter(names))
-                raise BadData(f"Files of labels have the same labels; {first} has {self.names}, {path} has {other}.")
-        if self._files and not self.names:
-            raise BadData(f"Labels have a column each, such as `click`; {self._files[0][0]} has none beside {', '.join(KEYS)}.")
+    def __init__(self):
+        self._before, self._now = set(), set()
 
-    def between(self, begin: datetime, end: datetime) -> pa.Table:
-        """The labels of that time, its ends included."""
-        parts = [pa.schema([*KEYS.items(), *((name, pa.float32()) for name in self.names)]).empty_table()]
-        for path, _, first, last in self._files:
-            if first is not None and first <= end and begin <= last:
-                table = read_labels(path)
-                inside = pc.and_(pc.greater_equal(table[TIME], begin), pc.less_equal(table[TIME], end))
-                parts.append(table.filter(inside).select(parts[0].column_names))
-        return pa.concat_tables(parts)
+    def __call__(self, problem: Exception) -> None:
+        self._now.add(str(problem))
+        if str(problem) not in self._before:
+            log.warning("%s It is tried again.", problem)
 
-    @staticmethod
-    def _range(path: Path) -> tuple[pa.Schema, datetime | None, datetime | None]:
-        if path.suffix == ".parquet":
-            try:
-                file = pq.ParquetFile(path)
-                groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-            except (OSError, pa.ArrowException) as error:
-                raise _damaged(path, error) from None
-            require(file.schema_arrow, path)
-            columns = [group.column(i) for group in groups if group.num_rows for i in range(group.num_columns)]
-            statistics = [column.statistics for column in columns if column.path_in_schema == TIME]
-            if file.schema_arrow.field(TIME).type == KEYS[TIME] and all(s and s.has_min_max for s in statistics):
-                first, last = min((s.min for s in statistics), default=None), max((s.max for s in statistics), default=None)
-                return file.schema_arrow, first, last
-        table = read_labels(path)
-        ends = pc.min_max(table[TIME])
-        return table.schema, ends["min"].as_py(), ends["max"].as_py()
+    def look_is_over(self) -> None:
+        self._before, self._now = self._now, set()
 
 
-def once(examples: pa.Table) -> pa.Table:
-    """The first of the examples of each request and row: a client that asks twice gets two answers, of one event."""
-    keys = examples.select([REQUEST, ROW]).append_column("at", pa.array(np.arange(len(examples))))
-    first = keys.group_by([REQUEST, ROW]).aggregate([("at", "min")])["at_min"].to_numpy()
-    return examples if len(first) == len(examples) else examples.take(np.sort(first))
+def first_rows(keys: pa.Table) -> np.ndarray:
+    """Where each request and row is first: a client that asks twice gets two answers, of one event."""
+    numbered = keys.select([REQUEST, ROW]).append_column("at", pa.array(np.arange(len(keys))))
+    return np.sort(numbered.group_by([REQUEST, ROW]).aggregate([("at", "min")])["at_min"].to_numpy())
 
 
-def with_labels(examples: pa.Table, labels: pa.Table, names: tuple[str, ...], window: timedelta, found: Joined) -> pa.Table:
+def with_labels(
+    examples: pa.Table, keys: pa.Table, labels: pa.Table, names: tuple[str, ...], window: timedelta, found: Joined
+) -> pa.Table:
     """The examples with a float32 column for each label; counts in `found`.
 
     Raises:
@@ -176,25 +178,21 @@ def with_labels(examples: pa.Table, labels: pa.Table, names: tuple[str, ...], wi
     """
     if taken := set(names) & set(examples.column_names):
         raise BadData(f"Labels have names of their own; the log has columns called {', '.join(sorted(taken))}, too.")
-    keys = {REQUEST: examples[REQUEST], ROW: examples[ROW].cast(pa.int32()), "scored": examples[TIME].cast(KEYS[TIME])}
-    pairs = pa.table(keys | {"at": np.arange(len(examples))}).join(labels, [REQUEST, ROW], join_type="inner")
-    after = pc.subtract(pairs[TIME], pairs["scored"]).cast(pa.int64()).to_numpy()  # microseconds
+    scored = pa.table({REQUEST: keys[REQUEST], ROW: keys[ROW], "scored": keys[TIME], "at": np.arange(len(keys))})
+    numbered = labels.rename_columns([REQUEST, ROW, "came", *map(str, range(len(names)))])  # a label may be called `at`, too
+    pairs = scored.join(numbered, [REQUEST, ROW], join_type="inner")
+    after = pc.subtract(pairs["came"], pairs["scored"]).cast(pa.int64()).to_numpy()  # microseconds
     most = window // timedelta(microseconds=1)
     found.late += int((after > most).sum())
     pairs = pairs.filter(pa.array(abs(after) <= most))
     rows = pairs["at"].to_numpy()
     found.labelled += len(np.unique(rows))
-    for name in names:
+    for number, name in enumerate(names):
         values = np.zeros(len(examples), np.float32)
-        np.maximum.at(values, rows, pairs[name].to_numpy())
+        np.maximum.at(values, rows, pairs[str(number)].to_numpy())
         found.positive[name] += int((values > 0).sum())
         examples = examples.append_column(name, pa.array(values))
     return examples
-
-
-def files_in(folder: Path, *suffixes: str) -> list[Path]:
-    """Files with these suffixes by name; names that begin with "." or "_" are of files that are not whole."""
-    return sorted(path for path in folder.iterdir() if path.suffix in suffixes and path.name[0] not in "._")
 
 
 def read_parquet(path: Path) -> pa.Table:
@@ -202,46 +200,4 @@ def read_parquet(path: Path) -> pa.Table:
     try:
         return pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from None
-
-
-def read_labels(path: Path) -> pa.Table:
-    """A file of labels: `KEYS`, and float32 for each label.
-
-    Raises:
-        BadData: it is damaged, lacks a column, or a value has no place in it.
-    """
-    if path.suffix == ".csv":
-        try:
-            options = pa_csv.ConvertOptions(column_types={REQUEST: pa.string(), ROW: pa.int32()})
-            table = pa_csv.read_csv(path, convert_options=options)
-        except (OSError, pa.ArrowException) as error:
-            raise _damaged(path, error) from None
-    else:
-        table = read_parquet(path)
-    require(table.schema, path)
-    columns = {}
-    for name in table.column_names:
-        values = table[name]
-        if values.null_count:
-            raise BadData(f"A label has every value; column {name} of {path} lacks {values.null_count}.")
-        try:
-            if name == TIME and pa.types.is_timestamp(values.type) and values.type.tz is None:
-                values = pc.assume_timezone(values, "UTC")
-            columns[name] = values.cast(KEYS.get(name, pa.float32()), safe=name != TIME)
-        except (pa.ArrowException, ValueError) as error:
-            raise BadData(f"Column {name} of {path} must be {KEYS.get(name, pa.float32())}: {error}") from None
-        if name not in KEYS and not np.all((columns[name].to_numpy() >= 0) & np.isfinite(columns[name].to_numpy())):
-            raise BadData(f"A label is a finite number of at least 0; column {name} of {path} has others.")
-    return pa.table(columns)
-
-
-def require(schema: pa.Schema, path: Path) -> None:
-    """Raises BadData where a column that joins is missing."""
-    if missing := [name for name in KEYS if name not in schema.names]:
-        raise BadData(f"A join needs the columns {', '.join(KEYS)}; {path} lacks {', '.join(missing)}.")
-
-
-def _damaged(path: Path, error: Exception) -> BadData:
-    why = str(error).splitlines()[0]
-    return BadData(f"{path} is no whole file of its format (damaged, cut off, or still being written): {why}.")
+        raise damaged(path, error) from None

@@ -27,7 +27,17 @@ def clear_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
-        raise CtrlabError(f"{path} can't be written: {why}; nothing was kept. Free some space or give another path.") from None
+        raise CtrlabError(
+            f"{path} can't be written: {why}; nothing was kept of it. Free some space or give another path."
+        ) from None
+
+
+def sweep(folder: Path) -> None:
+    """Removes what a `Replacement` left in a folder when its process was killed."""
+    for path in folder.glob(".*.partial"):
+        number = path.name.split(".")[-2]
+        if number.isdecimal() and not (int(number) != os.getpid() and Path("/proc", number).exists()):
+            path.unlink(missing_ok=True)
 
 
 class Replacement:

@@ -33,7 +33,8 @@ import pyarrow.parquet as pq
 
 from ctrlab import data
 from ctrlab.data.follow import LEDGER
-from ctrlab.data.join import KEYS, REQUEST, ROW, TIME, join, read_parquet
+from ctrlab.data.join import join, read_parquet
+from ctrlab.data.labels import KEYS, REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement
 from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS

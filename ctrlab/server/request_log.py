@@ -34,7 +34,7 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
 from ctrlab.data.faults import first_line
-from ctrlab.data.join import REQUEST, ROW, TIME
+from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.server.served import ServedModel

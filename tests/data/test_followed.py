@@ -78,15 +78,16 @@ def test_a_line_that_was_cut_off_is_taken_again(tmp_path):
     ledger = tmp_path / LEDGER
     put(tmp_path, "a.parquet", [0, 1])
     assert taken(Followed(tmp_path, SCHEMA, ledger), 2) == [[0, 1]]
+    one = ledger.read_bytes()
     put(tmp_path, "b.parquet", [2, 3])
-    whole = ledger.read_bytes()
-    for size in range(1, 30):
-        ledger.write_bytes(whole + b'{"file": "b.parquet", "rows": 2}'[:size])
+    assert taken(Followed(tmp_path, SCHEMA, ledger, 2), 2) == [[2, 3]]
+    both = ledger.read_bytes()
+    for size in range(len(one), len(both)):
+        ledger.write_bytes(both[:size])
         assert taken(Followed(tmp_path, SCHEMA, ledger, 2), 2) == [[2, 3]]
-    assert [json.loads(line) for line in ledger.read_text().splitlines()] == [
-        {"file": "a.parquet", "rows": 2},
-        {"file": "b.parquet", "rows": 2},
-    ]
+        assert ledger.read_bytes() == both
+    entries = [json.loads(line) for line in both.splitlines()]
+    assert [(entry["file"], entry["rows"]) for entry in entries] == [("a.parquet", 2), ("b.parquet", 2)]
 
 
 def test_odd_files_are_said_once_and_left_out_until_they_change(tmp_path, caplog):
@@ -119,7 +120,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path):
     (tmp_path / "a.parquet").unlink()
     assert taken(Followed(tmp_path, SCHEMA, ledger, 4), 2) == [[4, 5]]
     put(tmp_path, "b.parquet", [3, 4])
-    with pytest.raises(CtrlabError, match=r"b\.parquet, 3 rows were taken .* has 2: put it back"):
+    with pytest.raises(CtrlabError, match=r"b\.parquet, 3 rows were taken .* was replaced: put it back"):
         Followed(tmp_path, SCHEMA, ledger, 4)
     (tmp_path / "b.parquet").unlink()
     with pytest.raises(CtrlabError, match="is missing: put it back"):

@@ -11,7 +11,8 @@ import pytest
 from serve_command import TOKEN, WITH, Server
 from wire_requests import by_columns, by_rows, infer_json, infer_request
 
-from ctrlab.data.join import REQUEST, ROW, TIME, read_parquet
+from ctrlab.data.join import read_parquet
+from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.errors import CtrlabError
 from ctrlab.server import request_log
 from ctrlab.server.request_log import RequestLog, to_table
