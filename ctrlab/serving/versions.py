@@ -1,7 +1,8 @@
 """The version folders of a served model: models/ctr/1, models/ctr/2, ...
 
-A version is written into a hidden folder, synced and renamed. So a folder with a number for a name is complete, whatever was
-killed. Servers ignore all other names.
+A version is written into a hidden folder, synced and renamed. A deletion begins with a hidden name. So a folder with a
+number for a name is complete, whatever was killed. Servers ignore all other names but models/ctr/1.updates, which a publisher
+makes before version 1 appears (`ctrlab.serving.publishing`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.errors import CtrlabError, cure_of, unreadable
 from ctrlab.tensors import make_folder, sync_folder
 
-LEFTOVER = ".version-"
+LEFTOVER, UPDATES = ".version-", ".updates"
 MOST = (1 << 63) - 1
 NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 
@@ -42,12 +43,14 @@ def versions(folder: Path) -> list[int]:
 def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, Path]]:
     """The number of a new version, and a folder to write it into. When the block ends, the version appears complete.
 
-    If the block raises, nothing has changed. What killed exports left is deleted.
+    If the block raises, nothing has changed. What killed exports and publishers left is deleted first: otherwise updates whose
+    version never came would be taken for this one's.
 
     Args:
         number: in [1, 2^63); None: one more than the newest.
     Raises:
-        CtrlabError: this version exists; another export writes into the folder; the disk refuses.
+        CtrlabError: this version exists; another export writes into the folder; the disk refuses. If it refuses
+            the last sync, the version has appeared, and its number is used up.
     """
     folder = Path(folder)
     if number is not None and (type(number) is not int or not 1 <= number <= MOST):
@@ -55,15 +58,14 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
     try:
         make_folder(folder)
         with FolderLock(folder):
-            for left in folder.glob(f"{LEFTOVER}*"):
-                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            sweep(folder)
             there = versions(folder)
             number = number or max(there, default=0) + 1
             if number > MOST:
                 raise CtrlabError(f"Versions end below 2^63, and {folder / str(MOST)} exists: name another number.")
             if number in there:
                 raise CtrlabError(f"A version is never overwritten; {folder / str(number)} exists: name another, or none.")
-            part = folder / f"{LEFTOVER}{secrets.token_hex(8)}"
+            part = _hidden(folder)
             part.mkdir()
             try:
                 yield number, part
@@ -80,6 +82,29 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
         raise CtrlabError(
             f"{why}; earlier ones are as they were; {cure_of(error, 'free some space or name another folder')}."
         ) from None
+
+
+def hide(folder: Path, number: int) -> None:
+    """Takes a version away at once; `sweep` deletes it. The caller holds the folder's lock."""
+    os.rename(folder / str(number), _hidden(folder))
+    sync_folder(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Deletes hidden versions, and updates whose version is gone. The caller holds the folder's lock.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    for left in list(folder.iterdir()):
+        number = left.name.removesuffix(UPDATES)
+        orphan = number != left.name and NUMBER.fullmatch(number) and left.is_dir() and not os.path.lexists(folder / number)
+        if orphan or left.name.startswith(LEFTOVER):
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+
+
+def _hidden(folder: Path) -> Path:
+    return folder / f"{LEFTOVER}{secrets.token_hex(8)}"
 
 
 def _sync(folder: Path) -> None:
