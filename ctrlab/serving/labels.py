@@ -7,6 +7,7 @@ in TensorFlow Serving: https://www.tensorflow.org/tfx/serving/serving_config.
 from __future__ import annotations
 
 import json
+import operator
 import re
 from pathlib import Path
 
@@ -42,22 +43,26 @@ def read_labels(folder: Path) -> dict[str, int]:
     return found
 
 
+def label_lock(folder: Path) -> FileLock:
+    """Who holds it may set labels, or delete versions that have none."""
+    return FileLock(folder / f".{FILE}.lock")
+
+
 def set_label(folder: Path, label: str, version: int | None) -> dict[str, int]:
     """Gives the label to a version, or to none if `version` is None. Returns all labels.
 
     Raises:
-        CtrlabError: the label is no name; there is no such version or it is not whole; the folder can't be written.
+        CtrlabError: the label is no name; there is no such folder or version, or it is not whole; the folder can't be written.
     """
     folder = Path(folder)
-    if not NAME.fullmatch(label):
-        raise CtrlabError(f"A label has letters, digits, dots, - and _, at most 100; received {label[:200]!r}.")
-    if version is not None:
-        if version not in versions(folder):
-            there = ", ".join(map(str, versions(folder))) or "none"
-            raise CtrlabError(f"A label is of a version that is there; {folder} has {there}, received {version}.")
-        verify(folder / str(version))
+    if not isinstance(label, str) or not NAME.fullmatch(label):
+        raise CtrlabError(f"A label has letters, digits, dots, - and _, at most 100; received {repr(label)[:200]}.")
+    if not folder.is_dir():
+        raise CtrlabError(f"A label is of a version in a model's folder; {folder} is no folder: name one that was exported to.")
     try:
-        with FileLock(folder / f".{FILE}.lock"):
+        with label_lock(folder):
+            if version is not None:
+                version = _whole(folder, version)
             labels = read_labels(folder)
             if version is None:
                 if label not in labels:
@@ -69,3 +74,16 @@ def set_label(folder: Path, label: str, version: int | None) -> dict[str, int]:
     except OSError as error:
         raise CtrlabError(f"{folder / FILE} can't be written: {error.strerror}; {cure_of(error, 'free some space')}.") from None
     return labels
+
+
+def _whole(folder: Path, version: int) -> int:
+    there = versions(folder)
+    try:
+        number = int(operator.index(version))
+    except TypeError:
+        number = 0
+    if number not in there:
+        has = ", ".join(map(str, there)) or "none"
+        raise CtrlabError(f"A label is of a version that is there; {folder} has {has}, received {version!r}.")
+    verify(folder / str(number))
+    return number

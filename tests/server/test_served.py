@@ -201,3 +201,23 @@ def test_labels_are_of_whole_versions(three, tmp_path):
         found = runner.invoke(app, ["label", str(folder), *arguments])
         assert found.exit_code == 1 and "name one of the two" in found.output
     assert np.all([path.name != FILE for path in folder.iterdir()]) or read_labels(folder) == {}
+
+
+def test_what_is_no_label_and_no_version_is_a_sentence(three, tmp_path):
+    folder = three[0]
+    for label in (5, None, b"stable", ""):
+        with pytest.raises(CtrlabError, match=r"letters, digits.*received"):
+            set_label(folder, label, 1)
+    for version in ("1", 1.0, [1], 0, -1, 1 << 70):
+        with pytest.raises(CtrlabError, match=r"has 1, 2, 3, received"):
+            set_label(folder, "stable", version)
+    assert not (folder / FILE).exists()
+    assert set_label(folder, "stable", np.int64(2)) == {"stable": 2} == read_labels(folder)
+    (tmp_path / "a file").write_text("")
+    for place in ("typo/ctr", "a file", "a file/ctr"):
+        for version in (1, None):
+            with pytest.raises(CtrlabError, match="A label is of a version in a model's folder"):
+                set_label(tmp_path / place, "stable", version)
+        found = CliRunner().invoke(app, ["label", str(tmp_path / place), "stable", "--remove"])
+        assert found.exit_code == 1 and "A label is of a version" in found.output
+    assert not (tmp_path / "typo").exists()
