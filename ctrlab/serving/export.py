@@ -130,7 +130,7 @@ def export_model(
 
 @dataclass(frozen=True)
 class Trained:
-    """Where a version's weights come from: settings of the training run, the optimizer's steps, the batches read."""
+    """Where a version's weights come from, as the manifest says it."""
 
     run: Mapping[str, str] = field(default_factory=dict)
     step: int = 0
