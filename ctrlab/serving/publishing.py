@@ -6,7 +6,8 @@
 
 A server that serves version 7 applies the updates that appear beside it. Each is one file: the rows that changed, the keys that
 went, and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread
-writes them. An update that the disk refused is confirmed to no table, so the next one has its changes, too.
+writes them. An update that failed is confirmed to no table, so the next one has its changes, too. Its number is used again only
+if its file never appeared, because a server may have applied it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
+from ctrlab.embedding.options import require_whole
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.models.base import CTRModel
@@ -32,15 +35,15 @@ from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
-from ctrlab.serving.labels import read_labels
-from ctrlab.serving.versions import new_version, versions
+from ctrlab.serving.labels import label_lock, read_labels
+from ctrlab.serving.versions import UPDATES, hide, new_version, sweep, versions
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.tensors import make_folder, sync_folder
 from ctrlab.training.changes import Changed, track
 from ctrlab.training.optimizers import TouchedRows
 
 THREAD = "ctrlab-publish"
-UPDATES, LOCKED = ".updates", ".publisher.lock"
+LOCKED = ".publisher.lock"
 log = logging.getLogger(__name__)
 
 
@@ -78,11 +81,11 @@ class Publisher:
         every: seconds between two publications.
         full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
         keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
-            exports are not.
+            exports are not. What can't be deleted now is tried again after the next publication.
         inputs, rows, memory_rows: as of `export_model`.
         run: settings of the training, for the manifest.
     Raises:
-        CtrlabError: a step was taken before; a number is too small; a row lacks a column; another publisher has the folder.
+        CtrlabError: a step was taken before; a number is odd; a row lacks a column; another publisher has the folder.
 
     >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=publisher)
@@ -102,17 +105,21 @@ class Publisher:
         memory_rows: int | None = None,
         run: Mapping[str, str] | None = None,
     ):
-        if not every > 0 or full_every < 1 or keep < 1:
-            received = f"{every}, {full_every} and {keep}"
-            raise CtrlabError(f"A publisher's `every` is above 0, `full_every` and `keep` are at least 1; received {received}.")
-        self.folder, self.every, self.full_every, self.keep = Path(folder), every, full_every, keep
+        _require_numbers(every, full_every, keep)
+        if memory_rows is not None:
+            require_whole("`memory_rows`", memory_rows, 1, 31)
+        self.folder, self.every, self.full_every, self.keep = Path(folder), float(every), int(full_every), int(keep)
         self.model, self.optimizer, self.run = model, optimizer, dict(run or {})
         self.published = Published()
-        self._lock = _lock(self.folder)
         self._columns = inputs_of(model, inputs)
         self._requests = [to_tensors(features, self._columns, model) for features in rows[: warm_up.MOST]]
         self._bundled = Bundled(model, self._columns, memory_rows)
-        self._changes = track(model, optimizer) if self._bundled.tables else None
+        self._lock = _lock(self.folder)
+        try:
+            self._changes = track(model, optimizer) if self._bundled.tables else None
+        except BaseException:
+            self._lock.release()
+            raise
         self._consumer = f"publisher {secrets.token_hex(8)}"
         self._thread = ThreadPoolExecutor(1, THREAD)
         self._writing: Future | None = None
@@ -120,7 +127,8 @@ class Publisher:
         self._version: tuple[int, str] | None = None  # the last full version's number, and its bundle; None: the next one is full
         self._update = 0
         self._read_step: int | None = None  # of the last content that was taken
-        self._due = time.monotonic() + every
+        self._due = time.monotonic() + self.every
+        self._not_tidied = ""  # why
 
     def __call__(self, number: int, loss: float) -> None:
         """Call it after a step. It publishes if that is due, and if the last publication is written."""
@@ -136,7 +144,12 @@ class Publisher:
         """Starts to publish the model as it is now. Call it between two steps. It waits for the publication before."""
         self.wait()
         self._due = time.monotonic() + self.every
-        content = self._read()
+        try:
+            with _explained(self.folder):
+                content = self._read()
+        except CtrlabError as problem:
+            self._fail(problem)
+            return
         self._read_step = content.moment.step
         self._writing = self._thread.submit(self._write, content)
 
@@ -204,12 +217,18 @@ class Publisher:
             with _explained(self.folder):
                 size = self._write_version(content) if content.full else self._write_update(content)
                 self._confirm(content)
-                self._count(content, size)
-                self._delete_old()
-            self._failed = None
         except CtrlabError as problem:
-            self._failed = problem
-            log.warning("%s The next publication is to have these changes, too.", problem)
+            if content.full or not self._updates_of(self._version[0]).is_dir():
+                self._version = None
+            self._fail(problem)
+            return
+        self._failed = None
+        self._count(content, size)
+        self._tidy()
+
+    def _fail(self, problem: CtrlabError) -> None:
+        self._failed = problem
+        log.warning("%s The next publication is to have these changes, too.", problem)
 
     def _write_version(self, content: _Content) -> int:
         bundle, name = secrets.token_hex(16), self.folder.resolve().name
@@ -236,8 +255,8 @@ class Publisher:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+        self._update = content.moment.update  # whatever the disk refuses now, a server may have applied it
         sync_folder(folder)
-        self._update = content.moment.update
         return size
 
     def _growing(self, content: _Content) -> list[tuple[Cut, bool]]:
@@ -264,12 +283,36 @@ class Publisher:
         found.bytes += size
         found.rows += sum(len(changed.ids) for changed in content.fixed.values()) + sum(cut.rows for cut in content.growing)
 
+    def _tidy(self) -> None:
+        """Deletes old versions. The publication stays a success whatever fails here."""
+        try:
+            self._delete_old()
+            self._not_tidied = ""
+        except (CtrlabError, OSError, MemoryError) as problem:
+            why = str(problem) or type(problem).__name__
+            if why != self._not_tidied:
+                log.warning("Old versions in %s stay until the next publication: %s", self.folder, why)
+            self._not_tidied = why
+
     def _delete_old(self) -> None:
+        for half in self.folder.glob(f"*{UPDATES}/.*-*"):  # a killed publisher's, because this one writes nothing now
+            half.unlink()
         made = [number for number in versions(self.folder) if self._updates_of(number).is_dir()]
-        labelled = read_labels(self.folder).values()
-        for number in [number for number in made[: -self.keep] if number not in labelled]:
-            shutil.rmtree(self.folder / str(number))
-            shutil.rmtree(self._updates_of(number))
+        if len(made) <= self.keep:
+            return
+        with FolderLock(self.folder):
+            with label_lock(self.folder).acquire(timeout=0):
+                labelled = read_labels(self.folder).values()
+                for number in [number for number in made[: -self.keep] if number not in labelled]:
+                    hide(self.folder, number)
+            sweep(self.folder)
+
+
+def _require_numbers(every: float, full_every: int, keep: int) -> None:
+    whole = all(isinstance(number, Integral) and number >= 1 for number in (full_every, keep))
+    if not whole or not isinstance(every, Real) or not every > 0:
+        rule = "A publisher's `every` is seconds above 0, `full_every` and `keep` are whole numbers of at least 1"
+        raise CtrlabError(f"{rule}; received {every!r}, {full_every!r} and {keep!r}.")
 
 
 def _lock(folder: Path) -> FolderLock:
@@ -287,8 +330,11 @@ def _lock(folder: Path) -> FolderLock:
 def _explained(folder: Path):
     try:
         yield
-    except OSError as error:
+    except (OSError, MemoryError, tf.errors.ResourceExhaustedError) as error:
+        if isinstance(error, OSError):
+            why, cure = error.strerror or error, cure_of(error, "free some space or name another folder")
+        else:
+            why, cure = "memory is full", "free some memory"
         raise CtrlabError(
-            f"The model could not be published to {folder}: {error.strerror or error}; what is there is as it was; "
-            f"{cure_of(error, 'free some space or name another folder')}."
+            f"The model could not be published to {folder}: {why}; what was there before is as it was; {cure}."
         ) from None

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import keras
 import pytest
 
 from ctrlab import models, training
@@ -25,9 +26,9 @@ def trainer(small_batches):
     """Makes a model's publisher for a folder."""
     schema, batches = small_batches("criteo")
 
-    def publisher(folder):
+    def publisher(folder, optimizer=None, rows=(batches[0][0],)):
         model = models.build("dlrm", schema, optimizations="all")
-        return Publisher(folder, model, training.make_optimizer(model), rows=[batches[0][0]])
+        return Publisher(folder, model, optimizer or training.make_optimizer(model), rows=rows)
 
     return SimpleNamespace(publisher=publisher)
 
@@ -57,6 +58,16 @@ def test_a_killed_publisher_holds_nothing(trainer, tmp_path):
         other.kill()
         other.wait()
     trainer.publisher(tmp_path).close()
+
+
+def test_a_publisher_that_was_refused_holds_nothing(trainer, tmp_path):
+    """Also while its exception is kept, as notebooks do."""
+    with pytest.raises(CtrlabError, match="missing") as of_rows:
+        trainer.publisher(tmp_path / "ctr", rows=[{}])
+    with pytest.raises(CtrlabError, match=r"takes a ctrlab\.training\.TouchedRows") as of_the_optimizer:
+        trainer.publisher(tmp_path / "ctr", keras.optimizers.SGD())
+    trainer.publisher(tmp_path / "ctr").close()
+    assert of_rows and of_the_optimizer
 
 
 def test_a_folder_that_can_not_be_made_is_a_sentence(trainer, tmp_path):

@@ -3,60 +3,25 @@
 import itertools
 import json
 import logging
+import re
 import shutil
 
 import numpy as np
 import pytest
 from served import TOLERANCE, first, probabilities, wait_for
+from trainers import Trainer, published
 from wire_requests import by_columns
 
-from ctrlab import models, serving, training
+from ctrlab import serving
 from ctrlab.embedding import Options, Storage, embedding_variables
 from ctrlab.embedding.choices import QuotientRemainder, Variable
 from ctrlab.embedding.options import GlobalStepEviction
 from ctrlab.errors import CtrlabError
-from ctrlab.model_names import DATA_SETS
 from ctrlab.serving import inputs
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.publishing import LOCKED, Publisher
+from ctrlab.serving.publishing import LOCKED
+from ctrlab.serving.versions import versions
 from ctrlab.serving.weights import Moment, write_update
-
-
-class Trainer:
-    """A model in training, with what a server of it should answer."""
-
-    def __init__(self, small_batches, name, embedding="hashed", **options):
-        schema, self.batches = small_batches(DATA_SETS[name])
-        hashed = {column.table for column in schema.id_columns if column.encoding == "hash"}
-        self.model = models.build(name, schema, embedding=dict.fromkeys(hashed, embedding), optimizations="all")
-        self.optimizer = training.make_optimizer(self.model)
-        self._step = None
-        self.number = 0
-
-    def publisher(self, folder, **options):
-        return Publisher(folder, self.model, self.optimizer, rows=[first(self.batches[0][0], 3)], **options)
-
-    def step(self):
-        self._step = self._step or training.train_step(self.model, self.optimizer)
-        features, labels = self.batches[self.number % len(self.batches)]
-        self.number += 1
-        self._step(features, labels)
-
-    def agrees(self, processor):
-        """That the processor answers as the model does."""
-        for features, _ in self.batches[:3]:
-            batch = first(features, 50)
-            columns = inputs.inputs_of(self.model, "text")
-            reply = processor.process(by_columns(inputs.to_tensors(batch, columns, self.model)), "json")
-            expected = probabilities(self.model, batch)
-            np.testing.assert_allclose(json.loads(reply.data)["outputs"], expected, rtol=0, atol=TOLERANCE)
-        return reply.version, reply.update
-
-
-def published(publisher):
-    publisher.publish()
-    publisher.wait()
-
 
 CHOICES = {
     "hashed": "hashed",
@@ -245,12 +210,35 @@ def test_old_versions_go_with_their_updates_and_exports_stay(small_batches, tmp_
         for _ in range(8):
             trainer.step()
             published(publisher)
-    assert {path.name for path in folder.iterdir()} == {"1", "4", "4.updates", "5", "5.updates", LOCKED}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"1", "4", "4.updates", "5", "5.updates", LOCKED}
     with Processor(folder, poll_seconds=0) as processor:
         assert trainer.agrees(processor) == (5, 1)
 
 
-@pytest.mark.parametrize("odd", [{"every": 0}, {"every": float("nan")}, {"full_every": 0}, {"keep": 0}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"every": odd} for odd in (0, float("nan"), "60s", None, 1j)),
+        *({"full_every": odd} for odd in (0, "3", 2.5, None)),
+        *({"keep": odd} for odd in (0, 1.5, "1")),
+    ],
+)
 def test_odd_numbers_are_refused(small_batches, tmp_path, odd):
-    with pytest.raises(CtrlabError, match="A publisher's"):
+    with pytest.raises(CtrlabError, match=rf"A publisher's .* received .*{re.escape(repr(next(iter(odd.values()))))}"):
         Trainer(small_batches, "dlrm").publisher(tmp_path, **odd)
+
+
+@pytest.mark.parametrize("odd", [0, -1, 1.5, "many"])
+def test_an_odd_number_of_rows_in_memory_is_refused(small_batches, tmp_path, odd):
+    with pytest.raises(CtrlabError, match="`memory_rows` must be a whole number"):
+        Trainer(small_batches, "dlrm", Variable()).publisher(tmp_path, memory_rows=odd)
+
+
+def test_numbers_may_be_numpys(small_batches, tmp_path):
+    trainer, folder = Trainer(small_batches, "dlrm"), tmp_path / "ctr"
+    numbers = {"every": np.float32(1e6), "full_every": np.int64(1), "keep": np.uint8(1)}
+    with trainer.publisher(folder, **numbers) as publisher:
+        for _ in range(2):
+            trainer.step()
+            published(publisher)
+    assert versions(folder) == [2]
