@@ -32,6 +32,7 @@ from ctrlab.paths import require_place
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ctrlab.data.follow import Followed
     from ctrlab.embedding import EmbeddingVariable
     from ctrlab.serving.publishing import Publisher
     from ctrlab.training import Evaluation, Run
@@ -135,7 +136,11 @@ def command(
             from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
             if follow:
-                rows = rows_of(first_examples(training, out))
+                examples = first_examples(training, out, Idle(training.followed, most_idle))
+                if examples is None:
+                    out.print(f"No file with rows came to {follow} within {idle}; nothing was published.", soft_wrap=True)
+                    return
+                rows = rows_of(examples)
             else:  # of text, as requests are; rungs may have the training read ids
                 rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
             options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "rows": rows}
@@ -214,14 +219,31 @@ def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None
         training.train(on_step=[show, publisher] if publisher else show)
 
 
-def first_examples(training: Run, out: Console) -> tf.data.Dataset:
-    """Batches of the followed folder's first file; waits for it."""
+class Idle:
+    """Whether no rows have come for so many seconds. Asked while training waits for some: a step or a save may take longer."""
+
+    def __init__(self, followed: Followed, seconds: float):
+        self._followed, self._seconds = followed, seconds
+        self._place, self._since = None, 0.0
+
+    def __call__(self) -> bool:
+        place = self._followed.used, self._followed.known
+        if place != self._place:
+            self._place, self._since = place, time.monotonic()
+        return time.monotonic() - self._since > self._seconds
+
+
+def first_examples(training: Run, out: Console, idle: Idle) -> tf.data.Dataset | None:
+    """Batches of the followed folder's first file; waits for it, and gives None if none has come for too long."""
     from ctrlab.serving.warm_up import EXAMPLES
 
     with out.status(f"Waiting for the first file in {training.followed.folder}", spinner="dots"):
+        training.followed.look()
         while (batches := training.followed.examples(EXAMPLES)) is None:
-            training.followed.look()
+            if idle():
+                return None
             time.sleep(0.2)
+            training.followed.look()
     return batches
 
 
@@ -233,24 +255,22 @@ def follow_files(training: Run, out: Console, publisher: Publisher | None, most_
     try:
         with Progress(*columns, console=out) as progress:
             task = progress.add_task(f"Training {training.spec.model}", total=None, loss="")
-            smooth, came = None, time.monotonic()
+            smooth = None
 
             def show(number: int, loss: float) -> None:
-                nonlocal smooth, came
-                smooth, came = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss, time.monotonic()
+                nonlocal smooth
+                smooth = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss
                 followed = training.followed
                 progress.update(task, completed=followed.used, total=followed.known, loss=f", loss on new rows {smooth:.4f}")
 
-            def ends() -> bool:
-                return stops.is_set() or time.monotonic() - came > most_idle
-
             hooks = [show, publisher] if publisher else [show]
-            training.follow(hooks, ends=ends, on_wait=publisher.on_wait if publisher else lambda: None)
+            waits = {"on_wait": publisher.on_wait} if publisher else {}
+            training.follow(hooks, ends=stops.is_set, idle=Idle(training.followed, most_idle), **waits)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     left = training.followed.known - training.followed.used
-    rest = f"; {left} rows wait for a whole batch" if left else ""
+    rest = f"; {left:,} rows {'wait for a whole batch' if left < training.batch_size else 'are left'}" if left else ""
     said = f", loss on new rows {smooth:.4f}" if smooth is not None else ""
     out.print(f"Trained on {training.followed.used:,} rows of {training.followed.folder}{said}{rest}.", soft_wrap=True)
 

@@ -200,7 +200,12 @@ class Run:
         return self._batches
 
     def follow(
-        self, on_step: OnStep | Sequence[OnStep] = (), *, ends: Callable[[], bool], on_wait: Callable[[], None] = lambda: None
+        self,
+        on_step: OnStep | Sequence[OnStep] = (),
+        *,
+        ends: Callable[[], bool],
+        on_wait: Callable[[], None] = lambda: None,
+        idle: Callable[[], bool] = lambda: False,
     ) -> None:
         """Trains on each row of the followed folder once, in the order of the files, as they appear, until it is told to end.
         Then it saves the state. A run that resumes goes on with the first row that its checkpoint has not seen.
@@ -211,6 +216,7 @@ class Run:
             on_step: as in `training.train`.
             ends: asked after each step, and a few times per second while there are too few rows for a batch.
             on_wait: called each time there are too few rows.
+            idle: asked each time there are too few rows; the run ends if so.
         Raises:
             As `training.train`; CheckpointError: a checkpoint could not be written; CtrlabError: as of `Followed`.
         """
@@ -223,6 +229,8 @@ class Run:
                 batches = self.followed.batches(self.batch_size)
                 if batches is None:
                     on_wait()
+                    if idle():
+                        break
                     time.sleep(POLL_SECONDS)
                     continue
                 # The last hook: when it raises, all others have been called.
