@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import math
 import os
 import re
 import secrets
@@ -59,6 +60,8 @@ class Setting:
         rows: examples per request.
         rows_per_second: that the client asks for.
         seconds: how long it asks.
+    Raises:
+        CtrlabError: `rows_per_second` is no number above 0.
     """
 
     window: float = 2.0
@@ -67,6 +70,10 @@ class Setting:
     rows: int = 64
     rows_per_second: float = 1024.0
     seconds: float = 60.0
+
+    def __post_init__(self):
+        if not 0 < self.rows_per_second < math.inf:
+            raise CtrlabError(f"A client asks for rows per second, a finite number above 0; received {self.rows_per_second}.")
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Freshness:
 def measure(
     model: str, setting: Setting, profile: str | None = None, said: Callable[[str], None] = lambda line: None
 ) -> Freshness:
-    """Runs the loop, and measures it.
+    """Runs the loop, and measures it. SIGTERM ends it as Ctrl-C does: no command and no file stays.
 
     Args:
         said: called with a line when a part has begun.
@@ -104,7 +111,7 @@ def measure(
     """
     files = data.prepare(DATA_SETS[model], profile=profile)
     batch = batch_size(MODELS[model], ())
-    with tempfile.TemporaryDirectory(prefix="ctrlab-freshness-") as folder, contextlib.ExitStack() as held:
+    with _sigterm_raises(), tempfile.TemporaryDirectory(prefix="ctrlab-freshness-") as folder, contextlib.ExitStack() as held:
         place = Path(folder)
         for name in ("joined", "labels", "models"):
             (place / name).mkdir()
@@ -150,7 +157,7 @@ class _Client:
         pending, written, begun = [], time.monotonic(), time.monotonic()
         for number, (features, labels) in enumerate(self._batches):
             due = begun + number * self._setting.rows / self._setting.rows_per_second
-            if due - begun > self._setting.seconds or self.problems:
+            if max(due, time.monotonic()) - begun > self._setting.seconds or self.problems:
                 break
             time.sleep(max(0.0, due - time.monotonic()))
             id = self._ask(features)
@@ -225,6 +232,23 @@ def _command(place: Path, *words) -> Iterator[_Running]:
         except subprocess.TimeoutExpired:
             running.process.kill()
             running.process.wait()
+
+
+@contextlib.contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # no other may handle signals
+        yield
+        return
+
+    def ends(number: int, frame) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one would end the tidying
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, ends)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait(ready: Callable[[], bool], running: _Running) -> None:
