@@ -13,6 +13,8 @@ from ctrlab.cli.app import console, duration, import_tensorflow
 from ctrlab.errors import CtrlabError
 
 TOKEN = "CTRLAB_TOKEN"
+LONGEST_WAIT = 1_000_000
+"""Microseconds: the processor's limit of batch_wait_micros."""
 
 
 def command(
@@ -29,6 +31,7 @@ def command(
     most_slowdown: Annotated[
         float, typer.Option(min=0, help="A newer version may take so many times as long as the one that serves; 0: any.")
     ] = 10.0,
+    drain: Annotated[str, typer.Option(help="For how long requests inside are waited for when the server is stopped.")] = "5m",
     log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
     log_sample: Annotated[float, typer.Option(min=0, max=1, help="The share of the requests that is logged.")] = 1.0,
     log_every: Annotated[str, typer.Option(help="How long a file of the log is written.")] = "60s",
@@ -38,6 +41,10 @@ def command(
     - `ctrlab serve models/`
     - `curl -H "Authorization: Bearer $CTRLAB_TOKEN" -d @request.json localhost:8501/v1/models/ctr:predict`
     """
+    wait = round(1e6 * duration("--batch-wait", batch_wait))
+    if wait > LONGEST_WAIT:
+        raise CtrlabError(f"--batch-wait is at most 1s; received {batch_wait}.")
+    drain_seconds = duration("--drain", drain)
     try:
         import grpc  # noqa: F401
         import uvicorn  # noqa: F401
@@ -49,12 +56,11 @@ def command(
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
     from ctrlab.server.request_log import RequestLog
-    from ctrlab.server.serving import Address, serve
+    from ctrlab.server.serving import Address, bracketed, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
-    wait = round(1e6 * duration("--batch-wait", batch_wait))
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
     models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **configuration)
@@ -64,14 +70,20 @@ def command(
             for version, found in served.infos().items():
                 labels = "".join(f", {label}" for label, of in served.labels.items() if of == version)
                 out.print(f"{name}: version {version}, update {found['update']}{labels}", markup=False, soft_wrap=True)
-        out.print(f"HTTP on http://{host}:{http}, gRPC on {host}:{rpc}", markup=False, soft_wrap=True)
+        here = bracketed(host.strip("[]"))
+        out.print(f"HTTP on http://{here}:{http}, gRPC on {here}:{rpc}", markup=False, soft_wrap=True)
         made = secret if token and not os.environ.get(TOKEN) else ""
         if made:
             out.print(f"Token: {made}", markup=False, soft_wrap=True)
-        out.print(f"Charts: http://{host}:{http}/dashboard{made and '#' + made}", markup=False, soft_wrap=True)
+        out.print(f"Charts: http://{here}:{http}/dashboard{made and '#' + made}", markup=False, soft_wrap=True)
 
     try:
-        serve(models, Address(host, port, grpc_port), secret, ready)
+        cut = serve(models, Address(host, port, grpc_port), secret, ready, drain_seconds)
     finally:
         models.close()
+    if cut:
+        raise CtrlabError(
+            f"A server that is stopped answers what is inside; {cut} requests were not answered within {drain}: "
+            "give it more time by --drain."
+        )
     out.print("Stopped; every request was answered.")

@@ -20,6 +20,7 @@ LOOK_SECONDS = 1.0
 """Between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads a core where most wait for their batch."""
+STOPS = "The server stops and does not answer this request: ask another, or again later."
 
 
 class Overloaded(CtrlabError):
@@ -88,6 +89,8 @@ class Models:
         self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
         self._lock = threading.Lock()
         self._inside = 0
+        self.came = 0.0
+        """When the last request came, of `time.monotonic`."""
         self._ends = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="ctrlab-models", daemon=True)
         self._watcher.start()
@@ -95,7 +98,8 @@ class Models:
     def of(self, name: str) -> ServedModel:
         """Raises Refused if there is no such model."""
         if name not in self.served:
-            raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(self.served)}; received a request for {name}.")
+            received = f"received a request for {shown(name)}"
+            raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(self.served)}; {received}.")
         return self.served[name]
 
     def submit(
@@ -120,13 +124,13 @@ class Models:
         Raises:
             Refused: there is no such model. Overloaded: too many wait.
         """
+        came = self.came = time.monotonic()
         try:
             served = self.of(name)
             self._enter()
         except (Refused, Overloaded) as problem:
             self.refuse(name, _why(problem), str(problem), id)
             raise
-        came = time.monotonic()
 
         def answer() -> Reply:
             begun = time.monotonic()
@@ -198,6 +202,22 @@ class Models:
             for served in self.served.values():
                 served.look()
             self._refusals.tell()
+
+
+def shown(text: str) -> str:
+    """As much of what a client sent as a sentence has room for."""
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def states(served: ServedModel, version: int | None, label: str) -> dict[int, str]:
+    """{version: why it is not served, or ""}, the newest first: of the version or the label that was asked for, else of all.
+
+    Raises:
+        Refused: it is not served.
+    """
+    if version is not None or label:
+        return {served.info(version, label)["version"]: ""}
+    return dict.fromkeys(reversed(served.infos()), "") | served.refused()
 
 
 def _why(problem: BaseException) -> str:

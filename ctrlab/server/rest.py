@@ -25,10 +25,11 @@ from importlib import resources
 from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToDict
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server import described, openapi
-from ctrlab.server.models import Late, Models, Overloaded
+from ctrlab.server.models import STOPS, Late, Models, Overloaded, shown, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import ALL, Code, Refused
 
@@ -37,7 +38,9 @@ HEADER = b"inference-header-content-length"
 REQUEST_ID = b"x-request-id"
 """By which the log knows a request; who sends none gets one with the answer."""
 LONGEST_ID = 200
-MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?"
+LONGEST_LABEL = 101
+"""None has more than 100 characters: the rest of one that nobody has is not told."""
+MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?"
 PAGE = (
     (b"content-type", b"text/html; charset=utf-8"),
     (
@@ -81,6 +84,7 @@ class Rest:
     def __init__(self, models: Models, token: str, most_bytes: int = 64 << 20, body_seconds: float = 30.0):
         self.models, self._token, self.most_bytes, self.body_seconds = models, token.encode(), most_bytes, body_seconds
         self.ready = True
+        """Whether clients may go on asking here; else each answer ends its connection."""
         self._routes = [
             ("POST", re.compile(rf"/v1{MODEL}:predict"), self._predict),
             ("GET", re.compile(rf"/v1{MODEL}"), self._status),
@@ -111,10 +115,14 @@ class Rest:
             answer = of_json({"error": str(refused)}, 429)
         except Late as late:
             answer = of_json({"error": str(late)}, 504)
+        except asyncio.CancelledError:  # it took longer than a server that stops waits
+            answer = of_json({"error": STOPS}, 503)
         except Exception:
             log.exception("A request failed inside the server")
             answer = of_json({"error": "The server failed; its log says how."}, 500)
         headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
+        if not self.ready:
+            headers.append(CLOSE_HEADER)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 
@@ -131,8 +139,8 @@ class Rest:
                 allowed.append(method)
         if allowed:
             takes = (b"allow", ", ".join(allowed).encode())
-            raise Wrong(405, f"{path} takes {' and '.join(allowed)}; received {scope['method']}.", takes)
-        raise Wrong(404, f"This server has /v1/models/..., /v2/... and /metrics; received {path[:200]}.")
+            raise Wrong(405, f"{shown(path)} takes {' and '.join(allowed)}; received {shown(scope['method'])}.", takes)
+        raise Wrong(404, f"This server has /v1/models/..., /v2/... and /metrics; received {shown(path)}.")
 
     def _require_token(self, headers) -> None:
         given = headers.get(b"authorization", b"")
@@ -143,7 +151,7 @@ class Rest:
 
     async def _body(self, headers, receive) -> bytes:
         if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
-            said = f"A request's body is sent as it is; received Content-Encoding: {coding[:40].decode('latin-1')}."
+            said = f"A request's body is sent as it is; received Content-Encoding: {shown(coding.decode('latin-1'))}."
             raise Wrong(415, said, (b"accept-encoding", b"identity"))
         too_large = Wrong(413, f"A request has at most {self.most_bytes} bytes: split it.")
         if headers.get(b"content-length", b"0").isdigit() and int(headers.get(b"content-length", b"0")) > self.most_bytes:
@@ -166,7 +174,7 @@ class Rest:
 
     async def _process(self, found, headers, body, format, header=ALL) -> tuple:
         asked, label = _asked(found)
-        id = headers.get(REQUEST_ID, b"")[:LONGEST_ID].decode("latin-1") or secrets.token_hex(16)
+        id = headers.get(REQUEST_ID, b"")[:LONGEST_ID].strip().decode("latin-1") or secrets.token_hex(16)
         reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked, label, id=id))
         says = {b"x-model-version": str(reply.version), b"x-model-update": str(reply.update), REQUEST_ID: id}
         return reply, tuple((name, value.encode("latin-1")) for name, value in says.items())
@@ -177,8 +185,9 @@ class Rest:
 
     async def _infer(self, found, headers, receive) -> Answer:
         body, given = await self._body(headers, receive), headers.get(HEADER)
-        if given is not None and not given.isdigit():
-            raise Wrong(400, f"Inference-Header-Content-Length is a number of bytes; received {given[:40].decode('latin-1')}.")
+        if given is not None and not (re.fullmatch(b"[0-9]{1,18}", given) and int(given) <= len(body)):
+            received = shown(given.decode("latin-1"))
+            raise Wrong(400, f"Inference-Header-Content-Length is a number of bytes, {len(body)} at most; received {received}.")
         reply, says = await self._process(found, headers, body, "infer_json", ALL if given is None else int(given))
         kind = b"application/json" if reply.header == ALL else b"application/octet-stream"
         length = () if reply.header == ALL else ((HEADER, str(reply.header).encode()),)
@@ -188,14 +197,12 @@ class Rest:
         return self.models.of(found["model"]).info(*_asked(found))
 
     async def _status(self, found, headers, receive) -> Answer:
-        served, asked = self.models.of(found["model"]), self._info(found)["version"] if any(_asked(found)) else None
         fine = {"error_code": "OK", "error_message": ""}
-        available = [version for version in served.infos() if asked in (None, version)]
-        states = [{"version": str(number), "state": "AVAILABLE", "status": fine} for number in reversed(available)]
-        for number, why in served.refused().items() if asked is None else ():
-            failed = {"error_code": "UNKNOWN", "error_message": why}
-            states.append({"version": str(number), "state": "END", "status": failed})
-        return of_json({"model_version_status": states})
+        said = []
+        for number, why in states(self.models.of(found["model"]), *_asked(found)).items():
+            status = {"error_code": "UNKNOWN", "error_message": why} if why else fine
+            said.append({"version": str(number), "state": "END" if why else "AVAILABLE", "status": status})
+        return of_json({"model_version_status": said})
 
     async def _metadata(self, found, headers, receive) -> Answer:
         info = self._info(found)
@@ -236,4 +243,4 @@ class Rest:
 
 def _asked(found: dict[str, str | None]) -> tuple[int | None, str]:
     """The version and the label of a path."""
-    return int(found["version"]) if found["version"] else None, found["label"] or ""
+    return int(found["version"]) if found["version"] else None, (found["label"] or "")[:LONGEST_LABEL]

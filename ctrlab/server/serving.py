@@ -1,4 +1,8 @@
-"""Runs the fronts of a server until it is told to stop, and then until every request inside is answered."""
+"""Runs the fronts of a server until it is told to stop, and then until every request inside is answered.
+
+Clients and whoever sends them here learn late that a server stops. So it first says that it is not ready, and serves on until
+nothing has come for a while; then it takes no more; then it waits for what is inside.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import asyncio
 import contextlib
 import functools
 import signal
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +25,12 @@ from ctrlab.server.rest import Rest
 from ctrlab.server.rpc import Rpc
 
 MOST_CONNECTIONS = 2_000
+QUIET_SECONDS = 1.0
+"""Without a request: then nobody is left who believes that the server is ready."""
+MOST_QUIET_SECONDS = 5.0
+"""For which it waits for that."""
+FLUSH_SECONDS = 30
+"""In which a client has to read its answer."""
 LARGEST = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", -1)]
 
 
@@ -32,35 +44,36 @@ class Address:
 
 
 def serve(
-    models: Models, address: Address, token: str, on_ready: Callable[[int, int], None], drain_seconds: float = 30.0
-) -> None:
-    """Serves until SIGTERM or SIGINT.
+    models: Models, address: Address, token: str, on_ready: Callable[[int, int], None], drain_seconds: float = 300.0
+) -> int:
+    """Serves until SIGTERM or SIGINT. Returns how many requests inside were cut off then.
 
     Args:
         token: that clients bring; "": none.
         on_ready: called with the two ports.
         drain_seconds: how long requests inside may take at the end.
     Raises:
-        CtrlabError: a port is taken.
+        CtrlabError: a port is taken, or the host is no address of this machine.
     """
-    asyncio.run(_serve(models, address, token, on_ready, drain_seconds))
+    return asyncio.run(_serve(models, address, token, on_ready, drain_seconds))
 
 
-async def _serve(models, address, token, on_ready, drain_seconds) -> None:
+async def _serve(models, address, token, on_ready, drain_seconds) -> int:
     stops = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stops.set)
-    rest = Rest(models, token)
-    rpc = grpc.aio.server(options=[*LARGEST, ("grpc.so_reuseport", 0)])
-    rpc.add_generic_rpc_handlers([Rpc(models, token)])
+    host = _own(address.host)
+    rest, rpc = Rest(models, token), Rpc(models, token)
+    calls = grpc.aio.server(options=[*LARGEST, ("grpc.so_reuseport", 0)])
+    calls.add_generic_rpc_handlers([rpc])
     try:
-        grpc_port = rpc.add_insecure_port(f"{address.host}:{address.grpc_port}")
+        grpc_port = calls.add_insecure_port(f"{bracketed(host)}:{address.grpc_port}")
     except RuntimeError:
-        raise _taken(address.host, address.grpc_port) from None
+        raise _taken(host, address.grpc_port) from None
     http = _Http(
         uvicorn.Config(
             rest,
-            host=address.host,
+            host=host,
             port=address.port,
             http=functools.partial(Connection, refuse=models.refuse),
             log_config=None,
@@ -68,21 +81,48 @@ async def _serve(models, address, token, on_ready, drain_seconds) -> None:
             lifespan="off",
             server_header=False,
             limit_concurrency=MOST_CONNECTIONS,
-            timeout_graceful_shutdown=int(drain_seconds),
+            timeout_graceful_shutdown=FLUSH_SECONDS,
         )
     )
     running = asyncio.create_task(http.serve())
-    await rpc.start()
+    await calls.start()
     while not http.started and not running.done():
         await asyncio.sleep(0.01)
     if running.done():
-        await rpc.stop(None)
-        raise _taken(address.host, address.port)
+        await calls.stop(None)
+        raise _taken(host, address.port)
     on_ready(http.servers[0].sockets[0].getsockname()[1], grpc_port)
     await stops.wait()
-    rest.ready = False
+    ends = time.monotonic() + drain_seconds
+    rest.ready = rpc.ready = False
+    await _quiet(models, ends)
+    rpc.takes = False
+    for listener in http.servers:
+        listener.close()
+    await asyncio.sleep(0.1)  # what was sent over connections that are open is read
+    for connection in list(http.server_state.connections):
+        connection.shutdown()
+    cut = await _drained(lambda: {*http.server_state.tasks, *rpc.inside}, ends)
     http.should_exit = True
-    await asyncio.gather(running, rpc.stop(drain_seconds))
+    await asyncio.gather(running, calls.stop(FLUSH_SECONDS))
+    return cut + len(http.server_state.connections)  # of clients that read no answer
+
+
+async def _quiet(models: Models, ends: float) -> None:
+    """Until no request has come for `QUIET_SECONDS`, within limits."""
+    begun = time.monotonic()
+    while time.monotonic() < min(begun + MOST_QUIET_SECONDS, max(begun, models.came) + QUIET_SECONDS, ends):
+        await asyncio.sleep(0.02)
+
+
+async def _drained(inside: Callable[[], set[asyncio.Task]], ends: float) -> int:
+    """Until nothing is inside. Cancels what is then there still, and returns how much that is."""
+    while inside() and time.monotonic() < ends:
+        await asyncio.sleep(0.02)
+    cut = inside()
+    for task in cut:
+        task.cancel()
+    return len(cut)
 
 
 class _Http(uvicorn.Server):
@@ -97,5 +137,27 @@ class _Http(uvicorn.Server):
             await super().serve(sockets)
 
 
+def bracketed(host: str) -> str:
+    """As it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _own(host: str) -> str:
+    """The host without brackets, if it is one of this machine."""
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        family, *_, place = socket.getaddrinfo(bare, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.bind(place)
+    except (OSError, UnicodeError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise CtrlabError(
+            f"A server listens on an address of this machine; {host[:100]} is none that it can have ({why}): "
+            "name another, such as 127.0.0.1 or ::1."
+        ) from None
+    return bare
+
+
 def _taken(host: str, port: int) -> CtrlabError:
-    return CtrlabError(f"A server listens on a port of its own; {host}:{port} can't be had: stop who has it, or name another.")
+    place = f"{bracketed(host)}:{port}"
+    return CtrlabError(f"A server listens on a port of its own; {place} can't be had: stop who has it, or name another.")

@@ -4,8 +4,11 @@ import http.client
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -183,3 +186,28 @@ def test_what_can_not_be_served_is_one_sentence(server, published, tmp_path):
     refuses("is neither: write one by ctrlab export", tmp_path)
     refuses("can't be had", published[0], "--port", server.port, "--grpc-port", 0)
     refuses("can't be had", published[0], "--port", 0, "--grpc-port", server.grpc_port)
+    refuses("nohost.invalid is none that it can have", published[0], "--port", 0, "--grpc-port", 0, "--host", "nohost.invalid")
+    refuses("--batch-wait is at most 1s; received 45s", published[0], "--batch-wait", "45s")
+
+
+def test_an_address_of_the_sixth_version(published):
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            tried.bind(("::1", 0))
+    except OSError as problem:
+        pytest.skip(f"::1 is no address here: {problem}")
+    command = [sys.executable, "-m", "ctrlab.cli", "serve", published[0], "--port", "0", "--grpc-port", "0", "--host", "::1"]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        timer = threading.Timer(100, server.kill)
+        timer.start()
+        found = next(
+            filter(None, (re.search(r"HTTP on (http://\[::1\]:\d+), gRPC on (\[::1\]:\d+)", line) for line in server.stdout))
+        )
+        with urllib.request.urlopen(f"{found[1]}/v2/health/live", timeout=60) as answer:
+            assert answer.status == 200
+        with grpc.insecure_channel(found[2]) as channel:
+            assert channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=60) == b"\x08\x01"
+        server.terminate()
+        assert server.wait(100) == 0
+        timer.cancel()
