@@ -19,10 +19,10 @@ import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.models import Late, Models, Overloaded
+from ctrlab.server.models import STOPS, Late, Models, Overloaded, shown, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
-from ctrlab.serving.wire import field, fields, number, varint
+from ctrlab.serving.wire import _read, field, fields, number, varint
 
 CODES = {
     Code.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -31,8 +31,16 @@ CODES = {
     Code.FAILED: grpc.StatusCode.INTERNAL,
 }
 REQUEST_ID, LONGEST_ID = "x-request-id", 200
+LONGEST_LABEL = 101  # none has more than 100 characters
+LONGEST = 1_000
+"""Characters of a sentence: gRPC refuses to carry many more."""
+MOST_BYTES = 4_096
+"""Of a message that is parsed here."""
+MOST_FIELDS = 1_000
+"""That are passed over to find out whom a request is for."""
 AVAILABLE, END = 30, 50  # ModelVersionStatus.State
-YES = number(1, 1)  # a message whose first field is true
+YES, NO = number(1, 1), b""  # messages whose first field is true, and is not
+NOT_SERVING = number(1, 2)  # HealthCheckResponse.ServingStatus; SERVING is 1
 log = logging.getLogger(__name__)
 
 
@@ -45,6 +53,11 @@ class Rpc(grpc.GenericRpcHandler):
 
     def __init__(self, models: Models, token: str):
         self.models, self._token = models, token
+        self.ready = True
+        """Whether clients may go on asking here."""
+        self.takes = True
+        """Whether their requests are answered; else they are refused at once."""
+        self.inside: set[asyncio.Task] = set()
         open_inference, serving = "/inference.GRPCInferenceService/", "/tensorflow.serving."
         self._methods = {
             f"{serving}PredictionService/Predict": self._predict,
@@ -54,8 +67,8 @@ class Rpc(grpc.GenericRpcHandler):
             f"{open_inference}ModelReady": self._model_ready,
             f"{open_inference}ModelMetadata": self._model,
             f"{open_inference}ServerMetadata": self._server,
-            f"{open_inference}ServerLive": self._yes,
-            f"{open_inference}ServerReady": self._yes,
+            f"{open_inference}ServerLive": self._live,
+            f"{open_inference}ServerReady": self._ready,
             "/grpc.health.v1.Health/Check": self._health,
         }
         self._services = {"", *(method.split("/")[1] for method in self._methods)}
@@ -66,10 +79,18 @@ class Rpc(grpc.GenericRpcHandler):
             return None
 
         async def answer(request: bytes, context) -> bytes:
+            task = asyncio.current_task()
+            self.inside.add(task)
             try:
-                if method not in (self._yes, self._health):
+                if method not in (self._live, self._ready, self._health):
                     self._require_token(context)
+                if method not in (self._predict, self._infer) and len(request) > MOST_BYTES:
+                    raise BadData(f"A call that brings no rows has at most {MOST_BYTES} bytes; received {len(request)}.")
                 return await method(request, context)
+            except asyncio.CancelledError:
+                if self.takes:  # the client has left
+                    raise
+                code, sentence = grpc.StatusCode.UNAVAILABLE, STOPS
             except Refused as refused:
                 code, sentence = CODES[refused.code], str(refused)
             except Overloaded as refused:
@@ -83,7 +104,9 @@ class Rpc(grpc.GenericRpcHandler):
             except Exception:
                 log.exception("A call failed inside the server")
                 code, sentence = grpc.StatusCode.INTERNAL, "The server failed; its log says how."
-            return await context.abort(code, sentence)
+            finally:
+                self.inside.discard(task)
+            return await context.abort(code, sentence[:LONGEST])
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
@@ -93,9 +116,11 @@ class Rpc(grpc.GenericRpcHandler):
             raise NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
 
     async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
+        if not self.takes:
+            raise Refused(Code.UNAVAILABLE, STOPS)
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
-        given = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))[:LONGEST_ID]
+        given = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))[:LONGEST_ID].strip()
         id = given or secrets.token_hex(16)
         options = {"version": asked.version, "label": asked.label, "deadline": deadline, "id": id}
         reply = await asyncio.wrap_future(self.models.submit(asked.model, request, format, **options))
@@ -109,10 +134,12 @@ class Rpc(grpc.GenericRpcHandler):
         return await self._process(_asked_of_open_inference(request), request, "infer", context)
 
     async def _status(self, request: bytes, context) -> bytes:
-        served = self.models.of(_asked(request).model)
-        states = [(version, AVAILABLE, b"") for version in reversed(served.infos())]
-        states += [(version, END, number(1, 2) + field(2, why.encode())) for version, why in served.refused().items()]
-        return b"".join(field(1, number(1, version) + number(2, state) + field(3, why)) for version, state, why in states)
+        name, version, label = _asked(request)
+        said = b""
+        for each, why in states(self.models.of(name), version, label).items():
+            status = number(1, 2) + field(2, why.encode()) if why else b""
+            said += field(1, number(1, each) + number(2, END if why else AVAILABLE) + field(3, status))
+        return said
 
     async def _metadata(self, request: bytes, context) -> bytes:
         name, version, label = _asked(request)
@@ -125,7 +152,7 @@ class Rpc(grpc.GenericRpcHandler):
     async def _model_ready(self, request: bytes, context) -> bytes:
         name, version, label = _asked_of_open_inference(request)
         self.models.of(name).info(version, label)
-        return YES
+        return YES if self.ready else NO
 
     async def _model(self, request: bytes, context) -> bytes:
         name, version, label = _asked_of_open_inference(request)
@@ -148,10 +175,13 @@ class Rpc(grpc.GenericRpcHandler):
     async def _health(self, request: bytes, context) -> bytes:
         service = _text(fields(request), 1)
         if service not in self._services:
-            raise Refused(Code.NOT_FOUND, f"This server has no service {service}.")
-        return YES  # SERVING is 1
+            raise Refused(Code.NOT_FOUND, f"This server has no service {shown(service)}.")
+        return YES if self.ready else NOT_SERVING
 
-    async def _yes(self, request: bytes, context) -> bytes:
+    async def _ready(self, request: bytes, context) -> bytes:
+        return YES if self.ready else NO
+
+    async def _live(self, request: bytes, context) -> bytes:
         return YES
 
 
@@ -165,18 +195,40 @@ class _Asked(NamedTuple):
 
 def _asked(request: bytes) -> _Asked:
     """Of a request whose first field is a ModelSpec: name = 1, version = 2 (in a message), version_label = 4."""
-    spec = fields(_bytes(fields(request), 1))
-    version = fields(_bytes(spec, 2)).get(1, 0) if 2 in spec else None
-    return _Asked(_text(spec, 1), version if isinstance(version, int) else None, _text(spec, 4))
+    spec = _leading(_bytes(_leading(request, 1), 1), 1, 2, 4)
+    version = _leading(_bytes(spec, 2), 1).get(1, 0) if 2 in spec else None
+    return _Asked(_text(spec, 1), version if isinstance(version, int) else None, _text(spec, 4)[:LONGEST_LABEL])
 
 
 def _asked_of_open_inference(request: bytes) -> _Asked:
     """Of a request whose first two fields are a model's name and its version."""
-    message = fields(request)
+    message = _leading(request, 1, 2)
     version = _text(message, 2)
-    if version and not re.fullmatch("[0-9]{1,18}", version):
-        raise BadData(f"A model's version is a whole number; received {version[:40]}.")
+    if version and not re.fullmatch("[0-9]{1,19}", version):
+        raise BadData(f"A model's version is a whole number; received {shown(version)}.")
     return _Asked(_text(message, 1), int(version) if version else None, "")
+
+
+def _leading(message: bytes, *wanted: int) -> dict[int, bytes | int]:
+    """These fields of a message, the first of each. It is read until they are found, and the others are passed over: a message
+    may be as large as a request.
+
+    Raises:
+        BadData: it ends too early, is no message, or they are not among its first `MOST_FIELDS`.
+    """
+    at, found = 0, {}
+    for _ in range(MOST_FIELDS):
+        if at >= len(message) or len(found) == len(wanted):
+            return found
+        begin, size = at, 0
+        tag, at = _read(message, at)
+        kind = tag & 7
+        if kind in (0, 2):
+            size, at = _read(message, at)
+        at += {1: 8, 2: size, 5: 4}.get(kind, 0)
+        if tag >> 3 in wanted or at > len(message) or kind not in (0, 1, 2, 5):
+            found = fields(message[begin:at]) | found  # or it says what is wrong
+    raise BadData(f"A request says whom it is for in its first {MOST_FIELDS} fields; this one does not.")
 
 
 class NoToken(CtrlabError):

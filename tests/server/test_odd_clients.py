@@ -1,0 +1,134 @@
+"""What clients send that no client should: each gets its code and one sentence, and costs the others nothing."""
+
+import json
+import time
+
+import grpc
+import pytest
+from serve_command import WITH, Server
+from wire_requests import by_rows, infer_json, infer_request
+
+from ctrlab.errors import BadData
+from ctrlab.server import rpc
+from ctrlab.serving import warm_up, wire
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+HEALTH = "/grpc.health.v1.Health/Check"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+TINY = wire.number(3, 1)
+"""A field of two bytes that no message has."""
+
+
+@pytest.fixture(scope="module")
+def server(published):
+    server = Server(published[0])
+    yield server
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()
+
+
+def code_of(server, method, request, **options):
+    """(code, sentence)."""
+    with pytest.raises(grpc.RpcError) as refused:
+        server.call(method, request, **options)
+    return refused.value.code().name, refused.value.details()
+
+
+def spec(name, version=None, label=b""):
+    asked = b"" if version is None else wire.field(2, wire.number(1, version))
+    return wire.field(1, wire.field(1, name) + asked + (wire.field(4, label) if label else b""))
+
+
+def test_a_request_s_id_may_end_in_a_space_where_it_is_cut(server, published):
+    for odd in ("a" * 199 + " b", "a" * 199 + "\tb"):
+        status, headers, _ = server.ask("POST", "/v1/models/ctr:predict", by_rows(published[1]), WITH | {"X-Request-ID": odd})
+        assert (status, headers["x-request-id"]) == (200, "a" * 199)
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "0" * 4301, str(2**64), str(2**64 - 1), "-1", "²", ""])
+def test_a_header_s_length_is_a_number_of_the_body_s_bytes(server, published, length):
+    body, _ = infer_json(published[1], False)
+    for each in (length, str(len(body) + 1)):
+        said = WITH | {"Inference-Header-Content-Length": each.encode()}
+        status, _, answer = server.ask("POST", "/v2/models/ctr/infer", body, said)
+        assert status == 400 and f"a number of bytes, {len(body)} at most" in json.loads(answer)["error"]
+    said = WITH | {"Inference-Header-Content-Length": str(len(body))}
+    assert server.ask("POST", "/v2/models/ctr/infer", body, said)[0] == 200
+
+
+def test_the_status_of_a_version_or_of_a_label_is_of_that_alone(server):
+    for request in (spec(b"ctr", 9), spec(b"ctr", 0), spec(b"ctr", label=b"nolabel")):
+        assert code_of(server, STATUS, request)[0] == "NOT_FOUND"
+    assert wire.fields(wire.fields(server.call(STATUS, spec(b"ctr", 1)))[1])[1] == 1
+    for version in ("0", "9", str(2**63 - 1)):
+        status, _, body = server.ask("GET", f"/v1/models/ctr/versions/{version}")
+        assert status == 404 and f"request for {version}" in json.loads(body)["error"]
+    assert server.ask("GET", "/v1/models/ctr/versions/1")[0] == 200
+    ready = "/inference.GRPCInferenceService/ModelReady"
+    assert code_of(server, ready, wire.field(1, b"ctr") + wire.field(2, str(2**63 - 1).encode()))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("size", [10, 5_000, 17_000, 1_000_000])
+def test_a_long_name_is_not_found_as_a_short_one(server, size):
+    for method, request in ((PREDICT, spec(b"x" * size)), (INFER, wire.field(1, b"x" * size))):
+        code, said = code_of(server, method, request)
+        assert code == "NOT_FOUND" and "received a request for xxx" in said and len(said) < 300
+    code, said = code_of(server, PREDICT, spec(b"ctr", label=b"y" * size))
+    assert code == "NOT_FOUND" and "yyy" in said and len(said) < 300
+    if size < 17_000:
+        status, _, body = server.ask("POST", f"/v1/models/{'x' * size}:predict", b"{}")
+        assert status == 404 and len(body) < 300
+        assert code_of(server, HEALTH, wire.field(1, b"x" * min(size, 4_000)), token="")[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("method", [HEALTH, STATUS, "/inference.GRPCInferenceService/ModelMetadata"])
+def test_a_small_call_is_small(server, method):
+    code, said = code_of(server, method, TINY * 10_000)
+    assert code == "INVALID_ARGUMENT" and "at most 4096 bytes; received 20000" in said
+
+
+def test_a_large_call_without_a_token_stops_nobody(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", options=[("grpc.max_send_message_length", -1)]) as channel:
+        asked = [channel.unary_unary(HEALTH).future(TINY * (15 << 20), timeout=100) for _ in range(2)]
+        slowest = 0.0
+        while not all(each.done() for each in asked):
+            begun = time.monotonic()
+            assert server.ask("GET", "/v2/health/live", headers={})[0] == 200
+            slowest = max(slowest, time.monotonic() - begun)
+    assert slowest < 6, "one of them took 12 s to be read"
+
+
+def test_whom_a_request_is_for_is_read_from_its_first_fields(published):
+    rest = warm_up.predict_request("ctr", published[1])
+    assert rpc._asked(rest) == ("ctr", None, "") and rpc._asked(spec(b"ctr", 7, b"stable") + rest) == ("ctr", 7, "stable")
+    assert rpc._asked(TINY * 5 + spec(b"ctr", 7)) == ("ctr", 7, "")
+    assert rpc._asked(spec(b"ctr") + TINY * (10 << 20)).model == "ctr"
+    assert rpc._asked_of_open_inference(infer_request(published[1])).model == "ctr"
+    late = TINY * 5 + wire.field(2, b"3") + TINY + wire.field(1, b"ctr")
+    assert rpc._asked_of_open_inference(late) == ("ctr", 3, "")
+    begun = time.monotonic()
+    for odd in (TINY * (20 << 20), wire.field(1, TINY * (20 << 20))):
+        with pytest.raises(BadData, match="1000 fields"):
+            rpc._asked(odd)
+        with pytest.raises(BadData, match="1000 fields"):
+            rpc._asked_of_open_inference(wire.field(1, b"ctr") + odd if odd[0] == TINY[0] else TINY * 2000)
+    assert time.monotonic() - begun < 10
+
+
+def test_odd_requests_fill_no_log(published, capfd):
+    server = Server(published[0])
+    try:
+        for _ in range(150):
+            server.ask("GET", "/v2/health/live", headers={"Connection": "Upgrade", "Upgrade": "h2c"})
+            assert server.ask("GET", "/v2/health/live", headers={"Bad name": "x"})[0] == 400
+            assert server.ask("GET", "/v1/models/ctr", headers={})[0] == 401
+        page = server.ask("GET", "/metrics")[2]
+        assert b'ctrlab_refused_requests_total{model="",why="bad_request"} 150.0' in page
+    finally:
+        server.process.kill()
+        server.process.wait(60)
+    assert len(capfd.readouterr().err.splitlines()) < 100
