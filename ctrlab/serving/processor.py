@@ -125,6 +125,10 @@ def _library() -> ctypes.CDLL:
 
 def _given(request: bytes, format: Format, header: int):
     number = FORMATS[choose("format", format, FORMATS)]
+    if not isinstance(request, bytes):
+        raise CtrlabError(f"A request is bytes, as they come over the wire; received {type(request).__name__}.")
+    if not ALL <= header < 1 << 63:
+        raise CtrlabError(f"The header of a request is a number of bytes, or {ALL} for none; received {header}.")
     return ctypes.byref(_Request(format=number, data=request, size=len(request), header=header))
 
 
@@ -149,8 +153,10 @@ class Processor:
     def __init__(self, folder: Path | str, **configuration):
         self._library = _library()
         handle = ctypes.c_uint64()
-        given = json.dumps(configuration).encode()
-        _call(self._library.ctrlab_processor_initialize, os.fsencode(folder), given, ctypes.byref(handle))
+        given, path = json.dumps(configuration).encode(), os.fsencode(folder)
+        if b"\0" in path:
+            raise CtrlabError(f"A folder's path has no zero in it; received {folder!r}.")
+        _call(self._library.ctrlab_processor_initialize, path, given, ctypes.byref(handle))
         self._handle = handle.value
 
     def process(self, request: bytes, format: Format, header: int = ALL) -> Reply:

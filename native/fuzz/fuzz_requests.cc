@@ -36,14 +36,15 @@ const Signature& TheSignature() {
 
 class Buffers : public Arrays {
  public:
-  void* Make(int32_t i, int64_t n) override {
+  bool Make(int32_t i, int64_t n, void** data) override {
     lengths[i] = n;
     if (TheSignature()[i].type == Type::kText) {
       texts[i].reset(new std::string[n]);
-      return nullptr;
+    } else {
+      numbers[i].reset(new char[n * BytesOf(TheSignature()[i].type)]);
     }
-    numbers[i].reset(new char[n * BytesOf(TheSignature()[i].type)]);
-    return numbers[i].get();
+    *data = numbers[i].get();
+    return true;
   }
   void SetText(int32_t i, int64_t k, std::string_view text) override {
     if (k < 0 || k >= lengths[i]) std::abort();
@@ -72,7 +73,7 @@ void Run(const std::string& input) {
   const Answer answer = kind == 'j'   ? ParseJsonRequest(request, TheSignature(), &about.addressee, &buffers, &rows)
                         : kind == 'i' ? ParseInferRequest(request, TheSignature(), "p", &about, &buffers)
                         : kind == 'k' ? ParseInferJson(request, header, TheSignature(), "p", &about, &buffers)
-                                      : ParsePredictRequest(request, TheSignature(), &about.addressee, &buffers);
+                                      : ParsePredictRequest(request, TheSignature(), "p", &about.addressee, &buffers);
   if (answer.ok() != answer.sentence.empty()) std::abort();
   if (answer.ok() && *std::min_element(buffers.lengths, buffers.lengths + 6) < 0) std::abort();
 }
@@ -108,7 +109,8 @@ std::string Predict(bool content) {
   return "p" + spec.Take() + Entry("age", Tensor(3, 2, 7, numbers(4, 1), content)) +
          Entry("id", Tensor(9, 2, 10, numbers(8, 5), content)) + Entry("item", Tensor(7, 2, 8, {"a", "bc"}, false)) +
          Entry("past/row_splits", Tensor(9, 3, 10, {content ? std::string(24, '\0') : std::string("\0\1\1", 3)}, content)) +
-         Entry("past/values", Tensor(7, 1, 8, {"x"}, false)) + Entry("price", Tensor(1, 2, 5, {std::string(8, '\0')}, content));
+         Entry("past/values", Tensor(7, 1, 8, {content ? "\1x" : "x"}, content)) +
+         Entry("price", Tensor(1, 2, 5, {std::string(8, '\0')}, content));
 }
 
 std::string Infer(bool raw) {

@@ -13,6 +13,7 @@
 #include "ops/embedding_table.h"
 #include "ops/parallel_for.h"
 #include "serving/bundle.h"
+#include "table/messages.h"
 #include "tensorflow/core/framework/resource_var.h"
 
 namespace ctrlab {
@@ -137,6 +138,7 @@ class ServingOpenOp : public BundleOp {
       return InvalidArgument("The weights of a version have one path; received ", path.shape().DebugString(), ".");
     }
     const embedding::Status opened = bundle_->Open(shape_, path.flat<tensorflow::tstring>()(0), IntraOpPool(context));
+    if (embedding::IsOutOfMemory(opened)) return absl::ResourceExhaustedError(opened.problem());
     if (!opened.ok()) return absl::FailedPreconditionError(opened.problem());
     Session* session;
     TF_RETURN_IF_ERROR(

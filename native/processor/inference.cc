@@ -1,5 +1,6 @@
 #include "processor/inference.h"
 
+#include <charconv>
 #include <cstring>
 #include <vector>
 
@@ -23,7 +24,7 @@ Answer PlaceInput(const Signature& signature, const Received& received, std::str
   if (*i < 0) return received.Unknown(name);
   const Signature::Input& input = signature[*i];
   if (datatype != DatatypeOf(input.type)) {
-    return Invalid("Input ", input.name, " is of datatype ", DatatypeOf(input.type), "; received ", datatype.substr(0, 40), ".");
+    return Invalid("Input ", input.name, " is of datatype ", DatatypeOf(input.type), "; received ", Shown(datatype), ".");
   }
   if (shape.size() != 1 || shape[0] < 0) {
     return Invalid("Input ", input.name, " has a shape of one number; received ", shape.size(), " numbers",
@@ -65,18 +66,18 @@ Answer FillRaw(const Signature& signature, int32_t i, int64_t n, std::string_vie
 
 Answer RequireOutput(std::string_view asked, std::string_view output) {
   if (asked == output) return {};
-  return Refusal(Code::kNotFound, "The model has the output ", output, "; a request asks for ", asked, ".");
+  return Refusal(Code::kNotFound, "The model has the output ", output, "; a request asks for ", Shown(asked), ".");
 }
 
-// "" and "7" -> -1 and 7.
-Answer ReadVersion(std::string_view text, int64_t* version) {
-  *version = text.empty() ? -1 : 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9' || text.size() > 18) {
-      return Refusal(Code::kNotFound, "A model's version is a number; received ", text.substr(0, 40), ".");
-    }
-    *version = *version * 10 + (c - '0');
+// "" and "7" -> none and 7.
+Answer ReadVersion(std::string_view text, std::optional<int64_t>* version) {
+  if (text.empty()) return {};
+  int64_t number;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
+    return Refusal(Code::kNotFound, "A model's version is a number; received ", Shown(text), ".");
   }
+  *version = number;
   return {};
 }
 
@@ -185,6 +186,8 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std
     }
   }
   if (!fields.ok()) return Malformed();
+  if (!simdjson::validate_utf8(request->id))
+    return Invalid("A request's id comes back with its answer, and is UTF-8; this is not.");
   if (Answer bad = ReadVersion(version, &request->addressee.version); !bad.ok()) return bad;
   if (!raw.empty() && raw.size() != inputs.size()) {
     return Invalid("A ModelInferRequest has raw contents for each of its ", inputs.size(), " inputs, or for none; received ",
@@ -237,7 +240,7 @@ class InferJson {
           if (Answer bad = ReadInput(each); !bad.ok()) return bad;
         }
       } else {
-        return Invalid("An inference request has id, parameters, inputs and outputs; ", name, " is unknown.");
+        return Invalid("An inference request has id, parameters, inputs and outputs; ", Shown(name), " is unknown.");
       }
     }
     if (!tail_.empty()) return Invalid("Bytes behind the JSON belong to inputs; ", tail_.size(), " belong to none.");
@@ -269,7 +272,8 @@ class InferJson {
     int32_t i;
     if (Answer bad = PlaceInput(signature_, filler_.received(), name, datatype, shape, &i); !bad.ok()) return bad;
     int64_t bytes;
-    if (given["parameters"]["binary_data_size"].get(bytes) == simdjson::SUCCESS) {
+    if (element size; given["parameters"]["binary_data_size"].get(size) == simdjson::SUCCESS) {
+      if (size.get(bytes) != simdjson::SUCCESS) return Odd("binary_data_size", "a whole number of 64 bits", size);
       if (bytes < 0 || bytes > static_cast<int64_t>(tail_.size())) {
         return Invalid("An input's bytes stand behind the JSON; ", name, " says that it has ", bytes, ", and ", tail_.size(),
                        " are left.");
@@ -318,7 +322,7 @@ std::string WriteInferResponse(const Addressee& by, const InferRequest& to, cons
   tensor.Bytes(2, DatatypeOf(Type::kFloat));
   for (const int64_t size : {output.rows, output.columns}) tensor.Number(3, size);
   response.Bytes(1, by.model);
-  response.Bytes(2, std::to_string(by.version));
+  response.Bytes(2, std::to_string(*by.version));
   response.Bytes(3, to.id);
   response.Bytes(5, tensor.view());
   response.Bytes(6, output.bytes());
@@ -326,7 +330,7 @@ std::string WriteInferResponse(const Addressee& by, const InferRequest& to, cons
 }
 
 std::string WriteInferJson(const Addressee& by, const InferRequest& to, const Output& output, int64_t* header) {
-  std::string json = "{\"model_name\": " + Quoted(by.model) + ", \"model_version\": \"" + std::to_string(by.version) + "\"";
+  std::string json = "{\"model_name\": " + Quoted(by.model) + ", \"model_version\": \"" + std::to_string(*by.version) + "\"";
   if (!to.id.empty()) json += ", \"id\": " + Quoted(to.id);
   json += ", \"outputs\": [{\"name\": " + Quoted(output.name) + ", \"datatype\": \"FP32\", \"shape\": [" +
           std::to_string(output.rows) + ", " + std::to_string(output.columns) + "], ";

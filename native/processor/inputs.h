@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -35,6 +36,15 @@ Answer Refusal(Code code, const Parts&... parts) {
   };
   (add(parts), ...);
   return {code, std::move(sentence)};
+}
+
+// What a request says, as a part of a sentence: not more than a few words of it, cut between two characters of UTF-8.
+inline std::string Shown(std::string_view text) {
+  constexpr size_t kMost = 60;
+  if (text.size() <= kMost) return std::string(text);
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
 }
 
 template <class... Parts>
@@ -109,8 +119,8 @@ class Signature {
 class Arrays {
  public:
   virtual ~Arrays() = default;
-  // Makes input i an array of n values, uninitialized. Returns its memory; null for text, and where there is too little memory.
-  virtual void* Make(int32_t i, int64_t n) = 0;
+  // Makes input i an array of n values, uninitialized: `data` is its memory, null for text. False: there is too little memory.
+  virtual bool Make(int32_t i, int64_t n, void** data) = 0;
   // Value k of input i, whose type is text. The bytes are copied.
   virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
 };
@@ -123,8 +133,7 @@ class Received {
   Answer Make(int32_t i, int64_t n, void** data) {
     if (made_[i]) return Invalid("A request has each input once; it has ", signature_[i].name, " twice: leave one out.");
     made_[i] = true;
-    *data = arrays_->Make(i, n);
-    if (!*data && signature_[i].type != Type::kText && n > 0) {
+    if (!arrays_->Make(i, n, data)) {
       return Refusal(Code::kUnavailable, "There is no memory for ", n, " values of ", signature_[i].name, ": send fewer rows.");
     }
     return {};
@@ -141,7 +150,7 @@ class Received {
   }
 
   Answer Unknown(std::string_view name) const {
-    return Invalid("A request has the inputs of the model and no others; ", name, " is none of them: leave it out.");
+    return Invalid("A request has the inputs of the model and no others; ", Shown(name), " is none of them: leave it out.");
   }
 
  private:
@@ -164,7 +173,7 @@ struct Output {
 // Whom a request is for, where it says so itself; and who answers.
 struct Addressee {
   std::string model, label, signature;
-  int64_t version = -1;
+  std::optional<int64_t> version;
 };
 
 }  // namespace ctrlab::processor

@@ -121,7 +121,8 @@ class RowsOf {
           order_[next] = c;
         }
         const int32_t c = order_[next++];
-        if (seen_[c] == row) return Invalid("A row has each column once; row ", row, " has ", name, " twice: leave one out.");
+        if (seen_[c] == row)
+          return Invalid("A row has each column once; row ", row, " has ", Shown(name), " twice: leave one out.");
         seen_[c] = row;
         ++there;
         if (Answer bad = what(c, value, row); !bad.ok()) return bad;
@@ -148,16 +149,24 @@ Answer Read(const object& fields, const Signature& signature, Addressee* address
   element inputs, instances;
   const bool by_columns = fields["inputs"].get(inputs) == simdjson::SUCCESS;
   *rows = fields["instances"].get(instances) == simdjson::SUCCESS;
+  int64_t forms = 0;
   for (const auto& [name, value] : fields) {
     std::string_view text;
-    if (name == "inputs" || name == "instances") continue;
-    if (name != "signature_name") return Invalid("A request has inputs or instances, and signature_name; ", name, " is unknown.");
+    if (name == "inputs" || name == "instances") {
+      ++forms;
+      continue;
+    }
+    if (name != "signature_name") {
+      return Invalid("A request has inputs or instances, and signature_name; ", Shown(name), " is unknown.");
+    }
     if (value.get(text) != simdjson::SUCCESS) return Invalid("\"signature_name\" is text; received ", KindOf(value), ".");
     addressee->signature = text;
   }
-  if (by_columns == *rows) {
-    return Invalid("A request has either \"inputs\", by columns, or \"instances\", by rows; received ",
-                   *rows ? "both." : "none.");
+  if (forms != 1) {
+    return Invalid("A request has either \"inputs\", by columns, or \"instances\", by rows, once; received ",
+                   forms == 0            ? "none."
+                   : by_columns && *rows ? "both."
+                                         : "one twice.");
   }
   if (by_columns) return FillColumns(signature, inputs, &filler);
   array list;
@@ -195,6 +204,7 @@ void AppendNumber(float value, std::string* out) {
 }
 
 std::string Quoted(std::string_view text) {
+  const bool utf8 = simdjson::validate_utf8(text);
   std::string quoted = "\"";
   for (const char c : text) {
     constexpr char kHex[] = "0123456789abcdef";
@@ -202,6 +212,8 @@ std::string Quoted(std::string_view text) {
       (quoted += '\\') += c;
     } else if (static_cast<unsigned char>(c) < 32) {
       ((quoted += "\\u00") += kHex[c >> 4]) += kHex[c & 15];
+    } else if (!utf8 && static_cast<unsigned char>(c) > 127) {
+      quoted += "\\ufffd";
     } else {
       quoted += c;
     }

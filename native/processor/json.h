@@ -27,7 +27,7 @@ std::string WriteJsonError(std::string_view sentence);
 // The shortest text that is read as the same number; null where JSON has none.
 void AppendNumber(float value, std::string* out);
 
-// The text as a JSON string, with its quotes.
+// The text as a JSON string, with its quotes. Where it is no UTF-8, a sign stands for each byte that is not ASCII.
 std::string Quoted(std::string_view text);
 
 }  // namespace ctrlab::processor

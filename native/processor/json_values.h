@@ -45,6 +45,10 @@ Answer ReadObject(std::string_view json, const char* form, const Read& read) {
   simdjson::dom::parser& parser = json.size() > kKept ? once : kept;
   element request;
   if (const auto error = parser.parse(json.data(), json.size()).get(request); error) {
+    if (error == simdjson::BIGINT_ERROR || error == simdjson::NUMBER_ERROR) {
+      return Invalid(
+          "A request's numbers are JSON's, whole ones of at most 64 bits; this has another: write it with an exponent.");
+    }
     return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
   }
   object fields;
@@ -132,7 +136,7 @@ class Filler {
     constexpr const char* kWanted[] = {"text, or {\"b64\": ...}", "a whole number of 32 bits", "a whole number of 64 bits",
                                        "a number that 32 bits hold"};
     return Invalid("A value of ", place.Words(), ", must be ", kWanted[static_cast<int32_t>(type)], "; received ", KindOf(value),
-                   value.is_number() || value.is_string() ? " that is none: " : ": ", simdjson::minify(value).substr(0, 60), ".");
+                   value.is_number() || value.is_string() ? " that is none: " : ": ", Shown(simdjson::minify(value)), ".");
   }
 
   const Signature& signature_;

@@ -22,11 +22,12 @@ Answer Malformed(std::string_view what) {
   return Invalid("A PredictRequest is a protocol buffer; its ", what, " is cut off or malformed: encode it again.");
 }
 
-// The number of values that a TensorShapeProto says, or -1 if it is not of one dimension.
+// The number of values that a TensorShapeProto says, or -1 if it is not of one dimension, or says that it doesn't know.
 int64_t LengthOf(std::string_view shape) {
   int64_t length = -1, dimensions = 0;
   WireReader dims(shape);
   while (dims.Next()) {
+    if (dims.field() == 3 && dims.is_number() && dims.number() != 0) return -1;
     if (dims.field() != 2 || !dims.is_bytes()) continue;
     length = 0;
     ++dimensions;
@@ -56,7 +57,8 @@ int64_t Numbers(std::string_view tensor, uint32_t wanted, Number* out, int64_t m
   };
   while (fields.Next()) {
     if (fields.field() != wanted) continue;
-    if (std::is_same_v<Number, float> && (fields.is_fixed32() || fields.is_bytes())) {
+    if (std::is_same_v<Number, float>) {
+      if (!fields.is_fixed32() && !fields.is_bytes()) return -1;
       const std::string_view packed = fields.bytes();
       if (packed.size() % 4) return -1;
       for (size_t k = 0; k < packed.size(); k += 4) {
@@ -101,7 +103,27 @@ Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const
   return {};
 }
 
-Answer FillTexts(const Signature::Input& input, std::string_view tensor, int32_t i, int64_t n, Arrays* arrays) {
+// A tensor's content of text: the length of each as a varint, and then the bytes of all.
+bool FillPackedTexts(std::string_view content, int32_t i, int64_t n, Arrays* arrays) {
+  WireReader skipped(content), lengths(content);
+  for (int64_t k = 0; k < n; ++k) skipped.Varint();
+  if (!skipped.ok()) return false;
+  std::string_view texts = skipped.rest();
+  for (int64_t k = 0; k < n; ++k) {
+    const uint64_t length = lengths.Varint();
+    if (length > texts.size()) return false;
+    arrays->SetText(i, k, texts.substr(0, length));
+    texts.remove_prefix(length);
+  }
+  return texts.empty();
+}
+
+Answer FillTexts(const Signature::Input& input, std::string_view tensor, std::string_view content, int32_t i, int64_t n,
+                 Arrays* arrays) {
+  if (!content.empty()) {
+    if (FillPackedTexts(content, i, n, arrays)) return {};
+    return Invalid("The content of a tensor of text has ", n, " lengths, and so many bytes; that of ", input.name, " has not.");
+  }
   int64_t count = 0;
   std::string_view last;
   WireReader fields(tensor);
@@ -125,8 +147,8 @@ Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t 
     if (fields.field() == kDtype && fields.is_number()) found.dtype = fields.number();
     if (fields.field() == kContent && fields.is_bytes()) found.content = fields.bytes();
     if (fields.field() == kShape && fields.is_bytes()) {
+      found.length = found.has_shape ? -1 : LengthOf(fields.bytes());  // two are one of two dimensions
       found.has_shape = true;
-      found.length = LengthOf(fields.bytes());
     }
   }
   if (!fields.ok()) return Malformed(input.name);
@@ -147,7 +169,7 @@ Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t 
   if (Answer bad = received->Make(i, found.length, &data); !bad.ok()) return bad;
   switch (input.type) {
     case Type::kText:
-      return FillTexts(input, tensor, i, found.length, arrays);
+      return FillTexts(input, tensor, found.content, i, found.length, arrays);
     case Type::kInt32:
       return FillNumbers<int32_t>(input, tensor, found, kInts, data);
     case Type::kInt64:
@@ -179,7 +201,8 @@ Answer ParseSpec(std::string_view spec, Addressee* addressee) {
 
 }  // namespace
 
-Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, Addressee* addressee, Arrays* arrays) {
+Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, std::string_view output, Addressee* addressee,
+                           Arrays* arrays) {
   Received received(signature, arrays);
   WireReader fields(bytes);
   while (fields.Next()) {
@@ -197,6 +220,8 @@ Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, A
       const int32_t i = signature.PlaceOf(name);
       if (i < 0) return received.Unknown(name);
       if (Answer bad = ParseTensor(tensor, signature, i, &received, arrays); !bad.ok()) return bad;
+    } else if (fields.field() == 3 && fields.bytes() != output) {  // output_filter
+      return Invalid("A model has the output ", output, "; a request asks for ", Shown(fields.bytes()), ".");
     }
   }
   if (!fields.ok()) return Malformed("end");
@@ -216,7 +241,7 @@ std::string WritePredictResponse(const Addressee& by, const Output& output) {
   tensor.Bytes(kFloats, output.bytes());
   entry.Bytes(1, output.name);
   entry.Bytes(2, tensor.view());
-  version.Number(1, by.version);
+  version.Number(1, *by.version);
   spec.Bytes(1, by.model);
   spec.Bytes(2, version.view());
   spec.Bytes(3, by.signature);

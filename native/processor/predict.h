@@ -11,9 +11,10 @@
 
 namespace ctrlab::processor {
 
-// A PredictRequest's addressee and arrays. As in TensorFlow, an array that holds fewer values than its shape says has its last
+// A PredictRequest's addressee and arrays. It may name its output, which is `output`. As in TensorFlow, an array that holds fewer values than its shape says has its last
 // value in the places behind, or zeros.
-Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, Addressee* addressee, Arrays* arrays);
+Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, std::string_view output, Addressee* addressee,
+                           Arrays* arrays);
 
 std::string WritePredictResponse(const Addressee& by, const Output& output);
 

@@ -1,56 +1,26 @@
 #include "processor/processor.h"
 
-#include <dirent.h>
 #include <simdjson.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iomanip>
 #include <sstream>
 
+#include "processor/folder.h"
 #include "processor/json.h"
 #include "processor/predict.h"
+#include "table/messages.h"
 
 namespace ctrlab::processor {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The number that a name is, or -1. As TensorFlow Serving's, versions are numbered from 1, without leading zeros.
-int64_t NumberOf(const std::string& name) {
-  if (name.empty() || name.size() > 18 || name[0] == '0') return -1;
-  int64_t number = 0;
-  for (const char c : name) {
-    if (c < '0' || c > '9') return -1;
-    number = number * 10 + (c - '0');
-  }
-  return number;
-}
-
-int64_t LargestNumberIn(const std::string& folder) {
-  int64_t largest = -1;
-  DIR* const listed = opendir(folder.c_str());
-  if (!listed) return largest;
-  while (const dirent* const entry = readdir(listed)) largest = std::max(largest, NumberOf(entry->d_name));
-  closedir(listed);
-  return largest;
-}
-
-std::vector<int64_t> VersionsIn(const std::string& folder) {
-  std::vector<int64_t> versions;
-  DIR* const listed = opendir(folder.c_str());
-  if (!listed) return versions;
-  struct stat about;
-  while (const dirent* const entry = readdir(listed)) {
-    const int64_t number = NumberOf(entry->d_name);
-    if (number > 0 && stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0) versions.push_back(number);
-  }
-  closedir(listed);
-  std::sort(versions.begin(), versions.end(), std::greater<>());
-  return versions;
-}
+// Between two attempts to load a version for which there is too little memory; it doubles.
+constexpr Clock::duration kFirstWait = std::chrono::milliseconds(500), kLongestWait = std::chrono::minutes(1);
 
 void Append(const void* data, size_t size, std::string* to) {
   to->append(static_cast<const char*>(data), size);
@@ -131,8 +101,8 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
 
 Answer Processor::Make(const std::string& folder, Configuration configuration, std::shared_ptr<Processor>* processor) {
   if (configuration.name.empty()) {
-    const std::string trimmed = folder.substr(0, folder.find_last_not_of('/') + 1);
-    configuration.name = trimmed.substr(trimmed.find_last_of('/') + 1);
+    std::error_code none;
+    configuration.name = std::filesystem::canonical(folder, none).filename();
   }
   std::shared_ptr<Processor> made(new Processor(folder, std::move(configuration)));
   made->LookForVersions();
@@ -142,7 +112,8 @@ Answer Processor::Make(const std::string& folder, Configuration configuration, s
                      made->configuration_.version < 0 ? "none" : "no version " + std::to_string(made->configuration_.version),
                      ": write one by ctrlab export.");
     }
-    return {Code::kFailed, made->refused_.rbegin()->second};
+    const Refused& refused = made->refused_.rbegin()->second;
+    return {refused.passing ? Code::kUnavailable : Code::kFailed, refused.why};
   }
   if (made->configuration_.poll_seconds > 0) {
     made->watcher_ = std::thread(&Processor::Watch, made.get());
@@ -170,23 +141,36 @@ void Processor::LookForVersions() {
   for (const int64_t version : VersionsIn(folder_)) {
     if (before && version <= before->version()) return;
     if (configuration_.version > 0 && version != configuration_.version) continue;
-    {
-      const std::lock_guard lock(mutex_);
-      if (refused_.contains(version)) continue;
-    }
+    const std::string place = folder_ + "/" + std::to_string(version);
+    std::string files = FilesIn(place);
+    if (IsRefused(version, files)) continue;
     std::shared_ptr<Servable> found;
-    Answer answer = Servable::Load(folder_ + "/" + std::to_string(version), version, configuration_.intra_op_threads, &found);
+    Answer answer = Servable::Load(place, version, configuration_.intra_op_threads, &found);
     if (answer.ok() && before) answer = RequirePace(*found, *before);
     if (!answer.ok()) {
-      const std::lock_guard lock(mutex_);
-      refused_[version] = std::move(answer.sentence);
+      Refuse(version, std::move(files), std::move(answer));
       continue;
     }
     TakeUpdates(*found);
     const std::lock_guard lock(mutex_);
     current_ = std::move(found);
+    refused_.erase(version);
     return;
   }
+}
+
+bool Processor::IsRefused(int64_t version, const std::string& files) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = refused_.find(version);
+  return at != refused_.end() && at->second.files == files && !(at->second.passing && Clock::now() >= at->second.again);
+}
+
+void Processor::Refuse(int64_t version, std::string files, Answer answer) {
+  const std::lock_guard lock(mutex_);
+  const auto at = refused_.find(version);
+  const bool passing = answer.code == Code::kUnavailable, before = at != refused_.end() && at->second.passing;
+  const Clock::duration wait = before ? std::min(2 * at->second.wait, kLongestWait) : kFirstWait;
+  refused_[version] = {std::move(answer.sentence), std::move(files), passing, wait, Clock::now() + wait};
 }
 
 Answer Processor::RequirePace(const Servable& found, const Servable& before) const {
@@ -201,7 +185,11 @@ Answer Processor::RequirePace(const Servable& found, const Servable& before) con
 }
 
 void Processor::TakeUpdates(const Servable& servable) {
-  if (!servable.weights()) return;
+  if (!servable.weights()) {
+    const std::lock_guard lock(mutex_);
+    stopped_.clear();
+    return;
+  }
   const std::string updates = folder_ + "/" + std::to_string(servable.version()) + ".updates";
   std::string stopped;
   for (;;) {
@@ -223,7 +211,7 @@ void Processor::TakeUpdates(const Servable& servable) {
     if (file == odd_update_) return;
     const embedding::Status applied = servable.weights()->Apply(path);
     if (applied.ok() && servable.moment().update >= next) continue;
-    odd_update_ = file;
+    odd_update_ = embedding::IsOutOfMemory(applied) ? "" : file;
     stopped = applied.ok() ? path + " is an earlier update than its name says: publish a full version." : applied.problem();
     break;
   }
@@ -257,7 +245,7 @@ Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::st
   Answer answer;
   switch (format) {
     case CTRLAB_PROCESSOR_PREDICT:
-      answer = ParsePredictRequest(request, signature, &read->infer.addressee, &read->tensors);
+      answer = ParsePredictRequest(request, signature, servable.output_name(), &read->infer.addressee, &read->tensors);
       break;
     case CTRLAB_PROCESSOR_JSON:
       answer = ParseJsonRequest(request, signature, &read->infer.addressee, &read->tensors, &read->rows);
@@ -311,11 +299,15 @@ Answer Processor::Parse(const Servable& servable, int32_t format, std::string_vi
 
 Answer Processor::RequireServed(const Servable& servable, const Addressee& asked) const {
   if (!asked.signature.empty() && asked.signature != kSignature) {
-    return Refusal(Code::kNotFound, "A model has the signature ", kSignature, "; received ", asked.signature, ".");
+    return Refusal(Code::kNotFound, "A model has the signature ", kSignature, "; received ", Shown(asked.signature), ".");
   }
-  if (asked.version >= 0 && asked.version != servable.version()) {
+  if (!asked.model.empty() && asked.model != configuration_.name) {
+    return Refusal(Code::kNotFound, "The model ", configuration_.name, " is served; received a request for ", Shown(asked.model),
+                   ": ask for that one, or configure its name.");
+  }
+  if (asked.version && *asked.version != servable.version()) {
     return Refusal(Code::kNotFound, "Version ", servable.version(), " of ", configuration_.name,
-                   " is served; received a request for ", asked.version, ".");
+                   " is served; received a request for ", *asked.version, ".");
   }
   return {};
 }
@@ -336,8 +328,8 @@ std::string Processor::Info() const {
     json += (i ? ", " : "") + Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + "\"";
   }
   json += "}, \"outputs\": {" + Quoted(servable->output_name()) + ": \"float32\"}, \"refused\": {";
-  for (bool first = true; const auto& [version, why] : refused_) {
-    json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(why);
+  for (bool first = true; const auto& [version, refused] : refused_) {
+    json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(refused.why);
     first = false;
   }
   return json + "}}";

@@ -53,6 +53,14 @@ class Processor {
   std::string Info() const;
 
  private:
+  // A version that is not served. It is tried again when its files are others, and where memory was too little, after a while.
+  struct Refused {
+    std::string why, files;
+    bool passing;
+    std::chrono::steady_clock::duration wait;
+    std::chrono::steady_clock::time_point again;
+  };
+
   Processor(std::string folder, Configuration configuration)
       : folder_(std::move(folder)),
         configuration_(std::move(configuration)),
@@ -67,9 +75,10 @@ class Processor {
   };
   Answer ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header, Read* read) const;
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
-  // The newest version that is newer than the current one, can be loaded and is not too slow becomes current. Others are tried only
-  // once.
+  // The newest version that is newer than the current one, can be loaded and is not too slow becomes current.
   void LookForVersions();
+  bool IsRefused(int64_t version, const std::string& files) const;
+  void Refuse(int64_t version, std::string files, Answer answer);
   Answer RequirePace(const Servable& found, const Servable& before) const;
   // Applies what has come of folder/<version>.updates/<1, 2, ...>, in order.
   void TakeUpdates(const Servable& servable);
@@ -81,8 +90,8 @@ class Processor {
   std::string odd_update_;    // the update that was refused last, and what it was then; the watcher's
   mutable std::mutex mutex_;  // guards the next four
   std::shared_ptr<const Servable> current_;
-  std::map<int64_t, std::string> refused_;  // version -> why it is not served
-  std::string stopped_;                     // why the current version takes no more updates
+  std::map<int64_t, Refused> refused_;  // by version
+  std::string stopped_;                 // why the current version takes no more updates
   bool ends_ = false;
   std::condition_variable wakes_;
   std::thread watcher_;

@@ -1,5 +1,7 @@
 // The C interface's calls: handles, sizes of structs, codes and sentences, and no exception that leaves them.
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -50,26 +52,36 @@ class Handles {
   ctrlab_processor last_ = 0;
 };
 
+// A sentence may quote a request: it stays one line of UTF-8, also where it is cut.
 int32_t Say(const Answer& answer, char* problem, size_t problem_size) {
   if (problem && problem_size > 0) {
-    const size_t size = std::min(answer.sentence.size(), problem_size - 1);
-    std::memcpy(problem, answer.sentence.data(), size);
+    const std::string& sentence = answer.sentence;
+    const bool utf8 = simdjson::validate_utf8(sentence);
+    size_t size = std::min(sentence.size(), problem_size - 1);
+    while (utf8 && size > 0 && size < sentence.size() && (static_cast<unsigned char>(sentence[size]) & 0xC0) == 0x80) --size;
+    std::transform(sentence.begin(), sentence.begin() + size, problem, [utf8](char c) {
+      const auto byte = static_cast<unsigned char>(c);
+      return byte < 32 || byte == 127 ? ' ' : byte > 127 && !utf8 ? '?' : c;
+    });
     problem[size] = 0;
   }
   return static_cast<int32_t>(answer.code);
 }
+
+constexpr const char* kNoMemory = "There is no memory for this call: send fewer rows.";
+
+Answer Failed(const std::exception& error) { return Refusal(Code::kFailed, "The call failed: ", error.what()); }
 
 template <class Body>
 int32_t Call(char* problem, size_t problem_size, const Body& body) {
   try {
     return Say(body(), problem, problem_size);
   } catch (const std::bad_alloc&) {
-    if (problem && problem_size > 0)
-      std::strncpy(problem, "There is no memory for this call: send fewer rows.", problem_size - 1);
+    if (problem && problem_size > 0) std::strncpy(problem, kNoMemory, problem_size - 1);
     if (problem && problem_size > 0) problem[problem_size - 1] = 0;
     return CTRLAB_PROCESSOR_UNAVAILABLE;
   } catch (const std::exception& error) {
-    return Say(Refusal(Code::kFailed, "The call failed: ", error.what()), problem, problem_size);
+    return Say(Failed(error), problem, problem_size);
   }
 }
 
@@ -147,6 +159,14 @@ void Free(ctrlab_processor_response* response) {
   Clear(response);
 }
 
+int32_t Process(ctrlab_processor processor, const ctrlab_processor_request* request, ctrlab_processor_response* response,
+                char* problem, size_t problem_size) {
+  return Call(problem, problem_size, [&]() -> Answer {
+    const std::shared_ptr<Processor> found = Handles::The().Find(processor);
+    return found ? ProcessOne(*found, *found->current(), request, response) : Released(processor);
+  });
+}
+
 int32_t BatchProcess(ctrlab_processor processor, const ctrlab_processor_request* requests, size_t count,
                      ctrlab_processor_response* responses, char* problem, size_t problem_size) {
   return Call(problem, problem_size, [&]() -> Answer {
@@ -157,22 +177,18 @@ int32_t BatchProcess(ctrlab_processor processor, const ctrlab_processor_request*
       Answer answer;
       try {
         answer = ProcessOne(*found, *servable, requests + i, responses + i);
-      } catch (...) {
-        for (size_t done = 0; done < i; ++done) Free(responses + done);
-        throw;
+      } catch (const std::bad_alloc&) {
+        answer = Refusal(Code::kUnavailable, kNoMemory);
+      } catch (const std::exception& error) {
+        answer = Failed(error);
       }
       if (answer.ok()) continue;
       for (size_t done = 0; done < i; ++done) Free(responses + done);
-      if (count > 1) answer.sentence = "Request " + std::to_string(i) + ": " + answer.sentence;
+      answer.sentence = "Request " + std::to_string(i) + ": " + answer.sentence;
       return answer;
     }
     return {};
   });
-}
-
-int32_t Process(ctrlab_processor processor, const ctrlab_processor_request* request, ctrlab_processor_response* response,
-                char* problem, size_t problem_size) {
-  return BatchProcess(processor, request, 1, response, problem, problem_size);
 }
 
 int32_t Parse(ctrlab_processor processor, const ctrlab_processor_request* request, ctrlab_processor_response* response,

@@ -80,7 +80,8 @@ uint32_t ctrlab_processor_version(void);
  *
  * `configuration` is a JSON object, or null for {}. Every field may be left out:
  *
- *   "name"                what requests call the model; default: the folder's name
+ *   "name"                what requests call the model, where they name one; default: the folder's name. What a label stands for
+ *                         is the caller's to know
  *   "version"             one version, for good; default: the newest
  *   "intra_op_threads"    threads among which an op splits its work; default 1, and 0 for one per core
  *   "poll_seconds"        how often the folder is looked at; default 1, and 0 for never

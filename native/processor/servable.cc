@@ -1,6 +1,7 @@
 #include "processor/servable.h"
 
 #include <simdjson.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <shared_mutex>
 
 #include "processor/predict.h"
+#include "tensorflow/cc/saved_model/reader.h"
 #include "tensorflow/core/lib/io/record_reader.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/public/session_options.h"
@@ -66,11 +68,30 @@ Answer AnswerOf(const absl::Status& status) {
   return {code, SentenceOf(status)};
 }
 
+// As LoadSavedModel does, with a bundle of weights of this folder's own: updates of one version are none of a copy's.
+absl::Status LoadOwn(const tensorflow::SessionOptions& options, const std::string& folder, tensorflow::SavedModelBundle* bundle) {
+  tensorflow::MetaGraphDef& graph = bundle->meta_graph_def;
+  absl::Status status = tensorflow::ReadMetaGraphDefFromSavedModel(folder, {"serve"}, &graph);
+  if (!status.ok()) return status;
+  struct stat about;
+  if (stat((folder + "/assets/weights").c_str(), &about) == 0) {
+    const std::string file = "@" + std::to_string(about.st_dev) + "." + std::to_string(about.st_ino) + "." +
+                             std::to_string(about.st_ctim.tv_sec) + "." + std::to_string(about.st_ctim.tv_nsec);
+    for (tensorflow::NodeDef& node : *graph.mutable_graph_def()->mutable_node()) {
+      if (node.op().rfind("Ctrlab>Serving", 0) == 0) node.mutable_attr()->at("bundle").mutable_s()->append(file);
+    }
+  }
+  status = tensorflow::LoadMetagraphIntoSession(options, graph, &bundle->session);
+  return status.ok() ? tensorflow::RestoreSession({}, graph, folder, &bundle->session) : status;
+}
+
 }  // namespace
 
-void* Tensors::Make(int32_t i, int64_t n) {
+bool Tensors::Make(int32_t i, int64_t n, void** data) {
   tensors_[i] = tensorflow::Tensor(DataTypeOf(signature_[i].type), {n});
-  return signature_[i].type == Type::kText || !tensors_[i].IsInitialized() ? nullptr : tensors_[i].data();
+  if (!tensors_[i].IsInitialized()) return false;
+  *data = signature_[i].type == Type::kText ? nullptr : tensors_[i].data();
+  return true;
 }
 
 void Tensors::SetText(int32_t i, int64_t k, std::string_view text) {
@@ -98,9 +119,9 @@ Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& 
       count += request->tensors_[values].NumElements();
       if (splits >= 0) rows += request->tensors_[splits].NumElements() - 1;
     }
-    if (!Make(values, count) && signature[values].type != Type::kText && count > 0) throw std::bad_alloc();
-    auto* const ends = splits < 0 ? nullptr : static_cast<int64_t*>(Make(splits, rows + 1));
-    if (splits >= 0 && !ends) throw std::bad_alloc();
+    void *data, *made = nullptr;
+    if (!Make(values, count, &data) || (splits >= 0 && !Make(splits, rows + 1, &made))) throw std::bad_alloc();
+    auto* const ends = static_cast<int64_t*>(made);
     if (ends) ends[0] = 0;
     count = rows = 0;
     for (const Tensors* request : requests) {
@@ -110,7 +131,7 @@ Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& 
         std::copy_n(from.flat<tensorflow::tstring>().data(), n, tensors_[values].flat<tensorflow::tstring>().data() + count);
       } else if (n > 0) {
         const int64_t bytes = BytesOf(signature[values].type);
-        std::memcpy(static_cast<char*>(tensors_[values].data()) + count * bytes, from.data(), n * bytes);
+        std::memcpy(static_cast<char*>(data) + count * bytes, from.data(), n * bytes);
       }
       for (int64_t r = 1; ends && r < request->tensors_[splits].NumElements(); ++r) {
         ends[++rows] = count + static_cast<const int64_t*>(request->tensors_[splits].data())[r];
@@ -127,8 +148,11 @@ Answer Servable::Load(const std::string& folder, int64_t version, int32_t intra_
   options.config.set_intra_op_parallelism_threads(intra_op_threads);
   options.config.set_inter_op_parallelism_threads(1);
   options.config.set_use_per_session_threads(true);
-  const absl::Status loaded = tensorflow::LoadSavedModel(options, {}, folder, {"serve"}, &made->bundle_);
-  if (!loaded.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be loaded: ", SentenceOf(loaded));
+  const absl::Status loaded = LoadOwn(options, folder, &made->bundle_);
+  if (!loaded.ok()) {
+    return Refusal(absl::IsResourceExhausted(loaded) ? Code::kUnavailable : Code::kFailed, "Version ", folder,
+                   " can't be loaded: ", SentenceOf(loaded));
+  }
   if (Answer bad = made->FindSignature(folder); !bad.ok()) return bad;
   made->FindWeights();
   tensorflow::CallableOptions callable;
@@ -244,7 +268,8 @@ Answer Servable::WarmUp(const std::string& folder) {
     Addressee addressee;
     Answer answer = AnswerOf(read);
     if (answer.ok()) {
-      answer = ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), &addressee, &tensors);
+      answer =
+          ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), output_name(), &addressee, &tensors);
     }
     serving::Moment moment;
     if (answer.ok()) answer = Run(tensors, &output, &moment);

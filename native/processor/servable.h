@@ -26,7 +26,7 @@ class Tensors : public Arrays {
   // The rows of several requests, each of which has `Rows`, one after the other.
   Tensors(const Signature& signature, const std::vector<const Tensors*>& requests);
 
-  void* Make(int32_t i, int64_t n) override;
+  bool Make(int32_t i, int64_t n, void** data) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
   // How many rows all columns have; -1 where they don't agree, or splits are none.

@@ -50,6 +50,9 @@ class WireReader {
   int64_t number() const { return static_cast<int64_t>(number_); }
   std::string_view bytes() const { return bytes_; }
 
+  // What is not read yet.
+  std::string_view rest() const { return {at_, static_cast<size_t>(end_ - at_)}; }
+
   // Reads numbers that stand one behind the other: a packed field.
   bool More() const { return ok_ && at_ != end_; }
   uint64_t Varint() {

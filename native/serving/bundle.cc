@@ -81,7 +81,7 @@ Status Bundle::Open(const BundleShape& shape, const std::string& path, const Par
   if (is_open()) return Status();
   std::unique_ptr<WeightsFile> file;
   if (Status bad = WeightsFile::Open(path, &file); !bad.ok()) return bad;
-  if (file->bundle() != name_) {
+  if (file->bundle() != export_name()) {
     return Problem("A version's weights are those of its graph; ", path, " is of another export: export the model again.");
   }
   Filled filled;

@@ -1,7 +1,8 @@
 // All weights of an exported version that is loaded: its tables, and its dense tensors as one packed block.
 //
 // The process has one bundle of each name, so that all sessions, and all pools of threads, that load a version read one copy. The
-// name is the export's own. The first user opens the bundle; it goes with the last.
+// name is the export's own, and may have "@" and more behind it: a copy of a version, in another folder, has updates of its own.
+// The first user opens the bundle; it goes with the last.
 //
 // Updates (update.h) change the weights in place. Who wants answers that are each of one moment holds the gate, shared, while a
 // call of the model runs.
@@ -92,7 +93,8 @@ class Bundle {
   explicit Bundle(std::string name);  // Named's
   ~Bundle();
 
-  const std::string& name() const { return name_; }
+  // The name that the export gave to its weights, and to each update of them.
+  std::string export_name() const { return name_.substr(0, name_.find('@')); }
 
   // Loads a version's weights. An open bundle stays as it is, because all files of its name have the same content. After a
   // problem the bundle is not open, and another file may be tried.

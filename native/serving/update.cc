@@ -13,7 +13,7 @@ using embedding::Problem;
 Status Update::Prepare(const Bundle& bundle, const std::string& path, std::unique_ptr<Update>* update) try {
   std::unique_ptr<WeightsFile> file;
   if (Status bad = WeightsFile::Open(path, &file); !bad.ok()) return bad;
-  if (file->bundle() != bundle.name()) {
+  if (file->bundle() != bundle.export_name()) {
     return Problem("An update is of the version that it changes; ", path, " is of another export: publish a full version.");
   }
   std::unique_ptr<Update> made(new Update(bundle));

@@ -19,4 +19,7 @@ inline Status OutOfMemory() noexcept {
   return Status::Constant("The machine's memory does not suffice for the table's rows; nothing was changed.");
 }
 
+// Whether this, or a sentence with this in it, was the problem: it may pass.
+inline bool IsOutOfMemory(const Status& status) { return status.problem().find(OutOfMemory().text()) != std::string::npos; }
+
 }  // namespace ctrlab::embedding

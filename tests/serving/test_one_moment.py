@@ -1,6 +1,7 @@
 """No answer is of two moments: a model that tells the moment of each of its parts, under load, through thousands of updates."""
 
 import secrets
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -61,7 +62,7 @@ def contents(u):
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    """A model's folder, and what writes the update u."""
+    """A model's folder; what writes the update u; and a SavedModel of the weights that a processor of the folder has open."""
     folder, bundle = tmp_path / "planted", secrets.token_hex(16)
     (folder / "1").mkdir(parents=True)
     (folder / "1.updates").mkdir()
@@ -75,7 +76,11 @@ def model(tmp_path, monkeypatch):
         write_update(folder / "1.updates" / "part", bundle, Moment(u, u), changed, growing, dense)
         (folder / "1.updates" / "part").rename(folder / "1.updates" / str(u))
 
-    return folder, update
+    past, file = tmp_path / "past", (folder / "1" / "assets" / WEIGHTS).stat()
+    shutil.copytree(folder / "1", past)
+    opened = f"{bundle}@{file.st_dev}.{file.st_ino}.{file.st_ctime_ns // 10**9}.{file.st_ctime_ns % 10**9}"
+    (past / "saved_model.pb").write_bytes(planted(opened).SerializeToString())
+    return folder, update, past
 
 
 REQUEST = {"ids": tf.constant(np.arange(len(KEYS)), tf.int64)}
@@ -86,7 +91,7 @@ REQUEST = {"ids": tf.constant(np.arange(len(KEYS)), tf.int64)}
 @pytest.mark.parametrize("updates", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_answer_is_of_two_moments(model, updates, batching):
     """The model is also asked past the processor, without its gate: there, moments are mixed, so this test can see it."""
-    folder, update = model
+    folder, update, past = model
     body, end, seen = warm_up.predict_request("planted", REQUEST), threading.Event(), []
     _native.library()
     with Processor(folder, poll_seconds=0.001, **batching) as processor, ThreadPoolExecutor(4) as pool:
@@ -101,13 +106,13 @@ def test_no_answer_is_of_two_moments(model, updates, batching):
             return count
 
         def ask_past_it():
-            signature, mixed = tf.saved_model.load(str(folder / "1")).signatures["serving_default"], 0
+            signature, mixed = tf.saved_model.load(str(past)).signatures["serving_default"], 0
             while not end.is_set():
                 answer = signature(**REQUEST)["probabilities"].numpy()
                 mixed += (answer != answer[0, 0]).any()
             return mixed
 
-        asked, past = [pool.submit(ask) for _ in range(3)], pool.submit(ask_past_it)
+        asked, past_it = [pool.submit(ask) for _ in range(3)], pool.submit(ask_past_it)
         try:
             for u in range(1, updates + 1):
                 update(u)
@@ -118,5 +123,5 @@ def test_no_answer_is_of_two_moments(model, updates, batching):
         seen = [future.result() for future in asked]
         wait_for(lambda: processor.info()["stopped"] == "")
         assert processor.info()["update"] == updates
-        assert min(seen) > 100 and past.result() > 0 and bool(processor.info()["batches"]) == bool(batching)
-        print(f"{sum(seen)} answers, none mixed; {past.result()} mixed past the gate")
+        assert min(seen) > 100 and past_it.result() > 0 and bool(processor.info()["batches"]) == bool(batching)
+        print(f"{sum(seen)} answers, none mixed; {past_it.result()} mixed past the gate")

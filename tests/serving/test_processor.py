@@ -69,7 +69,7 @@ ODD_JSON = {
     "cut": (b'{"inputs": {', "is JSON; this is none"),
     "no UTF-8": (b'{"inputs": {"item": ["\xff"]}}', "is JSON; this is none"),
     "a list": (b"[]", "received a list"),
-    "nothing": (b"{}", 'either "inputs", by columns, or "instances", by rows; received none'),
+    "nothing": (b"{}", 'either "inputs", by columns, or "instances", by rows, once; received none'),
     "both": (b'{"inputs": {}, "instances": []}', "received both"),
     "more": (b'{"inputs": {}, "session": 1}', "session is unknown"),
     "an unknown column": (b'{"inputs": {"age": [1]}}', "age is none of them"),

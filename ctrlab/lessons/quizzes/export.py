@@ -20,7 +20,7 @@ QUESTIONS = (
         because="Row i of the kernel meets input i. On a square kernel the wrong axis has a fitting length, so nothing raises.",
         wrong={
             "The epsilon is missing.": "Then nothing raises, and each result is slightly wrong.",
-            "The shift goes through the scaled kernel.": "Then nothing raises, and the bias is wrong on each kernel, square or not.",
+            "The shift goes through the scaled kernel.": "Then nothing raises, and the bias is wrong on each kernel.",
             "The kernel is in float64.": "Then nothing raises, whatever the shape is.",
         },
     ),
