@@ -194,4 +194,5 @@ def require_columns(schema: pa.Schema, path: Path) -> None:
 
 
 def damaged(path: Path, error: Exception) -> BadData:
-    return BadData(f"{path} is no whole file of its format (damaged, cut off, or still being written): {first_line(error)}.")
+    why = first_line(error).rstrip(".")
+    return BadData(f"{path} is no whole file of its format (damaged, cut off, or still being written): {why}.")
