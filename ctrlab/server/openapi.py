@@ -25,6 +25,15 @@ VALUES = {
     "int64": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
     "float32": {"type": "number"},
 }
+VERSION = {
+    "name": "version",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1},
+}
+LABEL = {"name": "label", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,100}$"}}
+ASKED = {"": (), "/versions/{version}": (VERSION,), "/labels/{label}": (LABEL,)}
+"""What may follow a model's name."""
 OPEN = {"security": []}
 """Of what is asked without a token."""
 
@@ -37,23 +46,28 @@ def document(inputs: dict[str, dict[str, str]]) -> dict:
     """
     models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(inputs)}}
     paths = {
-        "/v1/models/{model}": _get("The versions that are served, and those that can't be", models),
-        "/v1/models/{model}/metadata": _get("Inputs and outputs, as TensorFlow Serving has them", models),
         "/v2": _get("The server"),
-        "/v2/models/{model}": _get("Inputs and outputs, as the open inference protocol has them", models),
-        "/v2/models/{model}/ready": _get("Whether the model answers", models, kind=None),
         "/v2/health/live": _get("Whether the server runs", kind=None) | OPEN,
         "/v2/health/ready": _get("Whether the server takes requests", kind=None) | OPEN,
         "/metrics": _get("What the server counted, for Prometheus", kind="text/plain"),
         "/dashboard": _get("A page with charts of it", kind="text/html") | OPEN,
         "/openapi.json": _get("This document"),
     }
+    for at, asked in ASKED.items():
+        paths |= {
+            f"/v1/models/{{model}}{at}": _get("The versions that are served, and those that can't be", models, *asked),
+            f"/v1/models/{{model}}{at}/metadata": _get("Inputs and outputs, as TensorFlow Serving has them", models, *asked),
+            f"/v2/models/{{model}}{at}": _get("Inputs and outputs, as the open inference protocol has them", models, *asked),
+            f"/v2/models/{{model}}{at}/ready": _get("Whether the model answers", models, *asked, kind=None),
+        }
     described = {path: {"get": operation} for path, operation in paths.items()}
     for model, types in inputs.items():
         values = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
         answer = {"type": "object", "properties": {"predictions": values, "outputs": values}}
-        described[f"/v1/models/{model}:predict"] = {"post": _post(f"The answers of {model} to rows", _predict(types), answer)}
-        described[f"/v2/models/{model}/infer"] = {"post": _post(f"The answers of {model} to tensors", INFER, {"type": "object"})}
+        for at, asked in ASKED.items():
+            rows = _post(f"The answers of {model} to rows", _predict(types), answer, *asked)
+            tensors = _post(f"The answers of {model} to tensors", INFER, {"type": "object"}, *asked)
+            described |= {f"/v1/models/{model}{at}:predict": {"post": rows}, f"/v2/models/{model}{at}/infer": {"post": tensors}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "ctrlab", "version": version("ctrlab")},
@@ -87,27 +101,30 @@ INFER = {
 
 
 def _predict(types: dict[str, str]) -> dict:
-    """The schema of a request by rows or by columns."""
-    columns = {}
+    """The schema of a request by rows or by columns. A column of lists is lists, or its values and where each list ends."""
+    row, columns, either = {}, {}, []
     for name, kind in types.items():
         column, _, part = name.rpartition("/")
         if part == "values":
-            columns[column] = {"type": "array", "items": VALUES[kind]}
+            row[column] = {"type": "array", "items": VALUES[kind]}
+            columns[name] = row[column]
+            columns[f"{column}/row_splits"] = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+            either.append({"oneOf": [{"required": [column]}, {"required": [name, f"{column}/row_splits"]}]})
+            for flat in (name, f"{column}/row_splits"):
+                either.append({"not": {"required": [column, flat]}})
         elif part != "row_splits":
-            columns[name] = VALUES[kind]
-    every = {"required": sorted(columns), "additionalProperties": False}
-    rows = {"type": "array", "items": {"type": "object", "properties": columns, **every}}
-    by_column = {name: {"type": "array", "items": value} for name, value in columns.items()}
-    return {
-        "oneOf": [
-            _object({"instances": rows}),
-            _object({"inputs": {"type": "object", "properties": by_column, **every}}),
-        ]
-    }
+            row[name] = VALUES[kind]
+    columns |= {name: {"type": "array", "items": value} for name, value in row.items()}
+    plain = sorted(name for name in row if name in types)
+    by_row = {"type": "object", "properties": row, "required": sorted(row), "additionalProperties": False}
+    by_column = {"type": "object", "properties": columns, "required": plain, "additionalProperties": False}
+    if either:
+        by_column["allOf"] = either
+    return {"oneOf": [_object({"instances": {"type": "array", "items": by_row}}), _object({"inputs": by_column})]}
 
 
 def _object(properties: dict) -> dict:
-    signature = {"signature_name": {"const": "serving_default"}}
+    signature = {"signature_name": {"enum": ["serving_default", ""]}}
     needs = list(properties)
     return {"type": "object", "properties": signature | properties, "required": needs, "additionalProperties": False}
 
@@ -123,6 +140,11 @@ def _get(says: str, *parameters: dict, kind: str | None = "application/json") ->
     return {"summary": says, "parameters": list(parameters), "responses": _answers(None, kind)}
 
 
-def _post(says: str, schema: dict, answer: dict) -> dict:
+def _post(says: str, schema: dict, answer: dict, *parameters: dict) -> dict:
     body = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return {"summary": says, "requestBody": body, "responses": _answers(answer, "application/json")}
+    return {
+        "summary": says,
+        "parameters": list(parameters),
+        "requestBody": body,
+        "responses": _answers(answer, "application/json"),
+    }

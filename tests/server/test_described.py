@@ -16,7 +16,11 @@ INFERENCE = "/inference.GRPCInferenceService/"
 def server(published):
     server = Server(published[0])
     yield server
-    assert server.stop()[0] == 0
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()
 
 
 def every(message):

@@ -16,7 +16,11 @@ from ctrlab.server.openapi import document
 def server(published):
     server = Server(published[0])
     yield server
-    assert server.stop()[0] == 0
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()
 
 
 UNEQUAL = schemathesis.checks.positive_data_acceptance
@@ -32,7 +36,15 @@ def test_answers_are_as_described(server, mode):
         if mode == schemathesis.GenerationMode.NEGATIVE and not (operation.body or operation.path_parameters):
             continue  # there is nothing to be wrong
 
-        @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+        asked = "/versions/" in operation.path or "/labels/" in operation.path  # the same handler
+
+        @settings(
+            max_examples=4 if asked else 25,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        )
         @given(operation.as_strategy(generation_mode=mode))
         def answers_as_described(case):
             case.call_and_validate(headers=WITH, excluded_checks=[UNEQUAL])

@@ -29,7 +29,11 @@ from ctrlab.serving.processor import ALL
 def server(published):
     server = Server(published[0])
     yield server
-    assert server.stop()[0] == 0
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()
 
 
 def test_each_protocol_gets_the_model_s_answer(server, published):

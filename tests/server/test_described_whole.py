@@ -1,0 +1,71 @@
+"""The description of the HTTP interface knows every way to ask that is answered."""
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+from serve_command import Server
+from wire_requests import by_lists, by_rows
+
+from ctrlab.server.openapi import document
+
+
+@pytest.fixture(scope="module")
+def server(published):
+    server = Server(published[0])
+    yield server
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()
+
+
+def bodies_of(server):
+    """[(whether the description has the body, the server's status)], by a function."""
+    paths = json.loads(server.ask("GET", "/openapi.json")[2])["paths"]
+    schema = paths["/v1/models/ctr:predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    def of(body):
+        status = server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())[0]
+        return Draft202012Validator(schema).is_valid(body), status
+
+    return of
+
+
+def test_columns_of_lists_may_be_values_and_splits(server, published):
+    of, lists = bodies_of(server), by_lists(published[1])
+    flat = {
+        name: [v.decode() if isinstance(v, bytes) else v for v in tensor.numpy().tolist()]
+        for name, tensor in published[1].items()
+    }
+    ragged = sorted(name.removesuffix("/values") for name in flat if name.endswith("/values"))
+    mixed = {name: value for name, value in flat.items() if not name.startswith(f"{ragged[0]}/")} | {ragged[0]: lists[ragged[0]]}
+    for columns in (lists, flat, mixed):
+        assert of({"inputs": columns}) == (True, 200)
+    both = flat | {ragged[0]: lists[ragged[0]]}
+    half = {name: value for name, value in flat.items() if name != f"{ragged[0]}/row_splits"}
+    for columns in (both, half):
+        assert of({"inputs": columns}) == (False, 400)
+
+
+def test_the_name_of_the_signature_may_be_empty(server, published):
+    of, rows = bodies_of(server), json.loads(by_rows(published[1]))
+    assert of(rows | {"signature_name": ""}) == of(rows | {"signature_name": "serving_default"}) == (True, 200)
+    assert of(rows | {"signature_name": None}) == (False, 400)
+    assert of(rows | {"signature_name": "other"}) == (False, 404)
+
+
+def test_versions_and_labels_have_their_paths():
+    paths = document({"ctr": {}, "dlrm": {}})["paths"]
+    for at in ("/versions/{version}", "/labels/{label}"):
+        for before, after, method in (
+            ("/v1/models/{model}", "", "get"),
+            ("/v1/models/{model}", "/metadata", "get"),
+            ("/v2/models/{model}", "", "get"),
+            ("/v2/models/{model}", "/ready", "get"),
+            ("/v1/models/ctr", ":predict", "post"),
+            ("/v2/models/dlrm", "/infer", "post"),
+        ):
+            named = {each["name"] for each in paths[before + at + after][method]["parameters"]}
+            assert set(before.count("{") * ["model"]) | {at.split("{")[1][:-1]} == named
