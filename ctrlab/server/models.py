@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from ctrlab.server.served import ServedModel
 from ctrlab.serving.processor import ALL, Code, Format, Refused, Reply
 from ctrlab.serving.versions import versions
 
+log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 """Between two looks at labels and kept versions."""
 MEMBERS = 16
@@ -57,7 +59,8 @@ class Models:
         keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
         configuration: of each processor.
     Raises:
-        CtrlabError: there is no model, or a number is too small. Refused: a model has no version that can be served.
+        CtrlabError: there is no model, or a number is too small. Refused: none has a version that can be served; if some have,
+            they are, and the log says which are not.
     """
 
     def __init__(
@@ -78,7 +81,12 @@ class Models:
         self.served: dict[str, ServedModel] = {}
         try:
             for name, place in folders_in(folder).items():
-                self.served[name] = ServedModel(place, name, keep=keep, **configuration)
+                try:
+                    self.served[name] = ServedModel(place, name, keep=keep, **configuration)
+                except Refused as refused:
+                    broken = _broken(name, refused)
+            if not self.served:
+                raise broken
         except BaseException:
             self._close()
             raise
@@ -202,6 +210,14 @@ class Models:
             for served in self.served.values():
                 served.look()
             self._refusals.tell()
+
+
+def _broken(name: str, refused: Refused) -> Refused:
+    """Tells why a model is not served, and returns it."""
+    cure = "export it again, or take its folder away, and start the server again"
+    told = Refused(refused.code, f"Model {name} is not served: {str(refused).rstrip('.')}; {cure}.")
+    log.warning("%s", told)
+    return told
 
 
 def shown(text: str) -> str:
