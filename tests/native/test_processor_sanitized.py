@@ -74,7 +74,7 @@ def with_versions(small_batches, tmp_path):
     schema, batches = small_batches(DATA_SETS["din"])
     rows = {name: feature[:3] for name, feature in batches[0][0].items()}
     made = models.build("din", schema, embedding="hashed", optimizations="all")
-    folder = tmp_path / "versions"
+    folder = tmp_path / "versions" / "ctr"
     first = serving.export_model(made, folder, rows=[rows])
     add_requests(folder, inputs.to_tensors(rows, serving.read_manifest(first).inputs, made))
     for version in VERSIONS[1:]:
@@ -88,7 +88,7 @@ def with_versions(small_batches, tmp_path):
 @pytest.fixture
 def with_updates(model):  # noqa: F811
     """A model of ids, 30 of whose updates are still to come."""
-    folder, update = model
+    folder, update, _ = model
     add_requests(folder, {"ids": tf.constant(range(len(KEYS)), tf.int64)})
     (folder / "staged").mkdir()
     for u in range(1, 31):
@@ -114,10 +114,12 @@ def run(program, seconds, *folders):
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_requests_while_versions_and_updates_come_and_processors_go(sanitizers, with_versions, with_updates):
-    ran = run(build(sanitizers), 9, with_versions, with_updates)
+    ran = run(build(sanitizers), 15, with_versions, with_updates)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-20_000:]
     versions, updates = (line.split() for line in ran.stdout.splitlines())
-    assert set(versions) <= {f"{version}.0" for version in VERSIONS if version not in (2, 3)} and len(versions) > 4
+    assert (
+        set(versions) <= {f"{version}.0" for version in VERSIONS if version not in (2, 3)} and len(versions) > 2
+    )  # a swap compares how fast both are
     assert set(updates) <= {f"1.{u}" for u in range(31)} and len(updates) > 10
 
 

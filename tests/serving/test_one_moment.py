@@ -63,7 +63,7 @@ def contents(u):
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     """A model's folder; what writes the update u; and a SavedModel of the weights that a processor of the folder has open."""
-    folder, bundle = tmp_path / "planted", secrets.token_hex(16)
+    folder, bundle = tmp_path / "planted" / "ctr", secrets.token_hex(16)
     (folder / "1").mkdir(parents=True)
     (folder / "1.updates").mkdir()
     (folder / "1" / "saved_model.pb").write_bytes(planted(bundle).SerializeToString())
@@ -92,7 +92,7 @@ REQUEST = {"ids": tf.constant(np.arange(len(KEYS)), tf.int64)}
 def test_no_answer_is_of_two_moments(model, updates, batching):
     """The model is also asked past the processor, without its gate: there, moments are mixed, so this test can see it."""
     folder, update, past = model
-    body, end, seen = warm_up.predict_request("planted", REQUEST), threading.Event(), []
+    body, end, seen = warm_up.predict_request("ctr", REQUEST), threading.Event(), []
     _native.library()
     with Processor(folder, poll_seconds=0.001, **batching) as processor, ThreadPoolExecutor(4) as pool:
 
