@@ -123,8 +123,12 @@ class Rest:
         headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
         if not self.ready:
             headers.append(CLOSE_HEADER)
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        try:
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        except Exception:  # uvicorn's own words about it are not told
+            log.exception("An answer could not be sent")
+            raise
 
     async def _answer(self, scope, receive) -> Answer:
         path, allowed = scope["path"], []
