@@ -22,7 +22,7 @@ from ctrlab.server import described
 from ctrlab.server.models import STOPS, Late, Models, Overloaded, shown, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
-from ctrlab.serving.wire import _read, field, fields, number, varint
+from ctrlab.serving.wire import field, fields, number, read_varint, varint
 
 CODES = {
     Code.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -221,10 +221,10 @@ def _leading(message: bytes, *wanted: int) -> dict[int, bytes | int]:
         if at >= len(message) or len(found) == len(wanted):
             return found
         begin, size = at, 0
-        tag, at = _read(message, at)
+        tag, at = read_varint(message, at)
         kind = tag & 7
         if kind in (0, 2):
-            size, at = _read(message, at)
+            size, at = read_varint(message, at)
         at += {1: 8, 2: size, 5: 4}.get(kind, 0)
         if tag >> 3 in wanted or at > len(message) or kind not in (0, 1, 2, 5):
             found = fields(message[begin:at]) | found  # or it says what is wrong

@@ -32,13 +32,13 @@ def fields(message: bytes) -> dict[int, bytes | int]:
     """
     at, found = 0, {}
     while at < len(message):
-        tag, at = _read(message, at)
+        tag, at = read_varint(message, at)
         kind = tag & 7
         if kind == 0:
-            found[tag >> 3], at = _read(message, at)
+            found[tag >> 3], at = read_varint(message, at)
             continue
         if kind == 2:
-            size, at = _read(message, at)
+            size, at = read_varint(message, at)
             found[tag >> 3] = message[at : at + size]
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
@@ -50,7 +50,7 @@ def fields(message: bytes) -> dict[int, bytes | int]:
     return found
 
 
-def _read(message: bytes, at: int) -> tuple[int, int]:
+def read_varint(message: bytes, at: int) -> tuple[int, int]:
     n = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))  # wire_requests, served
+from serve_command import Server
 from served import first, probabilities
 
 from ctrlab import models, serving
@@ -21,3 +22,15 @@ def published(small_batches, tmp_path_factory):
         serving.export_model(model, folder / "ctr" if name == "din" else folder / name, rows=[batch])
     tensors = inputs.to_tensors(batch, inputs.inputs_of(model, "text"), model)
     return folder, tensors, probabilities(model, batch)
+
+
+@pytest.fixture(scope="module")
+def server(published):
+    """Of the two models; it must end well."""
+    server = Server(published[0])
+    yield server
+    server.process.terminate()
+    try:
+        assert server.process.wait(60) == 0
+    finally:
+        server.process.kill()

@@ -4,23 +4,12 @@ import json
 
 import grpc
 import pytest
-from serve_command import WITH, Server
+from serve_command import WITH
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from ctrlab.serving import wire
 
 INFERENCE = "/inference.GRPCInferenceService/"
-
-
-@pytest.fixture(scope="module")
-def server(published):
-    server = Server(published[0])
-    yield server
-    server.process.terminate()
-    try:
-        assert server.process.wait(60) == 0
-    finally:
-        server.process.kill()
 
 
 def every(message):

@@ -2,23 +2,10 @@
 
 import json
 
-import pytest
 from jsonschema import Draft202012Validator
-from serve_command import Server
 from wire_requests import by_lists, by_rows
 
 from ctrlab.server.openapi import document
-
-
-@pytest.fixture(scope="module")
-def server(published):
-    server = Server(published[0])
-    yield server
-    server.process.terminate()
-    try:
-        assert server.process.wait(60) == 0
-    finally:
-        server.process.kill()
 
 
 def bodies_of(server):

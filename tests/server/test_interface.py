@@ -6,22 +6,10 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
-from serve_command import WITH, Server
+from serve_command import WITH
 from wire_requests import by_lists
 
 from ctrlab.server.openapi import document
-
-
-@pytest.fixture(scope="module")
-def server(published):
-    server = Server(published[0])
-    yield server
-    server.process.terminate()
-    try:
-        assert server.process.wait(60) == 0
-    finally:
-        server.process.kill()
-
 
 UNEQUAL = schemathesis.checks.positive_data_acceptance
 """A schema can't say that columns have one length."""

@@ -20,17 +20,6 @@ TINY = wire.number(3, 1)
 """A field of two bytes that no message has."""
 
 
-@pytest.fixture(scope="module")
-def server(published):
-    server = Server(published[0])
-    yield server
-    server.process.terminate()
-    try:
-        assert server.process.wait(60) == 0
-    finally:
-        server.process.kill()
-
-
 def code_of(server, method, request, **options):
     """(code, sentence)."""
     with pytest.raises(grpc.RpcError) as refused:

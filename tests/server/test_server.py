@@ -25,17 +25,6 @@ from ctrlab.serving import warm_up, wire
 from ctrlab.serving.processor import ALL
 
 
-@pytest.fixture(scope="module")
-def server(published):
-    server = Server(published[0])
-    yield server
-    server.process.terminate()
-    try:
-        assert server.process.wait(60) == 0
-    finally:
-        server.process.kill()
-
-
 def test_each_protocol_gets_the_model_s_answer(server, published):
     _, tensors, expected = published
 
