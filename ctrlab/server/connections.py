@@ -34,10 +34,8 @@ class Connection(H11Protocol):
     def __init__(self, *args, refuse: Callable[[str, str, str], None] | None = None, **options):
         super().__init__(*args, **options)
         self._refuse, self._inner, self.app = refuse, self.app, self._answer
-        self._most, self.limit_concurrency = (
-            self.limit_concurrency,
-            None,
-        )  # uvicorn's own refusal is plain text and a line in the log
+        # uvicorn's own refusal is plain text, and a line in the log.
+        self._most, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport) -> None:
         super().connection_made(_Lingering(transport, self))

@@ -28,6 +28,15 @@ class _Pinned:
     retired: bool = False
 
 
+@dataclass(frozen=True)
+class _NotServed:
+    """A version that was asked for by a label or kept. It is tried again when its files are others, or memory was too little."""
+
+    why: str
+    files: frozenset
+    passing: bool
+
+
 class ServedModel:
     """Thread-safe; `look` is for one thread.
 
@@ -50,7 +59,7 @@ class ServedModel:
         self.newest = Processor(folder, name=name, **configuration)
         self.labels: dict[str, int] = {}
         self._pinned: dict[int, _Pinned] = {}
-        self._refused: dict[int, str] = {}  # versions that were asked for by a label or kept, and can't be served
+        self._refused: dict[int, _NotServed] = {}
         self._said, self._told = "", 0
         self._lock = threading.Lock()
         self.look()
@@ -146,7 +155,7 @@ class ServedModel:
     def refused(self) -> dict[int, str]:
         """{version: why it is not served} of those that should be."""
         newest = {int(version): why for version, why in self.newest.info()["refused"].items()}
-        return newest | self._refused
+        return newest | {version: refused.why for version, refused in self._refused.items()}
 
     def close(self) -> None:
         """Closes all processors; call it when no request is inside."""
@@ -154,17 +163,30 @@ class ServedModel:
             processor.close()
 
     def _pin(self, version: int) -> bool:
-        """Whether there is a processor of this version; makes it if it can. Each version is tried once, until nobody wants it."""
+        """Whether there is a processor of this version; makes it if it can."""
         if version in self._pinned:
             return True
-        if version in self._refused:
+        before, files = self._refused.get(version), _files_in(self.folder / str(version))
+        if before and before.files == files and not before.passing:
             return False
         try:
             pinned = _Pinned(Processor(self.folder, name=self.name, version=version, **self._configuration))
         except Refused as refused:
-            log.warning("Version %d of %s is not served: %s", version, self.name, refused)
-            self._refused[version] = str(refused)
+            if not before or before.why != str(refused):
+                log.warning("Version %d of %s is not served: %s", version, self.name, refused)
+            self._refused[version] = _NotServed(str(refused), files, refused.code == Code.UNAVAILABLE)
             return False
+        self._refused.pop(version, None)
         with self._lock:
             self._pinned[version] = pinned
         return True
+
+
+def _files_in(folder: Path) -> frozenset:
+    """Which files a folder has, how large they are, and when they were written."""
+    found = set()
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # it goes meanwhile
+            about = path.stat()
+            found.add((path, about.st_ino, about.st_size, about.st_mtime_ns))
+    return frozenset(found)

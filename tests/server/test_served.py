@@ -103,6 +103,21 @@ def test_a_label_of_a_broken_version_stays_where_it_was(three, caplog):
     served.close()
 
 
+def test_a_label_may_be_there_before_its_version(three):
+    folder, request, _ = three
+    (folder / "2").rename(folder / "later")
+    (folder / FILE).write_text('{"canary": 2}')
+    served = ServedModel(folder, "ctr", poll_seconds=0)
+    ask = answers(served, request)
+    with pytest.raises(Refused, match="received a request for canary"):
+        ask(label="canary")
+    assert list(served.refused()) == [2]
+    (folder / "later").rename(folder / "2")
+    served.look()
+    assert ask(label="canary").version == 2 and served.refused() == {}
+    served.close()
+
+
 def test_a_version_stays_while_a_request_is_inside(three):
     folder, request, _ = three
     set_label(folder, "stable", 1)
