@@ -33,7 +33,8 @@ std::unique_ptr<T, void (*)(void*)> Malloced(size_t count) {
   return {static_cast<T*>(std::malloc(count * sizeof(T))), std::free};
 }
 
-void Call(const std::vector<char>& request, const std::vector<std::pair<size_t, size_t>>& unread, size_t most, std::FILE* result) {
+void Call(const std::vector<char>& request, const std::vector<std::pair<size_t, size_t>>& unread, size_t most,
+          std::FILE* result) {
   // From malloc, so that a sanitizer sees a read of the byte before and behind; one byte off, as tensors in a request are.
   const auto bytes = Malloced<char>(request.size() + 1);
   char* const data = bytes.get() + 1;
