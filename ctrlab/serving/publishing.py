@@ -218,7 +218,7 @@ class Publisher:
                 size = self._write_version(content) if content.full else self._write_update(content)
                 self._confirm(content)
         except CtrlabError as problem:
-            if content.full or not self._updates_of(self._version[0]).is_dir():
+            if content.full or not (self.folder / str(self._version[0])).is_dir():
                 self._version = None
             self._fail(problem)
             return
