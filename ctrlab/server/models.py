@@ -22,6 +22,10 @@ LOOK_SECONDS = 1.0
 """Between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads a core where most wait for their batch."""
+LONGEST_ID = 200
+"""Characters of a request's id."""
+LONGEST_LABEL = 101
+"""None has more than 100: the rest of one that nobody has is not told."""
 STOPS = "The server stops and does not answer this request: ask another, or again later."
 
 

@@ -29,7 +29,7 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server import described, openapi
-from ctrlab.server.models import STOPS, Late, Models, Overloaded, shown, states
+from ctrlab.server.models import LONGEST_ID, LONGEST_LABEL, STOPS, Late, Models, Overloaded, shown, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import ALL, Code, Refused
 
@@ -37,9 +37,6 @@ STATUS = {Code.INVALID: 400, Code.NOT_FOUND: 404, Code.UNAVAILABLE: 503, Code.FA
 HEADER = b"inference-header-content-length"
 REQUEST_ID = b"x-request-id"
 """By which the log knows a request; who sends none gets one with the answer."""
-LONGEST_ID = 200
-LONGEST_LABEL = 101
-"""None has more than 100 characters: the rest of one that nobody has is not told."""
 MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?"
 PAGE = (
     (b"content-type", b"text/html; charset=utf-8"),

@@ -19,7 +19,7 @@ import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.models import STOPS, Late, Models, Overloaded, shown, states
+from ctrlab.server.models import LONGEST_ID, LONGEST_LABEL, STOPS, Late, Models, Overloaded, shown, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
 from ctrlab.serving.wire import field, fields, number, read_varint, varint
@@ -30,8 +30,7 @@ CODES = {
     Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Code.FAILED: grpc.StatusCode.INTERNAL,
 }
-REQUEST_ID, LONGEST_ID = "x-request-id", 200
-LONGEST_LABEL = 101  # none has more than 100 characters
+REQUEST_ID = "x-request-id"
 LONGEST = 1_000
 """Characters of a sentence: gRPC refuses to carry many more."""
 MOST_BYTES = 4_096
