@@ -39,7 +39,7 @@ class NativeLibraryError(CtrlabError, RuntimeError):
 
 
 def choose(what: str, name: str, known: Iterable[str]) -> str:
-    """`name` if it is known; otherwise raises UnknownName with the nearest known name.
+    """`name` if it is known; otherwise raises UnknownName with the known names, and the nearest if one is near.
 
     >>> choose("model", "dlrm", ["wdl", "dlrm"])
     'dlrm'
@@ -47,8 +47,9 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if name in known:
         return name
-    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    alike = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(str(name).lower(), alike, n=1)
+    hint = f" Did you mean {alike[near[0]]!r}?" if near else ""
     raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")
 
 

@@ -3,13 +3,15 @@
 import subprocess
 import sys
 import textwrap
+from importlib import metadata
 
 import pytest
 from typer.testing import CliRunner
 
+import ctrlab
 from ctrlab import cli
 from ctrlab.cli.app import console, import_tensorflow
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, UnknownName, choose
 
 COMMANDS = ["doctor", "data", "train", "checkpoints", "embedding", "race", "tune", "bench", "lab"]
 
@@ -64,6 +66,40 @@ def test_help_imports_nothing_heavy(path):
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert found.returncode == 0, found.stderr
+
+
+def test_the_version_is_that_of_the_package_and_of_tensorflow(call):
+    found = call("--version")
+    assert found.exit_code == 0
+    assert found.output == f"ctrlab {ctrlab.__version__}, TensorFlow {metadata.version('tensorflow')}\n"
+
+
+def test_the_package_s_version_is_its_distribution_s():
+    assert ctrlab.__version__ == metadata.version("ctrlab")
+
+
+def test_the_version_without_tensorflow(call, monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert call("--version").output == f"ctrlab {ctrlab.__version__}, without TensorFlow\n"
+
+
+def test_the_package_runs_as_the_command():
+    found = subprocess.run([sys.executable, "-m", "ctrlab", "rase"], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2 and "Usage: ctrlab " in found.stderr and "race" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("lokup", " Did you mean 'lookup'?"), ("LOOKUP", " Did you mean 'lookup'?"), ("userid", " Did you mean 'UserId'?")]
+    + [(far, "") for far in ("foo", "x", "")],
+)
+def test_a_name_that_is_near_gets_a_hint_and_one_that_is_not_the_list_alone(name, hint):
+    with pytest.raises(UnknownName) as refused:
+        choose("rung", name, ["lookup", "loop", "UserId"])
+    assert str(refused.value) == f"Unknown rung {name!r}; known are lookup, loop, UserId.{hint}"
 
 
 def test_no_command_is_help(call):

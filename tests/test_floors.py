@@ -23,7 +23,9 @@ HEIGHT = {package: height for height, packages in enumerate(FLOORS, 1) for packa
 
 
 def package_of(module: str) -> str:
-    """Its folder in ctrlab; nothing for a module that lies in ctrlab/ itself."""
+    """Its folder in ctrlab; nothing for a module that lies in ctrlab/ itself. `__main__` is a door to the top floor."""
+    if module == "ctrlab.__main__":
+        return "cli"
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and (imports.PACKAGE / parts[1]).is_dir() else ""
 

@@ -7,7 +7,7 @@ takes seconds to import, and `--help` must not.
 from __future__ import annotations
 
 from ctrlab.cli import bench, checkpoints, data, doctor, embedding, export, lab, label, race, serve, train, tune
-from ctrlab.cli.app import OneSentence, add_commands, make_app
+from ctrlab.cli.app import OneSentence, VersionOption, add_commands, make_app
 
 app = make_app(
     "Six click models on stock TensorFlow, made fast one optimization at a time.",
@@ -15,6 +15,13 @@ app = make_app(
     add_completion=False,
     epilog="Start with `ctrlab doctor`, then `ctrlab race --models deepfm --profile tiny`.",
 )
+
+
+@app.callback()
+def options(version: VersionOption = False) -> None:
+    """What `ctrlab` takes before a command."""
+
+
 add_commands(app, doctor, train, export, serve, label, race, tune, lab)
 for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding}.items():
     app.add_typer(group.app, name=name)
@@ -22,4 +29,4 @@ for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "e
 
 def main() -> None:
     """The entry point of the `ctrlab` command."""
-    app()
+    app(prog_name="ctrlab")

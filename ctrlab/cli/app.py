@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+import ctrlab
 from ctrlab.errors import CtrlabError, choose, cure_of
 from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import require_place, write_atomically
@@ -109,6 +111,20 @@ def write_json(path: Path | None, value, indent: int | None = 1) -> None:
         write_atomically(path, json.dumps(value, indent=indent) + "\n")
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        try:
+            beside = f"TensorFlow {metadata.version('tensorflow')}"
+        except metadata.PackageNotFoundError:
+            beside = "without TensorFlow"
+        typer.echo(f"ctrlab {ctrlab.__version__}, {beside}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option("--version", help="The versions of this package and of TensorFlow.", callback=_print_version, is_eager=True),
+]
 ModelArgument = Annotated[
     str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.", callback=lambda name: choose("model", name, DATA_SETS))
 ]

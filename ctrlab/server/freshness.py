@@ -210,7 +210,7 @@ class _Running:
     def __init__(self, place: Path, *words):
         self.name, self.log = words[0], place / f"{words[0]}.log"
         environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "200"}
-        command = [sys.executable, "-m", "ctrlab.cli", *map(str, words)]
+        command = [sys.executable, "-m", "ctrlab", *map(str, words)]
         with open(self.log, "wb") as file:
             self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
 

@@ -257,6 +257,10 @@ BAD_FILES = {
     "empty": (b"", "is empty"),
     "empty inside": (gzip.compress(b""), "is empty"),
     "truncated": (gzip.compress(CRITEO.encode() * 9_000)[:-9], "truncated or damaged gzip"),
+    "truncated in its first line": (
+        gzip.compress(CRITEO.encode() * 9_000)[:40],
+        "truncated or damaged gzip file, and not one line",
+    ),
     "damaged": (gzip.compress(CRITEO.encode() * 9_000)[:200] + b"xx" * 99, "truncated or damaged gzip"),
     "zip": (b"PK\x03\x04rest", "is an archive"),
     "another format": (b"a,b,c\n" * 9, "doesn't look like raw criteo data: 9 of the first 9 rows"),

@@ -131,7 +131,7 @@ def test_a_worker_trains_evaluates_and_starts_over(session):
 
 def test_a_race_of_one_model_from_the_command_line(tmp_path):
     """Two real workers, baseline and all, and everything that comes out of them."""
-    command = [sys.executable, "-m", "ctrlab.cli", "race", "--models", "deepfm", "--profile", "tiny"]
+    command = [sys.executable, "-m", "ctrlab", "race", "--models", "deepfm", "--profile", "tiny"]
     paths = ["--json", str(tmp_path / "race.json"), "--html", str(tmp_path / "race.html")]
     ran = subprocess.run([*command, *paths], capture_output=True, text=True, timeout=240, env=os.environ | {"COLUMNS": "140"})
     assert ran.returncode == 0, ran.stderr

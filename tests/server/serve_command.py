@@ -17,7 +17,7 @@ class Server:
     """`ctrlab serve` on ports of its own."""
 
     def __init__(self, folder, *options):
-        command = [sys.executable, "-m", "ctrlab.cli", "serve", folder, "--port", "0", "--grpc-port", "0", *options]
+        command = [sys.executable, "-m", "ctrlab", "serve", folder, "--port", "0", "--grpc-port", "0", *options]
         environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         self.said = []

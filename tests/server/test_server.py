@@ -172,7 +172,7 @@ def test_no_request_inside_is_lost_when_it_stops(published):
 
 def test_what_can_not_be_served_is_one_sentence(server, published, tmp_path):
     def refuses(sentence, *options):
-        command = [sys.executable, "-m", "ctrlab.cli", "serve", *map(str, options)]
+        command = [sys.executable, "-m", "ctrlab", "serve", *map(str, options)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
         assert ran.returncode == 1 and re.search(sentence, ran.stderr) and "Traceback" not in ran.stderr, ran.stderr
 
@@ -189,7 +189,7 @@ def test_an_address_of_the_sixth_version(published):
             tried.bind(("::1", 0))
     except OSError as problem:
         pytest.skip(f"::1 is no address here: {problem}")
-    command = [sys.executable, "-m", "ctrlab.cli", "serve", published[0], "--port", "0", "--grpc-port", "0", "--host", "::1"]
+    command = [sys.executable, "-m", "ctrlab", "serve", published[0], "--port", "0", "--grpc-port", "0", "--host", "::1"]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         timer = threading.Timer(100, server.kill)

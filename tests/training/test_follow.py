@@ -101,7 +101,7 @@ def test_a_followed_run_has_no_held_out_rows_and_goes_on_only_as_one(table, tmp_
         Run(Spec("din", profile="tiny", saving=saving))
 
 
-COMMAND = [sys.executable, "-m", "ctrlab.cli", "train", "din", "--optimizations", "all", "--follow"]
+COMMAND = [sys.executable, "-m", "ctrlab", "train", "din", "--optimizations", "all", "--follow"]
 
 
 def test_the_command_publishes_what_it_learns_and_ends_when_nothing_comes(table, tmp_path):

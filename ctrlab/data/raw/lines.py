@@ -91,9 +91,8 @@ class LineFile:
         try:
             data = self._text.read(CHUNK)
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise BadData(
-                f"{self.path} is a truncated or damaged gzip file, good up to line {self._read_lines}; download it again."
-            ) from None
+            good = f"good up to line {self._read_lines}" if self._read_lines else "and not one line of it is good"
+            raise BadData(f"{self.path} is a truncated or damaged gzip file, {good}; download it again.") from None
         except OSError as error:
             raise BadData(f"{self.path} can't be read: {error.strerror}.") from None
         self._read_lines += data.count(b"\n")

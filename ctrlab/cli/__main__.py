@@ -1,5 +1,0 @@
-"""`python -m ctrlab.cli` is `ctrlab`."""
-
-from ctrlab.cli import main
-
-main()
