@@ -34,6 +34,10 @@ class BadData(CtrlabError, ValueError):
     """A file or a row that violates the format; the message names file and line or column."""
 
 
+class BadSchema(CtrlabError, ValueError):
+    """Columns that make no sense, alone or together; the message names them."""
+
+
 class NativeLibraryError(CtrlabError, RuntimeError):
     """The compiled library is missing or was built for another version; the message names the command that cures it."""
 
