@@ -5,7 +5,7 @@ converters, generators and models all use it. This module does not import Tensor
 
 Raw types (what a reader yields, B = batch):
 
-    Label, Numeric          float32 [B]
+    Label, Numeric          float32 [B], finite
     Categorical             string  [B]   (int64 [B] for the encoding "identity")
     MultiHot, Sequence      string  [B, (L)] ragged, or the unsplit text, string [B]
     NumericList             float32 [B, (L)] ragged, or the unsplit text, string [B]
@@ -19,7 +19,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
+
+from ctrlab import schema_rules as rules
+from ctrlab.errors import BadSchema, choose
 
 Encoding = Literal["hash", "vocabulary", "identity"]
 Transform = Literal["none", "log1p", "minmax"]
@@ -30,16 +33,20 @@ RAW_IDS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Column:
-    """A named field of a row."""
+    """A named field of a row. What makes no sense raises BadSchema in one sentence, when the column is made."""
 
     name: str
+
+    def __post_init__(self):
+        rules.name(self)
 
 
 @dataclass(frozen=True)
 class Label(Column):
-    """The target of a task: 0.0 or 1.0."""
+    """The target of a task: 0.0 or 1.0. With `soft=True` any number in [0, 1], such as the share of views that were clicked."""
 
     kind: ClassVar[str] = "label"
+    soft: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,11 @@ class Numeric(Column):
     low: float = 0.0
     high: float = 1.0
 
+    def __post_init__(self):
+        super().__post_init__()
+        rules.number(self, "default", self.default)
+        rules.transform(self, get_args(Transform))
+
 
 @dataclass(frozen=True)
 class NumericList(Column):
@@ -66,6 +78,12 @@ class NumericList(Column):
     transform: Transform = "none"
     low: float = 0.0
     high: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        rules.separator(self)
+        rules.number_list(self, "default", self.default)
+        rules.transform(self, get_args(Transform))
 
 
 @dataclass(frozen=True)
@@ -85,12 +103,14 @@ class IdColumn(Column):
     encoded: bool = False
 
     def __post_init__(self):
+        super().__post_init__()
+        choose(f"encoding of column {self.name!r}", self.encoding, get_args(Encoding))
+        rules.vocabulary(self)
         if self.encoding == "vocabulary":
             object.__setattr__(self, "buckets", len(self.vocabulary))
         if not self.table:
             object.__setattr__(self, "table", self.name)
-        if self.buckets < 1:
-            raise ValueError(f"A column needs at least one bucket; {self.name!r} has {self.buckets}.")
+        rules.whole(self, "buckets", self.buckets, 1, RAW_IDS)
 
     @property
     def bits(self) -> int | None:
@@ -107,6 +127,10 @@ class Categorical(IdColumn):
     kind: ClassVar[str] = "categorical"
     default: str = ""
 
+    def __post_init__(self):
+        super().__post_init__()
+        rules.default_word(self)
+
 
 @dataclass(frozen=True)
 class MultiHot(IdColumn):
@@ -114,6 +138,10 @@ class MultiHot(IdColumn):
 
     kind: ClassVar[str] = "multi_hot"
     separator: str = ";"
+
+    def __post_init__(self):
+        super().__post_init__()
+        rules.separator(self)
 
 
 @dataclass(frozen=True)
@@ -129,6 +157,11 @@ class Sequence(IdColumn):
     negative_of: str = ""
     separator: str = ";"
     max_length: int = 50
+
+    def __post_init__(self):
+        super().__post_init__()
+        rules.separator(self)
+        rules.whole(self, "max_length", self.max_length, 1, 2**31 - 1)
 
 
 def entry_dtype(column: Column) -> Literal["float32", "string", "int32", "int64"]:
@@ -151,8 +184,22 @@ class Schema:
         wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part).
         delimiter: between the fields of a CSV line.
         user: the column with the user of each example, for GAUC; "" if there is none.
+        notes: what `infer` has to say, such as columns that it left out; shown as comments when the schema is printed.
     Raises:
-        ValueError: two columns with one name, an unknown name in `wide`, `of` or `user`, or a shared table with two sizes.
+        BadSchema: two columns with one name; `wide`, `user`, `of` or `negative_of` names no column of its kind; columns of one
+            table differ in size or encoding; a separator that can't be told from the delimiter.
+
+    >>> print(Schema("own", (Label("clicked"), Categorical("city", buckets=1_000)), wide=("city",)))
+    from ctrlab.features import Categorical, Label, Schema
+    <BLANKLINE>
+    schema = Schema(
+        "own",
+        (
+            Label("clicked"),
+            Categorical("city", buckets=1000),
+        ),
+        wide=("city",),
+    )
     """
 
     name: str
@@ -160,30 +207,70 @@ class Schema:
     wide: tuple[str, ...] = ()
     delimiter: str = ","
     user: str = ""
+    notes: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self):
+        for name in ("columns", "wide"):
+            rules.several(self, name, getattr(self, name))
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for column in self.columns:
+            if not isinstance(column, Column):
+                raise BadSchema(f"A schema is made of columns such as Numeric('age'); schema {self.name!r} has {column!r}.")
             if column.name in self._by_name:
-                raise ValueError(f"Column names must differ; schema {self.name!r} has two columns {column.name!r}.")
+                raise BadSchema(f"Column names must differ; schema {self.name!r} has two columns {column.name!r}.")
             self._by_name[column.name] = column
         for name in self.wide:
             if not isinstance(self._by_name.get(name), IdColumn):
-                raise ValueError(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.")
+                raise BadSchema(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.")
         if self.user and not isinstance(self._by_name.get(self.user), Categorical):
-            raise ValueError(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.")
-        sizes: dict[str, IdColumn] = {}
-        for column in self.id_columns:
-            first = sizes.setdefault(column.table, column)
-            if (first.buckets, first.encoding) != (column.buckets, column.encoding):
-                raise ValueError(
-                    f"Columns of one table must agree on buckets and encoding; table {column.table!r} of schema "
-                    f"{self.name!r} has {first.buckets} ({first.name}) and {column.buckets} ({column.name})."
-                )
+            raise BadSchema(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.")
         for column in self.sequences:
-            for other in filter(None, (column.of, column.negative_of)):
-                if other not in self._by_name:
-                    raise ValueError(f"Sequence {column.name!r} of schema {self.name!r} refers to {other!r}, which is no column.")
+            for role, kind in (("of", Categorical), ("negative_of", Sequence)):
+                other = getattr(column, role)
+                if other and not isinstance(self._by_name.get(other), kind):
+                    raise BadSchema(
+                        f"`{role}` of a sequence names a {kind.__name__} column; that of {column.name!r} in schema "
+                        f"{self.name!r} is {other!r}."
+                    )
+        rules.tables(self)
+        rules.delimiter(self)
+
+    def __str__(self) -> str:
+        """Python code that makes the schema, with its imports: only what differs from the defaults."""
+        from ctrlab.schema_code import code
+
+        return code(self)
+
+    @classmethod
+    def infer(
+        cls, source, label: str | Iterable[str] = "clicked", *, name: str = "own", user: str = "", soft: bool = False
+    ) -> Schema:
+        """A schema for a table of your own, by the rules of `ctrlab.guess`: a start to print, look at and edit.
+
+        Args:
+            source: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with
+                header. All rows are looked at.
+            label: the column to predict, 0 or 1 in each row; several for a model of several tasks.
+            name: of the schema.
+            user: the column with the user of each example, for GAUC.
+            soft: labels may be any number in [0, 1].
+        Raises:
+            BadData: no rows, two columns with one name, a label that is constant, missing in a row, or neither 0 nor 1; no
+                column of use. UnknownName: no such column.
+
+        >>> import pyarrow as pa
+        >>> table = pa.table({"age": [20.0, 30.5, 61.0], "city": ["Rome", "Oslo", "Rome"], "clicked": [0, 1, 0]})
+        >>> schema = Schema.infer(table)
+        >>> schema["city"]
+        Categorical(name='city', buckets=1000, encoding='hash', vocabulary=(), table='city', encoded=False, default='')
+        """
+        from ctrlab.guess import guess
+
+        columns, notes = guess(source, [label] if isinstance(label, str) else list(label), user, soft)
+        made = tuple(KINDS[entry.pop("kind")](**entry) for entry in columns)
+        wide = tuple(c.name for c in made if isinstance(c, Categorical | MultiHot))
+        return cls(name, made, wide, user=user, notes=tuple(notes))
 
     def __getitem__(self, name: str) -> Column:
         return self._by_name[name]

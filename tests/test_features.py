@@ -1,0 +1,104 @@
+"""Columns and schemas that make no sense are refused when they are made, in one sentence that names the column."""
+
+import pytest
+
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+
+WORDS = {"encoding": "vocabulary", "vocabulary": ("a", "b")}
+BAD_COLUMNS = {
+    "no name": (lambda: Numeric(""), "A column has a name"),
+    "a misspelt transform": (lambda: Numeric("x", transform="log"), "'log'; known are none, log1p, minmax. Did you mean 'log1p'"),
+    "a misspelt transform of a list": (lambda: NumericList("x", transform="log"), "Unknown transform of column 'x'"),
+    "a range without width": (lambda: Numeric("x", transform="minmax", low=2.0, high=2.0), "low must be below high"),
+    "a range upside down": (lambda: NumericList("x", transform="minmax", low=2.0, high=1.0), "low must be below high"),
+    "an end that is NaN": (lambda: Numeric("x", transform="minmax", low=float("nan")), "`low` must be a finite number"),
+    "an infinite default": (lambda: Numeric("x", default=float("inf")), "`default` must be a finite number"),
+    "a default of text": (lambda: Numeric("x", default="0"), "`default` must be a finite number"),
+    "a list's default": (lambda: NumericList("x", default="1;x"), "finite numbers such as '1;2'"),
+    "a list's default that is NaN": (lambda: NumericList("x", default="nan"), "has 'nan'"),
+    "a list's default that is a number": (lambda: NumericList("x", default=0), "has 0"),
+    "a separator in numbers": (lambda: NumericList("x", separator="."), "can't be part of one"),
+    "no separator": (lambda: MultiHot("x", separator=""), "at least one character"),
+    "a line end as separator": (lambda: Sequence("x", separator="\n"), "without line ends"),
+    "no bucket": (lambda: Categorical("x", buckets=0), "`buckets` must be a whole number from 1"),
+    "negative buckets": (lambda: MultiHot("x", buckets=-5), "has -5"),
+    "half a bucket": (lambda: Categorical("x", buckets=0.5), "has 0.5"),
+    "too many buckets": (lambda: Categorical("x", buckets=1 << 63), "`buckets` must"),
+    "a misspelt encoding": (lambda: Categorical("x", encoding="hashed"), "encoding of column 'x' 'hashed'.*'hash'"),
+    "a word twice": (lambda: Categorical("x", **WORDS | {"vocabulary": ("a", "b", "a")}), "'a' more than once"),
+    "words that are no texts": (lambda: Categorical("x", **WORDS | {"vocabulary": (1, 2)}), "a tuple of texts"),
+    "one text for words": (lambda: Categorical("x", **WORDS | {"vocabulary": "ab"}), "a tuple of texts"),
+    "a vocabulary without words": (lambda: Categorical("x", encoding="vocabulary"), "go together"),
+    "words that nobody looks at": (lambda: Categorical("x", vocabulary=("a",)), "go together"),
+    "a default of no vocabulary": (lambda: Categorical("x", default="c", **WORDS), "must be a word of the vocabulary"),
+    "a default outside the table": (lambda: Categorical("x", encoding="identity", buckets=9, default="9"), r"id in \[0, 9\)"),
+    "a default that is no id": (lambda: Categorical("x", encoding="identity", buckets=9, default="-1"), r"id in \[0, 9\)"),
+    "a default that is no text": (lambda: Categorical("x", default=0), "`default` of an id column is text"),
+    "no length": (lambda: Sequence("x", max_length=0), "`max_length` must be a whole number from 1"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), BAD_COLUMNS.values(), ids=BAD_COLUMNS)
+def test_a_column_that_makes_no_sense(make, said):
+    with pytest.raises(CtrlabError, match=said) as caught:
+        make()
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+ITEM = Categorical("item", buckets=9)
+BAD_SCHEMAS = {
+    "two of one name": (lambda: Schema("s", (ITEM, Numeric("item"))), "two columns 'item'"),
+    "no column": (lambda: Schema("s", ("item",)), "made of columns such as"),
+    "a column alone": (lambda: Schema("s", ITEM), "is a tuple"),
+    "a wide name alone": (lambda: Schema("s", (ITEM,), wide="item"), "`wide` of a schema is a tuple"),
+    "wide of a number": (lambda: Schema("s", (Numeric("x"),), wide=("x",)), "must name id columns"),
+    "a user that is none": (lambda: Schema("s", (Numeric("x"),), user="x"), "must name a categorical"),
+    "a history of another table": (
+        lambda: Schema("s", (ITEM, Sequence("past", buckets=9, of="item"))),
+        "'past' has the table 'past' and 'item' has 'item': give 'past' table='item'",
+    ),
+    "negatives of another table": (
+        lambda: Schema("s", (Sequence("past", buckets=9), Sequence("not", buckets=9, negative_of="past"))),
+        "'not' has the table 'not'",
+    ),
+    "a history of a list": (
+        lambda: Schema("s", (MultiHot("tags"), Sequence("past", table="tags", of="tags"))),
+        "names a Categorical column",
+    ),
+    "negatives of no history": (lambda: Schema("s", (ITEM, Sequence("n", negative_of="item"))), "names a Sequence column"),
+    "a table of two sizes": (lambda: Schema("s", (ITEM, MultiHot("m", buckets=8, table="item"))), "9 hash .item. and 8 hash .m."),
+    "a table of two vocabularies": (
+        lambda: Schema(
+            "s", (Categorical("a", **WORDS), Categorical("b", encoding="vocabulary", vocabulary=("b", "a"), table="a"))
+        ),
+        "must agree",
+    ),
+    "a separator that separates columns": (lambda: Schema("s", (MultiHot("m", separator=","),)), "no delimiter in it"),
+    "a separator with the delimiter": (lambda: Schema("s", (MultiHot("m", separator=", "),)), "no delimiter in it"),
+    "a long delimiter": (lambda: Schema("s", (ITEM,), delimiter="::"), "one ASCII character"),
+    "no delimiter": (lambda: Schema("s", (ITEM,), delimiter=""), "one ASCII character"),
+    "a delimiter in numbers": (lambda: Schema("s", (ITEM,), delimiter="."), "none that numbers have"),
+    "a line end as delimiter": (lambda: Schema("s", (ITEM,), delimiter="\n"), "no line end"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), BAD_SCHEMAS.values(), ids=BAD_SCHEMAS)
+def test_a_schema_that_makes_no_sense(make, said):
+    with pytest.raises(CtrlabError, match=said) as caught:
+        make()
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_columns_in_a_list_make_the_same_schema():
+    assert Schema("s", [ITEM, Label("y")], wide=["item"]) == Schema("s", (ITEM, Label("y")), wide=("item",))
+
+
+def test_a_config_from_before_makes_the_same_schema():
+    schema = Schema("s", (Label("y"), Label("share", soft=True), Categorical("item", **WORDS)), user="item")
+    config = schema.to_config()
+    assert Schema.from_config(config) == schema
+    del config["columns"][0]["soft"]  # labels had no such option
+    assert Schema.from_config(config) == schema
