@@ -7,7 +7,7 @@
                         values that come often, such as an hour or a kind
     numeric             other numbers. A long tail, its end over TAIL times as far from the lowest as the middle is, gets `log1p`
                         (for counts and prices); what does not lie in [-3, 3], `minmax`
-    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past, in its table
+    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past
     multi_hot           other lists of text or whole numbers
     numeric_list        lists of other numbers
 
@@ -28,11 +28,52 @@ import pyarrow.compute as pc
 from ctrlab.errors import BadData, choose
 from ctrlab.frames import named, table
 
-ID_NAMES = frozenset(
-    "ad advertiser app asin brand campaign cat cate category city code country device domain genre host id ids isbn item key "
-    "location movie page pid place postcode postal product publisher query region sess session shop site sku song store uid user "
-    "visitor zip zipcode".split()
-)
+ID_NAMES = [
+    "ad",
+    "advertiser",
+    "app",
+    "asin",
+    "brand",
+    "campaign",
+    "cat",
+    "cate",
+    "category",
+    "city",
+    "code",
+    "country",
+    "device",
+    "domain",
+    "genre",
+    "host",
+    "id",
+    "ids",
+    "isbn",
+    "item",
+    "key",
+    "location",
+    "movie",
+    "page",
+    "pid",
+    "place",
+    "postcode",
+    "postal",
+    "product",
+    "publisher",
+    "query",
+    "region",
+    "sess",
+    "session",
+    "shop",
+    "site",
+    "sku",
+    "song",
+    "store",
+    "uid",
+    "user",
+    "visitor",
+    "zip",
+    "zipcode",
+]
 FEW, OFTEN = 32, 10
 """So many distinct whole numbers at most, each in so many rows on average, are names rather than amounts."""
 TAIL = 20
@@ -66,7 +107,8 @@ def guess(source, labels: Sequence[str], user: str, soft: bool) -> tuple[list[di
         else:
             columns.append(_column(values, name, user))
     if all(column["kind"] == "label" for column in columns):
-        raise BadData(f"A model needs columns beside its labels; {named(source)} has none of use ({'; '.join(notes) or 'no other'}).")
+        why = "; ".join(notes) or "no other"
+        raise BadData(f"A model needs columns beside its labels; {named(source)} has none of use ({why}).")
     _find_histories(columns, whole, notes)
     for column in columns:
         if column["kind"] in ("categorical", "multi_hot", "sequence"):
@@ -154,13 +196,13 @@ def _called_as_id(name: str) -> bool:
 
 def _transform(values: pa.ChunkedArray, name: str) -> dict:
     numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
-    if not np.isfinite(numbers).all():
-        raise BadData(f"Numbers are finite, and what is missing is null; column {name!r} has {numbers[~np.isfinite(numbers)][0]}.")
+    if len(odd := numbers[~np.isfinite(numbers)]):
+        raise BadData(f"Numbers are finite, and what is missing is null; column {name!r} has {odd[0]}.")
     low, middle, high = float(numbers.min()), float(np.median(numbers)), float(numbers.max())
     floor = min(low, 0.0)
     if high - floor > TAIL * max(1.0, middle - floor):
         return {"transform": "log1p"} | ({"low": floor} if floor else {})
-    if -3 <= low and high <= 3 or low == high:
+    if (low >= -3 and high <= 3) or low == high:
         return {}
     inside = low <= 0 <= high
     missing = {} if inside or pa.types.is_list(values.type) else {"default": middle}

@@ -49,7 +49,8 @@ def transform(column, known) -> None:
     number(column, "high", column.high)
     if column.transform == "minmax" and not column.low < column.high:
         raise BadSchema(
-            f"`minmax` divides by high - low, so low must be below high; column {column.name!r} has {column.low} and {column.high}."
+            f"`minmax` divides by high - low, so low must be below high; column {column.name!r} has {column.low} and "
+            f"{column.high}."
         )
 
 
@@ -100,8 +101,8 @@ def tables(schema) -> None:
         for other in filter(None, (column.of, column.negative_of)):
             if (table := schema[other].table) != column.table:
                 raise BadSchema(
-                    f"A sequence shares the table of the column that it belongs to; in schema {schema.name!r}, {column.name!r} has "
-                    f"the table {column.table!r} and {other!r} has {table!r}: give {column.name!r} table={table!r}."
+                    f"A sequence shares the table of the column that it belongs to; in schema {schema.name!r}, {column.name!r} "
+                    f"has the table {column.table!r} and {other!r} has {table!r}: give {column.name!r} table={table!r}."
                 )
 
 
