@@ -81,7 +81,7 @@ class EmbeddingVariable(keras_hooks.Resource):
 
     `tf.train.Checkpoint` and `tf.saved_model.save` write the content with slots at one moment, and restore it. The copy that
     `ctrlab.embedding.served` gives writes keys and values only. In a loaded SavedModel all rows are in memory, and a key without
-    a row reads 0; the process that loads it must first call `ctrlab.ops.register()`.
+    a row reads 0; the process that loads it must have imported `ctrlab`.
 
     Args:
         name: used in messages and checkpoints.

@@ -55,6 +55,7 @@ class CTRModel(keras_hooks.Served, keras.Model):
 
     def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, embedding="hashed", name: str | None = None):
         super().__init__(name=name or type(self).__name__.lower())
+        self.built = True  # a subclass makes the weights now, not at the first call: a new model can be saved
         if not schema.labels:
             raise CtrlabError(f"A model needs at least one Label column; schema {schema.name!r} has none.")
         self.schema = schema
@@ -125,10 +126,6 @@ class CTRModel(keras_hooks.Served, keras.Model):
         serve.get_concrete_function()
         archive.add_endpoint("serve", serve, **kwargs)
         archive.write_out(str(filepath), verbose=bool(verbose))
-
-    def build(self, input_shape=None):
-        """Does nothing: every variable was made in the constructor."""
-        self.built = True
 
     def get_config(self):
         return {

@@ -28,17 +28,3 @@ def ops() -> dict[str, Op]:
                 if found.setdefault(op.name, op) is not op:
                     raise ValueError(f"Ops must have names of their own; two are called {op.name!r}.")
     return found
-
-
-def register() -> None:
-    """Registers the compiled ops with TensorFlow. Call it in a process that loads a SavedModel which uses them.
-
-    Raises:
-        NativeLibraryError: there is no compiled library for this TensorFlow.
-
-    >>> register()  # doctest: +SKIP
-    >>> served = tf.saved_model.load("served")  # doctest: +SKIP
-    """
-    from ctrlab import _native
-
-    _native.library()

@@ -7,7 +7,7 @@
 
 It has one signature, "serving_default", with flat inputs named by column (`ctrlab.serving.inputs`) and the output
 "probabilities", float32 [B, K]. A stock export holds stock ops only: TensorFlow Serving, and any program with TensorFlow, loads
-it without this package. Any other needs the compiled ops: call `ctrlab.ops.register()` before loading it.
+it without this package. Any other needs the compiled ops: `import ctrlab` in the process that loads it.
 """
 
 from __future__ import annotations

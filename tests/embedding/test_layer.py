@@ -133,9 +133,7 @@ def test_a_process_of_its_own_serves_what_was_exported(trained, answers, tmp_pat
     np.save(tmp_path / "keys.npy", KEYS)
     code = """
 import sys
-import numpy as np, tensorflow as tf
-from ctrlab import ops
-ops.register()
+import ctrlab, numpy as np, tensorflow as tf
 served = tf.saved_model.load(sys.argv[1] + "/served")
 np.save(sys.argv[1] + "/answers.npy", served.serve(tf.constant(np.load(sys.argv[1] + "/keys.npy"))))
 """

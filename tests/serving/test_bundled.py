@@ -125,9 +125,7 @@ def dlrm(trained, tmp_path_factory):
 
 
 LOADS = """
-import sys, numpy as np, tensorflow as tf
-from ctrlab.ops import register
-register()
+import ctrlab, sys, numpy as np, tensorflow as tf
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 given = np.load(sys.argv[2])
 found = serve(**{name.replace("|", "/"): tf.constant(given[name]) for name in given})["probabilities"]
