@@ -28,52 +28,12 @@ import pyarrow.compute as pc
 from ctrlab.errors import BadData, choose
 from ctrlab.frames import named, table
 
-ID_NAMES = [
-    "ad",
-    "advertiser",
-    "app",
-    "asin",
-    "brand",
-    "campaign",
-    "cat",
-    "cate",
-    "category",
-    "city",
-    "code",
-    "country",
-    "device",
-    "domain",
-    "genre",
-    "host",
-    "id",
-    "ids",
-    "isbn",
-    "item",
-    "key",
-    "location",
-    "movie",
-    "page",
-    "pid",
-    "place",
-    "postcode",
-    "postal",
-    "product",
-    "publisher",
-    "query",
-    "region",
-    "sess",
-    "session",
-    "shop",
-    "site",
-    "sku",
-    "song",
-    "store",
-    "uid",
-    "user",
-    "visitor",
-    "zip",
-    "zipcode",
-]
+NAMES = """
+    ad advertiser app asin brand campaign cat cate category city code country device domain genre host id ids isbn item key
+    location movie page pid place postcode postal product publisher query region sess session shop site sku song store uid user
+    visitor zip zipcode
+"""
+ID_NAMES = frozenset(NAMES.split())
 FEW, OFTEN = 32, 10
 """So many distinct whole numbers at most, each in so many rows on average, are names rather than amounts."""
 TAIL = 20

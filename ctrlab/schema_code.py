@@ -9,7 +9,7 @@ def code(schema) -> str:
     """Imports, and one line a column with what differs from the defaults; the schema's notes are comments."""
     kinds = sorted({"Schema", *(type(column).__name__ for column in schema.columns)})
     columns = [f"        {_call(column)}," for column in schema.columns]
-    notes = [f"        # {' '.join(note.split())}" for note in schema.notes]
+    notes = [f"        # {''.join(sign if sign.isprintable() else ' ' for sign in note)}" for note in schema.notes]
     options = [f"    {name}={value}," for name, value in _options(schema)]
     lines = ["schema = Schema(", f"    {_text(schema.name)},", "    (", *columns, *notes, "    ),", *options, ")"]
     return f"from ctrlab.features import {', '.join(kinds)}\n\n" + "\n".join(lines)

@@ -1,7 +1,13 @@
-"""Click data: schemas, generation or conversion of each data set (once, into a cache), and readers of batches for all formats.
+"""Click data: tables of your own, schemas, the data sets (generated or converted once, into a cache), readers for all formats.
 
     files = prepare("food_delivery", profile="lesson")
     for features, labels in files.read_train(batch_size=512, shuffle=20_000, seed=1):
+        ...
+
+    train, test = split("clicks.csv", 0.2, by="time")
+    schema = Schema.infer(train, label="clicked")
+    write(train, schema, "train.parquet")
+    for features, labels in read("train.parquet", schema, batch_size=512):
         ...
 
 Importing this package does not import TensorFlow; calling `read` does.
@@ -13,7 +19,9 @@ from ctrlab.data.faults import explained
 from ctrlab.data.reader import read
 from ctrlab.data.sets import SCHEMAS, ceiling, generate, schema
 from ctrlab.data.source import FORMATS
+from ctrlab.data.splits import split
 from ctrlab.data.writer import write
+from ctrlab.frames import table
 
 __all__ = [
     "FORMATS",
@@ -27,5 +35,7 @@ __all__ = [
     "prepare_for",
     "read",
     "schema",
+    "split",
+    "table",
     "write",
 ]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.data.arrow import arrow_schema, arrow_type
+from ctrlab.data.outputs import encoding_of
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Column, IdColumn, Numeric, Schema
@@ -30,7 +31,7 @@ def encode(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:
     for table in tables:
         table = conform(table, schema, "A table to encode")
         arrays = [_column(table[c.name].combine_chunks(), c, target[c.name]) for c in schema.columns]
-        yield pa.table(arrays, schema=arrow_schema(target))
+        yield pa.table(arrays, schema=arrow_schema(target).with_metadata(encoding_of(target)))
 
 
 def _column(values: pa.Array, column: Column, target: Column) -> pa.Array:

@@ -16,6 +16,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.paths import require_place
 
+ENCODING = b"ctrlab.encoding"
 GROUP_ROWS = 65_536
 GROUP_BYTES = 64 << 20
 
@@ -69,9 +70,9 @@ class Replacement:
 
 
 def encoding_of(schema: Schema) -> dict[bytes, bytes] | None:
-    """The metadata of an encoded file: how its ids were made, and for tables of which size."""
+    """The metadata of an encoded table or file: how its ids were made, and for tables of which size."""
     made = {c.name: [c.encoding, c.buckets, *c.vocabulary] for c in schema.id_columns if c.encoded}
-    return {b"ctrlab.encoding": json.dumps(made).encode()} if made else None
+    return {ENCODING: json.dumps(made).encode()} if made else None
 
 
 class ParquetFile(Replacement):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 from ctrlab._native import reader_library
-from ctrlab.data.outputs import encoding_of
+from ctrlab.data.outputs import ENCODING, encoding_of
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
@@ -101,7 +101,6 @@ def _open(path: Path, schema: Schema) -> pq.ParquetFile:
         raise BadData(f"{path} is no whole Parquet file (damaged, cut off, or another format): {why}") from None
     conform(file.schema_arrow.empty_table(), schema, str(path))
     wanted, found = encoding_of(schema), file.schema_arrow.metadata or {}
-    for key, encoding in (wanted or {}).items():
-        if found.get(key, encoding) != encoding:
-            raise BadData(f"{path} was encoded for other tables than those of {schema.name}; encode it for this schema again.")
+    if wanted and found.get(ENCODING, wanted[ENCODING]) != wanted[ENCODING]:
+        raise BadData(f"{path} was encoded for other tables than those of {schema.name}; encode it for this schema again.")
     return file

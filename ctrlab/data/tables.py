@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ctrlab.data import values as rules
 from ctrlab.data.arrow import arrow_schema
+from ctrlab.data.outputs import ENCODING
 from ctrlab.errors import BadData
 from ctrlab.features import Schema
 
 
-def conform(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:
     """The table in `arrow_schema(schema)`: selects and orders columns, encodes text with dictionaries, casts numbers.
+
+    Whole numbers in a column of words become their decimal text: 438 and "438" are one word.
 
     Args:
         where: the table's origin, for messages.
+        before: rows of the origin before those of this table. Rows are counted from 0.
     Raises:
-        BadData: a column is missing or of another kind, or its values don't fit (a missing label, a number that is too large).
+        BadData: a column is missing or of another kind, or its values don't fit: a missing label, a label that is not 0 or 1, a
+            number that is NaN, infinite or too large, an entry of a list that is missing, empty or has the separator in it.
     """
-    return pa.table([_column(table, field, schema, where) for field in arrow_schema(schema)], schema=arrow_schema(schema))
+    if ENCODING in (table.schema.metadata or {}) and not any(column.encoded for column in schema.id_columns):
+        raise BadData(f"{where} holds ids in place of words (see `ctrlab.data.encode`); use the schema's `encoded()` for it.")
+    columns = [_column(table, field, schema, where, before) for field in arrow_schema(schema)]
+    return pa.table(columns, schema=arrow_schema(schema))
 
 
-def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.ChunkedArray:
+def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before: int) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
     values = table[field.name]
@@ -29,22 +40,84 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str) -> pa.
     column = schema[field.name]
     if values.null_count and (column.kind == "label" or (pa.types.is_integer(field.type) and not column.default)):
         raise BadData(f"{where}: column {field.name!r} must not be empty; {values.null_count} rows have no value in it.")
-    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
-        return values.cast(pa.string()).dictionary_encode()
     try:
-        return values if values.type == field.type else values.cast(field.type)
+        made = _cast(values, field.type)
     except pa.ArrowInvalid as error:
         raise BadData(f"{where}: column {field.name!r} must be {field.type}: {error}") from None
+    _check_entries(made, column, where)
+    _check_numbers(made, values, column, where, before)
+    return made
+
+
+def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Words are encoded with a dictionary; numbers among them, which pandas makes floats of, become text as whole numbers."""
+    if values.type == target:
+        return values
+    if pa.types.is_dictionary(values.type) and _is_words(values.type.value_type) and pa.types.is_dictionary(target):
+        return values.cast(target)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_dictionary(target):
+        return _text(values).dictionary_encode()
+    if pa.types.is_list(target) and pa.types.is_string(target.value_type) and pa.types.is_floating(values.type.value_type):
+        values = values.cast(pa.list_(pa.int64()))
+    return values.cast(target)
+
+
+def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return (values.cast(pa.int64()) if pa.types.is_floating(values.type) else values).cast(pa.string())
+
+
+def _check_entries(made: pa.ChunkedArray, column, where: str) -> None:
+    """Refuses entries of lists that would be lost or torn where a list is joined to one text."""
+    if not pa.types.is_list(made.type):
+        return
+    entries = made.combine_chunks().flatten()
+    if entries.null_count or (pa.types.is_string(entries.type) and pc.any(pc.equal(entries, "")).as_py()):
+        raise BadData(f"{where}: the entries of a list must not be empty; column {column.name!r} has a list with an empty one.")
+    if pa.types.is_string(entries.type):
+        torn = entries.filter(pc.match_substring(entries, column.separator))
+        if len(torn):
+            raise BadData(
+                f"{where}: the entries of column {column.name!r} can't hold its separator {column.separator!r}; found "
+                f"{torn[0].as_py()!r}: give the column another separator=."
+            )
+
+
+def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where: str, before: int) -> None:
+    """Refuses labels and numbers that break their rule, of which `made` has float32 and `given` what they were made of."""
+    is_list = pa.types.is_list(made.type)
+    if not pa.types.is_floating(made.type.value_type if is_list else made.type):
+        return
+    numbers = made.combine_chunks().flatten() if is_list else made.fill_null(0)
+    at = rules.first_bad(numbers.to_numpy(), column)
+    if at is None:
+        return
+    row = at
+    if is_list:
+        lengths = made.combine_chunks().value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        row = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
+    found = given[row].as_py()
+    raise BadData(f"{where}: column {column.name!r} must {rules.rule(column)}; row {before + row} has {found}.")
 
 
 def _fits(type: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of `type` can be cast: numbers of any width, text plain or encoded, lists of such types, or all null."""
+    """Whether values of `type` can be cast: numbers of any width, words plain or encoded, lists of such types, or all null."""
     if pa.types.is_dictionary(type):
         return _fits(type.value_type, target)
     if pa.types.is_dictionary(target):
         return _fits(type, target.value_type)
     if pa.types.is_list(target):
-        return (pa.types.is_list(type) or pa.types.is_large_list(type)) and _fits(type.value_type, target.value_type)
+        lists = pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+        return pa.types.is_null(type) or (lists and _fits(type.value_type, target.value_type))
     if pa.types.is_string(target):
-        return pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_null(type)
-    return pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_boolean(type) or pa.types.is_null(type)
+        return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_null(type)
+    return _is_number(type) or pa.types.is_boolean(type) or pa.types.is_null(type)
+
+
+def _is_words(type: pa.DataType) -> bool:
+    return pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)

@@ -95,8 +95,10 @@ def test_an_encoded_file_says_for_which_tables(tmp_path):
     data.write(data.encode([table_of([row])], SCHEMA), SCHEMA.encoded(), path, progress=False)
     with pytest.raises(BadData, match="encoded for other tables"):
         data.read(path, SCHEMA.with_buckets(100).encoded(), batch_size=1)
-    with pytest.raises(BadData, match=r"'user' of test must be dictionary.* it is int32"):
+    with pytest.raises(BadData, match=r"ids.parquet holds ids in place of words .*`encoded\(\)`"):
         data.read(path, SCHEMA, batch_size=1)
+    with pytest.raises(BadData, match="holds ids in place of words"):  # ids would be hashed as if they were words
+        data.write(data.encode([table_of([row])], SCHEMA), SCHEMA, tmp_path / "words.csv", progress=False)
     data.write([table_of([row])], SCHEMA, path, progress=False)
     with pytest.raises(BadData, match="'user' of test must be int32; it is dictionary"):
         data.read(path, SCHEMA.encoded(), batch_size=1)

@@ -1,0 +1,57 @@
+"""Splits a table in rows to train on and rows held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ctrlab.errors import BadData, CtrlabError, choose
+from ctrlab.frames import named, table
+
+
+def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0) -> tuple[pa.Table, pa.Table]:
+    """The rows to train on, and the rows held out, each in the order of the table.
+
+    Args:
+        source: as of `ctrlab.data.table`.
+        fraction: of the rows that are held out, above 0 and below 1, to the nearest row.
+        by: a column of times, numbers or text that sorts, with a value in each row: the latest rows are held out. Rows of one
+            time stay together: all of the earliest time that is held out are, so a few more may be. None: drawn at random.
+        seed: of the draw.
+    Raises:
+        BadData: a part would have no rows, or `by` lacks values. UnknownName: no such column. CtrlabError: another fraction.
+
+    >>> train, test = split({"time": [3, 1, 2, 2], "clicked": [0, 1, 0, 1]}, 0.25, by="time")
+    >>> test["time"].to_pylist()
+    [3]
+    """
+    if not 0 < fraction < 1:
+        raise CtrlabError(f"The fraction that is held out is above 0 and below 1; received {fraction}.")
+    whole = table(source)
+    rows, where = len(whole), named(source)
+    count = round(fraction * rows)
+    if not 0 < count < rows:
+        raise BadData(f"Both parts of a split have rows; of the {rows} of {where}, {fraction:g} makes {count}.")
+    if by is None:
+        held_out = np.zeros(rows, bool)
+        held_out[np.random.default_rng(seed).permutation(rows)[:count]] = True
+    else:
+        held_out = _latest(whole[choose(f"column of {where}", by, whole.column_names)], count, by, where)
+        if held_out.all():
+            raise BadData(f"Rows of one {by!r} stay together; so many of {where} have the same that none is left to train on.")
+    return whole.filter(pa.array(~held_out)), whole.filter(pa.array(held_out))
+
+
+def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarray:
+    """Which rows have one of the `count` latest times: bool [n]."""
+    if pa.types.is_dictionary(times.type):
+        times = times.cast(times.type.value_type)
+    if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):
+        raise BadData(f"A split by time needs a value in each row; column {by!r} of {where} lacks some.")
+    try:
+        order = pc.sort_indices(times)
+        first = times[order[len(times) - count].as_py()]
+        return pc.greater_equal(times, first).to_numpy()
+    except pa.ArrowException:
+        raise BadData(f"A split is by times, numbers or text; column {by!r} of {where} is {times.type}.") from None
