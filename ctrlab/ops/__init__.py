@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ctrlab.ops.op import Op
 
+__all__ = ["ops", *(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)]
+
 
 @functools.cache
 def ops() -> dict[str, Op]:

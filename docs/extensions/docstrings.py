@@ -1,0 +1,90 @@
+"""Makes Sphinx understand our docstrings: plain text with `names` in backticks, sections as Google has them, indented figures.
+
+What is indented below a paragraph becomes a literal block, and no sign but the backtick, the list's and the doctest's means
+anything. A name in backticks is a link if it is documented, and may be any piece of code if not; but a name that begins with
+"ctrlab." must exist, else the build fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+
+SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):$")
+CODE_OR_SIGN = re.compile(r"(`[^`]*`)(?=(\w)?)|(?<!^)[*|]|\\|(?<=\w)_(?!\w)")
+NEXT_ERROR = re.compile(r"(?<=[.;] )(?=(?:[A-Z]\w+, )*[A-Z]\w*(?:Error|Name|Data|Schema): )")
+GOES_ON = re.compile(r"    (?![A-Z]\w+[,:])")
+LETTER = re.compile(r"(?<=: )(?=\w\.( |$))")
+OURS = re.compile(r"ctrlab(\.\w+)+")
+
+
+def setup(app) -> dict:
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("autodoc-process-docstring", _process, priority=100)  # before napoleon's
+    app.connect("missing-reference", _missing)
+    return {"parallel_read_safe": True}
+
+
+def _signature(app, what, name, obj, options, signature, returns):
+    """A Keras class has a `__new__` that takes anything; its `__init__` says what."""
+    if what == "class" and signature == "(*args, **kwargs)":
+        _, *parameters = inspect.signature(obj.__init__).parameters.values()
+        return str(inspect.Signature([p.replace(annotation=p.empty) for p in parameters])), returns
+    return None
+
+
+def _process(app, what, name, obj, options, lines: list[str]) -> None:
+    of_its_type = what == "data" and inspect.getdoc(obj) == inspect.getdoc(type(obj))
+    lines[:] = [] if of_its_type else restructured(lines)
+
+
+def restructured(lines: list[str]) -> list[str]:
+    """A docstring's lines with its figures as literal blocks, its errors one a line, and all other signs escaped."""
+    out: list[str] = []
+    section, literal, above = "", False, ""
+    for line in lines:
+        indented, blank = line.startswith(" "), not line.strip()
+        if not indented and not blank:
+            found = SECTION.match(line)
+            section, literal = found[1] if found else "", False
+        if indented and not section and not literal and out and not out[-1] and not above.startswith(("- ", "* ")):
+            literal = True
+            out += [".. code-block:: text", ""]
+        if not blank:
+            above = line
+        if not literal and not line.lstrip().startswith((">>>", "...")):
+            line = LETTER.sub(r"\\", CODE_OR_SIGN.sub(_escaped, line))  # "D." would begin a list
+        if section == "Raises":
+            line = NEXT_ERROR.sub("\n    ", GOES_ON.sub(" " * 8, line))
+        elif section == "Returns" and out[-1] == "Returns:":
+            line = line.replace("    ", "    : ", 1)  # napoleon takes what stands before a colon for a type
+        out += line.split("\n")
+    return out
+
+
+def _escaped(found: re.Match) -> str:
+    code, letter_behind = found.groups()
+    return code + ("\\ " if letter_behind else "") if code else "\\" + found[0]
+
+
+def _missing(app, env, node, contnode):
+    """A name that is not documented: a link where one documented name ends with it; otherwise the piece of code that it is."""
+    target = node["reftarget"]
+    if node.get("refdomain") != "py" or (OURS.fullmatch(target) and not _exists(target)):
+        return None
+    if target[:1].isupper():
+        domain = env.get_domain("py")
+        ends = [name for name in domain.objects if name.endswith(f".{target}")]
+        places = {domain.objects[name].node_id for name in ends}
+        if len(places) == 1:
+            return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", ends[0], node, contnode)
+    return contnode
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
