@@ -20,5 +20,5 @@ _PLACES = {
     "TableState": "table_state",
     "prefetched": "prefetch",
 }
-__all__ = sorted(_PLACES)
+__all__ = [*sorted(_PLACES), "analysis", "choices"]
 __getattr__ = loader(__name__, _PLACES)  # options, states and their analysis need no TensorFlow
