@@ -7,8 +7,10 @@ import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
+from ctrlab.data import values
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 from ctrlab.strings import split
@@ -99,7 +101,9 @@ def _problem(column: Column, field: str) -> str | None:
         return "must not be empty" if required else None
     for part in field.split(column.separator) if hasattr(column, "separator") else [field]:
         try:
-            int(part) if whole else float(part)
+            number = int(part) if whole else np.float32(part)
         except ValueError:
             return f"must be {'a whole number' if whole else 'a number'}; received {part!r}"
+        if not whole and values.bad(number, column):
+            return f"must {values.rule(column)}; received {part!r}"
     return None

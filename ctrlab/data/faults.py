@@ -114,12 +114,11 @@ def _error(decode, batch) -> Exception | None:
 
 
 def _sentence(source: Source, row: int, record: bytes, error: Exception) -> str:
-    from ctrlab.data import csv
+    from ctrlab.data import csv, tfrecord
 
     [file] = source.files
-    if source.format == "csv":
-        return f"{file}, line {row}: {csv.explain(record, source.schema) or _first_line(error)}"
-    return f"{file}, record {row}: {_first_line(error)}"
+    explain, what = (csv.explain, "line") if source.format == "csv" else (tfrecord.explain, "record")
+    return f"{file}, {what} {row}: {explain(record, source.schema) or _first_line(error)}"
 
 
 def first_line(problem: BaseException) -> str:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow.parquet as pq
 
 from ctrlab.data.faults import first_line, remember
-from ctrlab.data.labels import require_binary
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import PASSING, BadData, CtrlabError, cure_of, unreadable
@@ -175,8 +174,6 @@ class Followed:
         names = pq.read_schema(path).names
         columns = [column.name for column in self.schema.columns if column.name in names]
         table = conform(pq.read_table(path, columns=columns, partitioning=None), self.schema, str(path))
-        for label in self.schema.labels:
-            require_binary(table[label.name].to_numpy(), label.name, path)
         return Taken(len(table), about.st_size, about.st_mtime_ns, checksum)
 
     def _note(self, name: str, taken: Taken) -> None:

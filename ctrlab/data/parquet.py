@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 from ctrlab._native import reader_library
+from ctrlab.data import values
 from ctrlab.data.outputs import ENCODING, encoding_of
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
@@ -55,6 +56,8 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
         fallbacks=[_fallback(column) for column in columns],
         separators=[getattr(column, "separator", "") for column in columns],
         required=[_required(column) for column in columns],
+        rules=[_rule(column) for column in columns],
+        musts=[values.rule(column) for column in columns],
         labels=len(schema.labels),
         batch_size=batch_size,
         drop_remainder=drop_remainder,
@@ -91,6 +94,15 @@ def _fallback(column: Column) -> str:
 
 def _required(column: Column) -> bool:
     return isinstance(column, Label) or (isinstance(column, Categorical) and bool(column.bits) and not column.default)
+
+
+def _rule(column: Column) -> str:
+    match column:
+        case Label():
+            return "share" if column.soft else "binary"
+        case Numeric() | NumericList():
+            return "finite"
+    return "any"
 
 
 def _open(path: Path, schema: Schema) -> pq.ParquetFile:

@@ -6,13 +6,12 @@ Parquet is read by columns, and only row numbers are ordered.
 
 from __future__ import annotations
 
-from functools import partial
-
 import tensorflow as tf
 
 from ctrlab.data import csv, parquet, tfrecord
 from ctrlab.data.source import Order, Source
-from ctrlab.features import Schema
+from ctrlab.data.values import rule
+from ctrlab.features import Column, Label, Numeric, NumericList, Schema
 
 
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
@@ -39,9 +38,28 @@ def records(source: Source) -> tf.data.Dataset:
 
 
 def decoder(source: Source):
-    """The function from records, string [B], to columns by name."""
+    """The function from records, string [B], to columns by name, whose labels and numbers are checked."""
     decode = csv.decode if source.format == "csv" else tfrecord.decode
-    return partial(decode, schema=source.schema, unsplit=source.unsplit)
+
+    def checked(records: tf.Tensor) -> dict:
+        columns = decode(records, schema=source.schema, unsplit=source.unsplit)
+        numbers = [c for c in source.schema.columns if isinstance(c, Label | Numeric | NumericList) and not source.unsplit(c)]
+        with tf.control_dependencies([_require_good(c, columns[c.name]) for c in numbers]):
+            return columns | {c.name: tf.identity(columns[c.name]) for c in numbers}
+
+    return checked
+
+
+def _require_good(column: Column, values: tf.Tensor | tf.RaggedTensor) -> tf.Operation:
+    """Fails where a value breaks `ctrlab.data.values.rule`, which `faults` then says with file and line."""
+    values = values.flat_values if isinstance(values, tf.RaggedTensor) else values
+    if not isinstance(column, Label):
+        good = tf.math.is_finite(values)
+    elif column.soft:
+        good = (values >= 0) & (values <= 1)
+    else:
+        good = (values == 0) | (values == 1)
+    return tf.debugging.Assert(tf.reduce_all(good), [f"Column {column.name!r} must {rule(column)}."])
 
 
 def features_and_labels(columns: dict, schema: Schema) -> tuple[dict, tf.Tensor]:

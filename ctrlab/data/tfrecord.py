@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from ctrlab.data import values
 from ctrlab.data.text import join
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
@@ -16,10 +18,10 @@ def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]
     parsed = tf.io.parse_example(records, {column.name: _feature(column) for column in schema.columns})
     columns = {}
     for column in schema.columns:
-        values = parsed[column.name]
+        found = parsed[column.name]
         if isinstance(column, NumericList):
-            values = fill_empty(values, [float(part) for part in column.default.split(column.separator)])
-        columns[column.name] = _text(column, values) if unsplit(column) else tf.cast(values, entry_dtype(column))
+            found = fill_empty(found, [float(part) for part in column.default.split(column.separator)])
+        columns[column.name] = _text(column, found) if unsplit(column) else tf.cast(found, entry_dtype(column))
     return columns
 
 
@@ -42,6 +44,17 @@ def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor
     empty = tf.cast(tf.equal(ragged.row_lengths(), 0), tf.int64)  # [B]
     filler = tf.tile(tf.constant(default, tf.float32), tf.reduce_sum(empty, keepdims=True))
     return tf.concat([ragged, tf.RaggedTensor.from_row_lengths(filler, empty * len(default), validate=False)], axis=1)
+
+
+def explain(record: bytes, schema: Schema) -> str | None:
+    """Says which label or number of a record breaks its rule; None if none does."""
+    features = tf.train.Example.FromString(record).features.feature
+    for column in schema.columns:
+        if isinstance(column, Label | Numeric | NumericList):
+            found = np.array(features[column.name].float_list.value, np.float32)
+            if (at := values.first_bad(found, column)) is not None:
+                return f"column {column.name!r} must {values.rule(column)}; received {found[at]}."
+    return None
 
 
 def _text(column: Column, ragged: tf.RaggedTensor) -> tf.Tensor:

@@ -1,6 +1,8 @@
 #include "reader/columns.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include "arrow/buffer.h"
@@ -53,9 +55,51 @@ std::vector<std::string_view> Split(std::string_view text, std::string_view sepa
   return parts;
 }
 
+bool Keeps(Rule rule, float value) {
+  switch (rule) {
+    case Rule::kFinite:
+      return std::isfinite(value);
+    case Rule::kBinary:
+      return value == 0 || value == 1;
+    case Rule::kShare:
+      return value >= 0 && value <= 1;
+    case Rule::kAny:
+      break;
+  }
+  return true;
+}
+
+// The first of `count` values that breaks the rule; `count` if none does. Blocks without a branch inside are vectorized.
+int64_t FirstBad(Rule rule, const float* values, int64_t count) {
+  const auto search = [&](auto keeps) {
+    constexpr int64_t kBlock = 1024;
+    for (int64_t start = 0; start < count; start += kBlock) {
+      const int64_t end = std::min(count, start + kBlock);
+      unsigned bad = 0;
+      for (int64_t i = start; i < end; ++i) bad |= !keeps(values[i]);
+      if (!bad) continue;
+      for (int64_t i = start; i < end; ++i) {
+        if (!keeps(values[i])) return i;
+      }
+    }
+    return count;
+  };
+  switch (rule) {
+    case Rule::kFinite:
+      return search([](float value) { return Keeps(Rule::kFinite, value); });
+    case Rule::kBinary:
+      return search([](float value) { return Keeps(Rule::kBinary, value); });
+    case Rule::kShare:
+      return search([](float value) { return Keeps(Rule::kShare, value); });
+    case Rule::kAny:
+      break;
+  }
+  return count;
+}
+
 class Maker {
  public:
-  Maker(const ColumnSpec& spec, const std::string& path) : spec_(spec), path_(path) {}
+  Maker(const ColumnSpec& spec, const std::string& path, int64_t first) : spec_(spec), path_(path), first_(first) {}
 
   arrow::Result<Column> Make(ArrayPtr array) {
     if (spec_.required && array->null_count()) {
@@ -63,6 +107,7 @@ class Maker {
     }
     if (spec_.form == ColumnSpec::kOne) {
       ARROW_RETURN_NOT_OK(spec_.kind == Kind::kText ? Text(array, spec_.fallback) : Numbers(array));
+      if (spec_.kind == Kind::kFloat) ARROW_RETURN_NOT_OK(Check(column_.numbers, 0, array->length()));
       return std::move(column_);
     }
     if (array->type_id() != arrow::Type::LIST) {
@@ -73,10 +118,14 @@ class Maker {
     column_.offsets = lists.raw_value_offsets();
     const ArrayPtr entries = lists.values();
     if (entries->null_count()) return Wrong(" has a list with an entry that is missing.");
-    if (spec_.kind == Kind::kText || spec_.form == ColumnSpec::kJoined) {
+    if (spec_.kind == Kind::kText) {
+      ARROW_RETURN_NOT_OK(Text(entries, ""));
+    } else if (spec_.form == ColumnSpec::kJoined) {
+      ARROW_RETURN_NOT_OK(CheckEntries(entries, array->length()));
       ARROW_RETURN_NOT_OK(Text(entries, ""));
     } else {
       ARROW_RETURN_NOT_OK(Numbers(entries));
+      ARROW_RETURN_NOT_OK(CheckEntries(entries, array->length()));
       if (!spec_.fallback.empty()) ARROW_RETURN_NOT_OK(FillEmptyLists(array->length()));
     }
     return std::move(column_);
@@ -92,6 +141,29 @@ class Maker {
     auto made = arrow::compute::Cast(*array, type);
     if (!made.ok()) return Wrong(" must be ", type->ToString(), ": ", made.status().message());
     return made;
+  }
+
+  // Of rows, or of the entries from `start` on of their lists.
+  Status Check(const uint8_t* numbers, int64_t start, int64_t count) {
+    const float* values = reinterpret_cast<const float*>(numbers) + start;
+    const int64_t bad = FirstBad(spec_.rule, values, count);
+    if (bad == count) return Status::OK();
+    int64_t row = bad;
+    if (column_.offsets) {
+      row = 0;
+      while (column_.offsets[row + 1] <= start + bad) ++row;
+    }
+    return Wrong(" must ", spec_.must, "; row ", first_ + row, " has ", values[bad], ".");
+  }
+
+  Status CheckEntries(ArrayPtr entries, int64_t rows) {
+    if (spec_.kind != Kind::kFloat || spec_.rule == Rule::kAny) return Status::OK();
+    if (!entries->type()->Equals(arrow::float32())) {
+      ARROW_ASSIGN_OR_RAISE(entries, Cast(entries, arrow::float32()));
+    }
+    const auto& floats = static_cast<const arrow::FloatArray&>(*entries);
+    const int64_t start = column_.offsets[0];
+    return Check(reinterpret_cast<const uint8_t*>(floats.raw_values()), start, column_.offsets[rows] - start);
   }
 
   Status Numbers(ArrayPtr array) {
@@ -147,6 +219,9 @@ class Maker {
   }
 
   Status Words(ArrayPtr array, std::string_view fallback) {
+    if (arrow::is_floating(array->type_id()) && spec_.kind == Kind::kText) {  // whole numbers of which some are missing
+      ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::int64()));
+    }
     if (array->type_id() != arrow::Type::STRING) {
       ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::utf8()));
     }
@@ -195,13 +270,15 @@ class Maker {
 
   const ColumnSpec& spec_;
   const std::string& path_;
+  const int64_t first_;
   Column column_;
 };
 
 }  // namespace
 
-arrow::Result<Column> MakeColumn(const ColumnSpec& spec, std::shared_ptr<arrow::Array> array, const std::string& path) {
-  return Maker(spec, path).Make(std::move(array));
+arrow::Result<Column> MakeColumn(const ColumnSpec& spec, std::shared_ptr<arrow::Array> array, const std::string& path,
+                                 int64_t first) {
+  return Maker(spec, path, first).Make(std::move(array));
 }
 
 arrow::Status CheckSpec(const ColumnSpec& spec) {

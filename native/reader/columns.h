@@ -21,6 +21,9 @@ namespace ctrlab::parquet {
 
 enum class Kind { kFloat, kInt32, kInt64, kText };
 
+// What floats may be: anything, finite, 0 or 1, or in [0, 1].
+enum class Rule { kAny, kFinite, kBinary, kShare };
+
 inline int64_t WidthOf(Kind kind) { return kind == Kind::kInt64 ? 8 : 4; }
 
 struct ColumnSpec {
@@ -32,6 +35,8 @@ struct ColumnSpec {
   std::string fallback;   // replaces missing values and empty text; for lists, an empty list
   std::string separator;  // between the entries of a list in one text
   bool required = false;  // missing values are an error
+  Rule rule = Rule::kAny;
+  std::string must;  // the rule in words, for messages
 };
 
 struct Column {
@@ -47,8 +52,10 @@ struct Column {
   std::string_view text(int64_t i) const { return words[places ? places[i] : i]; }
 };
 
-// Makes a column from `array`. `path` is for messages. The column also points into `spec`.
-arrow::Result<Column> MakeColumn(const ColumnSpec& spec, std::shared_ptr<arrow::Array> array, const std::string& path);
+// Makes a column from `array`. `path`, and `first`, the place of the array's first row in it, are for messages. The column also
+// points into `spec`.
+arrow::Result<Column> MakeColumn(const ColumnSpec& spec, std::shared_ptr<arrow::Array> array, const std::string& path,
+                                 int64_t first = 0);
 
 // Checks that `fallback` fits the kind.
 arrow::Status CheckSpec(const ColumnSpec& spec);

@@ -43,6 +43,8 @@ REGISTER_OP("Ctrlab>ParquetDataset")
     .Attr("fallbacks: list(string) >= 1")
     .Attr("separators: list(string) >= 1")
     .Attr("required: list(bool) >= 1")
+    .Attr("rules: list({'any', 'finite', 'binary', 'share'}) >= 1")
+    .Attr("musts: list(string) >= 1")
     .Attr("labels: int >= 1")
     .Attr("batch_size: int >= 1")
     .Attr("drop_remainder: bool")
@@ -62,12 +64,13 @@ REGISTER_OP("Ctrlab>ParquetDataset")
     })
     .Doc(R"(Rows of Parquet files in batches: each column, then the last `labels` columns side by side, [B, K].
 
+rules, musts: what floats may be, for the machine and in words.
 A number is float, int32 or int64 [B]; text string [B]; a list a ragged tensor with int64 splits, or with form 'joined' text.
 order: of at most one data set, whose elements int64 [B] are the rows of each batch by their places in an epoch; without it they
 come as they lie. Either way they are those of the shard, over and over, but for the first `start` rows, whole batches of it.)");
 
 struct Options {
-  std::vector<std::string> columns, kinds, forms, fallbacks, separators;
+  std::vector<std::string> columns, kinds, forms, fallbacks, separators, rules, musts;
   std::vector<bool> required;
   int64_t labels, batch_size, shard_index, shard_count, epochs, start;
   bool drop_remainder;
@@ -78,7 +81,8 @@ struct Options {
   template <class Use>
   void Each(Use use) {
     use("columns", &columns), use("kinds", &kinds), use("forms", &forms), use("fallbacks", &fallbacks);
-    use("separators", &separators), use("required", &required), use("labels", &labels), use("batch_size", &batch_size);
+    use("separators", &separators), use("required", &required), use("rules", &rules), use("musts", &musts),
+        use("labels", &labels), use("batch_size", &batch_size);
     use("drop_remainder", &drop_remainder), use("shard_index", &shard_index), use("shard_count", &shard_count);
     use("epochs", &epochs), use("start", &start), use("output_types", &types), use("output_shapes", &shapes);
   }
@@ -277,7 +281,7 @@ class ParquetDatasetOp : public DatasetOpKernel {
   absl::Status Columns(std::vector<ColumnSpec>* columns) const {
     const size_t count = options_.columns.size(), features = count - options_.labels;
     for (const size_t size : {options_.kinds.size(), options_.forms.size(), options_.fallbacks.size(), options_.separators.size(),
-                              options_.required.size()}) {
+                              options_.required.size(), options_.rules.size(), options_.musts.size()}) {
       if (size != count) return InvalidArgument("Each of the ", count, " columns must be described; ", size, " are.");
     }
     if (static_cast<size_t>(options_.labels) > count) {
@@ -290,7 +294,7 @@ class ParquetDatasetOp : public DatasetOpKernel {
       return InvalidArgument("A shard's index must be below ", options_.shard_count, "; received ", options_.shard_index, ".");
     }
     for (size_t c = 0; c < count; ++c) {
-      const std::string &kind = options_.kinds[c], &form = options_.forms[c];
+      const std::string &kind = options_.kinds[c], &form = options_.forms[c], &rule = options_.rules[c];
       columns->push_back({
           .name = options_.columns[c],
           .kind = kind == "float"   ? Kind::kFloat
@@ -303,6 +307,11 @@ class ParquetDatasetOp : public DatasetOpKernel {
           .fallback = options_.fallbacks[c],
           .separator = options_.separators[c],
           .required = options_.required[c],
+          .rule = rule == "finite"   ? Rule::kFinite
+                  : rule == "binary" ? Rule::kBinary
+                  : rule == "share"  ? Rule::kShare
+                                     : Rule::kAny,
+          .must = options_.musts[c],
       });
       const ColumnSpec& spec = columns->back();
       if (c >= features && (spec.kind != Kind::kFloat || spec.form != ColumnSpec::kOne)) {

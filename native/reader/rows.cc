@@ -61,11 +61,12 @@ arrow::Result<Plan> MakePlan(std::vector<std::string> files, std::vector<ColumnS
       return ::parquet::ReadMetaData(source);
     };
     ARROW_ASSIGN_OR_RAISE(Footer footer, Guarded(plan.files[file], read));
+    const int64_t before = plan.rows;
     for (int group = 0; group < footer->num_row_groups(); ++group) {
       const int64_t rows = footer->RowGroup(group)->num_rows();
       if (rows < 0) return Damaged(plan.files[file], "a row group has a negative number of rows");
       for (int64_t first = 0; first < rows; first += kBlockRows) {
-        plan.blocks.push_back({file, group, first, plan.rows, std::min(kBlockRows, rows - first)});
+        plan.blocks.push_back({file, group, first, plan.rows - before, plan.rows, std::min(kBlockRows, rows - first)});
         plan.rows += plan.blocks.back().rows;
       }
     }
@@ -144,7 +145,7 @@ arrow::Result<std::vector<Column>> Decoder::Decode(const Block& block) {
     if (arrays.size() > 1) {
       ARROW_ASSIGN_OR_RAISE(array, arrow::Concatenate(arrays));
     }
-    ARROW_ASSIGN_OR_RAISE(Column column, MakeColumn(spec, std::move(array), path));
+    ARROW_ASSIGN_OR_RAISE(Column column, MakeColumn(spec, std::move(array), path, block.place));
     columns.push_back(std::move(column));
   }
   return columns;

@@ -24,6 +24,7 @@ namespace ctrlab::parquet {
 struct Block {
   int file, group;
   int64_t first;  // first row in the row group
+  int64_t place;  // first row in the file
   int64_t start;  // first row in the epoch
   int64_t rows;
 };

@@ -40,7 +40,7 @@ TYPES = {
     "hours": pa.list_(pa.float32()),
     "a": pa.float32(),
 }
-number = st.floats(width=32, allow_nan=False)
+number = st.floats(width=32, allow_nan=False, allow_infinity=False)
 label = st.sampled_from([0.0, 1.0])
 id32 = st.integers(0, (1 << 20) - 1)
 word = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -225,6 +225,8 @@ def test_the_op_refuses_what_python_never_asks_for(tmp_path):
         "fallbacks": ["", ""],
         "separators": ["", ""],
         "required": [True, True],
+        "rules": ["any", "binary"],
+        "musts": ["", "be 0 or 1"],
         "labels": 1,
         "batch_size": 5,
         "drop_remainder": False,
@@ -254,6 +256,8 @@ def test_the_op_refuses_what_python_never_asks_for(tmp_path):
         ({"order": order([1]) * 2}, "one order at most"),
         ({"kinds": ["int32"]}, "columns must be described"),
         ({"kinds": ["int32", "text"]}, "Labels must be float"),
+        ({"rules": ["any"]}, "columns must be described"),
+        ({"musts": [""]}, "columns must be described"),
         ({"labels": 3}, "3 labels in 2 columns"),
         ({"shard_index": 1}, "below 1; received 1"),
         ({"output_types": [tf.int64, tf.float32]}, "gives int32"),
@@ -264,6 +268,45 @@ def test_the_op_refuses_what_python_never_asks_for(tmp_path):
     ]:
         with pytest.raises(tf.errors.OpError, match=words):
             read(**bad)
+
+
+@pytest.mark.parametrize("lists", ["ragged", "text"])
+@pytest.mark.parametrize("type", [pa.float64(), pa.float32(), pa.float16()])
+def test_a_bad_number_is_found_wherever_it_lies(tmp_path, type, lists):
+    """In any row group and block of a file, in numbers of any width, alone or in a list, beside missing ones."""
+    schema, rows, path = Schema("odd", (Label("y"), Numeric("x"), NumericList("hours"))), 70_000, tmp_path / "rows.parquet"
+    for name in ("x", "hours"):
+        for row in (0, 7, 65_535, 65_536, 69_999):
+            x, lengths, hours = np.ones(rows), np.arange(rows) % 3, np.ones(2 * rows)
+            at = row if name == "x" else lengths[:row].sum()
+            if name == "hours" and lengths[row] == 0:
+                continue
+            (x if name == "x" else hours)[at] = np.nan
+            offsets = pa.array(np.r_[0, np.cumsum(lengths)], pa.int32())
+            lists_of = pa.ListArray.from_arrays(offsets, pa.array(hours[: lengths.sum()].astype(type.to_pandas_dtype()), type))
+            numbers = pa.array(x.astype(type.to_pandas_dtype()), type, mask=np.arange(rows) % 5 == (row + 1) % 5)
+            pq.write_table(pa.table({"y": np.zeros(rows), "x": numbers, "hours": lists_of}), path, row_group_size=66_000)
+            said = f"rows.parquet: column '{name}' must hold finite .*; row {row} has nan"
+            with pytest.raises(BadData, match=said), data.explained():
+                list(data.read([path], schema, batch_size=16_384, lists=lists))
+
+
+def test_numbers_among_words_are_read_as_their_text(tmp_path):
+    schema = Schema("ids", (Label("y"), Categorical("id", default="?"), MultiHot("ids")))
+    for ids, texts in {
+        "int64": (pa.array([438, None, -(2**62)]), ["438", "?", str(-(2**62))]),
+        "float64": (pa.array([438.0, None, 5.0]), ["438", "?", "5"]),
+        "uint8": (pa.array([0, 255, None], pa.uint8()), ["0", "255", "?"]),
+        "dictionary": (pa.array([7, 8, 7]).dictionary_encode(), ["7", "8", "7"]),
+    }.values():
+        table = pa.table({"y": [0.0] * 3, "id": ids, "ids": [[1, 2], [], [2**60]]})
+        pq.write_table(table, tmp_path / "rows.parquet")
+        [(features, _)] = data.read(tmp_path / "rows.parquet", schema, batch_size=3)
+        assert features["id"].numpy().astype(str).tolist() == texts
+        assert features["ids"].to_list() == [[b"1", b"2"], [], [b"%d" % 2**60]]
+    pq.write_table(pa.table({"y": [0.0], "id": [1.5], "ids": [[1]]}), tmp_path / "rows.parquet")
+    with pytest.raises(BadData, match=r"'id' must be int64.*1\.5"), data.explained():
+        list(data.read(tmp_path / "rows.parquet", schema, batch_size=3))
 
 
 def test_a_library_of_another_pyarrow_is_named(monkeypatch, tmp_path):

@@ -227,3 +227,52 @@ def test_csv_is_what_the_original_models_read(tmp_path):
     empty = table(price=pa.array([None], pa.float32()), user=pa.array([None], pa.string()), tags=[[]], hours=[[]])
     data.write([table(), empty], SCHEMA, path, progress=False)
     assert path.read_text() == GOOD + "\n1,,,3,,\n"
+
+
+def flat(**columns) -> pa.Table:
+    good = {"click": [1.0] * 9, "share": [0.5] * 9, "price": [2.5] * 9, "hours": [[1.0, 2.0]] * 9}
+    return pa.table({name: columns.get(name, values) for name, values in good.items()})
+
+
+FLAT = Schema("flat", (Label("click"), Label("share", soft=True), Numeric("price"), NumericList("hours")))
+LOOSE = Schema("loose", (Numeric("click"), Numeric("share"), Numeric("price"), NumericList("hours")))
+NAN, INF = float("nan"), float("inf")
+ODD_NUMBERS = {
+    "NaN": ({"price": [2.5] * 6 + [NAN] + [2.5] * 2}, "'price' must hold finite numbers.*nan"),
+    "inf": ({"price": [2.5] * 6 + [INF] + [2.5] * 2}, "'price' must hold finite numbers.*inf"),
+    "-inf": ({"price": [2.5] * 6 + [-INF] + [2.5] * 2}, "'price' must hold finite numbers.*-inf"),
+    "NaN in a list": ({"hours": [[1.0]] * 6 + [[1.0, NAN]] + [[]] * 2}, "'hours' must hold finite numbers.*nan"),
+    "inf in a list": ({"hours": [[]] * 6 + [[1.0, INF]] + [[]] * 2}, "'hours' must hold finite numbers.*inf"),
+    "a label of 2": (
+        {"click": [1.0] * 6 + [2.0] + [0.0] * 2},
+        r"'click' must be 0 or 1 \(for shares say Label\('click', soft=True.*2",
+    ),
+    "a label between": ({"click": [1.0] * 6 + [0.5] + [0.0] * 2}, r"'click' must be 0 or 1 .*0\.5"),
+    "a label of NaN": ({"click": [1.0] * 6 + [NAN] + [0.0] * 2}, "'click' must be 0 or 1 .*nan"),
+    "a soft label below 0": ({"share": [0.0, 1.0] * 3 + [-0.1] + [0.0] * 2}, r"'share' must lie in \[0, 1\].*-0\.1"),
+    "a soft label of NaN": ({"share": [0.0, 1.0] * 3 + [NAN] + [0.0] * 2}, r"'share' must lie in \[0, 1\].*nan"),
+}
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+@pytest.mark.parametrize(("columns", "said"), ODD_NUMBERS.values(), ids=ODD_NUMBERS)
+def test_a_label_or_number_that_breaks_its_rule(tmp_path, monkeypatch, columns, said, format):
+    path = tmp_path / f"rows{data.FORMATS[format][0]}"
+    monkeypatch.setattr("ctrlab.data.values.bad", lambda values, column: np.zeros(np.shape(values), bool))
+    data.write(flat(**columns), LOOSE, path, progress=False)
+    monkeypatch.undo()
+    for options in ({"shuffle": 20}, {"batch_size": 2}, {"start": 1}):
+        with pytest.raises(BadData, match=said) as caught, data.explained():
+            list(data.read(path, FLAT, **{"batch_size": 3} | options))
+        assert len(str(caught.value).splitlines()) == 1
+        place = {"csv": f"{path}, line 7: ", "parquet": "row 6 has"}.get(format, f"{path}, record 7: ")
+        assert place in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_labels_and_numbers_within_their_rules(tmp_path, format):
+    path = tmp_path / f"rows{data.FORMATS[format][0]}"
+    data.write(flat(share=[0.0, 0.25, 1.0] * 3, price=[None, -3e38, 3e38] * 3), FLAT, path, progress=False)
+    [(features, labels)] = data.read(path, FLAT, batch_size=9)
+    assert labels.numpy()[:, 1].tolist() == [0.0, 0.25, 1.0] * 3
+    assert features["price"].numpy().tolist() == np.float32([0.0, -3e38, 3e38] * 3).tolist()
