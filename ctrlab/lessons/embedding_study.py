@@ -169,7 +169,7 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
     training.train(built, optimizer, _placed(sample.train, known).batches(built.hyper.batch_size))
     found = training.evaluate(built, _placed(sample.test, known).batches(built.hyper.batch_size))
     size = sum(parts.size for parts in built.embedding.parts.values())
-    size += sum(built.dim * variable.rows() for variable in built.embedding.growing.values())
+    size += sum(built.sizes.dim * variable.rows() for variable in built.embedding.growing.values())
     return sample.about | {
         "model": model,
         "way": way,
@@ -177,7 +177,7 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
         "seed": seed,
         "auc": found.auc["label"],
         "log_loss": found.log_loss["label"],
-        "size": size / (built.dim * sum(map(len, distinct.values()))),
+        "size": size / (built.sizes.dim * sum(map(len, distinct.values()))),
         "collisions": collisions({n: (built.embedding.parts[n], ids) for n, ids in large.items() if n in built.embedding.parts}),
     }
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ctrlab.data import schema as schema_of
 from ctrlab.embedding.choices import Choice
 from ctrlab.errors import choose
 from ctrlab.features import Schema
 from ctrlab.model_names import DATA_SETS
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 
 
 def _class_of(name: str) -> type[CTRModel]:
@@ -29,6 +30,13 @@ def build(
     optimizations: str | Iterable[str] = "none",
     seed: int = 2021,
     embedding: str | Choice | Mapping[str, str | Choice] = "hashed",
+    *,
+    size: str | Sizes = "contest",
+    dim: int | None = None,
+    units: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+    dropout: float | None = None,
+    l2: float | None = None,
+    batch_norm: bool | None = None,
 ) -> CTRModel:
     """A new model with initial weights drawn from `seed`.
 
@@ -39,10 +47,21 @@ def build(
         embedding: the kind of embedding for tables: "hashed", "multihash", "variable" or a choice with options, for all large
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are in
             embedding variables if the embeddings of their ids are, and hashed otherwise.
+        size: the model's numbers: "contest", or "small" for some thousand to some million rows of your own; or `Sizes`. The
+            following replace single numbers of it; None leaves a number as it is.
+        dim: D, of the embeddings.
+        units: {part: units of its hidden layers}, for the parts in `MODELS[model].presets["contest"].units`; or the layers of the
+            first part, (64, 32).
+        dropout: in [0, 1), after each hidden layer of the towers, in training.
+        l2: the factor of the squared weights in the training loss; see `ctrlab.models.regularization`.
+        batch_norm: batch normalization after the hidden layers of WDL's deep tower, DeepFM's deep and top, DLRM's bottom, DIN's
+            and DIEN's head and MMoE's towers.
     Raises:
-        UnknownName: no such model, data set, optimization or embedding. CtrlabError: the model cannot use this schema.
+        UnknownName: no such model, data set, optimization, embedding, size or part. CtrlabError: the model cannot use this
+            schema; a number out of its range.
 
     >>> model = build("deepfm", optimizations="all")
+    >>> model = build("deepfm", "criteo", size="small", units={"deep": (128, 64)}, dropout=0.2)
     """
     maker = MODELS[choose("model", model, MODELS)]
     if schema is None:
@@ -51,7 +70,9 @@ def build(
             schema = schema.with_buckets(maker.most_buckets)
     elif isinstance(schema, str):
         schema = schema_of(schema)
-    return maker(schema, optimizations, seed, embedding)
+    sizes = size if isinstance(size, Sizes) else maker.presets[choose("size", size, maker.presets)]
+    sizes = sizes.with_numbers(dim=dim, units=units, dropout=dropout, l2=l2, batch_norm=batch_norm)
+    return maker(schema, optimizations, seed, embedding, sizes)
 
 
-__all__ = ["MODELS", "CTRModel", "Hyper", "build"]
+__all__ = ["MODELS", "CTRModel", "Hyper", "Sizes", "build"]

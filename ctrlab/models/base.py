@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import keras
@@ -10,30 +11,17 @@ import tensorflow as tf
 
 from ctrlab import keras_hooks
 from ctrlab import optimizations as ladder
-from ctrlab.embedding import EmbeddingVariable, choices
+from ctrlab.embedding import EmbeddingVariable, choices, close
 from ctrlab.embedding.serving import served
+from ctrlab.embedding.variable import Closes
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema, entry_dtype
 from ctrlab.model_names import DATA_SETS
+from ctrlab.models.sizes import Sizes
 from ctrlab.profiling.work import Work
 
 
-@dataclass(frozen=True)
-class Hyper:
-    """The hyperparameters of the model's paper or of the contest.
-
-    Attributes:
-        optimizer: a kind of `ctrlab.training.optimizers`.
-        clip_norm: per variable, on the merged gradient; None for no clipping.
-    """
-
-    optimizer: str
-    learning_rate: float
-    clip_norm: float | None = None
-    batch_size: int = 512
-
-
-class CTRModel(keras_hooks.Served, keras.Model):
+class CTRModel(Closes, keras_hooks.Served, keras.Model):
     """A click model: it takes the features of a Schema and gives one logit per task.
 
     Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
@@ -41,7 +29,9 @@ class CTRModel(keras_hooks.Served, keras.Model):
     a checkpoint written with one set of optimizations loads with any other.
 
     Attributes:
-        hyper: optimizer, learning rate, clipping and batch size.
+        presets: the model's numbers by name: the contest's, which the race and the peers run, and those for "small" data.
+        sizes: this model's numbers.
+        hyper: optimizer, learning rate, clipping and batch size, of its sizes.
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
         rows_apart: whether the logits of a row are the same whatever other rows are in the batch, rounding apart.
         rungs: the optimizations of level "model" that are on.
@@ -49,16 +39,31 @@ class CTRModel(keras_hooks.Served, keras.Model):
         input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read by it.
     """
 
-    hyper: ClassVar[Hyper]
+    presets: ClassVar[Mapping[str, Sizes]]
     most_buckets: ClassVar[int | None] = None
     rows_apart: ClassVar[bool] = True
 
-    def __init__(self, schema: Schema, optimizations="none", seed: int = 2021, embedding="hashed", name: str | None = None):
+    def __init__(
+        self,
+        schema: Schema,
+        optimizations="none",
+        seed: int = 2021,
+        embedding="hashed",
+        sizes: Sizes | None = None,
+        name: str | None = None,
+    ):
         super().__init__(name=name or type(self).__name__.lower())
         self.built = True  # a subclass makes the weights now, not at the first call: a new model can be saved
         if not schema.labels:
             raise CtrlabError(f"A model needs at least one Label column; schema {schema.name!r} has none.")
         self.schema = schema
+        self.sizes = self.presets["contest"] if sizes is None else sizes
+        parts = tuple(self.presets["contest"].units)
+        if {*parts} != {*self.sizes.units}:
+            raise CtrlabError(
+                f"The parts of model {self.kind!r} are {', '.join(parts)}; received units of {', '.join(self.sizes.units)}."
+            )
+        self.hyper = self.sizes.hyper
         self.choices = choices.resolve(embedding, schema)
         self.input_schema = choices.input_schema(schema, self.choices)
         self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
@@ -66,9 +71,14 @@ class CTRModel(keras_hooks.Served, keras.Model):
         self.tasks = tuple(label.name for label in schema.labels)
 
     @property
+    def kind(self) -> str:
+        """Its name in `MODELS`."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
     def data_set(self) -> str:
         """The data set of this model if no schema is given."""
-        return DATA_SETS[type(self).__module__.rpartition(".")[2]]
+        return DATA_SETS[self.kind]
 
     def input_signature(self) -> dict[str, tf.TypeSpec]:
         """The features that a served model takes, for any batch size, as readers yield them: lists are ragged."""
@@ -127,16 +137,22 @@ class CTRModel(keras_hooks.Served, keras.Model):
         archive.add_endpoint("serve", serve, **kwargs)
         archive.write_out(str(filepath), verbose=bool(verbose))
 
+    def close(self) -> None:
+        """Frees the rows and the storage of its embedding variables: see `EmbeddingVariable.close`."""
+        close(self)
+
     def get_config(self):
         return {
             "schema": self.schema.to_config(),
             "optimizations": sorted(self.rungs),
             "seed": self.seed,
             "embedding": {t: choices.to_config(c) for t, c in self.choices.items() if c != choices.Hashed()},
+            "sizes": self.sizes.to_config(),
             "name": self.name,
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         embedding = {table: choices.from_config(choice) for table, choice in config["embedding"].items()}
-        return cls(**(config | {"schema": Schema.from_config(config["schema"]), "embedding": embedding}))
+        sizes = Sizes.from_config(config["sizes"]) if "sizes" in config else None  # earlier versions had the contest's only
+        return cls(**(config | {"schema": Schema.from_config(config["schema"]), "embedding": embedding, "sizes": sizes}))

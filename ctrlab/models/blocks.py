@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
+from ctrlab.models.regularization import Dropout, penalty
 from ctrlab.ops import batch_norm as batch_norm_op
 from ctrlab.ops import lookup, parsing
 from ctrlab.ops.references import sparse_update
@@ -83,8 +84,11 @@ class Tower(keras.layers.Layer):
 
     Args:
         activation: after each layer; with `linear_top`, not after the last.
-        batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise).
-        stack: a way of `ctrlab.ops.tower` that runs all layers below a linear top at once, if they use ReLU only.
+        batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise), with this
+            momentum of the moving ones.
+        dropout: its rate, after each activation and normalization; l2: the factor of the penalty on the kernels.
+        stack: a way of `ctrlab.ops.tower` that runs all layers below a linear top at once, if they use ReLU only. It is used
+            where nothing comes between them.
         rungs: only "subgraphs" and "bf16" have an effect here. With "bf16" the products of all layers but a linear top are in
             bfloat16. Weights, biases, statistics and outputs stay float32.
     """
@@ -98,38 +102,50 @@ class Tower(keras.layers.Layer):
         name: str,
         activation="relu",
         batch_norm=False,
+        momentum=0.99,
+        dropout=0.0,
+        l2=0.0,
         linear_top=False,
         rungs=(),
         stack: Callable | None = None,
     ):
         super().__init__(name=name)
         self.sizes = (inputs, *units)
-        last = len(units) - 1 if linear_top else None
+        hidden = range(len(units) - linear_top)
+        drawn = [next(seeds) for _ in units]
         self.layers = [
             keras.layers.Dense(
                 n,
-                activation=None if i == last else activation,
-                kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
+                activation=activation if i in hidden else None,
+                kernel_initializer=keras.initializers.GlorotUniform(seed=drawn[i]),
                 name=f"dense_{i}",
             )
             for i, n in enumerate(units)
         ]
-        self.norms = [keras.layers.BatchNormalization(name=f"norm_{i}") for i in range(len(units))] if batch_norm else []
+        named = [keras.layers.BatchNormalization(momentum=momentum, name=f"norm_{i}") for i in hidden]
+        self.norms = named if batch_norm else []
+        # A model uses at most 1,000 seeds. The large distance keeps masks and kernels from being drawn of the same numbers.
+        self.drops = [Dropout(dropout, drawn[i] + 10**9, name=f"drop_{i}") for i in hidden] if dropout else []
+        self.l2 = l2
         self.norm, self.stack = batch_norm_op.OP.pick(rungs), stack
         self.folds = batch_norm_op.OP.on(rungs)
-        self.half = range(len(units) - linear_top) if "bf16" in rungs else ()
+        self.half = hidden if "bf16" in rungs else ()
         self.build()
 
     def build(self, input_shape=None):
         for i, layer in enumerate(self.layers):
             layer.build((None, self.sizes[i]))
-            if self.norms:
-                self.norms[i].build((None, self.sizes[i + 1]))
+        for i, norm in enumerate(self.norms):
+            norm.build((None, self.sizes[i + 1]))
+        for drop in self.drops:
+            drop.build()
         self.built = True
 
     def call(self, x, training=False):
+        if training and self.l2:
+            self.add_loss(penalty(self.l2, [layer.kernel.value for layer in self.layers]))
         layers = list(enumerate(self.layers))
-        if self.stack is not None:
+        if self.stack is not None and not self.norms and not (training and self.drops):
             weights = ((self._narrow(i, layer.kernel.value), layer.bias.value) for i, layer in layers[:-1])
             x = self.stack(x, *zip(*weights))  # [B, units[-2]]
             layers = layers[-1:]
@@ -141,14 +157,18 @@ class Tower(keras.layers.Layer):
                 kernel, bias = scale[:, None] * kernel, bias + tf.linalg.matvec(kernel, shift, transpose_a=True)
             kernel = self._narrow(i, kernel)
             product = tf.matmul(tf.cast(x, kernel.dtype), kernel)  # [B, units[i]]
-            if self.norms and training and layer.activation is keras.activations.relu:
+            before, normalized = None, i < len(self.norms)
+            if normalized and training and layer.activation is keras.activations.relu:
                 x = self._normalized(tf.cast(product, tf.float32), layer, self.norms[i])
-                continue
-            # TensorFlow itself fuses product, bias and ReLU, so there is nothing left to fuse.
-            x = layer.activation(tf.nn.bias_add(product, tf.cast(bias, product.dtype)))
-            before = self._affine(i) if self.folds and self.norms and not training and i + 1 < len(self.layers) else None
-            if self.norms and before is None:
-                x = self.norms[i](tf.cast(x, tf.float32), training=training)
+            else:
+                # TensorFlow itself fuses product, bias and ReLU, so there is nothing left to fuse.
+                x = layer.activation(tf.nn.bias_add(product, tf.cast(bias, product.dtype)))
+                if normalized and self.folds and not training and i + 1 < len(self.layers):
+                    before = self._affine(i)
+                elif normalized:
+                    x = self.norms[i](tf.cast(x, tf.float32), training=training)
+            if training and i < len(self.drops):
+                x = self.drops[i](tf.cast(x, tf.float32))
         return tf.cast(x, tf.float32)
 
     def _narrow(self, i: int, kernel: tf.Tensor) -> tf.Tensor:

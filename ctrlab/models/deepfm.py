@@ -13,55 +13,65 @@ The sizes are the contest's. The contest's linear term had no weights (a plain s
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
 from ctrlab.models import blocks, tables
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import factorization_machine, sparse_update
 from ctrlab.profiling.work import Work
 
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DeepFM(CTRModel):
-    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)
+    presets: ClassVar = {
+        "contest": Sizes(
+            dim=16, units={"deep": (512, 128, 32), "top": (128, 64)}, hyper=Hyper("adam_async", 1e-3), batch_norm=True
+        ),
+        "small": Sizes(
+            dim=8,
+            units={"deep": (64, 32), "top": (32,)},
+            hyper=Hyper("adam_async", 1e-3, batch_size=256),
+            l2=1e-5,
+            momentum=0.9,
+        ),
+    }
     most_buckets = 10_000
 
-    dim = 16
-    deep_units = (512, 128, 32)
-    top_units = (128, 64)
-
-    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
-        super().__init__(schema, optimizations, seed, embedding, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
+        super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
+        dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         wide = {name: schema[name].buckets for name in schema.wide}
-        self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs)
-        inputs, options = len(self.fields) * self.dim + numbers, {"batch_norm": True, "rungs": self.rungs}
-        self.deep = blocks.Tower(inputs, self.deep_units, seeds, name="deep", **options)
-        joined = self.deep_units[-1] + 1 + self.dim
+        self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.deep = blocks.Tower(len(self.fields) * dim + numbers, units["deep"], seeds, name="deep", **options)
+        joined = units["deep"][-1] + 1 + dim
         self.interaction = factorization_machine.OP.pick(self.rungs)
-        self.top = blocks.Tower(joined, self.top_units, seeds, name="top", **options)
-        self.logit = blocks.Tower(self.top_units[-1], (tasks,), seeds, name="logit", linear_top=True)
+        self.top = blocks.Tower(joined, units["top"], seeds, name="top", **options)
+        self.logit = blocks.Tower(units["top"][-1], (tasks,), seeds, name="logit", linear_top=True, **options)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
-        pairs = self.interaction(flat, self.dim)  # [B, D]
+        pairs = self.interaction(flat, self.sizes.dim)  # [B, D]
         joined = tf.concat([deep, self.linear(ids, numbers, training=training), pairs], axis=1)  # [B, 32 + 1 + D]
-        return self.logit(self.top(joined, training=training))  # [B, K]
+        return self.logit(self.top(joined, training=training), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
         towers = self.deep.work(rows) + self.top.work(rows) + self.logit.work(rows)
         singles = len(self.schema.categoricals) * rows
-        tables = blocks.lookup_work(singles + positions, self.dim, slots=2, distinct=distinct)
+        tables = blocks.lookup_work(singles + positions, self.sizes.dim, slots=2, distinct=distinct)
         dense = blocks.weight_count(self.linear, self.deep, self.top, self.logit)
         weights = min(singles, distinct or singles)
         linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
-        pairs = factorization_machine.OP.work(rows, len(self.fields), self.dim)
+        pairs = factorization_machine.OP.work(rows, len(self.fields), self.sizes.dim)
         return towers + tables + linear + pairs + sparse_update.OP.work(dense, slots=2)

@@ -20,11 +20,14 @@ as one logit here: the same function. Padding contributes exactly nothing.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
 from ctrlab.models import blocks, interest, tables
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import attention, auxiliary, gru, sparse_update
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work, dense_work
@@ -33,15 +36,12 @@ from ctrlab.profiling.work import Work, dense_work
 class AuxiliaryNet(keras.layers.Layer):
     """The auxiliary loss and its weights. They give the logit that an event, C wide, follows an interest, H wide."""
 
-    units = (100, 50)
-
-    def __init__(self, hidden: int, width: int, seeds: blocks.Seeds, rungs=(), name: str = "auxiliary"):
+    def __init__(self, hidden: int, width: int, units, seeds: blocks.Seeds, rungs=(), name: str = "auxiliary"):
         super().__init__(name=name)
-        self.mean, self.widths = auxiliary.OP.pick(rungs), (hidden, width)
+        self.mean, self.widths, self.units = auxiliary.OP.pick(rungs), (hidden, width), units
         self.affine = interest.Affine(hidden + width, f"{name}_affine")
-        self.tower = blocks.Tower(
-            hidden + width, (*self.units, 1), seeds, name=f"{name}_tower", activation="sigmoid", linear_top=True
-        )
+        layers = (*units, 1)
+        self.tower = blocks.Tower(hidden + width, layers, seeds, name=f"{name}_tower", activation="sigmoid", linear_top=True)
         self.built = True
 
     def loss(self, interests: Events, clicked: Events, skipped: Events) -> tf.Tensor:
@@ -61,28 +61,39 @@ class AuxiliaryNet(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DIEN(CTRModel):
-    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
+    presets: ClassVar = {
+        "contest": Sizes(
+            dim=18,
+            units={"head": (200, 80), "attention": (80, 40), "auxiliary": (100, 50)},
+            hyper=Hyper("adam_async", 1e-3, clip_norm=5.0),
+        ),
+        "small": Sizes(
+            dim=8,
+            units={"head": (64, 32), "attention": (32, 16), "auxiliary": (32, 16)},
+            hyper=Hyper("adam_async", 1e-3, clip_norm=5.0, batch_size=256),
+            l2=1e-5,
+            momentum=0.9,
+        ),
+    }
 
-    dim = 18
-    attention_units = (80, 40)
-
-    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
-        super().__init__(schema, optimizations, seed, embedding, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
+        super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.behaviour = interest.Behaviour(self.input_schema, "dien")
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs, negatives=self.behaviour.negatives)
-        width = hidden = self.dim * len(self.behaviour.histories)  # C, H
-        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        dim, units = self.sizes.dim, self.sizes.units
+        width = hidden = dim * len(self.behaviour.histories)  # C, H
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.extraction = interest.GRU(width, hidden, seeds, gru.OP.pick(self.rungs), name="extraction")
-        self.auxiliary = AuxiliaryNet(hidden, width, seeds, self.rungs) if self.behaviour.negatives else None
+        judges = bool(self.behaviour.negatives)
+        self.auxiliary = AuxiliaryNet(hidden, width, units["auxiliary"], seeds, self.rungs) if judges else None
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)
-        self.unit = blocks.Tower(
-            4 * hidden, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
-        )
+        layers = (*units["attention"], 1)
+        self.unit = blocks.Tower(4 * hidden, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
         self.evolution = interest.GRU(hidden, hidden, seeds, gru.AUGRU.pick(self.rungs), name="evolution")
         self.attend = attention.OP.pick(self.rungs)
-        inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 3 * width + hidden
-        self.head = interest.Head(inputs, len(self.tasks), seeds, rungs=self.rungs)
+        inputs = len(self.behaviour.profile) * dim + self.encoder.number_count + 3 * width + hidden
+        self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
@@ -96,19 +107,20 @@ class DIEN(CTRModel):
         _, evolved = self.evolution.over(interests, weights)  # [B, H]
 
         top = [*profile, target, events.total, target * events.total, evolved]
-        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
+        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`. The lists of negatives have as many ids again."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
-        events, width = positions / lists, self.dim * len(self.behaviour.histories)
+        events, width = positions / lists, self.sizes.dim * len(self.behaviour.histories)
         parts = [self.extraction, self.query, self.unit, self.evolution, self.head]
         ids = len(self.schema.categoricals) * rows + positions
         work = self.extraction.work(events) + self.evolution.work(events) + self.head.work(rows)
-        work += attention.OP.work(rows, events, width, self.attention_units, attended=False) + dense_work((width, width), rows)
+        unit = attention.OP.work(rows, events, width, self.sizes.units["attention"], attended=False)
+        work += unit + dense_work((width, width), rows)
         if self.auxiliary is not None:
             parts.append(self.auxiliary)
             ids += events * len(self.behaviour.negatives)
             work += self.auxiliary.work(events, max(events - rows, 0))
-        tables = blocks.lookup_work(ids, self.dim, slots=2, distinct=distinct)
+        tables = blocks.lookup_work(ids, self.sizes.dim, slots=2, distinct=distinct)
         return work + tables + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

@@ -15,36 +15,47 @@ The sizes are the contest's (C = 36: an item and its category, 18 each). Padding
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
 from ctrlab.models import blocks, interest, tables
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import attention, sparse_update
 from ctrlab.profiling.work import Work, dense_work
 
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DIN(CTRModel):
-    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3, clip_norm=5.0)
+    presets: ClassVar = {
+        "contest": Sizes(
+            dim=18, units={"head": (200, 80), "attention": (80, 40)}, hyper=Hyper("adam_async", 1e-3, clip_norm=5.0)
+        ),
+        "small": Sizes(
+            dim=8,
+            units={"head": (64, 32), "attention": (32, 16)},
+            hyper=Hyper("adam_async", 1e-3, clip_norm=5.0, batch_size=256),
+            l2=1e-5,
+            momentum=0.9,
+        ),
+    }
 
-    dim = 18
-    attention_units = (80, 40)
-
-    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
-        super().__init__(schema, optimizations, seed, embedding, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
+        super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.behaviour = interest.Behaviour(self.input_schema, "din")
-        width = self.dim * len(self.behaviour.histories)  # C
-        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
+        dim, units = self.sizes.dim, self.sizes.units
+        width = dim * len(self.behaviour.histories)  # C
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.query = interest.Query(width, width, seeds, rungs=self.rungs)
-        self.unit = blocks.Tower(
-            4 * width, (*self.attention_units, 1), seeds, name="attention", activation="sigmoid", linear_top=True
-        )
+        layers = (*units["attention"], 1)
+        self.unit = blocks.Tower(4 * width, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
         self.attend = attention.OP.pick(self.rungs)
-        inputs = len(self.behaviour.profile) * self.dim + self.encoder.number_count + 4 * width
-        self.head = interest.Head(inputs, len(self.tasks), seeds, rungs=self.rungs)
+        inputs = len(self.behaviour.profile) * dim + self.encoder.number_count + 4 * width
+        self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
@@ -52,14 +63,14 @@ class DIN(CTRModel):
         _, attended = self.attend(self.query(target), events, interest.layers_of(self.unit))  # [B, C]
 
         top = [*profile, target, events.total, target * events.total, attended]
-        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1))  # [B, K]
+        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
-        events, width = positions / lists, self.dim * len(self.behaviour.histories)
-        tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
-        unit = attention.OP.work(rows, events, width, self.attention_units)
+        events, width = positions / lists, self.sizes.dim * len(self.behaviour.histories)
+        tables = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.sizes.dim, slots=2, distinct=distinct)
+        unit = attention.OP.work(rows, events, width, self.sizes.units["attention"])
         query = dense_work((width, width), rows)
         sums = Work(flops=2.0 * events * width)
         dense = sparse_update.OP.work(blocks.weight_count(self.query, self.unit, self.head), slots=2)

@@ -13,50 +13,59 @@ paper. A schema without numbers has no bottom: only the pairs of embeddings go t
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import keras
 
 from ctrlab.models import blocks, tables
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import dot_interaction, sparse_update
 from ctrlab.profiling.work import Work
 
 
 @keras.saving.register_keras_serializable("ctrlab")
 class DLRM(CTRModel):
-    hyper = Hyper(optimizer="adam_async", learning_rate=0.01)
+    presets: ClassVar = {
+        "contest": Sizes(
+            dim=16, units={"top": (512, 256), "bottom": (512, 256, 64)}, hyper=Hyper("adam_async", 0.01), batch_norm=True
+        ),
+        "small": Sizes(
+            dim=8,
+            units={"top": (64, 32), "bottom": (32,)},
+            hyper=Hyper("adam_async", 1e-3, batch_size=256),
+            l2=1e-5,
+            momentum=0.9,
+        ),
+    }
 
-    dim = 16
-    bottom_units = (512, 256, 64, 16)
-    top_units = (512, 256)
-
-    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
-        super().__init__(schema, optimizations, seed, embedding, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
+        super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
+        dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers = self.encoder.number_count
-        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
-        self.bottom = (
-            blocks.Tower(numbers, self.bottom_units, seeds, name="bottom", batch_norm=True, rungs=self.rungs) if numbers else None
-        )
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.bottom = blocks.Tower(numbers, (*units["bottom"], dim), seeds, name="bottom", **options) if numbers else None
         vectors = len(self.fields) + (1 if numbers else 0)
-        joined = vectors * (vectors - 1) // 2 + (self.dim if numbers else 0)
+        joined = vectors * (vectors - 1) // 2 + (dim if numbers else 0)
         self.interaction = dot_interaction.OP.pick(self.rungs)
-        units = (*self.top_units, len(self.tasks))
-        self.top = blocks.Tower(joined, units, seeds, name="top", linear_top=True, rungs=self.rungs)
+        options["batch_norm"] = False
+        self.top = blocks.Tower(joined, (*units["top"], len(self.tasks)), seeds, name="top", linear_top=True, **options)
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
-        return self.top(self.interaction(dense, flat, self.dim))  # [B, K]
+        return self.top(self.interaction(dense, flat, self.sizes.dim), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
         towers = [tower for tower in (self.bottom, self.top) if tower]
-        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.sizes.dim, slots=2, distinct=distinct)
         for tower in towers:
             work += tower.work(rows)
         vectors = len(self.fields) + (self.bottom is not None)
-        work += dot_interaction.OP.work(rows, vectors, self.dim)
+        work += dot_interaction.OP.work(rows, vectors, self.sizes.dim)
         return work + sparse_update.OP.work(blocks.weight_count(*towers), slots=2)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.models import blocks, tables
+from ctrlab.models.sizes import Sizes
 from ctrlab.ops import gru, pointwise
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
@@ -110,18 +111,17 @@ class Query(keras.layers.Layer):
 
 
 class Head(keras.layers.Layer):
-    """The top of both models: affine -> 200-80 ReLU -> one logit per task, [B, inputs] -> [B, K]."""
+    """The top of both models: affine -> dense layers with ReLU -> one logit per task, [B, inputs] -> [B, K]."""
 
-    units = (200, 80)
-
-    def __init__(self, inputs: int, tasks: int, seeds: blocks.Seeds, name: str = "head", rungs=()):
+    def __init__(self, inputs: int, tasks: int, seeds: blocks.Seeds, sizes: Sizes, name: str = "head", rungs=()):
         super().__init__(name=name)
         self.affine = Affine(inputs, f"{name}_affine", rungs)
-        self.tower = blocks.Tower(inputs, (*self.units, tasks), seeds, name=f"{name}_tower", linear_top=True, rungs=rungs)
+        units, options = (*sizes.units["head"], tasks), {"rungs": rungs} | sizes.tower
+        self.tower = blocks.Tower(inputs, units, seeds, name=f"{name}_tower", linear_top=True, **options)
         self.built = True
 
-    def call(self, x):
-        return self.tower(self.affine(x))
+    def call(self, x, training=False):
+        return self.tower(self.affine(x), training=training)
 
     def work(self, rows: float) -> Work:
         return self.tower.work(rows)

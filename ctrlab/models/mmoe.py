@@ -14,23 +14,34 @@ The sizes are DeepRec's. The E experts share one packed variable per layer, [E, 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, tables
-from ctrlab.models.base import CTRModel, Hyper
+from ctrlab.errors import CtrlabError
+from ctrlab.models import blocks, regularization, tables
+from ctrlab.models.base import CTRModel
+from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import experts, mixture, sparse_update, tower
 from ctrlab.profiling.work import Work
 
+MULTIPLE = 16
+"""The compiled op takes layers of so many units, twice as many, and so on."""
+
 
 class Experts(keras.layers.Layer):
-    """E towers side by side: [B, inputs] -> [E, B, units[-1]]; ReLU after each layer. See `ctrlab.ops.experts`."""
+    """E towers side by side: [B, inputs] -> [E, B, units[-1]]; ReLU after each layer. See `ctrlab.ops.experts`.
 
-    def __init__(self, count: int, inputs: int, units, seeds: blocks.Seeds, *, rungs=(), name: str):
+    The op runs an expert's layers as one, so dropout comes only after the last of them.
+    """
+
+    def __init__(self, count: int, inputs: int, units, seeds: blocks.Seeds, *, dropout=0.0, l2=0.0, rungs=(), name: str):
         super().__init__(name=name)
         self.experts, self.sizes = count, (inputs, *units)
-        self.product = experts.OP.pick(rungs)
+        self.product, self.l2 = experts.OP.pick(rungs), l2
         self._seeds = [[next(seeds) for _ in range(count)] for _ in units]
+        self.drop = regularization.Dropout(dropout, self._seeds[-1][0] + 10**9, name="drop") if dropout else None
         self.build()
 
     def build(self, input_shape=None):
@@ -41,10 +52,16 @@ class Experts(keras.layers.Layer):
             kernel.assign(tf.stack([keras.initializers.GlorotUniform(seed=s)((inputs, outputs)) for s in self._seeds[i]]))
             self.kernels.append(kernel)
             self.biases.append(self.add_weight(shape=(self.experts, 1, outputs), initializer="zeros", name=f"bias_{i}"))
+        if self.drop is not None:
+            self.drop.build()
         self.built = True
 
-    def call(self, x):
-        return self.product(x, [k.value for k in self.kernels], [b.value for b in self.biases])  # [E, B, units[-1]]
+    def call(self, x, training=False):
+        kernels = [kernel.value for kernel in self.kernels]
+        if training and self.l2:
+            self.add_loss(regularization.penalty(self.l2, kernels))
+        out = self.product(x, kernels, [b.value for b in self.biases])  # [E, B, units[-1]]
+        return self.drop(out) if training and self.drop is not None else out
 
     def work(self, rows: float) -> Work:
         return experts.OP.work(rows, self.experts, self.sizes)
@@ -54,26 +71,41 @@ class Experts(keras.layers.Layer):
 class MMoE(CTRModel):
     # DeepRec's documentation says Adagrad at 0.1, its code AdamAsync. Adagrad's accumulator starts at 0.1. The gradient of one
     # embedding row is negligible beside that, so with Adagrad the tables hardly learn.
-    hyper = Hyper(optimizer="adam_async", learning_rate=1e-3)
-
-    dim = 16
+    presets: ClassVar = {
+        "contest": Sizes(
+            dim=16,
+            units={"experts": (256, 192, 128, 64), "towers": (256, 192, 128, 64)},
+            hyper=Hyper("adam_async", 1e-3),
+        ),
+        "small": Sizes(
+            dim=8,
+            units={"experts": (64, 32), "towers": (32,)},
+            hyper=Hyper("adam_async", 1e-3, batch_size=256),
+            l2=1e-5,
+            momentum=0.9,
+        ),
+    }
     expert_count = 4
-    units = (256, 192, 128, 64)
 
-    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", name=None):
-        super().__init__(schema, optimizations, seed, embedding, name)
+    def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
+        super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
         self.fields = [c.name for c in self.encoder.id_columns]
-        self.embedding = tables.Embeddings(schema, self.dim, seeds, self.choices, rungs=self.rungs)
-        inputs, mixed = len(self.fields) * self.dim + self.encoder.number_count, self.units[-1]
-        self.experts = Experts(self.expert_count, inputs, self.units, seeds, rungs=self.rungs, name="experts")
+        dim, units = self.sizes.dim, self.sizes.units
+        for part, layers in units.items():
+            if odd := [n for n in layers if n % MULTIPLE]:
+                raise CtrlabError(f"MMoE's layers have multiples of {MULTIPLE} units; those of {part!r} have {odd[0]}.")
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        inputs, mixed = len(self.fields) * dim + self.encoder.number_count, units["experts"][-1]
+        options = {"dropout": self.sizes.dropout, "l2": self.sizes.l2, "rungs": self.rungs}
+        self.experts = Experts(self.expert_count, inputs, units["experts"], seeds, name="experts", **options)
         self.mixture = mixture.OP.pick(self.rungs)
         self.gates, self.towers, stack = [], [], tower.OP.pick(self.rungs)
         for task in self.tasks:
             self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{task}", linear_top=True))
-            options = {"linear_top": True, "rungs": self.rungs, "stack": stack}
-            self.towers.append(blocks.Tower(mixed, (*self.units, 1), seeds, name=f"tower_{task}", **options))
+            options = {"linear_top": True, "rungs": self.rungs, "stack": stack} | self.sizes.tower
+            self.towers.append(blocks.Tower(mixed, (*units["towers"], 1), seeds, name=f"tower_{task}", **options))
 
     def call(self, features, training=False):
         ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
@@ -82,16 +114,16 @@ class MMoE(CTRModel):
             x = tf.concat([x, numbers], axis=1)  # [B, I]
         gates = [gate.layers[0] for gate in self.gates]
         kernels, biases = [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates]
-        mixed = self.mixture(x, self.experts(x), kernels, biases)  # K of [B, H]
-        logits = [tower(x) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
+        mixed = self.mixture(x, self.experts(x, training=training), kernels, biases)  # K of [B, H]
+        logits = [tower(x, training=training) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
         return tf.concat(logits, axis=1)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
         parts = [self.experts, *self.gates, *self.towers]
-        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.dim, slots=2, distinct=distinct)
+        work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.sizes.dim, slots=2, distinct=distinct)
         work += self.experts.work(rows)
-        work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.units[-1])
+        work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.sizes.units["experts"][-1])
         for layer in self.towers:
             work += layer.work(rows)
         return work + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

@@ -11,7 +11,7 @@ import keras
 from ctrlab.embedding import choices
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.features import Schema
-from ctrlab.models import MODELS, build
+from ctrlab.models import MODELS, Sizes, build
 from ctrlab.models.base import CTRModel
 from ctrlab.paths import replacing
 
@@ -35,7 +35,7 @@ def description(model: keras.Model) -> dict:
     if not kinds:
         return {}
     config = model.get_config()
-    return {"kind": kinds[0]} | {part: config[part] for part in ("schema", "embedding", "seed")}
+    return {"kind": kinds[0]} | {part: config[part] for part in ("schema", "embedding", "seed", "sizes")}
 
 
 def from_description(found: Mapping, optimizations: str | Iterable[str] = "none", storage: str | None = None) -> CTRModel:
@@ -49,11 +49,14 @@ def from_description(found: Mapping, optimizations: str | Iterable[str] = "none"
     """
     try:
         embedding = {table: _stored(choices.from_config(choice), storage) for table, choice in found["embedding"].items()}
-        return build(found["kind"], Schema.from_config(found["schema"]), optimizations, found["seed"], embedding)
+        size = Sizes.from_config(found["sizes"]) if "sizes" in found else "contest"  # earlier versions knew no other
+        return build(found["kind"], Schema.from_config(found["schema"]), optimizations, found["seed"], embedding, size=size)
     except CtrlabError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise BadData(f"A model is described by kind, schema, embedding and seed; this can't be read: {problem!r}.") from None
+        raise BadData(
+            f"A model is described by kind, schema, embedding, seed and sizes; this can't be read: {problem!r}."
+        ) from None
 
 
 def _stored(choice: choices.Choice, storage: str | None) -> choices.Choice:

@@ -21,6 +21,7 @@ from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import Schema
 from ctrlab.models.blocks import Seeds
+from ctrlab.models.regularization import penalty
 from ctrlab.ops import indicator, lookup
 from ctrlab.profiling.parts import part
 
@@ -36,15 +37,24 @@ class Embeddings(keras.layers.Layer):
         choices: {table: kind of embedding}; see `ctrlab.embedding.choices`.
         rungs: with "lookup" one op looks up all columns, with "stock" one per table; otherwise the stock library looks up each
             column. Columns of embedding variables are always looked up in one op.
+        l2: the factor of the penalty on what a training step reads.
     Attributes:
         growing: {table: EmbeddingVariable} of the tables with that choice.
     """
 
     def __init__(
-        self, schema: Schema, dim: int, seeds: Seeds, choices: Mapping[str, Choice], *, rungs=(), name: str = "embedding"
+        self,
+        schema: Schema,
+        dim: int,
+        seeds: Seeds,
+        choices: Mapping[str, Choice],
+        *,
+        rungs=(),
+        l2: float = 0.0,
+        name: str = "embedding",
     ):
         super().__init__(name=name)
-        self.schema, self.dim = schema, dim
+        self.schema, self.dim, self.l2 = schema, dim, l2
         self._choices = {table: choices[table] for table in schema.tables}
         fixed = {table: rows for table, rows in schema.tables.items() if not isinstance(choices[table], Variable)}
         self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in fixed.items()}
@@ -86,7 +96,11 @@ class Embeddings(keras.layers.Layer):
         fixed.done()
         growing.done()
         pieces = [[piece() for piece in output] for output in made]
-        return [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
+        found = [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
+        if training and self.l2:  # a sum is of rows that are among `rows`
+            read = [tensor for tensor, (_, how) in zip(found, outputs) if how != "sum"]
+            self.add_loss(penalty(self.l2, read, rows=_count(next(iter(ids.values())))))
+        return found
 
     def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
         """For the columns of `ids` in embedding variables: the variable, and the keys that are looked up in it."""
@@ -128,6 +142,11 @@ class Embeddings(keras.layers.Layer):
             return rows if bag is None else pool(rows, bag.value_rowids(), bag.nrows())
 
         return joined
+
+
+def _count(ids: lookup.Ids) -> tf.Tensor:
+    """B."""
+    return ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
 
 
 def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
@@ -186,6 +205,8 @@ class Wide(keras.layers.Layer):
         schema: the schema of the ids.
         choices: {table: kind of embedding}; only matters whether it is an embedding variable.
         rungs: "indicator" selects the compiled op, "stock" the gather; otherwise the stock one_hot.
+        l2: the factor of the penalty on the weights of ids that a training step reads (of a bag in a variable: on their sum), and
+            on those of numbers.
     Attributes:
         growing: {column: EmbeddingVariable}.
     """
@@ -199,6 +220,7 @@ class Wide(keras.layers.Layer):
         choices: Mapping[str, Choice],
         *,
         rungs=(),
+        l2: float = 0.0,
         name: str = "linear",
     ):
         super().__init__(name=name)
@@ -206,7 +228,7 @@ class Wide(keras.layers.Layer):
         self._options = {column: choice.options for column, choice in chosen.items() if isinstance(choice, Variable)}
         self.sizes = {column: size for column, size in sizes.items() if column not in self._options}
         self.folded = [schema[column].buckets > size for column, size in self.sizes.items()]
-        self.numbers, self.outputs = numbers, outputs
+        self.numbers, self.outputs, self.l2 = numbers, outputs, l2
         self.product = indicator.OP.pick(rungs)
         self.build()
 
@@ -234,17 +256,27 @@ class Wide(keras.layers.Layer):
         return _grown(f"{self.name}_{column}", self.outputs, options, seed=0)
 
     def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None, training=False):
-        terms = []  # [B, K] each
+        terms, squares = [], []  # [B, K] each: the weights' sums, and, for the penalty, those of their squares
+        penalized = training and self.l2
         if self.sizes:
             words = [fold(ids[c], n) if folded else ids[c] for (c, n), folded in zip(self.sizes.items(), self.folded)]
-            terms.append(self.product(words, tuple(self.sizes.values()), self.kernel.value))
+            product = functools.partial(self.product, words, tuple(self.sizes.values()))
+            terms.append(product(self.kernel.value))
+            squares += [product(tf.square(self.kernel.value))] if penalized else []
         if self.growing:
             weights = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
             for column in self.growing:
                 weights.add(column, ids[column], "sum", 0)
             weights.done()
-            terms.append(tf.reduce_sum(tf.reshape(weights.found[0], [-1, len(self.growing), self.outputs]), 1))
+            sums = tf.reshape(weights.found[0], [-1, len(self.growing), self.outputs])  # [B, columns, K]
+            terms.append(tf.reduce_sum(sums, 1))
+            squares.append(tf.reduce_sum(tf.square(sums), 1))
         logit = (terms[0] if len(terms) == 1 else tf.add_n(terms)) + self.bias.value
+        if penalized:
+            rows = tf.cast(tf.shape(logit)[0], tf.float32)
+            self.add_loss(self.l2 / rows * tf.add_n([tf.reduce_sum(square) for square in squares]))
+        if penalized and self.numbers:
+            self.add_loss(penalty(self.l2, [self.number_kernel.value]))
         return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
 
 

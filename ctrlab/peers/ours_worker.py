@@ -14,7 +14,7 @@ from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.features import IdColumn, Schema
-from ctrlab.models import MODELS, blocks
+from ctrlab.models import blocks, build
 from ctrlab.ops import gru, lookup, merge, sparse_update
 from ctrlab.ops.events import Events
 from ctrlab.ops.references.sparse_update import Rule, rows_work
@@ -118,9 +118,8 @@ def _lookup_work(case: Case, batches: list[Batch], trains: bool) -> Work:
 
 def prepare_model(case: Case, batches: list[Batch], threads: int) -> Running:
     apply_threads(Setting(intra=threads, inter=threads))
-    maker = type(case.kind, (MODELS[case.kind],), {"dim": case.dim})
     schema = data.schema("amazon_reviews" if case.kind == "din" else "criteo")
-    model = maker(_resized(schema, case), of_level("all", "model"), name=case.kind)
+    model = build(case.kind, _resized(schema, case), of_level("all", "model"), dim=case.dim)
     for variable in model.trainable_variables:
         if (first := _first(model, variable)) is not None:
             variable.assign(first)

@@ -83,7 +83,7 @@ class DeepFM(Clicks):
 class DLRM(Clicks):
     def __init__(self, case: Case, tables_of: Callable):
         super().__init__(case, tables_of)
-        self.bottom = tower("bottom", case.numbers, case.units["bottom"], norm=True)
+        self.bottom = tower("bottom", case.numbers, (*case.units["bottom"], self.dim), norm=True)
         self.interaction = InteractionArch(self.fields)
         pairs = (self.fields + 1) * self.fields // 2
         self.top = tower("top", pairs + self.dim, (*case.units["top"], 1), linear_top=True)

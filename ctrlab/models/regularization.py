@@ -1,0 +1,44 @@
+"""What keeps a model from learning its training rows by heart: dropout, and the L2 penalty. Both act in training only.
+
+    loss = cross-entropy + l2 * ( sum over the towers' kernels of |W|^2
+                                + 1 / B * sum over the embeddings that the batch reads of |e|^2
+                                + 1 / B * sum over the linear weights that the batch reads of w^2 )
+
+An embedding is what a lookup gives: an id's row, or the mean of a bag. So the penalty's gradient only touches rows that the batch
+reads, whatever keeps them, and rare ids are penalized as rarely as they are trained. Towers are the stacks of dense layers from
+the embeddings to the logits, with the linear part's weights of numbers; biases, normalizations, attention units, auxiliary nets,
+gates and GRUs have no penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` has them as our own step does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import keras
+import tensorflow as tf
+
+
+class Dropout(keras.layers.Layer):
+    """In training, each number is 0 with probability `rate`, and the others are divided by 1 - rate.
+
+    Its masks depend only on the seed and on how many were drawn, which is a weight: so a resumed run draws the masks that the
+    run would have drawn, and every set of optimizations the same ones.
+    """
+
+    def __init__(self, rate: float, seed: int, name: str):
+        super().__init__(name=name)
+        self.rate, self.seed = rate, seed
+
+    def build(self, input_shape=None):
+        self.drawn = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="drawn")
+        self.built = True
+
+    def call(self, x):
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self.drawn.value])
+        self.drawn.assign_add(1)
+        return tf.nn.experimental.stateless_dropout(x, self.rate, seed)
+
+
+def penalty(l2: float, tensors: Iterable[tf.Tensor], rows: tf.Tensor | int = 1) -> tf.Tensor:
+    """l2 / rows * the sum of the squares of all numbers in `tensors`, float32."""
+    return l2 / tf.cast(rows, tf.float32) * tf.add_n([tf.reduce_sum(tf.square(t)) for t in tensors])

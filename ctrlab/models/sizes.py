@@ -1,0 +1,130 @@
+"""The numbers of a model that its schema does not give: widths, regularization, and how it is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ctrlab.errors import CtrlabError, choose
+
+MOST = 1 << 16
+"""The most of a dimension and of a layer's units."""
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """How a model is trained: the numbers of its paper or of the contest, or those that suit smaller data.
+
+    Attributes:
+        optimizer: a kind of `ctrlab.training.optimizers`.
+        clip_norm: per variable, on the merged gradient; None for no clipping.
+    """
+
+    optimizer: str
+    learning_rate: float
+    clip_norm: float | None = None
+    batch_size: int = 512
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A model's numbers. Each model has them under the names of its presets, `CTRModel.presets`.
+
+    Attributes:
+        dim: D, of its embeddings.
+        units: {part: units of its layers}, without a part's top layer if that has the units of a logit or of an embedding. The
+            first part is the main one.
+        hyper: how it is trained.
+        dropout: the share of a layer's outputs that are 0 in a training step; see `regularization.Dropout`.
+        l2: the factor of the squared weights in the loss; see `ctrlab.models.regularization`.
+        batch_norm: whether a BatchNormalization follows each hidden layer of the parts that the model names.
+        momentum: of its moving statistics. They have forgotten their first values after about 5 / (1 - momentum) steps.
+    Raises:
+        CtrlabError: a number out of its range.
+
+    >>> Sizes(8, {"deep": (64, 32)}, Hyper("adagrad", 0.1)).with_numbers(dim=4, units=[16]).units
+    {'deep': (16,)}
+    """
+
+    dim: int
+    units: Mapping[str, Sequence[int]]
+    hyper: Hyper
+    dropout: float = 0.0
+    l2: float = 0.0
+    batch_norm: bool = False
+    momentum: float = 0.99
+
+    def __post_init__(self):
+        dim = _whole("The dimension of embeddings", self.dim)
+        units = {part: _layers(part, layers) for part, layers in self.units.items()}
+        found = {"dim": dim, "units": units, "batch_norm": _flag("batch_norm", self.batch_norm)}
+        for name, most in (("dropout", 1.0), ("l2", math.inf), ("momentum", 1.0)):
+            found[name] = _number(name, getattr(self, name), most)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def tower(self) -> dict:
+        """The arguments of `blocks.Tower` that they give."""
+        return {name: getattr(self, name) for name in ("dropout", "l2", "batch_norm", "momentum")}
+
+    def with_numbers(self, *, units: Mapping[str, Sequence[int]] | Sequence[int] | None = None, **others) -> Sizes:
+        """The same with some numbers replaced; None leaves a number as it is.
+
+        Args:
+            units: of some parts, or of the first part alone.
+            others: other attributes, by name.
+        Raises:
+            UnknownName: no such part. CtrlabError: a number out of its range.
+        """
+        given = {name: value for name, value in others.items() if value is not None}
+        if units is not None:
+            named = units if isinstance(units, Mapping) else {next(iter(self.units)): units}
+            given["units"] = dict(self.units) | {choose("part", part, self.units): layers for part, layers in named.items()}
+        return dataclasses.replace(self, **given)
+
+    def to_config(self) -> dict:
+        """A JSON-compatible description, from which `from_config` makes them again."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping) -> Sizes:
+        return cls(**(dict(config) | {"hyper": Hyper(**config["hyper"])}))
+
+
+def _whole(what: str, number) -> int:
+    try:
+        found = None if isinstance(number, bool) else operator.index(number)
+    except TypeError:
+        found = None
+    if found is None or not 1 <= found <= MOST:
+        raise CtrlabError(f"{what} must be a whole number from 1 to {MOST:,}; received {number!r}.")
+    return found
+
+
+def _layers(part: str, units) -> tuple[int, ...]:
+    try:
+        layers = None if isinstance(units, str | bytes | Mapping) else tuple(units)
+    except TypeError:
+        layers = None
+    if not layers:
+        raise CtrlabError(f"The units of part {part!r} must be those of one layer or more, such as (64, 32); received {units!r}.")
+    return tuple(_whole(f"The units of a layer of {part!r}", n) for n in layers)
+
+
+def _number(name: str, number, most: float) -> float:
+    """A number in [0, most)."""
+    if isinstance(number, bool) or not isinstance(number, numbers.Real) or not 0 <= number < most:
+        rule = "must be a finite number of at least 0" if most == math.inf else f"must be in [0, {most:g})"
+        raise CtrlabError(f"`{name}` {rule}; received {number!r}.")
+    return float(number)
+
+
+def _flag(name: str, value) -> bool:
+    if not isinstance(value, bool):
+        raise CtrlabError(f"`{name}` must be True or False; received {value!r}.")
+    return value

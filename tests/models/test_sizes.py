@@ -1,0 +1,128 @@
+"""A model's numbers: presets, single numbers, regularization; the same for every set of optimizations, saved and exported."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab import training
+from ctrlab.data import SCHEMAS
+from ctrlab.embedding import embedding_variables
+from ctrlab.embedding.table.proxy import Proxy
+from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.model_names import DATA_SETS
+from ctrlab.models import MODELS, build
+from ctrlab.training import equality
+
+FULL = {"dropout": 0.3, "l2": 1e-3, "batch_norm": True}
+ENDS = ("/drawn", "/moving_mean", "/moving_variance")
+
+
+def small(name):
+    return SCHEMAS[DATA_SETS[name]].with_buckets(100)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("preset", ["contest", "small"])
+def test_a_preset_trains_and_its_optimizer_is_its_own(name, preset, batch):
+    model = build(name, small(name), size=preset)
+    assert model.sizes == MODELS[name].presets[preset] and model.hyper is model.sizes.hyper
+    optimizer = training.make_optimizer(model)
+    assert float(optimizer.learning_rate) == pytest.approx(model.hyper.learning_rate)
+    assert np.isfinite(training.train_step(model, optimizer)(*batch(model.schema)))
+
+
+def test_the_default_is_the_contest_and_single_numbers_replace_it():
+    assert build("dlrm", small("dlrm")).sizes == MODELS["dlrm"].presets["contest"]
+    model = build("dlrm", small("dlrm"), dim=4, units={"bottom": [24]}, dropout=0.5)
+    assert model.sizes == dataclasses.replace(
+        MODELS["dlrm"].presets["contest"], dim=4, units={"top": (512, 256), "bottom": (24,)}, dropout=0.5
+    )
+    assert model.bottom.sizes[1:] == (24, 4) and model.embedding.dim == 4
+    assert build("dlrm", small("dlrm"), units=(8,)).top.sizes[1:] == (8, 1), "bare units are the first part's"
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"dim": 0}, "dimension of embeddings must be a whole number from 1 to 65,536; received 0"),
+        ({"dim": 2.5}, "received 2.5"),
+        ({"dim": True}, "received True"),
+        ({"units": {"deep": ()}}, "units of part 'deep' must be those of one layer or more"),
+        ({"units": {"deep": 64}}, "units of part 'deep' must be"),
+        ({"units": {"deep": (64, 0)}}, "units of a layer of 'deep' must be a whole number from 1"),
+        ({"units": {"deep": "64"}}, "units of part 'deep' must be"),
+        ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\); received 1.0"),
+        ({"dropout": -0.1}, "`dropout` must be in"),
+        ({"dropout": float("nan")}, "`dropout` must be in"),
+        ({"dropout": "high"}, "`dropout` must be in"),
+        ({"l2": -1e-5}, "`l2` must be a finite number of at least 0; received -1e-05"),
+        ({"l2": float("nan")}, "`l2` must be"),
+        ({"l2": float("inf")}, "`l2` must be"),
+        ({"batch_norm": 1}, "`batch_norm` must be True or False; received 1"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(wrong, says):
+    with pytest.raises(CtrlabError, match=says):
+        build("deepfm", small("deepfm"), **wrong)
+
+
+def test_unknown_sizes_and_parts_say_the_known_ones():
+    with pytest.raises(UnknownName, match=r"size 'smal'; known are contest, small. Did you mean 'small'"):
+        build("wdl", small("wdl"), size="smal")
+    with pytest.raises(UnknownName, match=r"part 'botom'; known are top, bottom. Did you mean 'bottom'"):
+        build("dlrm", small("dlrm"), units={"botom": (8,)})
+    with pytest.raises(CtrlabError, match="parts of model 'dlrm' are top, bottom; received units of deep"):
+        build("dlrm", small("dlrm"), size=MODELS["wdl"].presets["small"])
+    with pytest.raises(CtrlabError, match="multiples of 16 units; those of 'towers' have 24"):
+        build("mmoe", small("mmoe"), units={"towers": (24,)})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_initial_weights_depend_on_neither_dropout_nor_l2(name):
+    plain, other = build(name, small(name), size="small"), build(name, small(name), size="small", dropout=0.5, l2=0.1)
+    expected = {v.path: v.numpy() for v in plain.weights}
+    found = {v.path: v.numpy() for v in other.weights if not v.path.endswith("/drawn")}
+    assert expected.keys() == found.keys()
+    assert all(np.array_equal(expected[path], found[path]) for path in expected)
+
+
+def answers_of(model):
+    """What a model answers from a state and does in one step: loss, logits, gradients of weights, masks drawn, statistics."""
+    optimizer = training.make_optimizer(model)
+    step = training.train_step(model, optimizer)
+
+    @tf.function
+    def answer(features, labels):
+        loss, logits, gradients = training.gradients_of(model, features, labels)
+        pairs = zip(model.trainable_variables, gradients)
+        return loss, logits, {f"gradient/{v.path}": tf.convert_to_tensor(g) for v, g in pairs if not isinstance(v, Proxy)}
+
+    def answers(state, features, labels):
+        training.set_state(state, model, optimizer)
+        loss, logits, gradients = answer(features, labels)
+        training.set_state(state, model, optimizer)
+        found = {"loss": loss, "logits": logits, "loss of the step": step(features, labels)} | gradients
+        found |= {v.path: v for v in model.weights if v.path.endswith(ENDS)}
+        rows = {variable.name: variable.state() for variable in embedding_variables(model)}
+        found |= {name: state.values[np.argsort(state.keys)] for name, state in rows.items()}
+        return {path: np.asarray(value) for path, value in found.items()}
+
+    return answers, training.get_state(model, optimizer)
+
+
+@pytest.mark.parametrize("embedding, rungs", [("hashed", "all"), ("hashed", "stock"), ("variable", "all")])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_set_of_optimizations_takes_the_same_step(name, embedding, rungs, batch):
+    """With all that can be regularized: masks, penalties and moving statistics are the same, too."""
+    schema = SCHEMAS[DATA_SETS[name]].with_buckets(2_000)
+    one, other = (build(name, schema, side, embedding=embedding, size="small", **FULL) for side in ("none", rungs))
+    (baseline, start), (changed, _) = answers_of(one), answers_of(other)
+    rows = batch(schema)
+    expected, found = baseline(start, *rows), changed(start, *rows)
+    weights = {path for path, value in start.items() if value.size}  # not the variables, which have no rows yet
+    rounded = lambda state: baseline(start | {path: state[path] for path in weights}, *rows)  # noqa: E731
+    assert equality.differences(expected, found, equality.determined(rounded, start, expected)) == []
+    drawn = [v for path, v in found.items() if path.endswith("/drawn")]
+    assert drawn and all(count == 1 for count in drawn)
