@@ -12,7 +12,7 @@ from ctrlab.lazy import loader
 
 _PLACES = {
     "Embedding": "layer",
-    **dict.fromkeys(("EmbeddingVariable", "embedding_variables"), "variable"),
+    **dict.fromkeys(("EmbeddingVariable", "close", "embedding_variables"), "variable"),
     **dict.fromkeys(
         ("BloomFilter", "CounterFilter", "GlobalStepEviction", "Initializer", "L2Eviction", "Options", "Storage"), "options"
     ),

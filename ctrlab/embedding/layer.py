@@ -12,7 +12,7 @@ from ctrlab import keras_hooks
 from ctrlab.embedding.options import Options
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table_state import FIELDS, TableState
-from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.embedding.variable import Closes, EmbeddingVariable, close
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops.references.lookup import COMBINERS, Layout
 
@@ -22,7 +22,7 @@ _PARTS = [name for name in FIELDS if name != "removed"]
 """The arrays of a whole table, besides its slots."""
 
 
-class Tables(keras.layers.Layer):
+class Tables(Closes, keras.layers.Layer):
     """Embedding variables as the weights of a layer: they are trained, saved and loaded with its model.
 
     Args:
@@ -41,6 +41,10 @@ class Tables(keras.layers.Layer):
         for name, table in self.tables.items():
             keras_hooks.track(self, table, f"table_{name}")  # TensorFlow does not search Keras's dictionaries
         self.built = True
+
+    def close(self) -> None:
+        """Closes the tables: `EmbeddingVariable.close`."""
+        close(self)
 
     def save_own_variables(self, store):
         for t, table in enumerate(self.tables.values()):

@@ -6,8 +6,8 @@ Gradients flow to the proxy (`ctrlab.embedding.table.proxy`), and Keras copies i
 
 from __future__ import annotations
 
+import gc
 import os
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,7 @@ from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.cut import Cut, Stage
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.embedding.table.resource import WHOLE, export_all, exported, import_tensors, take_state
+from ctrlab.embedding.table.stats import Stats
 from ctrlab.embedding.table_state import FIELDS, TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.lookup import Layout
@@ -37,47 +38,26 @@ MOST_AT_ONCE = 4_000_000_000
 """Largest number of bytes of a table that is written in one piece."""
 
 
-@dataclass(frozen=True)
-class Stats:
-    """Statistics of a table at one moment.
+class Closes:
+    """Closed at the end of a `with` block."""
 
-    Attributes:
-        rows, candidates: keys with a row; counted keys without one.
-        rows_below: rows that moved below the memory.
-        bytes, peak_bytes: memory of the table now and at its peak, with index and filter.
-        hits, hits_below, misses: lookups so far, counted per occurrence of a key: the row was in memory, was read from below, or
-            did not exist. Their sum is the number of keys looked up. `prefetch` and updates don't count.
-        logged: keys in the change log that cuts are taken from.
-        filter_bytes: the part of `bytes` that a Bloom filter takes.
-        problem: why rows could not move to the storage the last time, in a sentence; empty if they could. Training goes on
-            while the memory has room. An update that finds no room is refused with the same sentence.
-    """
+    def close(self) -> None:
+        raise NotImplementedError
 
-    rows: int
-    candidates: int
-    rows_below: int
-    bytes: int
-    peak_bytes: int
-    hits: int
-    misses: int
-    hits_below: int
-    logged: int
-    filter_bytes: int
-    problem: str = ""
+    def __enter__(self):
+        return self
 
-    @property
-    def hit_rate(self) -> float:
-        """The fraction of looked-up keys that had a row in memory; 0 before the first lookup."""
-        return self.hits / max(1, self.hits + self.hits_below + self.misses)
+    def __exit__(self, *_) -> None:
+        self.close()
 
 
-class EmbeddingVariable(keras_hooks.Resource):
+class EmbeddingVariable(Closes, keras_hooks.Resource):
     """Rows of D numbers under any int64 keys. A key's row is made at its first update in training, or when a filter admits it.
 
     It is not a `tf.Variable`. Look rows up with `lookup`, or many columns at once with `ctrlab.embedding.table.ops.grouped`.
     Train it through `proxy` with a `TouchedRows`. It lives in this process's memory, on the CPU. Several threads may run lookups
-    and steps at once. When its last user is deleted, the table and its storage are deleted too. A Keras layer is part of a
-    reference cycle, so the table of a layer is deleted when Python's garbage collector next runs.
+    and steps at once. `close`, or the end of a `with` block, frees the rows and the storage at once. So does the end of its last
+    user; but a Keras model is a reference cycle, which lives until Python's garbage collector runs, and so does its table.
 
     `tf.train.Checkpoint` and `tf.saved_model.save` write the content with slots at one moment, and restore it. The copy that
     `ctrlab.embedding.served` gives writes keys and values only. In a loaded SavedModel all rows are in memory, and a key without
@@ -112,7 +92,7 @@ class EmbeddingVariable(keras_hooks.Resource):
             )
         require_whole(f"The dim of embedding variable {name}", dim, 1, 16)
         super().__init__(device="CPU:0")
-        self.name, self.dim, self.options = name, dim, options
+        self.name, self.dim, self.options, self._closed = name, dim, options, False
         with tf.init_scope(), one_sentence():
             _ = self.resource_handle  # made here, so that a wrong option is refused now and not at the first lookup
         self.proxy = Proxy(self)
@@ -170,7 +150,8 @@ class EmbeddingVariable(keras_hooks.Resource):
         return self.stats().rows
 
     def stats(self) -> Stats:
-        found = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
+        with one_sentence():
+            found = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return Stats(*found.stats.numpy().tolist(), found.problem.numpy().decode())
 
     def prefetch(self, keys: tf.Tensor) -> None:
@@ -189,6 +170,30 @@ class EmbeddingVariable(keras_hooks.Resource):
             _native.library().ops.ctrlab_embedding_set_slots(
                 handle=self.resource_handle, slot_names=list(slots), initial=list(slots.values())
             )
+
+    def open_storage(self) -> None:
+        """Opens the storage, if the options have one: `TouchedRows.build` calls it. Otherwise the first step would.
+
+        Raises:
+            CtrlabError: the folder can't be made, holds files of others, or another variable has it.
+        """
+        if self.options.storage is None:
+            return
+        with tf.init_scope(), one_sentence():
+            try:
+                _native.library().ops.ctrlab_embedding_open(handle=self.resource_handle)
+            except tf.errors.OpError:
+                gc.collect()  # the model before this one may have the folder until its reference cycle is deleted
+                _native.library().ops.ctrlab_embedding_open(handle=self.resource_handle)
+
+    def close(self) -> None:
+        """Frees the rows and removes the storage, so that another variable may use the folder. Whoever still uses the variable,
+        also a traced function or a thread, is refused from then on. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with tf.init_scope(), one_sentence():
+            _native.library().ops.ctrlab_embedding_close(handle=self.resource_handle)
 
     def evict(self, step: int | None = None) -> int:
         """Removes what the option `eviction` selects, including candidates that are too old; returns the number of removed rows.
@@ -250,6 +255,8 @@ class EmbeddingVariable(keras_hooks.Resource):
 
     def forget(self, consumer: str) -> None:
         """Stops logging for this consumer; its next cut gives everything."""
+        if self._closed:
+            return
         _native.library().ops.ctrlab_embedding_forget(handle=self.resource_handle, consumer=consumer)
 
     def load_state(self, state: TableState, *, shard: tuple[int, int] = WHOLE, how: str = "all") -> None:
@@ -331,3 +338,9 @@ class EmbeddingVariable(keras_hooks.Resource):
 def embedding_variables(model) -> list[EmbeddingVariable]:
     """The embedding variables of a Keras model or layer, in the order of its weights."""
     return [weight.table for weight in model.weights if isinstance(weight, Proxy)]
+
+
+def close(model) -> None:
+    """Closes the embedding variables of a Keras model or layer."""
+    for table in embedding_variables(model):
+        table.close()

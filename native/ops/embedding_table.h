@@ -47,6 +47,13 @@ class TableResource : public tensorflow::ResourceBase {
                            " is served, to all who have loaded the model: its rows change by deltas of those that train it.");
   }
 
+  // Ops refuse it from then on; those that run are not stopped.
+  void Close() { closed_.store(true); }
+  absl::Status Usable() const {
+    if (!closed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    return InvalidArgument("Embedding variable ", name_, " is closed, and its rows are gone: load or build its model again.");
+  }
+
   std::shared_mutex slots_mutex;
   std::vector<std::string> slot_names;
 
@@ -64,6 +71,7 @@ class TableResource : public tensorflow::ResourceBase {
   const std::unique_ptr<embedding::Table> table_;         // the one
   const std::shared_ptr<embedding::ServedTable> served_;  // or the other
   std::atomic<int64_t> last_step_ = 0;
+  std::atomic<bool> closed_ = false;
 };
 
 using TablePtr = tensorflow::core::RefCountPtr<TableResource>;

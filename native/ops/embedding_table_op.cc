@@ -162,6 +162,42 @@ class EmbeddingSetSlotsOp : public TableOp {
   std::vector<float> initial_;
 };
 
+REGISTER_OP("Ctrlab>EmbeddingOpen")
+    .Input("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Opens the storage, if the table has one; else the first step does.");
+
+class EmbeddingOpenOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    return OfTable(table.name(), table.table().Open());
+  }
+};
+
+REGISTER_OP("Ctrlab>EmbeddingClose")
+    .Input("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Frees the rows and removes the storage. All other ops refuse the table from then on.");
+
+class EmbeddingCloseOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, TableResource& table) override {
+    TF_RETURN_IF_ERROR(table.MayBeTrained());
+    std::unique_ptr<Table> nothing;
+    TF_RETURN_IF_ERROR(OfTable(table.name(), table.table().Stage(&nothing)));
+    table.Close();
+    return OfTable(table.name(), table.table().Adopt(nothing.get()));
+  }
+};
+
 REGISTER_OP("Ctrlab>EmbeddingEvict")
     .Attr("rule: {'steps', 'norm'}")
     .Input("handle: resource")
@@ -291,6 +327,8 @@ class EmbeddingKeysBelowOp : public TableOp {
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingPrefetch").Device(DEVICE_CPU), EmbeddingPrefetchOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingKeysBelow").Device(DEVICE_CPU), EmbeddingKeysBelowOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingTable").Device(DEVICE_CPU), EmbeddingTableOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingOpen").Device(DEVICE_CPU), EmbeddingOpenOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingClose").Device(DEVICE_CPU), EmbeddingCloseOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingSetSlots").Device(DEVICE_CPU), EmbeddingSetSlotsOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingEvict").Device(DEVICE_CPU), EmbeddingEvictOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingStats").Device(DEVICE_CPU), EmbeddingStatsOp);

@@ -23,7 +23,9 @@ absl::Status FindResource(OpKernelContext* context, const Tensor& handle, tensor
   if (!TensorShapeUtils::IsScalar(handle.shape())) {
     return InvalidArgument("The handle of ", Resource::kKind, " must be a scalar; received ", handle.shape().DebugString(), ".");
   }
-  return LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), found);
+  TF_RETURN_IF_ERROR(LookupResource(context, handle.scalar<tensorflow::ResourceHandle>()(), found));
+  if constexpr (requires { (*found)->Usable(); }) return (*found)->Usable();
+  return absl::OkStatus();
 }
 
 // An op on the Resource behind its first input.

@@ -35,6 +35,13 @@ uint64_t StoreNumber(const std::string& name) {
   return std::to_string(number) == name ? number : 0;
 }
 
+// The problem with its cure.
+Status Cured(const Status& status, const std::string& cure) {
+  std::string problem = status.problem();
+  if (problem.ends_with('.')) problem.pop_back();
+  return Status(problem + ": " + cure + ".");
+}
+
 // The folder that the stores of a table share.
 class Scratch {
  public:
@@ -45,8 +52,10 @@ class Scratch {
   }
 
   Status Open() {
-    if (Status status = MakeFolder(path_); !status.ok()) return status;
-    if (Status status = FolderLock::Take(path_, &lock_); !status.ok()) return status;
+    if (Status status = MakeFolder(path_); !status.ok()) return Cured(status, "name another folder");
+    if (Status status = FolderLock::Take(path_, &lock_); !status.ok()) {
+      return Cured(status, "close() the model or variable that has it, or name another folder");
+    }
     std::vector<std::string> names;
     if (Status status = NamesIn(path_, &names); !status.ok()) return status;
     const bool marked = std::find(names.begin(), names.end(), "TIER") != names.end();

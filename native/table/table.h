@@ -83,8 +83,9 @@ class Table {
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 
   // Puts a tier below the memory. The memory then holds at most `memory_rows` rows, or the rows of the last update or Import if
-  // these are more. Call it before there are rows. The first update opens the tier.
+  // these are more. Call it before there are rows. Open opens the tier, or else the first update does.
   Status SetTier(TierOptions options);
+  Status Open();
   // Moves up to `memory_rows` of these keys' rows up into memory, so that the next lookup finds them there. Returns at once
   // without a tier.
   Status Prefetch(const int64_t* keys, int64_t count, const ParallelFor& parallel_for);

@@ -60,6 +60,11 @@ Status Table::SetTier(TierOptions options) try {
   return OutOfMemory();
 }
 
+Status Table::Open() {
+  std::lock_guard writer(writer_);
+  return OpenTier();
+}
+
 Status Table::OpenTier() try {
   if (!tier_) return Status();
   if (!demotion_) {
