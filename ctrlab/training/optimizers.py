@@ -105,6 +105,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
     def _make_slots(self, variable) -> dict[str, keras.Variable]:
         if isinstance(variable, Proxy):
             variable.table.set_slots(self.rule.slots)
+            variable.table.open_storage()
             return {}
         return {
             slot: self.add_variable_from_reference(variable, name=slot, initializer=keras.initializers.Constant(value))
