@@ -48,9 +48,9 @@ def tables(source) -> Iterator[pa.Table]:
         yield table(source)
 
 
-def named(source) -> str:
-    """What a message calls it."""
-    return str(source) if isinstance(source, str | os.PathLike) else "the table"
+def named(source, otherwise: str = "the table") -> str:
+    """What a message calls it: the path of a file."""
+    return str(source) if isinstance(source, str | os.PathLike) else otherwise
 
 
 def _is_table(source) -> bool:

@@ -11,6 +11,7 @@ _PLACES = {
     **dict.fromkeys(("Run", "Saving", "Spec"), "run"),
     **dict.fromkeys(("copy_state", "get_state", "set_state"), "state"),
     "SeveralSteps": "several",
+    "score": "scoring",
     **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),
 }
 __all__ = sorted(_PLACES)

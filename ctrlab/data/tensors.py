@@ -1,0 +1,51 @@
+"""The rows of a table in memory as the features that a reader yields for the same rows of a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+from ctrlab.data.tfrecord import fill_empty
+from ctrlab.features import Categorical, Column, Numeric, NumericList, Schema
+
+
+def features_of(table: pa.Table, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Features by name, as of `ctrlab.data.read` with ragged lists.
+
+    Args:
+        table: of `ctrlab.data.tables.conform`.
+    """
+    return {column.name: _feature(table[column.name].combine_chunks(), column) for column in schema.features}
+
+
+def _feature(values: pa.Array, column: Column) -> tf.Tensor | tf.RaggedTensor:
+    if not pa.types.is_list(values.type):
+        return _flat(_filled(values, column))
+    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ragged = tf.RaggedTensor.from_row_lengths(_flat(values.flatten()), lengths, validate=False)
+    if isinstance(column, NumericList):
+        return fill_empty(ragged, [float(part) for part in column.default.split(column.separator)])
+    return ragged
+
+
+def _filled(values: pa.Array, column: Column) -> pa.Array:
+    """`values`, with the column's default for what is missing, and for empty text."""
+    if isinstance(column, Numeric):
+        return values.fill_null(column.default)
+    if isinstance(column, Categorical) and column.bits:
+        return values.fill_null(int(column.default or 0))
+    words = pa.concat_arrays([values.dictionary, pa.array([column.default])])
+    words = pc.if_else(pc.equal(words, ""), column.default, words)
+    return pa.DictionaryArray.from_arrays(values.indices.fill_null(len(words) - 1), words)
+
+
+def _flat(values: pa.Array) -> tf.Tensor:
+    """[n]. A word that comes often is made a tensor's element once: that takes a Python object each."""
+    if pa.types.is_dictionary(values.type):
+        used, places = np.unique(values.indices.to_numpy(), return_inverse=True)
+        return tf.gather(_flat(values.dictionary.take(pa.array(used))), places)
+    if pa.types.is_string(values.type):
+        return tf.constant(values.cast(pa.binary()).to_pylist(), tf.string, [len(values)])
+    return tf.constant(values.to_numpy(zero_copy_only=False))

@@ -1,0 +1,47 @@
+"""Probabilities for the rows of a table in memory, without files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ctrlab import frames
+from ctrlab.data import explained
+from ctrlab.data.tables import conform
+from ctrlab.data.tensors import features_of
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.ops.refusals import one_sentence
+from ctrlab.training.step import predict_step
+
+
+def score(model, table, batch_size: int = 4096) -> np.ndarray:
+    """The model's probability for each row and task, in the order of the rows: float32 [n, K].
+
+    The same as for these rows in a file. WDL's answer for a row depends on the other rows of its batch, as its `rows_apart` says:
+    there the batch size matters.
+
+    Args:
+        table: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
+            has the model's columns; a label is not needed. Other columns are left out.
+        batch_size: rows that are computed at once.
+    Raises:
+        BadData: a column is missing or of another kind, or has a value that no file may have either (see `ctrlab.data.write`); a
+            probability is not finite. CtrlabError: a batch size below 1, or an embedding variable refused a lookup.
+
+    >>> score(model, pandas.read_csv("today.csv"))     # doctest: +SKIP
+    array([[0.0271], [0.1189]], dtype=float32)
+    """
+    if batch_size < 1:
+        raise CtrlabError(f"batch_size must be at least 1; received {batch_size}.")
+    columns = tuple(model.input_schema[name] for name in model.input_signature())
+    schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
+    rows = conform(frames.table(table), schema, frames.named(table, "The table to score"))
+    predict, found = predict_step(model), [np.zeros((0, len(model.tasks)), np.float32)]
+    with explained(), one_sentence():
+        for start in range(0, len(rows), batch_size):
+            found.append(predict(features_of(rows.slice(start, batch_size), schema)).numpy())
+    p = np.concatenate(found)
+    if not np.all(np.isfinite(p)):
+        raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
+    return p

@@ -1,0 +1,107 @@
+"""`score` answers for rows in memory what evaluation answers for the same rows in a file."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import ctrlab
+from ctrlab import data
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
+from ctrlab.model_names import DATA_SETS
+from ctrlab.training import predict_step, score
+
+ROWS = 150
+
+
+def of_file(model, path, batch_size: int) -> np.ndarray:
+    predict = predict_step(model)
+    return np.concatenate([predict(features).numpy() for features, _ in data.read(path, model.schema, batch_size=batch_size)])
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_it_answers_as_for_the_same_rows_in_a_file(name, tmp_path):
+    schema = data.schema(DATA_SETS[name]).with_buckets(500)
+    table = pa.concat_tables(data.generate(DATA_SETS[name], ROWS, seed=3))
+    data.write(table, schema, tmp_path / "rows.parquet", progress=False)
+    model = ctrlab.build(name, schema)
+    wanted = of_file(model, tmp_path / "rows.parquet", 64)
+    unlabelled = table.drop_columns([label.name for label in schema.labels])
+    for source in (table, unlabelled, unlabelled.to_pandas(), tmp_path / "rows.parquet"):
+        found = score(model, source, batch_size=64)
+        assert found.dtype == np.float32 and found.shape == (ROWS, len(schema.labels))
+        np.testing.assert_array_equal(found, wanted)
+    if model.rows_apart:
+        np.testing.assert_allclose(score(model, table, batch_size=7), wanted, rtol=1e-5)
+    assert score(model, table.slice(0, 0)).shape == (0, len(schema.labels))
+    assert score(model, table.slice(0, 1), batch_size=1).shape == (1, len(schema.labels))
+
+
+OWN = Schema(
+    "own",
+    (
+        Label("click"),
+        Categorical("user", buckets=50, default="?"),
+        Categorical("city", encoding="vocabulary", vocabulary=("Oslo", "Rome")),
+        Categorical("slot", encoding="identity", buckets=9, default="4"),
+        Numeric("price", default=2.5, transform="log1p"),
+        MultiHot("tags", buckets=50),
+        NumericList("hours", default="1;2"),
+    ),
+    wide=("user",),
+)
+
+
+def frame(**columns) -> pd.DataFrame:
+    good = {
+        "user": [438, 7, 438, None, 9],
+        "city": ["Rome", "Oslo", None, "", "Bonn"],
+        "slot": [0, 8, 3, None, 4],
+        "price": [1.0, None, 3.0, 0.0, 9.0],
+        "tags": [["a"], [], None, ["b", "a"], ["c"]],
+        "hours": [[1.0], [], None, [2.0, 3.0], [5.0]],
+    }
+    return pd.DataFrame({name: columns.get(name, values) for name, values in good.items()})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ctrlab.build("deepfm", OWN)
+
+
+def test_missing_values_and_numbers_among_words(model, tmp_path):
+    data.write(frame().assign(click=[0, 1, 0, 1, 0]), OWN, tmp_path / "rows.parquet", progress=False)
+    wanted = of_file(model, tmp_path / "rows.parquet", 5)
+    np.testing.assert_array_equal(score(model, frame()), wanted)
+    assert len(np.unique(wanted)) == 5
+    chunks = pa.concat_tables([pa.Table.from_pandas(frame()[i : i + 1]).cast(data.table(frame()).schema) for i in range(5)])
+    np.testing.assert_array_equal(score(model, chunks), wanted)
+
+
+WITH_NAN = pa.Table.from_pandas(frame()).set_column(3, "price", pa.array([1.0, 2, float("nan"), 4, 5]))
+BAD = {
+    "a missing column": (frame().drop(columns="city"), "The table to score has no column 'city'"),
+    "NaN": (
+        WITH_NAN,
+        "'price' .* row 2 has nan",
+    ),
+    "inf": (frame(price=[1, 2, 3, np.inf, 5]), "'price' must hold finite numbers.* row 3 has inf"),
+    "text": (frame(price=list("abcde")), "'price' of own must be float; it is large_string"),
+    "half an id": (frame(user=[1.5, 2, 3, 4, 5]), "'user' must be .*1.5"),
+    "an id outside": (frame(slot=[1, 2, 3, 4, 9]), r"slot.*\[0, 9\)"),
+    "a separator": (frame(tags=[["a;b"], [], [], [], []]), "can't hold its separator"),
+    "no table": (3, "A table is"),
+}
+
+
+@pytest.mark.parametrize(("table", "said"), BAD.values(), ids=BAD)
+def test_rows_that_are_refused(model, table, said):
+    with pytest.raises(BadData, match=said) as caught:
+        score(model, table)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_batch_size_below_1(model):
+    with pytest.raises(CtrlabError, match="batch_size must be at least 1; received 0"):
+        score(model, frame(), batch_size=0)
