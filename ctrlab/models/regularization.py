@@ -1,13 +1,14 @@
 """What keeps a model from learning its training rows by heart: dropout, and the L2 penalty. Both act in training only.
 
     loss = cross-entropy + l2 * ( sum over the towers' kernels of |W|^2
-                                + 1 / B * sum over the embeddings that the batch reads of |e|^2
-                                + 1 / B * sum over the linear weights that the batch reads of w^2 )
+                                + sum over the embeddings that the batch reads of |e|^2
+                                + sum over the linear weights that the batch reads of w^2 )
 
 An embedding is what a lookup gives: an id's row, or the mean of a bag. So the penalty's gradient only touches rows that the batch
-reads, whatever keeps them, and rare ids are penalized as rarely as they are trained. Towers are the stacks of dense layers from
-the embeddings to the logits, with the linear part's weights of numbers; biases, normalizations, attention units, auxiliary nets,
-gates and GRUs have no penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` has them as our own step does.
+reads, whatever keeps them. The cross-entropy is a mean over the batch, the penalty a sum, so one factor suits rows and kernels;
+with twice the batch size a row is penalized twice as much. Towers are the stacks of dense layers from the embeddings to the
+logits, with the linear part's weights of numbers; biases, normalizations, attention units, auxiliary nets, gates and GRUs have no
+penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` has them as our own step does.
 """
 
 from __future__ import annotations
@@ -39,6 +40,6 @@ class Dropout(keras.layers.Layer):
         return tf.nn.experimental.stateless_dropout(x, self.rate, seed)
 
 
-def penalty(l2: float, tensors: Iterable[tf.Tensor], rows: tf.Tensor | int = 1) -> tf.Tensor:
-    """l2 / rows * the sum of the squares of all numbers in `tensors`, float32."""
-    return l2 / tf.cast(rows, tf.float32) * tf.add_n([tf.reduce_sum(tf.square(t)) for t in tensors])
+def penalty(l2: float, tensors: Iterable[tf.Tensor]) -> tf.Tensor:
+    """l2 * the sum of the squares of all numbers in `tensors`, float32."""
+    return l2 * tf.add_n([tf.reduce_sum(tf.square(t)) for t in tensors])

@@ -99,7 +99,7 @@ class Embeddings(keras.layers.Layer):
         found = [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
         if training and self.l2:  # a sum is of rows that are among `rows`
             read = [tensor for tensor, (_, how) in zip(found, outputs) if how != "sum"]
-            self.add_loss(penalty(self.l2, read, rows=_count(next(iter(ids.values())))))
+            self.add_loss(penalty(self.l2, read))
         return found
 
     def reads(self, ids: Mapping[str, lookup.Ids]) -> list[tuple[EmbeddingVariable, lookup.Ids]]:
@@ -142,11 +142,6 @@ class Embeddings(keras.layers.Layer):
             return rows if bag is None else pool(rows, bag.value_rowids(), bag.nrows())
 
         return joined
-
-
-def _count(ids: lookup.Ids) -> tf.Tensor:
-    """B."""
-    return ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
 
 
 def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
@@ -273,8 +268,7 @@ class Wide(keras.layers.Layer):
             squares.append(tf.reduce_sum(tf.square(sums), 1))
         logit = (terms[0] if len(terms) == 1 else tf.add_n(terms)) + self.bias.value
         if penalized:
-            rows = tf.cast(tf.shape(logit)[0], tf.float32)
-            self.add_loss(self.l2 / rows * tf.add_n([tf.reduce_sum(square) for square in squares]))
+            self.add_loss(self.l2 * tf.add_n([tf.reduce_sum(square) for square in squares]))
         if penalized and self.numbers:
             self.add_loss(penalty(self.l2, [self.number_kernel.value]))
         return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
