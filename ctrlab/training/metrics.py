@@ -1,18 +1,59 @@
-"""Common metrics of click models besides AUC and log loss. NumPy only.
+"""Metrics of click models: predictions p and labels y of one task.
 
+AUC           the chance that a click has a higher prediction than a non-click; half where they tie
+log loss      mean of -y log p - (1 - y) log(1 - p)
 GAUC          sum over users of (examples of u) AUC_u / sum of (examples of u), over users with both clicks and non-clicks
               Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018, equation 7
 calibration   sum of predicted probabilities / observed clicks; 1 is best; above 1 the model predicts too many clicks
               He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014, section 3
+
+A soft label y in (0, 1) counts in the AUC as y clicks and 1 - y non-clicks of one prediction, as many views of one kind do.
+GAUC has no such meaning for them here: it is NaN.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import sklearn.metrics
+
+
+def auc(p: np.ndarray, y: np.ndarray) -> float:
+    """NaN if only one class came.
+
+    Args:
+        p: predictions, float [n]. y: labels in [0, 1], [n].
+
+    >>> auc(np.array([0.9, 0.1, 0.8]), np.array([1, 0, 0.5]))
+    0.9444444444444444
+    """
+    happened, p, weight = _split(p, y)
+    if len(np.unique(happened)) < 2:
+        return float("nan")
+    return float(sklearn.metrics.roc_auc_score(happened, p, sample_weight=weight))
+
+
+def log_loss(p: np.ndarray, y: np.ndarray) -> float:
+    """Probabilities, float [n], and labels in [0, 1], [n]."""
+    happened, p, weight = _split(p.astype(np.float64), y)
+    return float(sklearn.metrics.log_loss(happened, p, sample_weight=weight, labels=[0, 1]))
+
+
+def _is_binary(y: np.ndarray) -> bool:
+    return bool(np.all((y == 0) | (y == 1)))
+
+
+def _split(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """What happened, 0 or 1, predictions and weights: soft labels become two weighted examples each."""
+    if _is_binary(y):
+        return y, p, None
+    y = y.astype(np.float64)
+    happened, weight = np.repeat([1.0, 0.0], len(y)), np.concatenate([y, 1 - y])
+    there = weight > 0
+    return happened[there], np.concatenate([p, p])[there], weight[there]
 
 
 def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
-    """The mean of each user's AUC, weighted by the user's number of examples; NaN if no user has both classes.
+    """The mean of each user's AUC, weighted by the user's number of examples; NaN if no user has both classes, or a label is soft.
 
     Unlike AUC, GAUC does not reward telling active users from others: a production model only ranks items for one user.
 
@@ -22,6 +63,8 @@ def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
     >>> gauc(np.array([0.9, 0.1, 0.8, 0.7]), np.array([1, 0, 0, 1]), np.array(["a", "a", "b", "b"]))
     0.5
     """
+    if not _is_binary(y):
+        return float("nan")
     _, user = np.unique(users, return_inverse=True)
     order = np.lexsort((p, user))
     p, y, user = p[order], y[order].astype(np.float64), user[order]

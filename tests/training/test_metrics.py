@@ -1,4 +1,4 @@
-"""GAUC and calibration, against their definitions written out user by user."""
+"""AUC, log loss, GAUC and calibration, against their definitions written out user by user."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from ctrlab.training import metrics
 from ctrlab.training.metrics import calibration, gauc
 
 
@@ -41,3 +42,23 @@ def test_users_may_be_words():
 def test_calibration():
     p, y = np.array([0.5, 0.5, 0.5]), np.array([1.0, 0.0, 0.0])
     assert calibration(p, y) == 1.5 and np.isnan(calibration(p, 0 * y))
+
+
+def test_a_soft_label_counts_as_that_share_of_clicks():
+    """Ten views of each prediction with the label's share of clicks give the same AUC, log loss and calibration."""
+    rng = np.random.default_rng(1)
+    p, clicks = rng.random(40), rng.integers(0, 11, 40)
+    views = np.repeat(p, 10)
+    happened = (np.tile(np.arange(10), 40) < np.repeat(clicks, 10)).astype(float)
+    soft = clicks / 10
+    assert metrics.auc(p, soft) == pytest.approx(metrics.auc(views, happened), abs=1e-12)
+    assert metrics.log_loss(p, soft) == pytest.approx(metrics.log_loss(views, happened), abs=1e-12)
+    assert metrics.calibration(views, happened) == pytest.approx(metrics.calibration(p, soft), abs=1e-12)
+    assert np.isnan(metrics.gauc(p, soft, np.zeros(40)))
+
+
+def test_auc_of_hard_labels_and_of_one_class():
+    p, y = np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1])
+    assert metrics.auc(p, y) == 0.75
+    assert np.isnan(metrics.auc(p, np.ones(4))) and np.isnan(metrics.auc(p, np.zeros(4)))
+    assert 0 <= metrics.auc(p, np.full(4, 0.5)) == 0.5
