@@ -19,7 +19,7 @@ NBVAL   = CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: wheel lab test test-long test-gpu test-python test-native test-notebooks lint setup clean help
+.PHONY: wheel docs lab test test-long test-gpu test-python test-native test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-notebooks  every solved lesson"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
 	@echo "make test-gpu   the CUDA kernels against float64, then beside torch; writes data/measurements/gpu.json"
+	@echo "make docs   guides and the API reference, as pages in docs/build/html"
 	@echo "make wheel  dist/ctrlab-*.whl, for other x86-64 machines with this Python and TensorFlow"
 	@echo "make clean  remove the virtual environment, builds and caches"
 
@@ -74,10 +75,14 @@ test-gpu:
 	mkdir -p data/measurements
 	$(PYTHON) -m ctrlab.cuda --out data/measurements/gpu.json
 
+docs: setup
+	$(BIN)/sphinx-build -q -W --keep-going docs docs/build/html
+	@echo "Open docs/build/html/index.html"
+
 # For other machines: its kernels are there for each level of x86-64, and the loader takes the best that a CPU can run.
 wheel: setup
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -C cmake.define.CTRLAB_PORTABLE=ON \
 		-C build-dir=build/portable-{wheel_tag} -w dist .
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis data/cache
+	rm -rf $(VENV) build dist docs/build docs/reference .pytest_cache .ruff_cache .hypothesis data/cache
