@@ -53,7 +53,7 @@ def _split(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
-    """The mean of each user's AUC, weighted by the user's number of examples; NaN if no user has both classes, or a label is soft.
+    """The mean of each user's AUC, weighted by its number of examples; NaN if no user has both classes, or a label is soft.
 
     Unlike AUC, GAUC does not reward telling active users from others: a production model only ranks items for one user.
 
