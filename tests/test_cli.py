@@ -227,3 +227,28 @@ def test_each_command_that_needs_tensorflow_says_that_sentence(call, monkeypatch
     found = call(*command.split())
     assert found.exit_code == 1 and "Traceback" not in found.output
     assert found.stderr.startswith("TensorFlow can't be imported: ")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.tfrecord", "rows.tfrecord.gz", "rows.parquet"])
+def test_a_converted_file_is_what_its_ending_says(call, tmp_path, name):
+    from ctrlab import data
+
+    (tmp_path / "train.txt").write_text("\t".join(["1", *["3"] * 13, *["ab"] * 26]) + "\n")
+    assert call("data", "convert", "criteo", tmp_path / "train.txt", "--out", tmp_path / name).exit_code == 0
+    [(features, labels)] = data.read(tmp_path / name, data.schema("criteo"), batch_size=8)
+    assert labels.numpy().tolist() == [[1.0]] and features["C26"].numpy().tolist() == [b"ab"]
+    found = call("data", "convert", "criteo", tmp_path / "train.txt", "--out", tmp_path / "rows.foo")
+    assert found.exit_code == 1 and "give it one of these endings" in found.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"train.txt", name}
+
+
+def test_rows_of_real_data_that_are_left_out_are_told(call, tmp_path, monkeypatch):
+    (tmp_path / "criteo_kaggle").mkdir()
+    good = "\t".join(["1", *["3"] * 13, *["ab"] * 26])
+    lines = [good.replace("1", str(i % 2), 1) for i in range(1_400)]
+    (tmp_path / "criteo_kaggle" / "train.tsv").write_text("\n".join([*lines, "no row"]) + "\n")
+    monkeypatch.setenv("CTRLAB_REAL_DATA", str(tmp_path))
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "cache"))
+    found = call("train", "deepfm", "--data", "real", "--profile", "tiny")
+    assert found.exit_code == 0, found.output
+    assert f"1 raw rows are left out, each with its reason in {tmp_path / 'cache'}" in found.stdout.replace("\n", "")

@@ -127,6 +127,9 @@ def command(
     with Run(spec) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
             out.print(f"Threads and buffers: {training.choice.source}.", soft_wrap=True)
+        if not follow and (rejected := training.files.rejected):
+            said = f"{rejected:,} raw rows are left out, each with its reason in {training.files.rejects}."
+            out.print(said, style="yellow", markup=False, soft_wrap=True)
         if spec.saving:
             tell_resumed(training, out)
         publisher = None

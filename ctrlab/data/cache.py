@@ -44,6 +44,7 @@ class DataFiles:
         train, test: files of one format, to be read in this order.
         rows, test_rows: how many rows they hold.
         ceiling: AUC by label of the planted model, None for real data.
+        rejected: how many raw rows were none of this set, and lie in `rejects` with file, line and reason.
         made_of: a digest of what the rows were made from: code, figures or raw files, and their number.
     """
 
@@ -56,6 +57,8 @@ class DataFiles:
     test_rows: int
     ceiling: dict[str, float] | None
     made_of: str = ""
+    rejected: int = 0
+    rejects: Path | None = None
 
     def read_train(self, batch_size: int, **options) -> tf.data.Dataset:
         """Batches of the train rows; options as of `read`."""
@@ -107,12 +110,15 @@ def prepare(
         folder = folder.with_name(f"{format}-encoded-{digest[:8]}")  # models differ in the sizes of their tables
     if format == "parquet" and not encoded_for:
         manifest = _made(folder, recipe, lambda out: parquet(out, progress))
+        rejects = folder / "train.parquet.rejects.tsv" if manifest["rejected"] else None
     else:
         files = prepare(name, profile=profile, source=source, progress=progress)
         manifest = _made(folder, recipe, lambda out: _copy(files, format, encoded_for, out, progress))
+        rejects = files.rejects
     train, test = ((folder / f"{part}{FORMATS[format][0]}",) for part in ("train", "test"))
     made_of = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
-    return DataFiles(name, schema, train, test, format, manifest["rows"], manifest["test_rows"], manifest["ceiling"], made_of)
+    figures = (manifest[name] for name in ("rows", "test_rows", "ceiling"))
+    return DataFiles(name, schema, train, test, format, *figures, made_of, manifest["rejected"], rejects)
 
 
 def prepare_for(schema: Schema, optimizations: str | Iterable[str] = "none", *, format: str = "csv", **options) -> DataFiles:
@@ -201,4 +207,4 @@ def _copy(files: DataFiles, format: str, encoded_for: Schema | None, out: Path, 
     """The Parquet files in another format, or encoded."""
     parts = {path: rows for paths, rows in ((files.train, files.rows), (files.test, files.test_rows)) for path in paths}
     make.copied(parts, encoded_for or files.schema, format, bool(encoded_for), out, progress)
-    return {"rows": files.rows, "test_rows": files.test_rows, "ceiling": files.ceiling}
+    return {"rows": files.rows, "test_rows": files.test_rows, "ceiling": files.ceiling, "rejected": files.rejected}

@@ -1,4 +1,4 @@
-"""Converts downloaded raw files to Parquet, streaming, in bounded memory; a failed conversion leaves no output.
+"""Converts downloaded raw files to Parquet or another format, streaming, in bounded memory; a failed conversion leaves no output.
 
 A bad row goes to a rejects file with its file, line and reason, and the conversion continues. A bad file stops it with one
 sentence. The data set's module in `ctrlab/data/sets` names the code that reads its raw files.
@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from ctrlab.data import sets
-from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
+from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.data.raw.intake import Counts, Intake
 from ctrlab.data.raw.layout import Raw
+from ctrlab.data.source import format_of
+from ctrlab.data.writer import WRITERS
 from ctrlab.errors import BadData, CtrlabError, choose
 from ctrlab.splitmix import GOLDEN, mix
 
@@ -36,7 +38,7 @@ class Job:
 def convert(
     name: str, sources: str | Path | Sequence[str | Path], out: str | Path, *, progress: bool = True, limit: int | None = None
 ) -> Counts:
-    """Converts raw files of a data set to one Parquet file with the columns of its schema.
+    """Converts raw files of a data set to one file with the columns of its schema.
 
     Rejected rows are written to `<out>.rejects.tsv`: file, line number, reason, the raw line.
 
@@ -44,14 +46,15 @@ def convert(
         name: one of `ctrlab.data.sets.RAWS`, "criteo" for example.
         sources: raw files, plain or gzip, converted one after another. Files in DIN's layout are read with the `_neg` files next
             to them; without those, negatives are drawn.
-        out: the Parquet file; replaced only after the whole conversion succeeded.
+        out: the file, whose suffix says its format (see `ctrlab.data.write`); replaced only after the whole conversion succeeded.
         progress: show a bar of the bytes read (not without a terminal).
         limit: maximum number of rows to write.
     Returns:
         Counts of rows read, written and rejected; the rejected also by violated rule.
     Raises:
         UnknownName: no such data set.
-        BadData: a file is missing, empty, truncated or damaged, or most of its rows are not rows of this data set.
+        BadData: a file is missing, empty, truncated or damaged, or most of its rows are not rows of this data set; `out` has the
+            suffix of no format.
         CtrlabError: `out` can't be written.
 
     >>> counts = convert("criteo", "train.txt.gz", "criteo.parquet")  # doctest: +SKIP
@@ -99,7 +102,7 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
             raise CtrlabError(f"{out} is one of the raw files; name another file for the result.")
     with clear_errors(outs[0]), ExitStack() as stack:
         rejects = stack.enter_context(Replacement(Path(f"{outs[0]}.rejects.tsv")))
-        files = {out: stack.enter_context(ParquetFile(out, raw.schema)) for out in outs}
+        files = {out: stack.enter_context(WRITERS[format_of(out)](out, raw.schema)) for out in outs}
         intake = stack.enter_context(Intake(name, rejects, sources, progress))
         for job in jobs:
             _write_rows(raw, job, intake, [files[out] for out in job.outs], limit)
@@ -112,7 +115,7 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
     return intake.counts
 
 
-def _write_rows(raw: Raw, job: Job, intake: Intake, files: list[ParquetFile], limit: int | None) -> None:
+def _write_rows(raw: Raw, job: Job, intake: Intake, files: list[Replacement], limit: int | None) -> None:
     """Reads a job's sources once and writes its files."""
     counts, rows = intake.counts, 0
     for table in raw.tables(job.sources, intake, raw.schema):

@@ -30,7 +30,7 @@ def generated(name: str, rows: int, seed: int, out: Path, progress: bool) -> dic
     rest: list[pa.Table] = []
     write(_first(stream, rows, rest), schema, out / "train.parquet", progress=False)
     write(chain(rest, stream), schema, out / "test.parquet", progress=False)
-    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, seed)}
+    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, seed), "rejected": 0}
 
 
 def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
@@ -45,9 +45,9 @@ def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Itera
 
 def converted(name: str, root: str, out: Path, progress: bool) -> dict:
     """Converts real data to `out`/train.parquet and test.parquet. Returns counts; the ceiling is unknown."""
-    convert_real(name, root, out, progress=progress)
+    rejected = convert_real(name, root, out, progress=progress).rejected
     rows, test_rows = (parquet.read_metadata(out / f"{part}.parquet").num_rows for part in ("train", "test"))
-    return {"rows": rows, "test_rows": test_rows, "ceiling": None}
+    return {"rows": rows, "test_rows": test_rows, "ceiling": None, "rejected": rejected}
 
 
 def copied(parts: dict[Path, int], schema: Schema, format: str, encoded: bool, out: Path, progress: bool) -> None:

@@ -81,7 +81,7 @@ def _files_in(folder: Path, format: str | None) -> list[Path]:
     endings = tuple(ending for name in ([format] if format else FORMATS) for ending in FORMATS[name])
     paths = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and not path.name.startswith((".", "_")))
     if not paths:
-        raise BadData(f"Folder {folder} holds no file that ends with {', '.join(endings)}.")
+        raise BadData(f"Folder {folder} holds no file that ends with {', '.join(endings)}: name the files, or another folder.")
     return paths
 
 
@@ -90,7 +90,9 @@ def _common_format(paths: list[Path]) -> str:
     first = paths[0]
     for path, format in formats.items():
         if format != formats[first]:
-            raise BadData(f"All files must be of one format; {first} is {formats[first]}, {path} is {format}.")
+            raise BadData(
+                f"All files must be of one format; {first} is {formats[first]}, {path} is {format}: name one with format=."
+            )
     return formats[first]
 
 
@@ -100,4 +102,4 @@ def format_of(path: Path) -> str:
         if path.name.endswith(endings):
             return format
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
-    raise BadData(f"File {path} ends with none of {known}; name its format with format=.")
+    raise BadData(f"File {path} ends with none of {known}: give it one of these endings, or name its format with format=.")

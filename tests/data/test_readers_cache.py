@@ -145,3 +145,20 @@ def test_bad_requests(made, monkeypatch, tmp_path):
     monkeypatch.setenv("CTRLAB_REAL_DATA", str(tmp_path / "none"))
     with pytest.raises(CtrlabError, match="must name a folder"):
         data.prepare("criteo", source="real")
+
+
+def test_real_rows_that_were_rejected_are_told(tmp_path, monkeypatch):
+    """How many, and where they lie: by what is made, found again, and made of it."""
+    raw, cache = tmp_path / "raw", tmp_path / "cache"
+    (raw / "criteo_kaggle").mkdir(parents=True)
+    good = "\t".join(["1", *["3"] * 13, *["ab"] * 26])
+    (raw / "criteo_kaggle" / "train.tsv").write_text("\n".join([good] * 30 + ["no row", good.replace("1", "7", 1)]) + "\n")
+    monkeypatch.setenv("CTRLAB_REAL_DATA", str(raw))
+    monkeypatch.setenv("CTRLAB_CACHE", str(cache))
+    for format in ("parquet", "csv", "parquet"):
+        files = data.prepare("criteo", source="real", format=format, progress=False)
+        assert files.rejected == 2 and files.rows + files.test_rows == 30
+        assert [line.split("\t")[1] for line in files.rejects.read_text().splitlines()] == ["31", "32"]
+    (raw / "criteo_kaggle" / "train.tsv").write_text("\n".join([good] * 31) + "\n")
+    files = data.prepare("criteo", source="real", progress=False)
+    assert (files.rejected, files.rejects) == (0, None)

@@ -11,9 +11,9 @@ import typer
 def command(
     name: Annotated[str, typer.Argument(help="The data set that the files are of.")],
     files: Annotated[list[Path], typer.Argument(help="The files as they were downloaded, plain or gzip.")],
-    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .tsv, .tfrecord or .tfrecord.gz.")],
 ) -> None:
-    """Convert raw files to Parquet. Rows that break the format go to a rejects file beside it, with file, line and reason.
+    """Convert raw files to one that models train on. Rows that break the format go to a rejects file beside it, with the reason.
 
     - `ctrlab data convert criteo train.txt.gz --out criteo.parquet`
     """
