@@ -219,6 +219,6 @@ def _given(done: list) -> list:
 
 
 def make_optimizer(model, hyper=None) -> TouchedRows:
-    """The optimizer that a model's `hyper` describes, or the one that another `hyper` (`ctrlab.models.base.Hyper`) describes."""
+    """The optimizer that a model's `hyper` describes, or the one that another `hyper` (`ctrlab.models.Hyper`) describes."""
     hyper = hyper or model.hyper
     return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rungs=model.rungs)
