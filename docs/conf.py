@@ -1,14 +1,14 @@
 """How Sphinx builds these pages: `make docs`. Nothing here lists what is public; `extensions/reference.py` finds it."""
 
-import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import ctrlab
+from ctrlab.cli.app import import_tensorflow
 
+import_tensorflow()  # without its greetings
 project = "ctrlab"
 version = release = ctrlab.__version__
 

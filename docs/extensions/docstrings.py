@@ -57,7 +57,7 @@ def restructured(lines: list[str]) -> list[str]:
             line = LETTER.sub(r"\\", CODE_OR_SIGN.sub(_escaped, line))  # "D." would begin a list
         if section == "Raises":
             line = NEXT_ERROR.sub("\n    ", GOES_ON.sub(" " * 8, line))
-        elif section == "Returns" and out[-1] == "Returns:":
+        elif section == "Returns" and out[-1:] == ["Returns:"]:
             line = line.replace("    ", "    : ", 1)  # napoleon takes what stands before a colon for a type
         out += line.split("\n")
     return out
