@@ -10,6 +10,7 @@ _PLACES = {
     **dict.fromkeys(("Restored", "restore"), "restoring"),
     **dict.fromkeys(("Run", "Saving", "Spec"), "run"),
     **dict.fromkeys(("copy_state", "get_state", "set_state"), "state"),
+    "EarlyStopping": "early_stopping",
     "SeveralSteps": "several",
     "score": "scoring",
     **dict.fromkeys(("gradients_of", "loss_of", "predict_step", "train_step"), "step"),

@@ -1,0 +1,89 @@
+"""Ends a training when held-out rows no longer gain, and goes back to the best state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import keras
+import numpy as np
+
+from ctrlab.errors import BadData, CtrlabError, choose
+from ctrlab.training.loop import Evaluation, evaluate
+from ctrlab.training.state import get_state, set_state
+from ctrlab.training.step import predict_step
+
+MONITORS = ("auc", "log_loss")
+
+
+class EarlyStopping(keras.callbacks.Callback):
+    """Evaluates after each epoch; ends after `patience` epochs in a row without a gain, and restores the state of the best epoch.
+
+    The state is whole: weights, rows of embedding variables, moving statistics, slots and the step count. (Keras's own callback of
+    this name keeps `model.get_weights()`, which has no rows of embedding variables.) It is kept in memory.
+
+    Click models learn ids by heart: with some 100,000 rows the second or third pass often makes them worse on new rows.
+
+    Args:
+        validation: batches of (features, labels) that are not trained on, read anew after each epoch.
+        patience: at least 1.
+        monitor: what must gain, as a mean over the labels: "auc" must rise, "log_loss" must fall.
+    Attributes:
+        evaluations: of each epoch, in order. best: the number of the best epoch, from 0.
+    Raises:
+        UnknownName: no such monitor. CtrlabError: a patience below 1. BadData, in training: an AUC is not defined, because the
+            validation rows have one class only.
+
+    >>> compile_model(model).fit(train, epochs=20, callbacks=[EarlyStopping(validation)])     # doctest: +SKIP
+    """
+
+    def __init__(self, validation: Iterable, patience: int = 2, monitor: Literal["auc", "log_loss"] = "auc"):
+        super().__init__()
+        self.monitor = choose("monitor", monitor, MONITORS)
+        if patience < 1:
+            raise CtrlabError(f"patience is a number of epochs without a gain, at least 1; received {patience}.")
+        self.validation, self.patience = validation, patience
+        self.evaluations: list[Evaluation] = []
+        self.best = 0
+
+    def begin(self, model, optimizer) -> None:
+        """Starts a training of `model`; `fit` calls it by itself."""
+        self._training = model, optimizer
+        self._predict, self._state = predict_step(model), None
+        self.evaluations, self.best = [], 0
+
+    def look(self) -> bool:
+        """Evaluates after an epoch; whether the training should end."""
+        self.evaluations.append(evaluate(self._training[0], self.validation, self._predict))
+        latest = len(self.evaluations) - 1
+        if latest == 0 or self._score(latest) > self._score(self.best):
+            self.best, self._state = latest, get_state(*self._training)
+        return latest - self.best >= self.patience
+
+    def restore(self) -> None:
+        """Gives the training the state of its best epoch."""
+        if self._state is not None:
+            set_state(self._state, *self._training)
+
+    def _score(self, epoch: int) -> float:
+        values = getattr(self.evaluations[epoch], self.monitor)
+        if odd := [label for label, value in values.items() if np.isnan(value)]:
+            raise BadData(
+                f'AUC needs validation rows of both classes; all have the same label {odd[0]!r}. Take more rows, or monitor="log_loss".'
+            )
+        mean = float(np.mean(list(values.values())))
+        return mean if self.monitor == "auc" else -mean
+
+    def on_train_begin(self, logs=None):
+        self.begin(self.model, self.model.optimizer)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training |= self.look()
+        if logs is not None:
+            found = self.evaluations[-1]
+            one = len(found.auc) == 1
+            for name in MONITORS:
+                logs |= {f"val_{name}" if one else f"val_{name}_{label}": v for label, v in getattr(found, name).items()}
+
+    def on_train_end(self, logs=None):
+        self.restore()
