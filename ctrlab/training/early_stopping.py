@@ -19,8 +19,8 @@ MONITORS = ("auc", "log_loss")
 class EarlyStopping(keras.callbacks.Callback):
     """Evaluates after each epoch; ends after `patience` epochs in a row without a gain, and restores the state of the best epoch.
 
-    The state is whole: weights, rows of embedding variables, moving statistics, slots and the step count. (Keras's own callback of
-    this name keeps `model.get_weights()`, which has no rows of embedding variables.) It is kept in memory.
+    The state is whole: weights, rows of embedding variables, moving statistics, slots and the step count; it is kept in memory.
+    Keras's own callback of this name keeps `model.get_weights()`, which has no rows of embedding variables.
 
     Click models learn ids by heart: with some 100,000 rows the second or third pass often makes them worse on new rows.
 
@@ -69,7 +69,8 @@ class EarlyStopping(keras.callbacks.Callback):
         values = getattr(self.evaluations[epoch], self.monitor)
         if odd := [label for label, value in values.items() if np.isnan(value)]:
             raise BadData(
-                f'AUC needs validation rows of both classes; all have the same label {odd[0]!r}. Take more rows, or monitor="log_loss".'
+                f"AUC needs validation rows of both classes; all have the same label {odd[0]!r}. Take more rows, or monitor the "
+                "log loss."
             )
         mean = float(np.mean(list(values.values())))
         return mean if self.monitor == "auc" else -mean
