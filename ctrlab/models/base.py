@@ -17,11 +17,12 @@ from ctrlab.embedding.variable import Closes
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema, entry_dtype
 from ctrlab.model_names import DATA_SETS
+from ctrlab.models.fitting import Fitted
 from ctrlab.models.sizes import Sizes
 from ctrlab.profiling.work import Work
 
 
-class CTRModel(Closes, keras_hooks.Served, keras.Model):
+class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     """A click model: it takes the features of a Schema and gives one logit per task.
 
     Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
@@ -136,6 +137,10 @@ class CTRModel(Closes, keras_hooks.Served, keras.Model):
         serve.get_concrete_function()
         archive.add_endpoint("serve", serve, **kwargs)
         archive.write_out(str(filepath), verbose=bool(verbose))
+
+    def probabilities(self, features) -> tf.Tensor:
+        """float32 [B, K], as a served model answers."""
+        return tf.sigmoid(self(features, training=False))
 
     def close(self) -> None:
         """Frees the rows and the storage of its embedding variables: see `EmbeddingVariable.close`."""

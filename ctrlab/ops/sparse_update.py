@@ -32,6 +32,8 @@ from ctrlab.ops.op import Op
 from ctrlab.ops.references import sparse_update as definition
 from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule
 
+FINITE_RATE = "A learning rate must be finite in float32"
+
 
 def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
     """`learning_rate`, float32 scalar, after a check that the rule can take it.
@@ -39,13 +41,14 @@ def usable_rate(rule: Rule, learning_rate) -> tf.Tensor:
     TensorFlow's sparse FTRL kernel refuses a rate of 0. Its dense one divides 0 by 0, and the weight stays NaN.
 
     Raises:
-        InvalidArgumentError: FTRL's learning rate is not above 0.
+        InvalidArgumentError: the rate is not finite; FTRL's is not above 0.
     """
     learning_rate = tf.convert_to_tensor(learning_rate, tf.float32)
-    if rule.kind != "ftrl":
-        return learning_rate
-    sentence = f"{FTRL_RATE}: let a warm-up begin above 0; nothing was changed; received"
-    check = tf.raw_ops.Assert(condition=learning_rate >= SMALLEST_RATE, data=[sentence, learning_rate])
+    usable, sentence = tf.math.is_finite(learning_rate), f"{FINITE_RATE}; nothing was changed; received"
+    if rule.kind == "ftrl":
+        usable &= learning_rate >= SMALLEST_RATE
+        sentence = f"{FTRL_RATE}: let a warm-up begin above 0; nothing was changed; received"
+    check = tf.raw_ops.Assert(condition=usable, data=[sentence, learning_rate])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(learning_rate)
 
@@ -54,7 +57,7 @@ def baseline(rule: Rule, updates, learning_rate, step, clip_norm: float | None =
     """TensorFlow's own kernels, several per variable.
 
     Raises:
-        InvalidArgumentError: FTRL's learning rate is not above 0.
+        InvalidArgumentError: the learning rate is not finite; FTRL's is not above 0.
     """
     learning_rate = usable_rate(rule, learning_rate)
     for w, slots, gradient in updates:

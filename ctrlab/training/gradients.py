@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
+
+CURE = "steps: look for nan, inf and huge numbers in the batch, or lower the learning rate"
 
 
 def fitting(variable, gradient):
@@ -27,13 +31,48 @@ def fitting(variable, gradient):
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
 
 
-def checked(gradient) -> tf.Tensor:
-    """A tensor that the step must wait for. After it, the variable's kernel has nothing left to refuse.
+def finite(variables, gradients, steps: tf.Tensor) -> tf.Operation | None:
+    """The op that raises InvalidArgumentError if a gradient is not finite; None if the check ran eagerly.
+
+    The sum of squares is finite only if every number is, and it is one pass without a copy. A finite gradient whose squares
+    overflow is refused too: Adagrad, FTRL and Adam would add them to a slot, which would stay inf.
 
     Args:
-        gradient: already checked by `fitting`: dense, or merged `tf.IndexedSlices` whose ids are rows.
+        variables, gradients: at least one of each; gradients checked by `fitting`, dense or merged `tf.IndexedSlices`.
+        steps: number of steps taken so far.
     """
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in gradients]
+    norms = tf.stack([tf.nn.l2_loss(_wide(value)) for value in values])
+    sound = tf.math.is_finite(norms)
+    worst = tf.gather([getattr(variable, "path", variable.name) for variable in variables], tf.argmin(tf.cast(sound, tf.int32)))
+    sentence = "A gradient and the sum of its squares must be finite; nothing was changed; received other numbers for"
+    return tf.raw_ops.Assert(condition=tf.reduce_all(sound), data=[sentence, worst, "after", steps, CURE])
+
+
+def _wide(value: tf.Tensor) -> tf.Tensor:
+    return tf.cast(value, tf.float32) if value.dtype.size < 4 else tf.cast(value, value.dtype)
+
+
+def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
+    """The loss. Its gradient is only given if it is finite.
+
+    Otherwise it raises InvalidArgumentError; or is NaN, if the optimizer `skips` steps whose gradients are not finite.
+    """
+
+    @tf.custom_gradient
+    def checked(loss):
+        def gradient(d):
+            sound = tf.reduce_all(tf.math.is_finite(loss))
+            if skips:
+                return tf.where(sound, d, tf.constant(math.nan, d.dtype))
+            sentence = "The loss must be finite; nothing was changed; received"
+            check = tf.raw_ops.Assert(condition=sound, data=[sentence, loss, "after", steps, CURE])
+            with tf.control_dependencies([check] if check is not None else []):
+                return tf.identity(d)
+
+        return tf.identity(loss), gradient
+
+    return checked(loss)
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:

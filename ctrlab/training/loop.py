@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 import keras
 import numpy as np
 import tensorflow as tf
-from sklearn.metrics import log_loss, roc_auc_score
 
 from ctrlab.data import explained
 from ctrlab.errors import BadData
 from ctrlab.ops.refusals import one_sentence
-from ctrlab.training.metrics import calibration, gauc
+from ctrlab.training.metrics import auc, calibration, gauc, log_loss
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import TOGETHER, SeveralSteps
 from ctrlab.training.step import predict_step, train_step
@@ -46,7 +45,7 @@ class Evaluation:
     Attributes:
         auc: NaN if only one class came.
         log_loss: the mean of -log p(what happened).
-        gauc, calibration: see `metrics`; no GAUC where the schema names no user.
+        gauc, calibration: see `metrics`, also on soft labels; no GAUC where the schema names no user.
         rows: number of examples that they were computed on.
     """
 
@@ -109,7 +108,9 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
     for loss in losses:
         number = len(history.losses)
         if not np.isfinite(loss):
-            bad = BadData(f"A loss must be finite; step {number} of {model.name} gave {loss}. Lower the learning rate.")
+            bad = BadData(
+                f"The loss must be finite; received {loss} from step {number} of {model.name}: lower the learning rate."
+            )
             raise bad from stops
         history.losses.append(loss)
         for hook in hooks:
@@ -141,13 +142,12 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [examples, K] each
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
-    both = {task: len(np.unique(y[:, k])) == 2 for k, task in enumerate(model.tasks)}
-    auc = {t: float(roc_auc_score(y[:, k], p[:, k])) if both[t] else float("nan") for k, t in enumerate(model.tasks)}
-    loss = {t: float(log_loss(y[:, k], p[:, k].astype(np.float64), labels=[0, 1])) for k, t in enumerate(model.tasks)}
+    areas = {t: auc(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}
+    loss = {t: log_loss(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}
     of_users = {}
     if users[0] is not None:
         of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in enumerate(model.tasks)}
-    return Evaluation(auc, loss, of_users, {t: calibration(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}, len(y))
+    return Evaluation(areas, loss, of_users, {t: calibration(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}, len(y))
 
 
 def compile_model(model, optimizer=None, loop: bool = False):

@@ -116,7 +116,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         self._scaled.apply(grads, trainable_variables)
 
     def scale_loss(self, loss):
-        return self._scaled.scale_loss(loss)
+        return self._scaled.scale_loss(gradients.of_finite(loss, self.iterations.value, skips=bool(self.initial_scale)))
 
     def check_finite(self, grads):
         return super().check_finite([g.values if isinstance(g, tf.IndexedSlices) else g for g in grads])
@@ -148,7 +148,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         numbers = self._numbers(learning_rate)
         tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
         dense = [(v, self._merged(v, gradients.fitting(v, g))) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
-        done = [gradients.checked(g) for _, g in dense]
+        done = _given([gradients.finite(*zip(*dense), self.iterations.value)]) if dense else []
         if tables:
             with tf.control_dependencies(done):
                 step = tf.cast(self.iterations + 1, tf.int64)

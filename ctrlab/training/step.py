@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from ctrlab import held
+from ctrlab.models import labels as rules
 
-def loss_of(model, features, labels, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+
+def loss_of(model, features, labels, training: bool, forward: Callable | None = None) -> tuple[tf.Tensor, tf.Tensor]:
     """The training loss of every model, and its logits.
 
     The mean over examples and tasks of the sigmoid cross-entropy, plus losses that the model added (DIEN's auxiliary loss).
 
     Args:
         labels: float32 [B, K].
+        forward: is called in place of the model.
     Returns:
         loss, float32 scalar; logits, float32 [B, K].
     """
-    logits = tf.cast(model(features, training=training), tf.float32)  # [B, K]
+    logits = tf.cast((forward or model)(features, training=training), tf.float32)  # [B, K]
     cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)  # [B, K]
     return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
 
 
-def gradients_of(model, features, labels, scale: Callable = tf.identity) -> tuple[tf.Tensor, tf.Tensor, list]:
+def gradients_of(
+    model, features, labels, scale: Callable = tf.identity, forward: Callable | None = None
+) -> tuple[tf.Tensor, tf.Tensor, list]:
     """Loss, logits, and the gradient of each trainable weight in the order of `model.trainable_variables`.
 
     Args:
         scale: differentiates scale(loss) in place of the loss; pass an optimizer's `scale_loss`.
+        forward: as in `loss_of`.
     """
     with tf.GradientTape() as tape:
-        loss, logits = loss_of(model, features, labels, training=True)
+        loss, logits = loss_of(model, features, labels, True, forward)
         scaled = scale(loss)
     return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
 
@@ -37,15 +45,25 @@ def gradients_of(model, features, labels, scale: Callable = tf.identity) -> tupl
 def train_step(model, optimizer) -> Callable:
     """The step `(features, labels) -> loss` as a tf.function.
 
-    It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping.
+    It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
+    raises changes nothing, not even what layers assign in the forward pass (see `ctrlab.held`).
+
+    The step takes labels as `ctrlab.models.labels` says; of a model that is not ours, float32 [B, K].
+
+    Raises:
+        InvalidArgumentError, in a step: the loss, a gradient or the learning rate is not finite; labels that are not in [0, 1].
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
-        loss, _, gradients = gradients_of(model, features, labels, optimizer.scale_loss)
-        optimizer.apply(gradients, model.trainable_variables)
+        if hasattr(model, "tasks"):
+            labels = rules.valid(rules.shaped(labels, model.tasks))
+        with held.step(optimizer) as forward:
+            call = functools.partial(forward.call, model, model)
+            loss, _, gradients = gradients_of(model, features, labels, optimizer.scale_loss, call)
+            optimizer.apply(gradients, model.trainable_variables)
         return loss
 
     return step
@@ -54,7 +72,7 @@ def train_step(model, optimizer) -> Callable:
 def predict_step(model) -> Callable:
     """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode."""
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
         return tf.sigmoid(model(features, training=False))
 

@@ -93,7 +93,7 @@ def test_a_damaged_file_is_one_sentence_from_inside_the_graph(small_batches, tmp
 def test_a_loss_that_is_not_finite_is_the_last():
     model, batches = Adding(), iter(numbers().map(lambda x, y: (tf.where(y == 8, np.nan, x), y)))
     heard = []
-    with pytest.raises(BadData, match="step 7 of adding gave nan"):
+    with pytest.raises(BadData, match="received nan from step 7 of adding"):
         train(model, None, batches, on_step=lambda *each: heard.append(each), step=model.steps)
     assert heard == list(enumerate(sums(7))) and int(next(batches)[1]) == 9
 

@@ -1,0 +1,67 @@
+"""What Keras's `fit` and `evaluate` do with our models, so that they do the same as our own step."""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+
+from ctrlab import held
+from ctrlab.data import explained
+from ctrlab.models import labels as rules
+from ctrlab.ops.refusals import one_sentence
+
+
+class Fitted:
+    """Before `keras.Model`: a step that is refused changes nothing and says why in one sentence.
+
+    A step whose loss or gradient is not finite is refused if the optimizer is a `ctrlab.training.TouchedRows`.
+    """
+
+    _forward: held.Held | None = None
+
+    def __call__(self, *args, **kwargs):
+        if self._forward is None:
+            return super().__call__(*args, **kwargs)
+        return self._forward.call(self, super().__call__, *args, **kwargs)
+
+    def train_step(self, data):
+        with held.step(self.optimizer) as self._forward:
+            try:
+                return super().train_step(self._checked(data))
+            finally:
+                self._forward = None
+
+    def test_step(self, data):
+        return super().test_step(self._checked(data))
+
+    def _checked(self, data):
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        return x, rules.valid(rules.shaped(y, self.tasks)), weights
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return super().compute_loss(x, rules.shaped(y, self.tasks), y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, rules.shaped(y, self.tasks), y_pred, sample_weight)
+
+    def make_train_function(self, force=False):
+        made = self.train_function
+        super().make_train_function(force)
+        if self.train_function is not made:
+            self.train_function = _in_sentences(self.train_function)
+
+    def make_test_function(self, force=False):
+        made = self.test_function
+        super().make_test_function(force)
+        if self.test_function is not made:
+            self.test_function = _in_sentences(self.test_function)
+
+
+def _in_sentences(function):
+    @functools.wraps(function)
+    def explaining(iterator):
+        with explained(), one_sentence():
+            return function(iterator)
+
+    return explaining
