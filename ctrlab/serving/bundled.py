@@ -20,6 +20,7 @@ from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.models.base import CTRModel
 from ctrlab.serving.graph import saved_model, traced
 from ctrlab.serving.inputs import Input
+from ctrlab.serving.own import OwnModel
 from ctrlab.serving.weights import Moment, write_weights
 
 WEIGHTS = "weights"
@@ -45,7 +46,7 @@ class Bundled:
         limits: `memory_rows` of each of `growing`; 0: all.
     """
 
-    def __init__(self, model: CTRModel, inputs: Sequence[Input], memory_rows: int | None = None):
+    def __init__(self, model: CTRModel | OwnModel, inputs: Sequence[Input], memory_rows: int | None = None):
         self.trace = traced(model, inputs)
         self.tables = [table for table, *_ in self.trace.tables]
         self.growing = [table for table, _ in self.trace.growing]

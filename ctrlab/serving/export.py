@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -29,14 +30,14 @@ from ctrlab.embedding.options import require_whole
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.models.saving import description, from_description
-from ctrlab.optimizations import STOCK
 from ctrlab.serving import manifest as manifests
 from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled
-from ctrlab.serving.frozen import frozen
+from ctrlab.serving.frozen import frozen, is_stock
 from ctrlab.serving.graph import answers
 from ctrlab.serving.inputs import Features, Input, Kind, inputs_of, to_tensors
 from ctrlab.serving.manifest import Manifest, files_in
+from ctrlab.serving.own import OwnModel, subject
 from ctrlab.serving.versions import new_version
 from ctrlab.training.restoring import restore
 
@@ -93,7 +94,7 @@ def load(run: Path, optimizations: str | Iterable[str] = "all", storage: str | N
 
 
 def export_model(
-    model: CTRModel,
+    model: CTRModel | keras.Model,
     out: Path,
     *,
     inputs: Kind = "text",
@@ -106,17 +107,21 @@ def export_model(
     those of `export`.
 
     Args:
+        model: one of the six, or a functional Keras model of yours, with `ctrlab.embedding.Embedding` or without; see
+            `ctrlab.serving.own`. An own model without ops of ours is a stock export.
         save: the metadata of the checkpoint that the weights are of.
     Raises:
-        CtrlabError: a stock export can't hold the model's weights; a row lacks a column; an answer is not finite; this version
-            exists; another export writes into `out`; the disk refuses. Nothing has changed then.
+        CtrlabError: a stock export can't hold the model's weights; an own model has inputs that no request can have; a row lacks
+            a column; an answer is not finite; this version exists; another export writes into `out`; the disk refuses. Nothing
+            has changed then.
     """
     if memory_rows is not None:
         require_whole("`memory_rows`", memory_rows, 1, 31)
+    model = subject(model)
     columns = inputs_of(model, inputs)
     requests = [to_tensors(features, columns, model) for features in rows[: warm_up.MOST]]
     step = save.step if save else 0
-    if model.rungs <= {STOCK.name}:
+    if is_stock(model, columns):
         graph, write = frozen(model, columns), lambda folder: None
     else:
         bundled, bundle = Bundled(model, columns, memory_rows), secrets.token_hex(16)
@@ -140,7 +145,7 @@ class Trained:
 def complete(
     folder: Path,
     name: str,
-    model: CTRModel,
+    model: CTRModel | OwnModel,
     columns: Sequence[Input],
     requests: Sequence[Mapping[str, tf.Tensor]],
     graph: saved_model_pb2.SavedModel,

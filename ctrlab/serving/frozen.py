@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from ctrlab.embedding.variable import embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
+from ctrlab.optimizations import STOCK
 from ctrlab.serving.graph import saved_model, traced
 from ctrlab.serving.inputs import Input
+from ctrlab.serving.own import OwnModel
 from ctrlab.serving.weights import finite
 
 MOST_BYTES = (1 << 31) - (64 << 20)
 """Of weights in a stock export: protobuf, in which the graph is written, takes 2 GB at most."""
 
 
-def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
+def is_stock(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> bool:
+    """Whether the export is a stock one: as one of the six models was built; of an own model whenever it can be."""
+    if isinstance(model, CTRModel):
+        return model.rungs <= {STOCK.name}
+    return _bytes(model) <= MOST_BYTES and not traced(model, inputs).compiled
+
+
+def _bytes(model: keras.Model) -> int:
+    return sum(v.value.shape.num_elements() * v.value.dtype.size for v in model.variables if v.dtype != "string")
+
+
+def frozen(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
     """A SavedModel with one signature: inputs as `inputs_of` gives them -> probabilities, float32 [B, K].
 
     Args:
@@ -31,9 +45,7 @@ def frozen(model: CTRModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedMod
             f"A stock export holds constants, and an embedding variable is none; {model.name} has {len(grown)}, such as "
             f"{grown[0].name}: export it with optimizations='all'."
         )
-    if (
-        size := sum(v.value.shape.num_elements() * v.value.dtype.size for v in model.variables if v.dtype != "string")
-    ) > MOST_BYTES:
+    if (size := _bytes(model)) > MOST_BYTES:
         raise CtrlabError(
             f"A stock export holds its weights in the graph, at most {MOST_BYTES / 1e9:.1f} GB; {model.name} has "
             f"{size / 1e9:.1f} GB: export it with optimizations='all'."

@@ -30,6 +30,7 @@ from ctrlab.models.base import CTRModel
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import sentence
 from ctrlab.serving.inputs import Input, specs_of, to_features
+from ctrlab.serving.own import OwnModel
 
 SIGNATURE, OUTPUT = "serving_default", "probabilities"
 INITIALIZER = "__saved_model_init_op"
@@ -62,6 +63,13 @@ class Trace:
     growing: list[tuple[EmbeddingVariable, tf.Tensor]]
     output: tf.Tensor
 
+    @property
+    def compiled(self) -> bool:
+        """Whether it has ops of ours."""
+        definition = self.graph.as_graph_def()
+        nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+        return any(node.op.startswith("Ctrlab>") for node in nodes)
+
     def weight_values(self) -> dict[str, np.ndarray]:
         """The model's weights now, for `dense_values`."""
         return {placeholder.name: weight.numpy() for weight, placeholder in self.weights}
@@ -77,7 +85,7 @@ class Trace:
         return tf.compat.v1.Session(graph=graph)
 
 
-def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
+def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
     """The graph of a call with these inputs, as `inputs_of` gives them. The output is float32 [B, K]."""
     tables = [v for layer in keras_hooks.all_layers(model) if isinstance(layer, Embeddings) for v in layer.tables.values()]
     weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
@@ -90,7 +98,7 @@ def traced(model: CTRModel, inputs: Sequence[Input]) -> Trace:
         features = to_features(ends, inputs, validate=PARSING not in model.rungs)
         mapping = given + [(v, read) for v, _, read in fixed]
         with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
-            output = tf.sigmoid(model(features, training=False))
+            output = model.probabilities(features)
         with tf.control_dependencies([_passed(op) for op in graph.get_operations() if op.type in ASSERTING]):
             output = tf.identity(output)
     if graph.captures:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import tensorflow as tf
 
@@ -18,6 +18,9 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import IdColumn, entry_dtype
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
+
+if TYPE_CHECKING:
+    from ctrlab.serving.own import OwnModel
 
 Features = Mapping[str, tf.Tensor | tf.RaggedTensor]
 Kind = Literal["text", "ids"]
@@ -52,8 +55,15 @@ class Input(Plain):
         }
 
 
-def inputs_of(model: CTRModel, kind: Kind) -> tuple[Input, ...]:
-    """What a request to this model has, in the order of the schema. Raises UnknownName for another kind of inputs."""
+def inputs_of(model: CTRModel | OwnModel, kind: Kind) -> tuple[Input, ...]:
+    """What a request to this model has, in the order of the schema; an own model has its inputs, of either kind.
+
+    Raises:
+        UnknownName: another kind of inputs.
+    """
+    if not isinstance(model, CTRModel):
+        choose("kind of inputs", kind, KINDS)
+        return model.inputs_of()
     schema = model.input_schema.encoded() if choose("kind of inputs", kind, KINDS) == "ids" else model.input_schema
     columns = [schema[name] for name in model.input_signature()]
     return tuple(
@@ -95,7 +105,7 @@ def to_features(
     return features
 
 
-def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> dict[str, tf.Tensor]:
+def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | OwnModel) -> dict[str, tf.Tensor]:
     """The tensors of a request, from the features of a batch as readers yield them.
 
     Args:
@@ -103,6 +113,8 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel) -> 
     Raises:
         CtrlabError: a column is missing, is no list where it must be one, or has ids where the inputs are text.
     """
+    if not isinstance(model, CTRModel):
+        features = model.as_columns(features)
     for each in inputs:
         if each.column not in features:
             raise CtrlabError(f"A request has every column of the model; {each.column} is missing.")

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -36,6 +37,7 @@ from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
 from ctrlab.serving.labels import label_lock, read_labels
+from ctrlab.serving.own import subject
 from ctrlab.serving.versions import UPDATES, hide, new_version, sweep, versions
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.tensors import make_folder, sync_folder
@@ -78,6 +80,8 @@ class Publisher:
 
     Args:
         folder: of the model; its versions become folders in it.
+        model: as of `export_model`. Of an own model only embedding variables have rows that can be sent apart; its other weights,
+            `keras.layers.Embedding` included, are whole in each update.
         every: seconds between two publications.
         full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
         keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
@@ -94,7 +98,7 @@ class Publisher:
     def __init__(
         self,
         folder: str | os.PathLike,
-        model: CTRModel,
+        model: CTRModel | keras.Model,
         optimizer: TouchedRows,
         *,
         every: float = 60.0,
@@ -109,11 +113,11 @@ class Publisher:
         if memory_rows is not None:
             require_whole("`memory_rows`", memory_rows, 1, 31)
         self.folder, self.every, self.full_every, self.keep = Path(folder), float(every), int(full_every), int(keep)
-        self.model, self.optimizer, self.run = model, optimizer, dict(run or {})
+        self.model, self.optimizer, self.run = subject(model), optimizer, dict(run or {})
         self.published = Published()
-        self._columns = inputs_of(model, inputs)
-        self._requests = [to_tensors(features, self._columns, model) for features in rows[: warm_up.MOST]]
-        self._bundled = Bundled(model, self._columns, memory_rows)
+        self._columns = inputs_of(self.model, inputs)
+        self._requests = [to_tensors(features, self._columns, self.model) for features in rows[: warm_up.MOST]]
+        self._bundled = Bundled(self.model, self._columns, memory_rows)
         self._lock = _lock(self.folder)
         try:
             self._changes = track(model, optimizer) if self._bundled.tables else None

@@ -1,0 +1,187 @@
+"""An own Keras model is exported like one of the six: flat inputs named by column, answered by the processor as by the model."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab import serving
+from ctrlab.embedding import Embedding, embedding_variables
+from ctrlab.errors import CtrlabError
+from ctrlab.serving.processor import Processor
+from ctrlab.serving.publishing import Publisher
+from ctrlab.training import TouchedRows, train
+
+HISTORIES = [[1, 2], [], [-1, (1 << 63) - 1, 7], [5]]
+FEATURES = {
+    "item": tf.constant([1, -1, (1 << 63) - 1, -(1 << 63)], tf.int64),
+    "history": tf.ragged.constant(HISTORIES, dtype=tf.int64),
+    "price": tf.constant([[0.5], [1.5], [-2.0], [0.0]]),
+    "scores": tf.constant(np.random.default_rng(0).normal(size=(4, 3)), tf.float32),
+}
+LABELS = tf.constant([[1.0], [0.0], [1.0], [0.0]])
+
+
+def columns():
+    return {
+        "item": keras.Input((), dtype="int64", name="item"),
+        "history": keras.Input((None,), dtype="int64", ragged=True, name="history"),
+        "price": keras.Input((1,), name="price"),
+        "scores": keras.Input((3,), name="scores"),
+    }
+
+
+def with_our_layer():
+    """Trained for a few steps, so that its table has rows."""
+    given = columns()
+    layer = Embedding(4, {"item": "items", "history": "items"}, {"item": "rows", "history": "mean"})
+    found = layer({name: given[name] for name in layer.columns})
+    joined = keras.layers.Concatenate()([found["item"], found["history"], given["price"], given["scores"]])
+    hidden = keras.layers.BatchNormalization()(keras.layers.Dense(8, activation="relu")(joined))
+    model = keras.Model(given, keras.layers.Dense(1, activation="sigmoid", name="clicked")(hidden), name="own")
+    model.optimizer = TouchedRows("adam_async", 0.05)
+    train(model, model.optimizer, [(FEATURES, LABELS)] * 5)
+    return model
+
+
+def plain(outputs=1):
+    given = {name: column for name, column in columns().items() if name != "history"}
+    words = keras.layers.Embedding(10, 3)(keras.ops.mod(given["item"], 10))
+    joined = keras.layers.Concatenate()([words, given["price"], given["scores"]])
+    heads = [keras.layers.Dense(1, activation="sigmoid", name=f"head{k}")(joined) for k in range(outputs)]
+    return keras.Model(given, heads[0] if outputs == 1 else heads)
+
+
+def expected(model):
+    given = {name: FEATURES[name] for name in model.input}
+    return np.concatenate([out.numpy() for out in keras.tree.flatten(model(given, training=False))], 1)
+
+
+def request(names):
+    rows = []
+    for b in range(4):
+        row = {"item": int(FEATURES["item"][b]), "history": HISTORIES[b], "price": float(FEATURES["price"][b, 0])}
+        row["scores"] = FEATURES["scores"][b].numpy().tolist()
+        rows.append({name: row[name] for name in names})
+    return json.dumps({"instances": rows}).encode()
+
+
+def answers(folder, names):
+    with Processor(folder) as processor:
+        return np.array(json.loads(processor.process(request(names), "json").data)["predictions"])
+
+
+def test_a_model_with_our_layer_is_served(tmp_path):
+    model = with_our_layer()
+    assert embedding_variables(model)[0].rows() == 7
+    folder = serving.export_model(model, tmp_path / "own", rows=[FEATURES])
+    found = serving.verify(folder)
+    assert [(c.column, c.dtype, c.ragged) for c in found.inputs] == [
+        ("item", "int64", False),
+        ("history", "int64", True),
+        ("price", "float32", False),
+        ("scores", "float32", True),
+    ]
+    assert found.tasks == ("clicked",) and found.model == {} and not found.rows_apart
+    np.testing.assert_allclose(found.warm_up[0], expected(model), atol=1e-6)
+    np.testing.assert_allclose(answers(tmp_path / "own", FEATURES), expected(model), atol=1e-6)
+
+
+def test_a_fresh_process_that_imports_the_package_loads_it(tmp_path):
+    model = with_our_layer()
+    folder = serving.export_model(model, tmp_path / "own")
+    code = """
+import ctrlab, tensorflow as tf, sys
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answer = serve(**{
+    "item": tf.constant([1], tf.int64), "price": tf.constant([0.5]),
+    "history/values": tf.constant([1, 2], tf.int64), "history/row_splits": tf.constant([0, 2], tf.int64),
+    "scores/values": tf.constant([0.1, 0.2, 0.3]), "scores/row_splits": tf.constant([0, 3], tf.int64),
+})
+print(float(answer["probabilities"][0, 0]))
+"""
+    ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    one = {
+        "item": tf.constant([1], tf.int64),
+        "history": tf.ragged.constant([[1, 2]], dtype=tf.int64),
+        "price": tf.constant([[0.5]]),
+        "scores": tf.constant([[0.1, 0.2, 0.3]]),
+    }
+    assert float(ran.stdout) == pytest.approx(float(model(one)[0, 0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_model_without_ops_of_ours_is_a_stock_export(tmp_path, outputs):
+    model = plain(outputs)
+    folder = serving.export_model(model, tmp_path / "plain", rows=[FEATURES])
+    assert b"Ctrlab>" not in (folder / "saved_model.pb").read_bytes() and not (folder / "assets").exists()
+    assert serving.verify(folder).tasks == tuple(f"head{k}" for k in range(outputs))
+    np.testing.assert_allclose(answers(tmp_path / "plain", model.input), expected(model), atol=1e-6)
+
+
+def test_a_single_input_and_an_output_of_several_tasks(tmp_path):
+    given = keras.Input((3,), name="scores")
+    model = keras.Model(given, keras.layers.Dense(2, activation="sigmoid", name="tasks")(given))
+    folder = serving.export_model(model, tmp_path / "m", rows=[FEATURES])
+    assert serving.verify(folder).tasks == ("tasks_0", "tasks_1")
+    np.testing.assert_allclose(answers(tmp_path / "m", ["scores"]), model(FEATURES["scores"]), atol=1e-6)
+
+
+def test_a_request_with_a_list_of_another_length_is_refused(tmp_path):
+    serving.export_model(plain(), tmp_path / "plain")
+    rows = [{"item": 1, "price": 0.5, "scores": [1.0, 2.0]}, {"item": 1, "price": 0.5, "scores": [1.0, 2.0, 3.0, 4.0]}]
+    with (
+        Processor(tmp_path / "plain") as processor,
+        pytest.raises(CtrlabError, match="Lists of column scores have 3 values each"),
+    ):
+        processor.process(json.dumps({"instances": rows}).encode(), "json")
+
+
+def test_updates_follow_the_training_of_an_own_model(tmp_path):
+    model = with_our_layer()
+    optimizer = model.optimizer
+    with Publisher(tmp_path / "own", model, optimizer, every=3_600, rows=[FEATURES]) as publisher:
+        publisher.publish()
+        publisher.wait()
+        with Processor(tmp_path / "own", poll_seconds=0.05) as processor:
+            train(model, optimizer, [(FEATURES, LABELS)] * 3)
+            publisher.publish()
+            publisher.wait()
+            assert publisher.published.versions == publisher.published.updates == 1 and publisher.published.rows == 7
+            while processor.info()["update"] < 1:
+                pass
+            found = json.loads(processor.process(request(FEATURES), "json").data)["predictions"]
+        np.testing.assert_allclose(found, expected(model), atol=1e-6)
+
+
+class Subclassed(keras.Model):
+    def call(self, x):
+        return x
+
+
+def odd_models():
+    given = keras.Input((3,), name="x")
+    yield Subclassed(name="sub"), r"^A model that is exported says its columns by keras\.Input; sub, a Subclassed, does not: "
+    long = keras.Input((2, 3), name="x")
+    yield (
+        keras.Model(long, keras.layers.Dense(1)(keras.layers.Flatten()(long))),
+        r"input 'x' of .* the shape \(None, 2, 3\): ",
+    )
+    half = keras.Input((3,), name="x", dtype="float16")
+    yield keras.Model(half, keras.layers.Dense(1)(half)), r"column is float32, .*; input 'x' of .* is float16\.$"
+    yield keras.Model(given, keras.layers.Reshape((3, 1))(given)), r"gives \[B, K\], or several of \[B, 1\]; .*\(None, 3, 1\)\.$"
+    yield keras.Model(given, [given, keras.layers.Dense(1)(given)]), r"gives \(None, 3\), \(None, 1\)\.$"
+    loose = keras.Input((None,), name="x")
+    yield keras.Model(loose, keras.layers.Lambda(lambda x: x[:, :1])(loose)), r"\(None, None\): give it .* ragged=True\.$"
+
+
+@pytest.mark.parametrize(("model", "said"), list(odd_models()))
+def test_what_can_not_be_served_is_one_sentence(tmp_path, model, said):
+    with pytest.raises(CtrlabError, match=said):
+        serving.export_model(model, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
