@@ -19,7 +19,7 @@ myst_heading_anchors = 3
 
 autodoc_inherit_docstrings = False  # those of Keras and the standard library are not written for these pages
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings give types, with shapes
+autodoc_typehints, napoleon_attr_annotations = "none", False  # the docstrings give types, with shapes
 autodoc_preserve_defaults = True
 napoleon_use_ivar = True  # attributes are a list in their class, and not documented twice
 default_role = "py:obj"

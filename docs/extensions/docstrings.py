@@ -10,11 +10,13 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+from collections.abc import Mapping
 
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):$")
-CODE_OR_SIGN = re.compile(r"(`[^`]*`)(?=(\w)?)|(?<!^)[*|]|\\|(?<=\w)_(?!\w)")
+CODE_OR_SIGN = re.compile(r"(`[^`]*`|(?<!\S)\*\w[\w ]*\*)(?=(\w)?)|(?<!^)[*|]|\\|(?<=\w)_(?!\w)")
 NEXT_ERROR = re.compile(r"(?<=[.;] )(?=(?:[A-Z]\w+, )*[A-Z]\w*(?:Error|Name|Data|Schema): )")
 GOES_ON = re.compile(r"    (?![A-Z]\w+[,:])")
+SHARED = re.compile(r"    (\w+(?:, \w+)+): ")
 LETTER = re.compile(r"(?<=: )(?=\w\.( |$))")
 OURS = re.compile(r"ctrlab(\.\w+)+")
 
@@ -35,8 +37,12 @@ def _signature(app, what, name, obj, options, signature, returns):
 
 
 def _process(app, what, name, obj, options, lines: list[str]) -> None:
-    of_its_type = what == "data" and inspect.getdoc(obj) == inspect.getdoc(type(obj))
-    lines[:] = [] if of_its_type else restructured(lines)
+    if what == "data" and inspect.getdoc(obj) == inspect.getdoc(type(obj)):  # it has none of its own
+        lines[:] = [", ".join(f"`{key}`" for key in obj)] if isinstance(obj, Mapping) else []
+        return
+    lines[:] = one_name_each(restructured(lines))
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")  # napoleon takes what stands before a colon in the first line for a type
 
 
 def restructured(lines: list[str]) -> list[str]:
@@ -60,6 +66,22 @@ def restructured(lines: list[str]) -> list[str]:
         elif section == "Returns" and out[-1:] == ["Returns:"]:
             line = line.replace("    ", "    : ", 1)  # napoleon takes what stands before a colon for a type
         out += line.split("\n")
+    return out
+
+
+def one_name_each(lines: list[str]) -> list[str]:
+    """Attributes that share a description, each with its own; napoleon does this for arguments only."""
+    out: list[str] = []
+    section, at = "", 0
+    while at < len(lines):
+        line, end = lines[at], at + 1
+        section = line if line and not line.startswith(" ") else section
+        shared = SHARED.match(line) if section == "Attributes:" else None
+        while shared and end < len(lines) and lines[end].startswith(" " * 8):
+            end += 1
+        names = shared[1].split(", ") if shared else []
+        out += [text for name in names for text in (f"    {name}: {line[shared.end() :]}", *lines[at + 1 : end])] or [line]
+        at = end
     return out
 
 

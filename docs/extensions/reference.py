@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -72,7 +73,7 @@ def _directive(value: object) -> str:
 def _options(value: object) -> str:
     if inspect.isclass(value):
         return "   :show-inheritance:\n" if issubclass(value, BaseException) else "   :members:\n"
-    return "" if callable(value) else "   :no-value:\n"
+    return "   :no-value:\n" if isinstance(value, Mapping) else ""
 
 
 def _title(text: str) -> str:

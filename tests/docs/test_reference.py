@@ -70,7 +70,8 @@ def test_a_page_of_a_module_that_is_gone_goes(tmp_path):
     [
         ("Figures:\n\n    a -> *b*\n\nand text.", "Figures:\n\n.. code-block:: text\n\n    a -> *b*\n\nand text."),
         ("A * b, |x| and rows_ of `a_*`s.", "A \\* b, \\|x\\| and rows\\_ of `a_*`\\ s."),
-        ("- a list\n  of *one*", "- a list\n  of \\*one\\*"),
+        ("- a list\n  of *one*", "- a list\n  of *one*"),
+        ("It is *not* a * b*c", "It is *not* a \\* b\\*c"),
         (">>> 2 * 3", ">>> 2 * 3"),
         ("Args:\n    dim: D.", "Args:\n    dim: \\D."),
         ("Returns:\n    {name: row}, sorted", "Returns:\n    : {name: row}, sorted"),
@@ -82,3 +83,9 @@ def test_a_page_of_a_module_that_is_gone_goes(tmp_path):
 )
 def test_a_docstring_means_what_it_says(text, expected):
     assert docstrings.restructured(text.split("\n")) == expected.split("\n")
+
+
+def test_attributes_that_share_a_description_have_one_each():
+    lines = ["Attributes:", "    rows, test_rows: how many", "        there are.", "    seed: of them."]
+    expected = ["    rows: how many", "        there are.", "    test_rows: how many", "        there are."]
+    assert docstrings.one_name_each(lines) == [lines[0], *expected, lines[3]]
