@@ -73,7 +73,7 @@ def stacked(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     groups: dict[tuple, list[int]] = {}
     for c, (column, value) in enumerate(zip(columns, values)):
         alike = dataclasses.replace(
-            column, name="", table="", **({"of": "", "negative_of": ""} if isinstance(column, Sequence) else {})
+            column, name="alike", table="alike", **({"of": "", "negative_of": ""} if isinstance(column, Sequence) else {})
         )
         text = not isinstance(value, tf.RaggedTensor) and value.dtype == tf.string
         groups.setdefault((type(column), alike, None if text else c), []).append(c)
