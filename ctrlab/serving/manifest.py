@@ -39,19 +39,21 @@ class File(Plain):
 
 @dataclass(frozen=True)
 class Manifest(Plain):
-    """Attributes:
-    format: the manifest's own version.
-    model: how the model is made again: see `ctrlab.models.saving`.
-    optimizations: rungs of level "model" in the graph; none for stock ops.
-    inputs: the columns of a request.
-    tasks: the columns of the output "probabilities", float32 [B, K].
-    rows_apart: whether the answer to a row is the same whatever other rows a request has.
-    trained: settings of the training run.
-    step: the optimizer's steps; 0 if a model was exported without its checkpoint.
-    position: the batches read, of an export of a checkpoint. In others it is 0: a publisher sees steps, not what was read.
-    versions: of the packages that wrote it.
-    warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
-    files: all other files of the folder, by path.
+    """What an export says about itself, in its file `ctrlab.json`.
+
+    Attributes:
+        format: the manifest's own version.
+        model: how the model is made again: see `ctrlab.models.saving`.
+        optimizations: rungs of level "model" in the graph; none for stock ops.
+        inputs: the columns of a request.
+        tasks: the columns of the output "probabilities", float32 [B, K].
+        rows_apart: whether the answer to a row is the same whatever other rows a request has.
+        trained: settings of the training run.
+        step: the optimizer's steps; 0 if a model was exported without its checkpoint.
+        position: the batches read, of an export of a checkpoint. In others it is 0: a publisher sees steps, not what was read.
+        versions: of the packages that wrote it.
+        warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
+        files: all other files of the folder, by path.
     """
 
     format: int
