@@ -214,7 +214,8 @@ class Checkpoints:
             )
         if found:
             self.restored = restore(self.folder, self.model, self.optimizer, self.run)
-            self.position, self._last = self.restored.position, self.restored.save
+            self.position = self.restored.position
+            self._last = None if self.restored.renamed else self.restored.save  # a delta's tables have the names of its full save
             for table in self._tables.values():
                 table.caught_up(self._consumer)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from ctrlab.errors import CtrlabError
 from ctrlab.training.generators import require_generators, set_generators
 from ctrlab.training.state import variables_of
 
+NUMBER = re.compile(r"_\d+(?=[/_]|$)")
+"""What Keras adds to the names of a process's second model of the same code: dense and dense_1 become dense_2 and dense_3."""
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -30,12 +34,14 @@ class Restored:
         passed_over: one sentence for each newer file that could not be used.
         lost: a sentence on the training that was done between the restored save and the newest save; empty if no file was passed
             over.
+        renamed: whether Keras has numbered the model's layers otherwise than the saved ones.
     """
 
     path: Path
     save: Save
     passed_over: tuple[str, ...] = ()
     lost: str = ""
+    renamed: bool = False
 
     @property
     def step(self) -> int:
@@ -53,7 +59,8 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
 
     If a save is damaged, or a delta's chain is incomplete, the save before it is tried. Tables are read in parts of some
     megabytes into new tables, which replace the model's when everything has been read. Without an optimizer only the model's part
-    is restored.
+    is restored. A second model of the same code, whose layers Keras numbers otherwise, takes the checkpoint, too: variable by
+    variable in their order.
 
     Raises:
         BadData: there is no complete checkpoint. CtrlabError: it is of another model, its settings differ from `run`, or its
@@ -75,7 +82,7 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
     if optimizer:
         set_generators(ready.generators)
     path, save = links[-1].path, links[-1].save
-    return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save))
+    return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save), ready.renamed)
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
@@ -106,16 +113,29 @@ class _Ready:
     dense: list[tuple[object, np.ndarray]]
     tables: list[tuple[EmbeddingVariable, Stage]]
     generators: dict[str, np.ndarray]
+    renamed: bool
+
+
+def _names(there: Iterable[str], here: Iterable[str]) -> dict[str, str]:
+    """{name in a checkpoint: that in the model}. They differ only if numbers are all that differs, name by name, in order."""
+    there, here = list(there), list(here)
+    alike = len(there) == len(here) and all(NUMBER.sub("", a) == NUMBER.sub("", b) for a, b in zip(there, here))
+    return dict(zip(there, here if alike and {*there} != {*here} else there))
 
 
 def _read(links: list[Link], model, optimizer) -> _Ready:
-    def wanted(link: Link, name: str) -> TableState:
-        return link.tables[name] if optimizer else replace(link.tables[name], slots={})
-
     path, arrays = links[-1].path, links[-1].others
     variables, tables = state_variables(model, optimizer), tables_of(model)
     kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
-    for here, there in ((variables, kept), (tables, links[0].tables)):
+    names, table_names = _names(kept, variables), _names(links[0].tables, tables)
+    kept = {names[name]: array for name, array in kept.items()}
+    saved_as = {here: there for there, here in table_names.items()}
+
+    def wanted(link: Link, name: str) -> TableState:
+        found = link.tables[saved_as[name]]
+        return found if optimizer else replace(found, slots={})
+
+    for here, there in ((variables, kept), (tables, saved_as)):
         if odd := sorted(set(there) ^ set(here)):
             where = "the checkpoint" if odd[0] in there else "the model"
             raise CtrlabError(f"{path} is of another model: {odd[0]!r} is only in {where} ({len(odd)} such names).")
@@ -136,6 +156,7 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
         [(v, kept[name].read()) for name, v in variables.items()],
         [(table, stages[name]) for name, table in tables.items()],
         generators,
+        renamed=any(there != here for there, here in (names | table_names).items()),
     )
 
 
