@@ -109,7 +109,7 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
         number = len(history.losses)
         if not np.isfinite(loss):
             bad = BadData(
-                f"The loss must be finite; received {loss} from step {number} of {model.name}: lower the learning rate."
+                f"A loss must be finite; received {loss} from step {number} of {model.name}: lower the learning rate."
             )
             raise bad from stops
         history.losses.append(loss)

@@ -1,12 +1,10 @@
 """A step whose loss, gradient or learning rate is not finite did not happen: every byte is as before, and training goes on as if
 the bad batch had never come."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab import held
 from ctrlab.embedding import embedding_variables
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Label, Numeric, Schema, Sequence
