@@ -18,6 +18,7 @@ from served import TOLERANCE, first, probabilities, served
 from ctrlab import data, models, serving, training
 from ctrlab.errors import BadData, CtrlabError, UnknownName
 from ctrlab.model_names import DATA_SETS
+from ctrlab.models.saving import from_description
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.manifest import NAME
 from ctrlab.serving.versions import LEFTOVER, new_version, versions
@@ -52,6 +53,17 @@ def test_the_served_probabilities_are_the_models(trained, tmp_path, name, kind):
     assert {column.dtype for column in serving.read_manifest(folder).inputs if column.encoding} <= (
         {"string", "int64"} if kind == "text" else {"int32", "int64"}
     )
+
+
+@pytest.mark.parametrize("rungs", ["none", "all"])
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_a_model_of_any_sizes_answers_alike(trained, tmp_path, name, normalized, rungs):
+    model, features = trained(name, optimizations=rungs, size="small", dropout=0.5, l2=1e-3, batch_norm=normalized)
+    folder = serving.export_model(model, tmp_path / "ctr", rows=[first(features, 2)])
+    np.testing.assert_allclose(served(folder, model)(features), probabilities(model, features), rtol=0, atol=TOLERANCE)
+    described = from_description(serving.read_manifest(folder).model)
+    assert described.sizes == model.sizes
 
 
 def test_compressed_tables_answer_alike(small_batches, tmp_path):
