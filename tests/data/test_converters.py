@@ -11,7 +11,7 @@ import tarfile
 import pyarrow.parquet as pq
 import pytest
 
-from ctrlab.data import convert as module
+from ctrlab.data import outputs
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.convert import convert, convert_real
 from ctrlab.data.sets import RAWS, census_income
@@ -296,7 +296,10 @@ def test_other_bad_input(raw, out, tmp_path):
     with pytest.raises(BadData, match=r"can't be read: Is a directory"):
         convert("criteo", tmp_path, out, progress=False)
     with pytest.raises(CtrlabError, match="is a folder"):
-        convert("criteo", source, out.parent, progress=False)
+        (tmp_path / "folder.parquet").mkdir()
+        convert("criteo", source, tmp_path / "folder.parquet", progress=False)
+    with pytest.raises(BadData, match=r"ends with none of \.csv, .*give it one of these endings"):
+        convert("criteo", source, tmp_path / "rows", progress=False)
     with pytest.raises(CtrlabError, match=r"t\.tsv is not one"):
         convert("criteo", source, source / "rows.parquet", progress=False)
     with pytest.raises(CtrlabError, match="one of the raw files"):
@@ -326,7 +329,7 @@ def test_no_space_and_ctrl_c_leave_nothing(raw, out, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.ParquetFile, "keep", stopped)
+    monkeypatch.setattr(outputs.ParquetFile, "keep", stopped)
     with pytest.raises(KeyboardInterrupt):
         convert("criteo", source, out, progress=False)
     assert list(out.parent.iterdir()) == []

@@ -34,6 +34,3 @@ def agree(columns: Sequence[Column], values: Sequence) -> None:
             "There must be one entry of values per column, and at least one column; "
             f"received {len(values)} for {len(columns)} columns."
         )
-    for column in columns:
-        if is_list(column) and not column.separator:
-            raise CtrlabError(f"A list in text needs a separator; column {column.name!r} has none.")
