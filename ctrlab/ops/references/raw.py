@@ -28,7 +28,7 @@ def is_list(column: Column) -> bool:
 
 
 def agree(columns: Sequence[Column], values: Sequence) -> None:
-    """Checks for one entry of values per column, and a separator wherever text must be split."""
+    """Checks for one entry of values per column."""
     if not len(columns) == len(values) > 0:
         raise CtrlabError(
             "There must be one entry of values per column, and at least one column; "
