@@ -35,8 +35,7 @@ def fused(fields: tf.Tensor, dim: int) -> tf.Tensor:
 
     Raises:
         InvalidArgumentError: the width of the fields is not a multiple of dim. NativeLibraryError: there is no compiled library
-            for this
-            TensorFlow.
+            for this TensorFlow.
     """
     return _native.library().ops.ctrlab_factorization_machine(fields=fields, dim=dim)
 

@@ -11,8 +11,8 @@ Every implementation takes
 
     tables: T float32 variables [V, D].
     columns: C int64 id columns, each a Tensor [B] (one id per example) or a RaggedTensor [B, (L)]. The id -1 means "unknown": it
-            contributes nothing, and gives a zero row under "rows". All other ids are in [0, V) of their table.
-        layout: for each column: its table, its combiner and its output.
+        contributes nothing, and gives a zero row under "rows". All other ids are in [0, V) of their table.
+    layout: for each column: its table, its combiner and its output.
 
 and returns float32 outputs: [B, width] for pooled columns, [N, width] for "rows", with N the number of ids. Columns under "rows"
 in one output must have the same lengths in every example. An id out of range is an error.
@@ -31,6 +31,7 @@ from ctrlab.ops.op import Op
 from ctrlab.ops.references import lookup as definition
 from ctrlab.ops.references.lookup import Layout, agree
 
+__all__ = ["OP", "Layout", "baseline", "best_stock", "fused"]
 Ids = tf.Tensor | tf.RaggedTensor
 
 

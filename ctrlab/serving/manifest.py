@@ -39,7 +39,7 @@ class File(Plain):
 
 @dataclass(frozen=True)
 class Manifest(Plain):
-    """What an export says about itself, in its file `ctrlab.json`.
+    """What an export says about itself in its file, ctrlab.json.
 
     Attributes:
         format: the manifest's own version.

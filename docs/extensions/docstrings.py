@@ -17,6 +17,7 @@ CODE_OR_SIGN = re.compile(r"(`[^`]*`|(?<!\S)\*\w[\w ]*\*)(?=(\w)?)|(?<!^)[*|]|\\
 NEXT_ERROR = re.compile(r"(?<=[.;] )(?=(?:[A-Z]\w+, )*[A-Z]\w*(?:Error|Name|Data|Schema): )")
 GOES_ON = re.compile(r"    (?![A-Z]\w+[,:])")
 SHARED = re.compile(r"    (\w+(?:, \w+)+): ")
+NAMED = re.compile(r"^(\w+(?:, \w+)*): ")
 LETTER = re.compile(r"(?<=: )(?=\w\.( |$))")
 OURS = re.compile(r"ctrlab(\.\w+)+")
 
@@ -46,27 +47,49 @@ def _process(app, what, name, obj, options, lines: list[str]) -> None:
 
 
 def restructured(lines: list[str]) -> list[str]:
-    """A docstring's lines with its figures as literal blocks, its errors one a line, and all other signs escaped."""
+    """A docstring's lines: figures are literal blocks, names with their meaning a list, errors one a line, signs escaped."""
     out: list[str] = []
-    section, literal, above = "", False, ""
-    for line in lines:
-        indented, blank = line.startswith(" "), not line.strip()
-        if not indented and not blank:
+    section, at = "", 0
+    while at < len(lines):
+        line, end = lines[at], at + 1
+        if line and not line.startswith(" "):
             found = SECTION.match(line)
-            section, literal = found[1] if found else "", False
-        if indented and not section and not literal and out and not out[-1] and not above.startswith(("- ", "* ")):
-            literal = True
-            out += [".. code-block:: text", ""]
-        if not blank:
-            above = line
-        if not literal and not line.lstrip().startswith((">>>", "...")):
-            line = LETTER.sub(r"\\", CODE_OR_SIGN.sub(_escaped, line))  # "D." would begin a list
-        if section == "Raises":
-            line = NEXT_ERROR.sub("\n    ", GOES_ON.sub(" " * 8, line))
-        elif section == "Returns" and out[-1:] == ["Returns:"]:
-            line = line.replace("    ", "    : ", 1)  # napoleon takes what stands before a colon for a type
-        out += line.split("\n")
+            section = found[1] if found else ""
+        if line.startswith(" ") and not section and out and not out[-1] and not in_list(out):
+            while end < len(lines) and (not lines[end] or lines[end].startswith(" ")):
+                end += 1
+            out += block([text[4:] for text in lines[at:end]])
+        else:
+            out += of_section(section, escaped(line), out)
+        at = end
     return out
+
+
+def in_list(lines: list[str]) -> bool:
+    return next((line for line in reversed(lines) if line), "").startswith(("- ", "* ", "  "))
+
+
+def block(lines: list[str]) -> list[str]:
+    """What stands indented by itself: names with their meaning, or a figure."""
+    if NAMED.match(lines[0]) and all(NAMED.match(line) or line[:1] in ("", " ") for line in lines):
+        items = "\n".join(NAMED.sub(r"- **\1**: ", escaped(line)) for line in lines)
+        return re.sub(r"\n +", "\n  ", items).split("\n")
+    return [".. code-block:: text", "", *("    " + line if line else "" for line in lines)]
+
+
+def of_section(section: str, line: str, above: list[str]) -> list[str]:
+    """The line as napoleon understands it."""
+    if section == "Raises":
+        return NEXT_ERROR.sub("\n    ", GOES_ON.sub(" " * 8, line)).split("\n")
+    if section == "Returns" and above[-1:] == ["Returns:"]:
+        return [line.replace("    ", "    : ", 1)]  # it takes what stands before a colon for a type
+    return [line]
+
+
+def escaped(line: str) -> str:
+    if line.lstrip().startswith((">>>", "...")):
+        return line
+    return LETTER.sub(r"\\", CODE_OR_SIGN.sub(_escaped, line))  # "D." would begin a list
 
 
 def one_name_each(lines: list[str]) -> list[str]:

@@ -69,6 +69,10 @@ def test_a_page_of_a_module_that_is_gone_goes(tmp_path):
     ("text", "expected"),
     [
         ("Figures:\n\n    a -> *b*\n\nand text.", "Figures:\n\n.. code-block:: text\n\n    a -> *b*\n\nand text."),
+        (
+            "It takes\n\n    x: *float32*.\n    y, z: of\n        x.\n\nand",
+            "It takes\n\n- **x**: *float32*.\n- **y, z**: of\n  x.\n\nand",
+        ),
         ("A * b, |x| and rows_ of `a_*`s.", "A \\* b, \\|x\\| and rows\\_ of `a_*`\\ s."),
         ("- a list\n  of *one*", "- a list\n  of *one*"),
         ("It is *not* a * b*c", "It is *not* a \\* b\\*c"),
