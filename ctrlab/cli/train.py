@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ctrlab.data.follow import Followed
     from ctrlab.embedding import EmbeddingVariable
+    from ctrlab.models.base import CTRModel
     from ctrlab.serving.publishing import Publisher
     from ctrlab.training import Evaluation, Run
 
@@ -157,6 +158,8 @@ def command(
         out.print(told(publisher), soft_wrap=True)
     if not follow:
         out.print(table_of(found, training.files.ceiling, f"{spec.model} on {training.files.name}"))
+    if embedding != "hashed":
+        out.print(kinds_of(training.model), markup=False, soft_wrap=True)
     if variables := embedding_variables(training.model):
         out.print(size_of(variables), soft_wrap=True)
     if save:
@@ -295,6 +298,16 @@ def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) ->
         best = f"{ceiling[label]:.4f}" if ceiling else "unknown"
         table.add_row(label, f"{auc:.4f}", best, f"{found.log_loss[label]:.4f}")
     return table
+
+
+def kinds_of(model: CTRModel) -> str:
+    """A line on which tables have the chosen embedding, and why others have not."""
+    from ctrlab.embedding.choices import reasons
+
+    found = reasons(model.choices, model.schema)
+    left = [f"{table} ({why.removeprefix('Hashed: ')})" for table, why in found.items() if why.startswith("Hashed")]
+    chosen = [table for table, why in found.items() if not why.startswith("Hashed")]
+    return f"Embeddings: {', '.join(chosen) or 'none'} as chosen; hashed: {', '.join(left) or 'none'}."
 
 
 def size_of(variables: Sequence[EmbeddingVariable]) -> str:

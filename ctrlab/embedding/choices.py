@@ -108,6 +108,9 @@ class Variable:
     """One row per id, made when training first updates the id or when a filter admits it. See `ctrlab.embedding.variable`.
 
     The initial values also depend on the model's seed. Each table with storage uses its own folder below the options' path.
+
+    A model's keys are the ids of its columns: fingerprints of words, in [0, 2^63 - 1), or with the encoding "identity" whole
+    numbers in [0, buckets), at most 2^63 - 2. Others, as -1, are refused; `ctrlab.embedding.Embedding` takes any int64.
     """
 
     options: Options = field(default_factory=lambda: Options(initializer=Initializer("normal", 0.0, 0.05)))
@@ -149,6 +152,34 @@ def resolve(embedding: str | Choice | Mapping[str, str | Choice], schema: Schema
                 f"Ids from a vocabulary have a row each and take no other embedding; received {choice} for {name!r}."
             )
     return {table: chosen.get(table, Hashed()) for table in encodings}
+
+
+def reasons(chosen: Mapping[str, Choice], schema: Schema) -> dict[str, str]:
+    """{table: its kind of embedding, and why if it is a hashed one}.
+
+    Args:
+        chosen: as `resolve` gives it, or a model's `choices`.
+
+    >>> from ctrlab.data import schema
+    >>> found = schema("taobao")
+    >>> reasons(resolve("variable", found), found)["price"]
+    'Hashed: 50 numbers are its rows; name the table to choose another'
+    """
+    encodings = {column.table: column.encoding for column in schema.id_columns}
+
+    def reason(table: str) -> str:
+        kind, rows, encoding = type(chosen[table]).__name__, schema.tables[table], encodings[table]
+        if chosen[table] != Hashed():
+            return kind
+        if encoding == "vocabulary":
+            return f"{kind}: the {rows:,} words of its vocabulary have a row each"
+        if encoding == "identity":
+            return f"{kind}: {rows:,} numbers are its rows; name the table to choose another"
+        if rows < LEAST_BUCKETS:
+            return f"{kind}: {rows:,} buckets, fewer than {LEAST_BUCKETS:,}; name the table to choose another"
+        return f"{kind}: {rows:,} buckets"
+
+    return {table: reason(table) for table in chosen}
 
 
 def _choice(given: str | Choice) -> Choice:
