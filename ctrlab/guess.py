@@ -135,7 +135,10 @@ def _column(values: pa.ChunkedArray, name: str, user: str) -> dict:
     if _is_list(values.type):
         entries = _entries(values)
         if not _is_text(entries.type) and not _is_whole(entries):
-            return {"kind": "numeric_list", "name": name} | _transform(entries, name)
+            found = _transform(entries, name)
+            if "default" in found:  # a list's default is text, as in a file
+                found["default"] = repr(found["default"])
+            return {"kind": "numeric_list", "name": name} | found
         return {"kind": "multi_hot", "name": name} | _separator(entries)
     if pa.types.is_boolean(values.type):
         return {"kind": "numeric", "name": name}
@@ -164,8 +167,7 @@ def _transform(values: pa.ChunkedArray, name: str) -> dict:
         return {"transform": "log1p"} | ({"low": floor} if floor else {})
     if (low >= -3 and high <= 3) or low == high:
         return {}
-    inside = low <= 0 <= high
-    missing = {} if inside or pa.types.is_list(values.type) else {"default": middle}
+    missing = {} if low <= 0 <= high else {"default": middle}
     return {"transform": "minmax", "low": low, "high": high} | missing
 
 

@@ -255,3 +255,19 @@ def test_missing_values_of_pandas_are_null_and_its_index_is_no_column():
     assert table.column_names == ["x", "s"]
     assert [column.null_count for column in table.columns] == [1, 1]
     assert data.table(frame.rename_axis("user")).column_names == ["user", "x", "s"]
+
+
+def test_a_list_of_numbers_far_from_0_has_its_middle_for_a_missing_one():
+    table = pa.table({"clicked": [0, 1, 0], "prices": [[20.5, 22.5], [30.5], None]})
+    assert Schema.infer(table)["prices"] == NumericList("prices", transform="minmax", low=20.5, high=30.5, default="22.5")
+
+
+@pytest.mark.parametrize("name", data.SCHEMAS)
+def test_a_schema_is_inferred_from_the_rows_of_each_data_set(name):
+    rows = next(iter(data.generate(name, 2_000, seed=1)))
+    labels = [label.name for label in data.schema(name).labels]
+    found = Schema.infer(rows, label=labels)
+    assert [c.name for c in found.labels] == labels
+    names: dict = {}
+    exec(str(found), names)
+    assert names["schema"] == found
