@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import re
 import struct
 from dataclasses import dataclass
@@ -36,10 +35,10 @@ def library() -> Library:
     Raises:
         NativeLibraryError: it or the engine is missing, or it was built for another TensorFlow.
     """
-    check_whole(ENGINE)
-    check(LIBRARY, importlib.metadata.version("tensorflow"))
     import tensorflow as tf
 
+    check_whole(ENGINE)
+    check(LIBRARY, tf.__version__)
     try:
         return Library(LIBRARY, tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY)))
     except (tf.errors.OpError, OSError) as error:
@@ -53,10 +52,10 @@ def reader_library() -> ModuleType:
     Raises:
         NativeLibraryError: it is missing, or was built for another TensorFlow or pyarrow.
     """
-    check(READER, importlib.metadata.version("tensorflow"))
     import pyarrow.parquet  # loads its libraries into the process: they are not on any search path
     import tensorflow as tf
 
+    check(READER, tf.__version__)
     try:
         return tf.load_op_library(str(READER))
     except tf.errors.OpError as error:

@@ -174,3 +174,20 @@ def test_the_tables_are_there(tmp_path):
     model.save(tmp_path / "m.keras")
     loaded = keras.models.load_model(tmp_path / "m.keras")
     assert embedding_variables(loaded)[0].rows() == embedding_variables(model)[0].rows() > 0
+
+
+def test_a_tensorflow_that_is_installed_under_another_name():
+    """As tensorflow-cpu is: there is no distribution "tensorflow" to ask for its version."""
+    code = """
+import importlib.metadata
+known = importlib.metadata.version
+def version(name):
+    if name == "tensorflow":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+importlib.metadata.version = version
+import ctrlab, tensorflow
+from ctrlab import _native
+print(_native.library.cache_info().currsize)
+"""
+    assert fresh(code).strip() == "1"
