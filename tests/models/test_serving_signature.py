@@ -47,7 +47,7 @@ def test_an_export_has_no_slots(small_batches, tmp_path):
     shapes = tf.train.load_checkpoint(str(tmp_path / "exported/variables/variables")).get_variable_to_shape_map()
     found = {name.rpartition("/")[2]: shape for name, shape in shapes.items() if not name.endswith("VARIABLE_VALUE")}
     found.pop("_CHECKPOINTABLE_OBJECT_GRAPH")
-    assert found == {"keys": [table.rows()], "values": [table.rows(), network.dim]}
+    assert found == {"keys": [table.rows()], "values": [table.rows(), table.dim]}
     features = batches[0][0]
     served = {name: features[name] for name in network.input_signature()}
     exported = tf.saved_model.load(str(tmp_path / "exported"))
