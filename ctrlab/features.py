@@ -181,7 +181,7 @@ class Schema:
     Args:
         name: the data set's name, e.g. "criteo".
         columns: every column of a row, labels included, in the order of the raw and the CSV file.
-        wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part).
+        wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part); none named: all.
         delimiter: between the fields of a CSV line.
         user: the column with the user of each example, for GAUC; "" if there is none.
         notes: what `infer` has to say, such as columns that it left out; shown as comments when the schema is printed.
@@ -318,6 +318,11 @@ class Schema:
     def histories(self) -> tuple[Sequence, ...]:
         """Sequences of past events (without negatives); each belongs to the column that it names in `of`."""
         return tuple(s for s in self.sequences if not s.negative_of)
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The columns that `wide` names; if it names none, every id column without negatives."""
+        return self.wide or tuple(c.name for c in self.id_columns if not getattr(c, "negative_of", ""))
 
     @property
     def tables(self) -> dict[str, int]:
