@@ -164,8 +164,9 @@ class Storage:
 
     Args:
         path: a scratch folder. Each variable makes a new store in a numbered folder below <path>/<its name>, e.g. rows/item_id/1,
-            and removes it when the variable is deleted. Later runs do not read it: what a killed process left is deleted
-            unread. A folder that contains any other file is refused.
+            when its optimizer is built, and removes it when the variable is closed or deleted. One variable at a time may use
+            the folder. Later runs do not read it: what a killed process left is deleted unread. A folder that contains any
+            other file is refused.
         memory_rows: maximum number of rows in memory, per variable.
         cache: which rows move down first: "lru", the least recently used, or "lfu", the least frequently used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
