@@ -1,4 +1,22 @@
-"""The six models, and `build`, the one way to make them. Each model is a class in the module of the same name."""
+"""The six models, and `build`, the one way to make them. Each model is a class in the module of the same name.
+
+What a model needs of a schema, besides a label, and what it does with the columns:
+
+    model       needs                                   id columns                          numbers             labels
+    wdl         an id column                            all to the deep tower               both parts          a logit each
+                                                        those of `wide` to the linear part
+    deepfm      an id column                            all to the deep tower and pairwise  deep tower, linear  a logit each
+                                                        those of `wide` to the linear part
+    dlrm        two id columns, or one and numbers      pairwise                            one vector of all   a logit each
+    mmoe        an id column                            all to experts and gates            experts, gates      a tower each
+    din         a Sequence with `of`, in its table      the history attends to its target   head                a logit each
+                                                        others to the head
+    dien        as din; better with a Sequence of       as din; negatives train an          head                a logit each
+                `negative_of` for each history          auxiliary net
+
+A Categorical gives its embedding, a MultiHot or a Sequence the mean of its ids' embeddings, without ids zeros; in DIN and DIEN
+a history with `of` gives its sum, and each event its embedding. All numbers, NumericLists by their mean, are one vector.
+"""
 
 from __future__ import annotations
 

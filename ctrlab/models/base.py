@@ -81,6 +81,19 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         """The data set of this model if no schema is given."""
         return DATA_SETS[self.kind]
 
+    def field_names(self) -> list[str]:
+        """The id columns, without negatives.
+
+        Raises:
+            CtrlabError: there is none.
+        """
+        if not self.encoder.id_columns:
+            raise CtrlabError(
+                f"Model {self.kind!r} needs at least one id column (Categorical, MultiHot or Sequence); schema "
+                f"{self.schema.name!r} has none."
+            )
+        return [c.name for c in self.encoder.id_columns]
+
     def input_signature(self) -> dict[str, tf.TypeSpec]:
         """The features that a served model takes, for any batch size, as readers yield them: lists are ragged."""
         features = [c for c in self.schema.features if not getattr(c, "negative_of", "")]

@@ -45,11 +45,11 @@ class DeepFM(CTRModel):
         super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
-        self.fields = [c.name for c in self.encoder.id_columns]
+        self.fields = self.field_names()
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
-        wide = {name: schema[name].buckets for name in schema.wide}
+        wide = {name: schema[name].buckets for name in schema.linear}
         self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units["deep"], seeds, name="deep", **options)
         joined = units["deep"][-1] + 1 + dim

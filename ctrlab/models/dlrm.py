@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import keras
 
+from ctrlab.errors import CtrlabError
 from ctrlab.models import blocks, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
@@ -43,12 +44,17 @@ class DLRM(CTRModel):
         super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
-        self.fields = [c.name for c in self.encoder.id_columns]
+        self.fields = self.field_names()
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers = self.encoder.number_count
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.bottom = blocks.Tower(numbers, (*units["bottom"], dim), seeds, name="bottom", **options) if numbers else None
         vectors = len(self.fields) + (1 if numbers else 0)
+        if vectors == 1:
+            raise CtrlabError(
+                f"Model 'dlrm' needs two id columns, or one and numbers, for its pairs; schema {schema.name!r} has only "
+                f"{self.fields[0]!r}."
+            )
         joined = vectors * (vectors - 1) // 2 + (dim if numbers else 0)
         self.interaction = dot_interaction.OP.pick(self.rungs)
         options["batch_norm"] = False

@@ -36,7 +36,7 @@ class Behaviour:
         if not self.histories:
             raise CtrlabError(
                 f"Model {model!r} needs a Sequence column that is the history of another (`of=`); schema {schema.name!r} has "
-                f"none. Models wdl, deepfm, dlrm and mmoe take any schema."
+                f"none. Models wdl, deepfm, dlrm and mmoe need no history."
             )
         self.targets = tuple(dict.fromkeys(s.of for s in self.histories))
         negative = {s.negative_of: s for s in schema.sequences if s.negative_of}

@@ -91,7 +91,7 @@ class MMoE(CTRModel):
         super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
-        self.fields = [c.name for c in self.encoder.id_columns]
+        self.fields = self.field_names()
         dim, units = self.sizes.dim, self.sizes.units
         for part, layers in units.items():
             if odd := [n for n in layers if n % MULTIPLE]:

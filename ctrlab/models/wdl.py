@@ -41,11 +41,11 @@ class WDL(CTRModel):
         super().__init__(schema, optimizations, seed, embedding, sizes, name)
         seeds = blocks.Seeds(seed)
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs)
-        self.fields = [c.name for c in self.encoder.id_columns]
+        self.fields = self.field_names()
         dim, numbers, tasks = self.sizes.dim, self.encoder.number_count, len(self.tasks)
         options = {"rungs": self.rungs} | self.sizes.tower
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
-        wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.wide}
+        wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.linear}
         self.wide = tables.Wide(
             wide, self.input_schema, numbers, tasks, self.choices, rungs=self.rungs, l2=self.sizes.l2, name="wide"
         )
