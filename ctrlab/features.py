@@ -113,10 +113,15 @@ class IdColumn(Column):
         rules.whole(self, "buckets", self.buckets, 1, RAW_IDS)
 
     @property
+    def id_bits(self) -> int:
+        """The width of ids that were made offline: as narrow as the table allows."""
+        return 32 if self.buckets <= 1 << 31 else 64
+
+    @property
     def bits(self) -> int | None:
-        """The width of the integers in files; None for text. Encoded ids are as narrow as their table allows."""
+        """The width of the integers in files; None for text."""
         if self.encoded:
-            return 32 if self.buckets <= 1 << 31 else 64
+            return self.id_bits
         return 64 if self.encoding == "identity" else None
 
 

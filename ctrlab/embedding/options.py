@@ -132,9 +132,9 @@ class BloomFilter(CounterFilter):
 class GlobalStepEviction:
     """Evicts rows, and counts of keys without a row, that no step has touched for more than `steps_to_live` steps.
 
-    Steps themselves remove nothing. Rows go when a checkpoint of `ctrlab.training.Checkpoints` is saved, when `evict()` is called,
-    and in training as often as `ctrlab.training.EvictionCallback` (`fit`) or `Evictions` (`train`) say. Between two of these, a
-    row that is too old is still read, and a step that touches it keeps it.
+    Steps themselves remove nothing. Rows go when a checkpoint of `ctrlab.training.Checkpoints` is saved, when `evict()` is
+    called, and in training as often as `ctrlab.training.EvictionCallback` (`fit`) or `Evictions` (`train`) say. Between two of
+    these, a row that is too old is still read, and a step that touches it keeps it.
     """
 
     steps_to_live: int

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
+from ctrlab.models import raw
 from ctrlab.models.regularization import Dropout, penalty
 from ctrlab.ops import batch_norm as batch_norm_op
 from ctrlab.ops import lookup, parsing
@@ -38,7 +39,7 @@ STAGED = "staged"
 class Encoder:
     """Turns the raw features of a schema into ids per id column, and into one matrix of numbers.
 
-    Features that were staged already pass unchanged.
+    Features that were staged already pass unchanged; others are checked by `ctrlab.models.raw`.
 
     Args:
         rungs: only "parsing" has an effect here.
@@ -62,7 +63,7 @@ class Encoder:
         columns = self.id_columns if columns is None else columns
         if STAGED in features:
             return {c.name: features[c.name] for c in columns}
-        return {c.name: ids for c, ids in zip(columns, self._ids(columns, [features[c.name] for c in columns]))}
+        return {c.name: ids for c, ids in zip(columns, self._ids(columns, raw.taken(columns, features)))}
 
     @part("input")
     def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
@@ -71,7 +72,7 @@ class Encoder:
             return None
         if STAGED in features:
             return features[STAGED]
-        return self._numbers(self.number_columns, [features[c.name] for c in self.number_columns])
+        return self._numbers(self.number_columns, raw.taken(self.number_columns, features))
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Computes `ids` and `numbers` from raw features and returns them as features, so that the training step need not."""

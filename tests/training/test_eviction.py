@@ -9,7 +9,6 @@ from ctrlab.embedding import Embedding, GlobalStepEviction, Options
 from ctrlab.errors import CtrlabError
 from ctrlab.training import EvictionCallback, Evictions, SeveralSteps, TouchedRows, train, train_step
 
-
 TWO = GlobalStepEviction(2)
 
 

@@ -1,0 +1,77 @@
+"""The raw features that a model takes: each is checked when a graph is made, at no cost to a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from ctrlab.errors import BadData
+from ctrlab.features import Column, IdColumn
+from ctrlab.ops.references.raw import is_list
+
+Values = tf.Tensor | tf.RaggedTensor
+
+
+def taken(columns: Sequence[Column], features: Mapping[str, Values]) -> list[Values]:
+    """The features of these columns, in their order; numbers of any width as float32.
+
+    Whole numbers in a column of words are ids only in the width in which encoded files hold them (int32, where the table has no
+    more than 2^31 buckets): the id 438 is another row than the word "438".
+
+    Raises:
+        BadData: a column is missing, or its values are of another type or shape.
+    """
+    if missing := [c.name for c in columns if c.name not in features]:
+        raise BadData(
+            f"A batch needs every feature of the schema; {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in "
+            f"{', '.join(map(str, features)) or 'no feature'}: add {'it' if len(missing) == 1 else 'them'}."
+        )
+    return [_values(column, features[column.name]) for column in columns]
+
+
+def _values(column: Column, values) -> Values:
+    if not isinstance(values, tf.RaggedTensor):
+        try:
+            values = tf.convert_to_tensor(values)
+        except (TypeError, ValueError):
+            raise BadData(
+                f"The values of column {column.name!r} must be a tensor or an array; received {type(values).__name__}."
+            ) from None
+    _require_shape(column, values)
+    if not isinstance(column, IdColumn):
+        return _numbers(column, values)
+    if values.dtype == tf.string or values.dtype.name in (allowed := _integers(column)):
+        return values
+    raise BadData(
+        f"Column {column.name!r} takes text, or ids made offline as {' or '.join(allowed)}; received {values.dtype.name}: write "
+        "the values as text, or give the column encoding='identity' if they are whole numbers from 0 to its number of buckets."
+    )
+
+
+def _integers(column: IdColumn) -> tuple[str, ...]:
+    """The integers that are ids of this column."""
+    if column.encoding == "identity" and not column.encoded:
+        return ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32")
+    return (f"int{column.id_bits}",)
+
+
+def _numbers(column: Column, values: Values) -> Values:
+    if values.dtype == tf.string and is_list(column) and not isinstance(values, tf.RaggedTensor):
+        return values
+    if not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
+        raise BadData(f"Column {column.name!r} takes numbers; received {values.dtype.name}: convert them to float32.")
+    return tf.cast(values, tf.float32)
+
+
+def _require_shape(column: Column, values: Values) -> None:
+    if isinstance(values, tf.RaggedTensor):
+        good = is_list(column) and values.ragged_rank == 1 and values.values.shape.rank == 1
+    else:
+        good = values.shape.rank in (None, 1) and (values.dtype == tf.string or not is_list(column))
+    if good:
+        return
+    wanted = "a ragged [B, (L)], or text [B] in which they are joined" if is_list(column) else "[B]"
+    cure = "tf.RaggedTensor.from_row_lengths makes one" if is_list(column) else "reshape them to [-1]"
+    kind = "a ragged" if isinstance(values, tf.RaggedTensor) else "a dense"
+    raise BadData(f"The values of column {column.name!r} must be {wanted}; received {kind} {values.shape}: {cure}.")
