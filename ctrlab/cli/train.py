@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import signal
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -26,19 +22,16 @@ from ctrlab.cli.app import (
     duration,
     import_tensorflow,
 )
+from ctrlab.cli.train_follow import SMOOTHING, Idle, first_examples, follow_files
+from ctrlab.cli.train_options import choice_of, share_of, sizes_of
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import require_place
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from ctrlab.data.follow import Followed
     from ctrlab.embedding import EmbeddingVariable
     from ctrlab.models.base import CTRModel
     from ctrlab.serving.publishing import Publisher
     from ctrlab.training import Evaluation, Run
-
-SMOOTHING = 0.95
 
 
 def command(
@@ -65,6 +58,22 @@ def command(
         Path | None, typer.Option(help="Variable: a folder on a disk for the rows that memory has no room for.", file_okay=False)
     ] = None,
     memory_rows: Annotated[int | None, typer.Option(min=1, help="Variable: rows of each table that stay in memory.")] = None,
+    size: Annotated[
+        Literal["contest", "small"], typer.Option(help="The model's numbers: the contest's, or those for small data.")
+    ] = "contest",
+    dim: Annotated[int | None, typer.Option(help="In place of the size's: the dimension of embeddings.")] = None,
+    units: Annotated[list[str] | None, typer.Option(help="Layers of a part, deep=128,64; can be given for each part.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Share of a hidden layer's outputs that are 0 in a step.")] = None,
+    l2: Annotated[float | None, typer.Option(help="Factor of the squared weights in the loss.")] = None,
+    batch_norm: Annotated[bool | None, typer.Option("--batch-norm/--no-batch-norm", help="Normalize hidden layers.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adagrad, ftrl or adam_async.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of the optimizer.")] = None,
+    clip_norm: Annotated[float | None, typer.Option(help="Most of a gradient's norm, by variable; 0: no clipping.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples of a step.")] = None,
+    validation: Annotated[
+        str, typer.Option(help="Hold out so many of the last training rows, 10%, and end when they no longer gain.")
+    ] = "",
+    patience: Annotated[int, typer.Option(min=1, help="With --validation: epochs in a row without a gain.")] = 2,
     publish: Annotated[
         Path | None, typer.Option(help="Publish for servers in this model's folder, while it trains.", file_okay=False)
     ] = None,
@@ -80,6 +89,7 @@ def command(
     - `ctrlab train deepfm --optimizations all --save deepfm.keras`
     - `ctrlab train wdl --optimizations all --checkpoint run --every 1000 --resume`
     - `ctrlab train din --data real --epochs 2`
+    - `ctrlab train deepfm --data real --size small --dropout 0.2 --units deep=128,64 --epochs 20 --validation 10%`
     - `ctrlab train dlrm --embedding variable --admission 2 --checkpoint run --every 1000 --full-every 24`
     - `ctrlab train deepfm --optimizations all --epochs 20 --publish models/ctr --publish-every 60s`
     - `ctrlab train deepfm --optimizations all --follow joined --checkpoint run --every 1000 --resume --publish models/ctr`
@@ -104,6 +114,9 @@ def command(
     if idle and not follow:
         raise CtrlabError("--idle says when a run that follows a folder ends; name the folder with --follow.")
     most_idle = duration("--idle", idle) if idle else float("inf")
+    if validation and follow:
+        raise CtrlabError("--validation holds out rows of a data set; leave it out with --follow.")
+    share = share_of(validation) if validation else None
     choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
     from ctrlab.embedding import embedding_variables
@@ -111,6 +124,8 @@ def command(
     from ctrlab.race.contest import data_set
     from ctrlab.training import Run, Saving, Spec
 
+    numbers = {"dim": dim, "dropout": dropout, "l2": l2, "batch_norm": batch_norm}
+    hyper = {"optimizer": optimizer, "learning_rate": learning_rate, "clip_norm": clip_norm, "batch_size": batch_size}
     spec = Spec(
         model=model,
         optimizations=optimizations,
@@ -119,10 +134,13 @@ def command(
         format=format,
         profile=profile,
         embedding=choice,
+        size=sizes_of(model, size, units or (), numbers, hyper),
         seed=seed,
         epochs=epochs,
         saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
         follow=follow,
+        validation=share,
+        patience=patience,
     )
     out = console()
     with Run(spec) as training, contextlib.ExitStack() as last:
@@ -154,6 +172,8 @@ def command(
         else:
             fit(training, out, publisher)
             found = training.evaluate()
+            if training.stopping:
+                out.print(judged(training), soft_wrap=True)
     if publisher:
         out.print(told(publisher), soft_wrap=True)
     if not follow:
@@ -165,32 +185,6 @@ def command(
     if save:
         save_model(training.model, save)
         out.print(f"Model: {save}", soft_wrap=True)
-
-
-def choice_of(embedding: str, admission: int | None, evict_after: int | None, storage: Path | None, memory_rows: int | None):
-    """What the options say of embeddings, as `ctrlab.build` takes it.
-
-    Raises:
-        CtrlabError: options of variables for another embedding; a storage without a size of the memory above it, or one alone.
-    """
-    from ctrlab.embedding.choices import NAMES, Variable
-    from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Storage
-
-    if embedding != "variable":
-        if admission or evict_after or storage or memory_rows:
-            raise CtrlabError(
-                "--admission, --evict-after, --storage and --memory-rows are for rows that come and go; add --embedding variable."
-            )
-        return NAMES[embedding]
-    if (storage is None) != (memory_rows is None):
-        raise CtrlabError("--storage and --memory-rows go together: the rows beyond so many sink to that folder; give both.")
-    options = dataclasses.replace(
-        Variable().options,
-        admission=CounterFilter(admission) if admission else None,
-        eviction=GlobalStepEviction(evict_after) if evict_after else None,
-        storage=Storage(str(storage), memory_rows) if storage else None,
-    )
-    return Variable(options)
 
 
 def tell_resumed(training: Run, out: Console) -> None:
@@ -225,60 +219,14 @@ def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None
         training.train(on_step=[show, publisher] if publisher else show)
 
 
-class Idle:
-    """Whether no rows have come for so many seconds. Asked while training waits for some: a step or a save may take longer."""
-
-    def __init__(self, followed: Followed, seconds: float):
-        self._followed, self._seconds = followed, seconds
-        self._place, self._since = None, 0.0
-
-    def __call__(self) -> bool:
-        place = self._followed.used, self._followed.known
-        if place != self._place:
-            self._place, self._since = place, time.monotonic()
-        return time.monotonic() - self._since > self._seconds
-
-
-def first_examples(training: Run, out: Console, idle: Idle) -> tf.data.Dataset | None:
-    """Batches of the followed folder's first file; waits for it, and gives None if none has come for too long."""
-    from ctrlab.serving.warm_up import EXAMPLES
-
-    with out.status(f"Waiting for the first file in {training.followed.folder}", spinner="dots"):
-        training.followed.look()
-        while (batches := training.followed.examples(EXAMPLES)) is None:
-            if idle():
-                return None
-            time.sleep(0.2)
-            training.followed.look()
-    return batches
-
-
-def follow_files(training: Run, out: Console, publisher: Publisher | None, most_idle: float) -> None:
-    """Trains on files as they come, until SIGTERM or SIGINT, or until none has come for so many seconds."""
-    stops = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stops.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    columns = ("[progress.description]{task.description}", MofNCompleteColumn(), TextColumn("rows{task.fields[loss]}"))
-    try:
-        with Progress(*columns, console=out) as progress:
-            task = progress.add_task(f"Training {training.spec.model}", total=None, loss="")
-            smooth = None
-
-            def show(number: int, loss: float) -> None:
-                nonlocal smooth
-                smooth = loss if smooth is None else SMOOTHING * smooth + (1 - SMOOTHING) * loss
-                followed = training.followed
-                progress.update(task, completed=followed.used, total=followed.known, loss=f", loss on new rows {smooth:.4f}")
-
-            hooks = [show, publisher] if publisher else [show]
-            waits = {"on_wait": publisher.on_wait} if publisher else {}
-            training.follow(hooks, ends=stops.is_set, idle=Idle(training.followed, most_idle), **waits)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    left = training.followed.known - training.followed.used
-    rest = f"; {left:,} rows {'wait for a whole batch' if left < training.batch_size else 'are left'}" if left else ""
-    said = f", loss on new rows {smooth:.4f}" if smooth is not None else ""
-    out.print(f"Trained on {training.followed.used:,} rows of {training.followed.folder}{said}{rest}.", soft_wrap=True)
+def judged(training: Run) -> str:
+    """A line on the epochs, as the validation rows judge them."""
+    stopping = training.stopping
+    found = [sum(each.auc.values()) / len(each.auc) for each in stopping.evaluations]
+    if not found:
+        return "No epoch was left to judge."
+    aucs = ", ".join(f"{auc:.4f}" for auc in found)
+    return f"AUC on the validation rows after each epoch: {aucs}; the weights are those after epoch {stopping.best + 1}."
 
 
 def told(publisher: Publisher) -> str:

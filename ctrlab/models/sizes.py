@@ -21,13 +21,22 @@ class Hyper:
 
     Attributes:
         optimizer: a kind of `ctrlab.training.optimizers`.
-        clip_norm: per variable, on the merged gradient; None for no clipping.
+        learning_rate: above 0. clip_norm: per variable, on the merged gradient, above 0; None for no clipping.
+    Raises:
+        CtrlabError: a number out of its range.
     """
 
     optimizer: str
     learning_rate: float
     clip_norm: float | None = None
     batch_size: int = 512
+
+    def __post_init__(self):
+        for name in ("learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            if not (name == "clip_norm" and value is None) and (not _is_number(value) or not 0 < value < math.inf):
+                raise CtrlabError(f"`{name}` must be a finite number above 0; received {value!r}.")
+        object.__setattr__(self, "batch_size", _whole("The batch size", self.batch_size, 1 << 30))
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,14 @@ class Sizes:
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
+    def __str__(self) -> str:
+        """All numbers in a line."""
+        layers = "; ".join(f"{part} {'-'.join(map(str, units))}" for part, units in sorted(self.units.items()))
+        norm = f"batch_norm with momentum {self.momentum:g}" if self.batch_norm else "no batch_norm"
+        hyper, clip = self.hyper, f", clip_norm {self.hyper.clip_norm:g}" if self.hyper.clip_norm else ""
+        rate = f"{hyper.optimizer} at {hyper.learning_rate:g}{clip}, batch_size {hyper.batch_size}"
+        return f"dim {self.dim}; {layers}; dropout {self.dropout:g}, l2 {self.l2:g}, {norm}; {rate}"
+
     @property
     def tower(self) -> dict:
         """The arguments of `blocks.Tower` that they give."""
@@ -96,13 +113,17 @@ class Sizes:
         return cls(**(dict(config) | {"hyper": Hyper(**config["hyper"])}))
 
 
-def _whole(what: str, number) -> int:
+def _is_number(value) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _whole(what: str, number, most: int = MOST) -> int:
     try:
         found = None if isinstance(number, bool) else operator.index(number)
     except TypeError:
         found = None
-    if found is None or not 1 <= found <= MOST:
-        raise CtrlabError(f"{what} must be a whole number from 1 to {MOST:,}; received {number!r}.")
+    if found is None or not 1 <= found <= most:
+        raise CtrlabError(f"{what} must be a whole number from 1 to {most:,}; received {number!r}.")
     return found
 
 
@@ -118,7 +139,7 @@ def _layers(part: str, units) -> tuple[int, ...]:
 
 def _number(name: str, number, most: float) -> float:
     """A number in [0, most)."""
-    if isinstance(number, bool) or not isinstance(number, numbers.Real) or not 0 <= number < most:
+    if not _is_number(number) or not 0 <= number < most:
         rule = "must be a finite number of at least 0" if most == math.inf else f"must be in [0, {most:g})"
         raise CtrlabError(f"`{name}` {rule}; received {number!r}.")
     return float(number)

@@ -24,6 +24,9 @@ from ctrlab.training.state import variables_of
 NUMBER = re.compile(r"_\d+(?=[/_]|$)")
 """What Keras adds to the names of a process's second model of the same code: dense and dense_1 become dense_2 and dense_3."""
 
+EARLIER = {"sizes": "contest", "validation": "none"}
+"""Settings that earlier versions did not write, for they knew no others."""
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -70,8 +73,8 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
     def read(links: list[Link]) -> _Ready:
         path, save = links[-1].path, links[-1].save
         for name, value in (run or {}).items():
-            if save.run.get(name) != value:
-                raise CtrlabError(f"A run goes on with the same {name}; {path} has {save.run.get(name)}, now it is {value}.")
+            if (saved := save.run.get(name, EARLIER.get(name))) != value:
+                raise CtrlabError(f"A run goes on with the same {name}; {path} has {saved}, now it is {value}.")
         return _read(links, model, optimizer)
 
     links, ready, passed_over = last_whole(Path(folder), read)

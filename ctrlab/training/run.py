@@ -9,6 +9,9 @@ rungs of level   model -> build    input -> files and batch size    run -> threa
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +28,10 @@ from ctrlab.embedding.choices import Choice as Embedding
 from ctrlab.embedding.prefetch import prefetched
 from ctrlab.embedding.variable import embedding_variables
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.models import Hyper, build
+from ctrlab.models import MODELS, Sizes, build
 from ctrlab.training.checkpoint import Checkpoints
+from ctrlab.training.early_stopping import EarlyStopping
+from ctrlab.training.held_out import hold_out
 from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, OnStep, batch_size, evaluate, train
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import SeveralSteps
@@ -60,12 +65,15 @@ class Spec:
         format: file format, unless a rung chooses another.
         profile: sets the number of generated rows; None: `CTRLAB_PROFILE`'s.
         embedding: the kind of embedding for the large tables, as `build` takes it.
-        hyper: optimizer, learning rate and clipping; None: the model's own.
+        size: the model's numbers, optimizer and batch size among them, as `build` takes it.
         seed: of the initial weights and of the order of the rows.
         epochs: passes over the training rows; -1: no end.
         setting: threads and buffers; None: as the rungs choose.
         saving: None for no checkpoints.
         follow: train on the Parquet files that appear in this folder, in place of a data set: see `Run.follow`.
+        validation: the share of the training rows, the last ones of the file, that are not trained on; None: train on all. After
+            each epoch the model is evaluated on them. Only Parquet files.
+        patience: with validation: the training ends after so many epochs in a row without a gain of AUC, in its best state.
 
     >>> spec = Spec("deepfm", "all", epochs=3)
     """
@@ -77,12 +85,14 @@ class Spec:
     format: str = "csv"
     profile: str | None = None
     embedding: str | Embedding | Mapping[str, str | Embedding] = "hashed"
-    hyper: Hyper | None = None
+    size: str | Sizes = "contest"
     seed: int = 2021
     epochs: int = 1
     setting: Setting | None = None
     saving: Saving | None = None
     follow: Path | None = None
+    validation: float | None = None
+    patience: int = 2
 
     @property
     def in_words(self) -> dict[str, str]:
@@ -90,7 +100,10 @@ class Spec:
         place where rows are stored may change."""
         named = self.embedding if isinstance(self.embedding, Mapping) else {"": self.embedding}
         choices = [f"{name} {_of_choice(choice)}".strip() for name, choice in sorted(named.items())]
-        return {"seed": str(self.seed), "embedding": "; ".join(choices)}
+        sizes = self.size if isinstance(self.size, Sizes) else MODELS[self.model].presets[self.size]
+        kept = "contest" if sizes == MODELS[self.model].presets["contest"] else str(sizes)
+        ends = "none" if self.validation is None else f"the last {self.validation:g}, patience {self.patience}"
+        return {"seed": str(self.seed), "embedding": "; ".join(choices), "sizes": kept, "validation": ends}
 
 
 def _of_choice(choice: str | Embedding) -> str:
@@ -114,6 +127,7 @@ class Run:
         batch_size: examples per step.
         step: (features, labels) -> loss, or a `SeveralSteps`: see `train`.
         checkpoints: the saver, or None.
+        stopping: the `EarlyStopping` on the validation rows, or None.
     Raises:
         UnknownName, CtrlabError: an invalid spec; the data can't be made; another thread setting is already in force; the
             checkpoint folder can't be used.
@@ -138,6 +152,7 @@ class Run:
             self.step = SeveralSteps(self.step)
         self._predict = predict_step(self.model)
         self._held = contextlib.ExitStack()
+        self.stopping = None if spec.validation is None else self._stopping()
         self.checkpoints = self._held.enter_context(self._saver(spec.saving)) if spec.saving else None
         self.followed = self._followed(spec.follow) if spec.follow else None
         self._batches: Iterator | None = None
@@ -187,9 +202,26 @@ class Run:
             return train(self.model, self.optimizer, batches, steps, hooks, self.step)
         if self.checkpoints:
             hooks = (*hooks, self.checkpoints)
-        history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
+        if self.stopping and steps is None:
+            history = self._train_by_epochs(hooks)
+        else:
+            history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
         if self.checkpoints and steps is None:
             self.checkpoints.save_last()
+        return history
+
+    def _train_by_epochs(self, hooks: Sequence[OnStep]) -> History:
+        """Trains until the validation rows no longer gain, or until the batches end; then goes back to the best state."""
+        history, epoch = History(), self.files.rows // self.batch_size
+        self.stopping.begin(self.model, self.optimizer)
+        done, total = self.position, self.batch_count or math.inf
+        while done < total:
+            steps = min(epoch - done % epoch, total - done)
+            history.losses += train(self.model, self.optimizer, self.batches, steps, hooks, self.step).losses
+            done += steps
+            if self.stopping.look():
+                break
+        self.stopping.restore()
         return history
 
     @property
@@ -264,10 +296,20 @@ class Run:
             batches = batches.take(-(-most_rows // self.batch_size))
         return evaluate(self.model, batches, self._predict)
 
+    def _stopping(self) -> EarlyStopping:
+        """Takes the validation rows from the files."""
+        if self.files is None:
+            raise CtrlabError("A run that follows a folder has no end to judge: leave out the validation, or the folder.")
+        folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="ctrlab-validation-")))
+        self.files, rows = hold_out(self.files, self.spec.validation, folder)
+        return EarlyStopping(
+            dataclasses.replace(self.files, test=(rows,)).read_test(self.batch_size, lists=self._lists), self.spec.patience
+        )
+
     def _new_model(self, seed: int):
         spec = self.spec
-        model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding)
-        return model, make_optimizer(model, spec.hyper)
+        model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
+        return model, make_optimizer(model)
 
     def _saver(self, saving: Saving) -> Checkpoints:
         spec, files = self.spec, self.files
