@@ -18,6 +18,7 @@ PACKAGE = "ctrlab"
 CLASSES: dict[str, str] = {
     "Embedding": "embedding.layer",
     "TouchedRows": "training.optimizers",
+    "TaskAUC": "training.task_auc",
     "WDL": "models.wdl",
     "DeepFM": "models.deepfm",
     "DLRM": "models.dlrm",

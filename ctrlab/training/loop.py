@@ -17,6 +17,7 @@ from ctrlab.training.metrics import auc, calibration, gauc, log_loss
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import TOGETHER, SeveralSteps
 from ctrlab.training.step import predict_step, train_step
+from ctrlab.training.task_auc import aucs
 
 SHUFFLE_ROWS = 20_000
 """Size of the shuffle buffer in examples, as in the original models."""
@@ -108,9 +109,7 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
     for loss in losses:
         number = len(history.losses)
         if not np.isfinite(loss):
-            bad = BadData(
-                f"A loss must be finite; received {loss} from step {number} of {model.name}: lower the learning rate."
-            )
+            bad = BadData(f"A loss must be finite; received {loss} from step {number} of {model.name}: lower the learning rate.")
             raise bad from stops
         history.losses.append(loss)
         for hook in hooks:
@@ -151,7 +150,8 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evalu
 
 
 def compile_model(model, optimizer=None, loop: bool = False):
-    """The model, compiled for `fit` and `evaluate` with the optimizer and loss of `train_step`, and AUC as its metric.
+    """The model, compiled for `fit` and `evaluate` with the optimizer and loss of `train_step`. Its metrics are the AUC of each
+    label: "auc" if there is only one, otherwise "auc_<label>".
 
     Args:
         loop: take several steps per call of the graph, as the rung "loop" does; callbacks are then called once per several steps.
@@ -161,7 +161,7 @@ def compile_model(model, optimizer=None, loop: bool = False):
     model.compile(
         optimizer=optimizer or make_optimizer(model),
         loss=keras.losses.BinaryCrossentropy(from_logits=True),
-        metrics=[keras.metrics.AUC(from_logits=True, num_thresholds=10_000, multi_label=len(model.tasks) > 1, name="auc")],
+        metrics=aucs(model.tasks),
         steps_per_execution=TOGETHER if loop else 1,
     )
     return model
