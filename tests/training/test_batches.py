@@ -123,7 +123,10 @@ BAD_FEATURES = {
         lambda f: f.update(history=tf.RaggedTensor.from_row_lengths(np.arange(2 * ROWS), [2] * ROWS)),
         "'history' takes text, or ids made offline as int32; received int64",
     ),
-    "floats for ids": (lambda f: f.update(hour=tf.zeros([ROWS])), "'hour' takes text, or ids made offline as int64 .*; received float32"),
+    "floats for ids": (
+        lambda f: f.update(hour=tf.zeros([ROWS])),
+        "'hour' takes text, or ids made offline as int64 .*; received float32",
+    ),
     "text for numbers": (lambda f: f.update(price=tf.constant(["1"] * ROWS)), "'price' takes numbers; received string"),
     "[B, 1]": (lambda f: f.update(user=f["user"][:, None]), r"'user' must be \[B\]; received a dense \("),
     "a dense list": (lambda f: f.update(history=tf.fill([ROWS, 2], "u")), "'history' must be a ragged"),
