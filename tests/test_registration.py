@@ -82,7 +82,7 @@ def test_a_compiled_model_of_ours_loads(tmp_path, name):
     code = (
         "import ctrlab, keras, sys; m = keras.models.load_model(sys.argv[1]); print(type(m).__name__, type(m.optimizer).__name__)"
     )
-    assert fresh(code, tmp_path / "m.keras").strip() == f"{type(model)} {TouchedRows}"
+    assert fresh(code, tmp_path / "m.keras").strip() == f"{type(model).__name__} {TouchedRows.__name__}"
 
 
 def test_weights_load_into_a_built_model(tmp_path):
