@@ -40,7 +40,7 @@ class Held(keras.StatelessScope):
             out = forward(*args, **kwargs)
         losses, self.losses = self.losses, []
         for loss in losses:
-            model.add_loss(loss)
+            keras.layers.Layer.add_loss(model, loss)  # a functional model's own refuses
         return out
 
     def assign(self, taken: tf.Tensor) -> None:
