@@ -34,7 +34,6 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         sizes: this model's numbers.
         hyper: optimizer, learning rate, clipping and batch size, of its sizes.
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
-        rows_apart: whether the logits of a row are the same whatever other rows are in the batch, rounding apart.
         rungs: the optimizations of level "model" that are on.
         choices: the kind of embedding of each table, {table: `ctrlab.embedding.choices.Choice`}.
         input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read by it.
@@ -42,7 +41,6 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
 
     presets: ClassVar[Mapping[str, Sizes]]
     most_buckets: ClassVar[int | None] = None
-    rows_apart: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -75,6 +73,11 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     def kind(self) -> str:
         """Its name in `MODELS`."""
         return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def rows_apart(self) -> bool:
+        """Whether the logits of a row are the same whatever other rows are in the batch, rounding apart."""
+        return not self.sizes.joint_norm
 
     @property
     def data_set(self) -> str:

@@ -49,7 +49,7 @@ class DeepFM(CTRModel):
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
-        wide = {name: schema[name].buckets for name in schema.linear}
+        wide = self.sizes.wide(schema)
         self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units["deep"], seeds, name="deep", **options)
         joined = units["deep"][-1] + 1 + dim

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError, choose
+from ctrlab.features import Schema
 
 MOST = 1 << 16
 """The most of a dimension and of a layer's units."""
@@ -52,6 +53,9 @@ class Sizes:
         l2: the factor of the squared weights in the loss; see `ctrlab.models.regularization`.
         batch_norm: whether a BatchNormalization follows each hidden layer of the parts that the model names.
         momentum: of its moving statistics. They have forgotten their first values after about 5 / (1 - momentum) steps.
+        wide_buckets: the most linear weights of a column; None: as many as its table has rows. WDL and DeepFM only.
+        joint_norm: whether WDL's deep input is divided by its L2 norm over the whole batch, as in the contest. Then the answer
+            for a row depends on the others, and the values are tiny.
     Raises:
         CtrlabError: a number out of its range.
 
@@ -66,11 +70,16 @@ class Sizes:
     l2: float = 0.0
     batch_norm: bool = False
     momentum: float = 0.99
+    wide_buckets: int | None = None
+    joint_norm: bool = False
 
     def __post_init__(self):
         dim = _whole("The dimension of embeddings", self.dim)
         units = {part: _layers(part, layers) for part, layers in self.units.items()}
-        found = {"dim": dim, "units": units, "batch_norm": _flag("batch_norm", self.batch_norm)}
+        found = {"dim": dim, "units": units}
+        found |= {name: _flag(name, getattr(self, name)) for name in ("batch_norm", "joint_norm")}
+        if self.wide_buckets is not None:
+            found["wide_buckets"] = _whole("`wide_buckets`", self.wide_buckets)
         for name, most in (("dropout", 1.0), ("l2", math.inf), ("momentum", 1.0)):
             found[name] = _number(name, getattr(self, name), most)
         for name, value in found.items():
@@ -83,6 +92,11 @@ class Sizes:
         hyper, clip = self.hyper, f", clip_norm {self.hyper.clip_norm:g}" if self.hyper.clip_norm else ""
         rate = f"{hyper.optimizer} at {hyper.learning_rate:g}{clip}, batch_size {hyper.batch_size}"
         return f"dim {self.dim}; {layers}; dropout {self.dropout:g}, l2 {self.l2:g}, {norm}; {rate}"
+
+    def wide(self, schema: Schema) -> dict[str, int]:
+        """The linear weights of each column: {column: how many}."""
+        most = self.wide_buckets or math.inf
+        return {name: int(min(schema[name].buckets, most)) for name in schema.linear}
 
     @property
     def tower(self) -> dict:

@@ -8,7 +8,7 @@
      |                |                                                                    |
      +--> multi-hot x w, + numbers x w -------------------------------------------> [B, K] +
 
-The sizes are the contest's. As there, one L2 norm over the whole batch normalizes the deep input [B, F * D + n].
+In the contest one L2 norm over the whole batch divides the deep input [B, F * D + n]; at size "small" none does, as in the paper.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import sparse_update
 from ctrlab.profiling.work import Work
 
-# The wide part hashes each of its columns to this many words. At the tables' own 100,000, the multi-hot of 15 columns would
-# take 3 GB per step of 512 examples: not a fair baseline.
-WIDE_BUCKETS = 1_000
-
 
 @keras.saving.register_keras_serializable("ctrlab")
 class WDL(CTRModel):
+    # At the tables' own 100,000 words a column, the contest's multi-hot of 15 columns would take 3 GB per step of 512 examples:
+    # not a fair baseline.
     presets: ClassVar = {
-        "contest": Sizes(dim=16, units={"deep": (1024, 512, 256, 64)}, hyper=Hyper("adam_async", 0.01)),
+        "contest": Sizes(
+            dim=16,
+            units={"deep": (1024, 512, 256, 64)},
+            hyper=Hyper("adam_async", 0.01),
+            wide_buckets=1_000,
+            joint_norm=True,
+        ),
         "small": Sizes(dim=8, units={"deep": (64, 32)}, hyper=Hyper("adam_async", 1e-3, batch_size=256), l2=1e-5, momentum=0.9),
     }
-    rows_apart = False  # the norm is over the whole batch
 
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
         super().__init__(schema, optimizations, seed, embedding, sizes, name)
@@ -45,9 +48,15 @@ class WDL(CTRModel):
         dim, numbers, tasks = self.sizes.dim, self.encoder.number_count, len(self.tasks)
         options = {"rungs": self.rungs} | self.sizes.tower
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
-        wide = {name: min(schema[name].buckets, WIDE_BUCKETS) for name in schema.linear}
         self.wide = tables.Wide(
-            wide, self.input_schema, numbers, tasks, self.choices, rungs=self.rungs, l2=self.sizes.l2, name="wide"
+            self.sizes.wide(schema),
+            self.input_schema,
+            numbers,
+            tasks,
+            self.choices,
+            rungs=self.rungs,
+            l2=self.sizes.l2,
+            name="wide",
         )
         units = (*self.sizes.units["deep"], tasks)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units, seeds, name="deep", linear_top=True, **options)
@@ -57,7 +66,9 @@ class WDL(CTRModel):
         (deep,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]
-        return self.deep(tf.nn.l2_normalize(deep), training=training) + self.wide(ids, numbers, training=training)  # [B, K]
+        if self.sizes.joint_norm:
+            deep = tf.nn.l2_normalize(deep)
+        return self.deep(deep, training=training) + self.wide(ids, numbers, training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""

@@ -18,8 +18,8 @@ from ctrlab.training.step import predict_step
 def score(model, table, batch_size: int = 4096) -> np.ndarray:
     """The model's probability for each row and task, in the order of the rows: float32 [n, K].
 
-    The same as for these rows in a file. WDL's answer for a row depends on the other rows of its batch, as its `rows_apart` says:
-    there the batch size matters.
+    The same as for these rows in a file. Where a model's `rows_apart` is false, as WDL's at the contest's sizes, the answer for a
+    row depends on the other rows of its batch, so the batch size matters.
 
     Args:
         table: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It

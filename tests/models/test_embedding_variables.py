@@ -14,7 +14,7 @@ from ctrlab.embedding.choices import Hashed, Variable
 from ctrlab.errors import CtrlabError
 from ctrlab.features import RAW_IDS
 from ctrlab.model_names import DATA_SETS
-from ctrlab.models import MODELS, build, tables, wdl
+from ctrlab.models import MODELS, build, tables
 
 BUCKETS = 20_000  # so many that the 200 words of the batches fall on rows of their own: the twins' premise, which is tested
 WORDS = [b"", *(f"w{i}".encode() for i in range(200))]
@@ -37,10 +37,10 @@ def keys():
     return tf.strings.to_hash_bucket_fast(WORDS, RAW_IDS)
 
 
-def twins(name, monkeypatch, rungs=QUICK):
+def twins(name, rungs=QUICK):
     """A model with embedding variables, and one with dense tables that begins with the same rows."""
-    monkeypatch.setattr(wdl, "WIDE_BUCKETS", BUCKETS)
-    grown, dense = (build(name, schema(name), rungs, embedding=embedding) for embedding in ("variable", "hashed"))
+    size = dataclasses.replace(MODELS[name].presets["contest"], wide_buckets=BUCKETS)
+    grown, dense = (build(name, schema(name), rungs, embedding=embedding, size=size) for embedding in ("variable", "hashed"))
     for table, variable in grown.embedding.growing.items():
         values = dense.embedding.tables[table].numpy()
         values[dense_rows()] = variable.lookup(keys(), training=True)
@@ -73,8 +73,8 @@ def test_a_model_says_what_its_training_step_looks_up(name, staged, monkeypatch,
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_variables_train_as_dense_tables_without_collisions(name, monkeypatch, batch):
-    grown, dense = twins(name, monkeypatch)
+def test_variables_train_as_dense_tables_without_collisions(name, batch):
+    grown, dense = twins(name)
     assert embedding_variables(grown) and not embedding_variables(dense)
     batches = [batch(schema(name), seed=seed) for seed in range(5)]
     optimizers, losses = [], []

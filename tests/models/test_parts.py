@@ -8,7 +8,6 @@ from ctrlab.data import schema as schema_of
 from ctrlab.models import blocks, build, tables
 from ctrlab.models.dien import AuxiliaryNet
 from ctrlab.models.mmoe import Experts
-from ctrlab.models.wdl import WIDE_BUCKETS
 from ctrlab.ops import auxiliary
 from ctrlab.ops.events import Events
 
@@ -32,8 +31,8 @@ def test_experts_are_towers_side_by_side():
 
 
 def test_wide_ids_fold_and_unknown_stays_unknown():
-    ids = tf.constant([0, WIDE_BUCKETS - 1, WIDE_BUCKETS, -1, 5 * WIDE_BUCKETS + 3], tf.int64)
-    np.testing.assert_array_equal(tables.fold(ids, WIDE_BUCKETS), [0, WIDE_BUCKETS - 1, 0, -1, 3])
+    ids = tf.constant([0, 999, 1_000, -1, 5_003], tf.int64)
+    np.testing.assert_array_equal(tables.fold(ids, 1_000), [0, 999, 0, -1, 3])
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -88,3 +87,19 @@ def test_lists_of_unequal_length_are_refused(column, batch):
     features[column] = features[column][:, 1:]
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be of equal length"):
         model(features, training=True)
+
+
+def test_the_linear_part_has_at_most_the_weights_of_its_sizes():
+    schema = schema_of("criteo")
+    assert build("wdl", schema).wide.sizes == dict.fromkeys(schema.wide, 1_000)
+    assert build("wdl", schema, size="small").wide.sizes == dict.fromkeys(schema.wide, 10_000)
+
+
+def test_only_the_joint_norm_lets_an_answer_depend_on_other_rows(batch):
+    schema = schema_of("criteo").with_buckets(50)
+    features, _ = batch(schema, seed=0)
+    first = {name: values[:1] for name, values in features.items()}
+    for size, apart in (("contest", False), ("small", True)):
+        model = build("wdl", schema, size=size)
+        assert model.rows_apart == apart
+        assert np.allclose(model(features)[:1], model(first), atol=1e-6) == apart
