@@ -58,15 +58,14 @@ def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
 
     Otherwise it raises InvalidArgumentError; or is NaN, if the optimizer `skips` steps whose gradients are not finite.
     """
-    # The gradient is that of a product with 1, which waits for the check. With tf.custom_gradient, TensorFlow would keep the
-    # graph, and the tables that it reads, as long as the process lives.
-    sound = tf.reduce_all(tf.math.is_finite(loss))
-    if skips:
-        return loss * tf.where(sound, tf.ones([], loss.dtype), tf.constant(math.nan, loss.dtype))
-    sentence = "The loss must be finite; nothing was changed; received"
-    check = tf.raw_ops.Assert(condition=sound, data=[sentence, loss, "after", steps, CURE])
+    # The gradient is that of a product with a number that is only known after the check. With tf.custom_gradient, TensorFlow
+    # would keep the graph, and the tables that it reads, as long as the process lives.
+    sound, check = tf.reduce_all(tf.math.is_finite(loss)), None
+    if not skips:
+        sentence = "The loss must be finite; nothing was changed; received"
+        check = tf.raw_ops.Assert(condition=sound, data=[sentence, loss, "after", steps, CURE])
     with tf.control_dependencies([check] if check is not None else []):
-        return loss * tf.ones([], loss.dtype)
+        return loss * tf.where(tf.identity(sound), tf.ones([], loss.dtype), tf.constant(math.nan, loss.dtype))
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:

@@ -3,6 +3,7 @@ the bad batch had never come."""
 
 import itertools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -225,3 +226,22 @@ def test_a_scaled_loss_skips_the_step_and_only_halves_its_scale():
     trained([batch(2, price=np.nan)])
     assert {path.split("/")[-1] for path in changed(before, trained.held())} == {"dynamic_scale", "step_counter"}
     assert float(optimizer.dynamic_scale.value) == 2.0**9
+
+
+@pytest.mark.parametrize("rungs", [(), ("lookup",)])
+def test_the_weights_slots_and_counts_of_another_keras_model_in_fit(rungs):
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4, "relu"), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    )
+    optimizer = TouchedRows("adam_async", 0.01, rungs=rungs)
+    model.compile(optimizer, keras.losses.BinaryCrossentropy(from_logits=True))
+    x, y = np.random.default_rng(0).normal(size=(8, 3)).astype("f4"), np.ones((8, 1), "f4")
+    model.fit(x, y, verbose=0)
+
+    def state():
+        return [v.numpy().tobytes() for v in (*model.trainable_variables, *optimizer.variables)]
+
+    before = state()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="finite; nothing was changed"):
+        model.fit(x * np.nan, y, verbose=0)
+    assert state() == before
