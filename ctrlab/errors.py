@@ -42,8 +42,12 @@ class NativeLibraryError(CtrlabError, RuntimeError):
     """The compiled library is missing or was built for another version; the message names the command that cures it."""
 
 
+SHORTEST = 3
+"""Letters of a beginning that hints at a name."""
+
+
 def choose(what: str, name: str, known: Iterable[str]) -> str:
-    """`name` if it is known; otherwise raises UnknownName with the known names, and the nearest if one is near.
+    """`name` if it is known; otherwise raises UnknownName with the known names, and the nearest if one is near or begins so.
 
     >>> choose("model", "dlrm", ["wdl", "dlrm"])
     'dlrm'
@@ -51,8 +55,9 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if name in known:
         return name
-    alike = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(str(name).lower(), alike, n=1)
+    alike, typed = {one.lower(): one for one in known}, str(name).lower()
+    begun = [one for one in alike if len(typed) >= SHORTEST and one.startswith(typed)]  # 'adam' for 'adam_async'
+    near = begun or difflib.get_close_matches(typed, alike, n=1)
     hint = f" Did you mean {alike[near[0]]!r}?" if near else ""
     raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")
 

@@ -94,6 +94,7 @@ def test_the_package_runs_as_the_command():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("lokup", " Did you mean 'lookup'?"), ("LOOKUP", " Did you mean 'lookup'?"), ("userid", " Did you mean 'UserId'?")]
+    + [("use", " Did you mean 'UserId'?")]
     + [(far, "") for far in ("foo", "x", "")],
 )
 def test_a_name_that_is_near_gets_a_hint_and_one_that_is_not_the_list_alone(name, hint):
