@@ -42,7 +42,6 @@ from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS
 from ctrlab.serving import read_manifest
 from ctrlab.serving.inputs import Features, to_tensors
-from ctrlab.training import batch_size
 
 FIRST_BATCHES = 4
 STARTS_SECONDS = 300.0
@@ -110,7 +109,7 @@ def measure(
         CtrlabError: a command ended; no click was learned from.
     """
     files = data.prepare(DATA_SETS[model], profile=profile)
-    batch = batch_size(MODELS[model], ())
+    batch = MODELS[model].presets["contest"].hyper.batch_size
     with _sigterm_raises(), tempfile.TemporaryDirectory(prefix="ctrlab-freshness-") as folder, contextlib.ExitStack() as held:
         place = Path(folder)
         for name in ("joined", "labels", "models"):

@@ -105,15 +105,15 @@ def to_features(
     return features
 
 
-def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | OwnModel) -> dict[str, tf.Tensor]:
+def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | OwnModel | None) -> dict[str, tf.Tensor]:
     """The tensors of a request, from the features of a batch as readers yield them.
 
     Args:
-        model: makes ids of text where the inputs are ids and the features are text.
+        model: makes ids of text where the inputs are ids and the features are text; None where the inputs are text.
     Raises:
         CtrlabError: a column is missing, is no list where it must be one, or has ids where the inputs are text.
     """
-    if not isinstance(model, CTRModel):
+    if model is not None and not isinstance(model, CTRModel):
         features = model.as_columns(features)
     for each in inputs:
         if each.column not in features:

@@ -39,7 +39,7 @@ def test_wide_ids_fold_and_unknown_stays_unknown():
 @pytest.mark.parametrize("lengths", [(3, 0, 1, 2), (0, 1)])
 def test_auxiliary_net_is_the_reference_on_padded_and_on_flat_interests(fused, lengths):
     rng = np.random.default_rng(0)
-    net = AuxiliaryNet(4, 2, blocks.Seeds(1), ["auxiliary"] if fused else [])
+    net = AuxiliaryNet(4, 2, (100, 50), blocks.Seeds(1), ["auxiliary"] if fused else [])
     splits, most = tf.constant(np.concatenate([[0], np.cumsum(lengths)])), max(lengths)
     interests = rng.normal(size=(len(lengths), most, 4)).astype("f4")
     clicked, skipped = (rng.normal(size=(sum(lengths), 2)).astype("f4") for _ in range(2))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctrlab import data
-from ctrlab.cli import app, train
+from ctrlab.cli import app, train_follow
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.model_names import DATA_SETS
 
@@ -46,13 +46,13 @@ def run(*options):
 
 
 def test_rows_that_are_there_are_trained_on_although_saves_take_longer_than_idle(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "time", Clock())
+    monkeypatch.setattr(train_follow, "time", Clock())
     said = run("--follow", rows, "--checkpoint", tmp_path / "run", "--every", 1)
     assert f"Trained on {STEPS * BATCH:,} rows" in said and "10 rows wait for a whole batch" in said
 
 
 def test_without_a_first_file_nothing_is_published(tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "time", Clock())
+    monkeypatch.setattr(train_follow, "time", Clock())
     (tmp_path / "rows").mkdir()
     said = run("--follow", tmp_path / "rows", "--publish", tmp_path / "models" / "ctr")
     assert "No file with rows came" in said and not (tmp_path / "models").exists()

@@ -20,7 +20,7 @@ def test_no_batch_is_taken_that_is_not_trained_on():
 
 
 @pytest.mark.parametrize(
-    ("batches", "loss", "says"), [([], 0.5, "at least one batch"), ([BATCH], np.nan, "step 0 of model gave nan")]
+    ("batches", "loss", "says"), [([], 0.5, "at least one batch"), ([BATCH], np.nan, "received nan from step 0 of model")]
 )
 def test_what_cannot_be_trained(batches, loss, says):
     with pytest.raises(BadData, match=says):
