@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from every_byte import changed, held
 
-from ctrlab.embedding import embedding_variables
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Label, Numeric, Schema, Sequence
 from ctrlab.models import build
@@ -76,18 +76,7 @@ class Trained:
             self.model.fit(data_set(batches), verbose=0)
 
     def held(self):
-        """Every byte of weights, slots, counts, statistics and tables."""
-        found = {v.path: np.asarray(v.value).tobytes() for v in (*self.model.weights, *self.optimizer.variables)}
-        for table in embedding_variables(self.model):
-            state = table.state()
-            order = np.argsort(state.keys)
-            arrays = [state.keys, state.values, state.frequencies, state.steps, *state.slots.values()]
-            found |= {f"{table.name} {k}": array[order].tobytes() for k, array in enumerate(arrays)}
-        return found
-
-
-def changed(one, other):
-    return [name for name in one if one[name] != other[name]]
+        return held(self.model, self.optimizer)
 
 
 def refuses(trained, bad, sentence):

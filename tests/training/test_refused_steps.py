@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from every_byte import changed, held
 
-from ctrlab.embedding import Embedding, Initializer, Options, Storage, embedding_variables
+from ctrlab.embedding import Embedding, Initializer, Options, Storage
 from ctrlab.errors import CtrlabError
 from ctrlab.training import TouchedRows, train_step
 
@@ -56,21 +57,6 @@ def run(how, optimizer, options=None):
     model.compile(optimizer, keras.losses.BinaryCrossentropy(from_logits=True), run_eagerly=how == "eager")
     optimizer.build(model.trainable_variables)
     return model, lambda data: model.fit(tf.data.Dataset.from_tensors(data), verbose=0)
-
-
-def held(model, optimizer):
-    """Every byte of tables, variables, slots and counts."""
-    found = {v.path: np.asarray(v.value).tobytes() for v in (*model.weights, *optimizer.variables)}
-    for table in embedding_variables(model):
-        state = table.state()
-        order = np.argsort(state.keys)
-        arrays = [state.keys, state.values, state.frequencies, state.steps, *state.slots.values()]
-        found |= {f"{table.name} {k}": array[order].tobytes() for k, array in enumerate(arrays)}
-    return found
-
-
-def changed(one, other):
-    return [name for name in one if one[name] != other[name]]
 
 
 @pytest.mark.parametrize("how", HOW)
