@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.data.arrow import arrow_schema, arrow_type
+from ctrlab.data.missing import filled
 from ctrlab.data.outputs import encoding_of
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Column, IdColumn, Numeric, Schema
+from ctrlab.features import Categorical, Column, IdColumn, Schema
 
 
 def encode(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:
@@ -35,28 +36,13 @@ def encode(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:
 
 
 def _column(values: pa.Array, column: Column, target: Column) -> pa.Array:
-    if isinstance(column, Numeric):
-        return values.fill_null(column.default)
     if not isinstance(column, IdColumn):
-        return values
+        return filled(values, column)
     if isinstance(column, Categorical):
-        return _ids(_filled(values, column), column).cast(arrow_type(target))
+        return _ids(filled(values, column), column).cast(arrow_type(target))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     splits = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     return pa.ListArray.from_arrays(splits, _ids(values.flatten(), column).cast(arrow_type(target).value_type))
-
-
-def _filled(values: pa.Array, column: Categorical) -> pa.Array:
-    """`values`, with the column's default for missing or empty values."""
-    if column.bits:
-        return values.fill_null(int(column.default or 0))
-    words = pc.if_else(pc.equal(values.dictionary, ""), column.default, values.dictionary)
-    filled = pa.DictionaryArray.from_arrays(values.indices, words)
-    if not values.null_count:
-        return filled
-    return pa.DictionaryArray.from_arrays(
-        values.indices.fill_null(len(words)), pa.concat_arrays([words, pa.array([column.default])])
-    )
 
 
 def _ids(values: pa.Array, column: IdColumn) -> pa.Array:

@@ -26,13 +26,9 @@ def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0
     >>> test["time"].to_pylist()
     [3]
     """
-    if not 0 < fraction < 1:
-        raise CtrlabError(f"The fraction that is held out is above 0 and below 1; received {fraction}.")
     whole = table(source)
     rows, where = len(whole), named(source)
-    count = round(fraction * rows)
-    if not 0 < count < rows:
-        raise BadData(f"Both parts of a split have rows; of the {rows} of {where}, {fraction:g} makes {count}.")
+    count = held_out_rows(rows, fraction, where)
     if by is None:
         held_out = np.zeros(rows, bool)
         held_out[np.random.default_rng(seed).permutation(rows)[:count]] = True
@@ -41,6 +37,20 @@ def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0
         if held_out.all():
             raise BadData(f"Rows of one {by!r} stay together; so many of {where} have the same that none is left to train on.")
     return whole.filter(pa.array(~held_out)), whole.filter(pa.array(held_out))
+
+
+def held_out_rows(rows: int, fraction: float, where: str) -> int:
+    """How many of `rows` a fraction holds out.
+
+    Raises:
+        CtrlabError: a fraction that is not above 0 and below 1. BadData: a part would have no rows.
+    """
+    if not 0 < fraction < 1:
+        raise CtrlabError(f"The fraction that is held out is above 0 and below 1; received {fraction}.")
+    count = round(fraction * rows)
+    if not 0 < count < rows:
+        raise BadData(f"Both parts of a split have rows; of the {rows} of {where}, {fraction:g} makes {count}.")
+    return count
 
 
 def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarray:

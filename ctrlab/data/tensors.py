@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 
+from ctrlab.data.missing import filled
 from ctrlab.data.tfrecord import fill_empty
-from ctrlab.features import Categorical, Column, Numeric, NumericList, Schema
+from ctrlab.features import Column, NumericList, Schema
 
 
 def features_of(table: pa.Table, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
@@ -22,23 +22,12 @@ def features_of(table: pa.Table, schema: Schema) -> dict[str, tf.Tensor | tf.Rag
 
 def _feature(values: pa.Array, column: Column) -> tf.Tensor | tf.RaggedTensor:
     if not pa.types.is_list(values.type):
-        return _flat(_filled(values, column))
+        return _flat(filled(values, column))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     ragged = tf.RaggedTensor.from_row_lengths(_flat(values.flatten()), lengths, validate=False)
     if isinstance(column, NumericList):
         return fill_empty(ragged, [float(part) for part in column.default.split(column.separator)])
     return ragged
-
-
-def _filled(values: pa.Array, column: Column) -> pa.Array:
-    """`values`, with the column's default for what is missing, and for empty text."""
-    if isinstance(column, Numeric):
-        return values.fill_null(column.default)
-    if isinstance(column, Categorical) and column.bits:
-        return values.fill_null(int(column.default or 0))
-    words = pa.concat_arrays([values.dictionary, pa.array([column.default])])
-    words = pc.if_else(pc.equal(words, ""), column.default, words)
-    return pa.DictionaryArray.from_arrays(values.indices.fill_null(len(words) - 1), words)
 
 
 def _flat(values: pa.Array) -> tf.Tensor:

@@ -6,6 +6,7 @@ the epoch at which the others stop. The held-out rows are read once, at the end.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ctrlab import data
-from ctrlab.models import build
+from ctrlab.errors import CtrlabError
+from ctrlab.models import MODELS, build
 from ctrlab.peers import classic, keras_fm
 from ctrlab.profiling.progress import track
 from ctrlab.training import SHUFFLE_ROWS, EarlyStopping, compile_model, evaluate
+from ctrlab.training.held_out import hold_out
 
 VALIDATION = 0.1
 EPOCHS = 20
@@ -49,38 +52,53 @@ class Row:
         return float(np.median(self.auc[label]))
 
 
-def compare(data_set: str, models: Sequence[str], seeds: int, source: Literal["generated", "real"] = "real") -> Iterator[Row]:
+def compare(
+    data_set: str, models: Sequence[str] | None = None, seeds: int = 3, source: Literal["generated", "real"] = "real"
+) -> Iterator[Row]:
     """A row a model: the classic ones first, then plain Keras, then ours.
 
+    Args:
+        models: None: all that can use the data set.
     Raises:
-        CtrlabError: there are no real data, or a model can't use this data set.
+        CtrlabError: there are no real data, or a named model can't use this data set.
     """
     files = data.prepare(data_set, source=source)
-    train, test = (pa.concat_tables([pq.read_table(path) for path in paths]) for paths in (files.train, files.test))
-    fit, validation = train.slice(0, _first(train)), train.slice(_first(train))
+    chosen = _usable(files) if models is None else models
+    with TemporaryDirectory() as folder:
+        fit, validation = hold_out(files, VALIDATION, Path(folder))
+        yield from _classic(fit, validation)
+        for name in (PLAIN, *chosen):
+            yield _trained(fit, validation, name, seeds)
+
+
+def _usable(files: data.DataFiles) -> list[str]:
+    found = []
+    for name in MODELS:
+        with contextlib.suppress(CtrlabError):
+            build(name, files.schema.with_buckets(1), size="small")
+            found.append(name)
+    return found
+
+
+def _classic(files: data.DataFiles, validation: Path) -> Iterator[Row]:
+    fit, test = (pa.concat_tables([pq.read_table(path) for path in paths]) for paths in (files.train, files.test))
     for name, make in CLASSIC.items():
         found = {}
-        for label in track([c.name for c in files.schema.labels], f"{name} on {data_set}"):
-            model, encode = make(files.schema, label, fit, validation)
+        for label in track([c.name for c in files.schema.labels], f"{name} on {files.name}"):
+            model, encode = make(files.schema, label, fit, pq.read_table(validation))
             found[label] = classic.quality(classic.labels(test, label), model.predict_proba(encode(test))[:, 1])
         auc, loss = ({label: [q[what]] for label, q in found.items()} for what in ("auc", "log_loss"))
-        yield Row(data_set, name, auc, loss, [])
-    with TemporaryDirectory() as folder:
-        paths = {"fit": Path(folder, "fit.parquet"), "validation": Path(folder, "validation.parquet")}
-        for rows, path in zip((fit, validation), paths.values()):
-            data.write(rows, files.schema, path, progress=False)
-        for name in (PLAIN, *models):
-            yield _trained(files, paths, name, seeds)
+        yield Row(files.name, name, auc, loss, [])
 
 
-def _trained(files: data.DataFiles, paths: dict[str, Path], name: str, seeds: int) -> Row:
+def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> Row:
     auc, loss = ({label.name: [] for label in files.schema.labels} for _ in range(2))
     epochs = []
     for seed in track(range(1, seeds + 1), f"{name} on {files.name}"):
         model = _plain(files, seed) if name == PLAIN else compile_model(build(name, files.schema, "all", seed, size="small"))
         size = BATCH if name == PLAIN else model.hyper.batch_size
-        stopping = EarlyStopping(data.read(paths["validation"], files.schema, batch_size=size))
-        batches = data.read(paths["fit"], files.schema, batch_size=size, shuffle=10 * SHUFFLE_ROWS, seed=seed)
+        stopping = EarlyStopping(data.read(validation, files.schema, batch_size=size))
+        batches = files.read_train(size, shuffle=10 * SHUFFLE_ROWS, seed=seed)
         model.fit(batches, epochs=EPOCHS, callbacks=[stopping], verbose=0)
         found = evaluate(model, files.read_test(size))
         for label in auc:
@@ -94,7 +112,3 @@ def _plain(files: data.DataFiles, seed: int) -> keras.Model:
     model = keras_fm.PlainFM(files.schema, seed)
     model.compile(keras.optimizers.Adam(keras_fm.RATE), keras.losses.BinaryCrossentropy(from_logits=True))
     return model
-
-
-def _first(train: pa.Table) -> int:
-    return round(len(train) * (1 - VALIDATION))

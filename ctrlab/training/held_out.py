@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ctrlab.data import DataFiles
-from ctrlab.errors import BadData, CtrlabError
+from ctrlab.data.splits import held_out_rows
+from ctrlab.errors import CtrlabError
 
 ROWS = 65_536
 """Of a row group, and so of what is in memory at once."""
@@ -23,15 +24,9 @@ def hold_out(files: DataFiles, fraction: float, folder: Path) -> tuple[DataFiles
     Raises:
         CtrlabError: another fraction; the files are not Parquet. BadData: a part would have no rows.
     """
-    if not 0 < fraction < 1:
-        raise CtrlabError(f"The fraction that is held out is above 0 and below 1; received {fraction}.")
     if files.format != "parquet":
         raise CtrlabError(f"Validation rows are taken from Parquet files; the format is {files.format}: choose parquet.")
-    first = files.rows - round(fraction * files.rows)
-    if not 0 < first < files.rows:
-        raise BadData(
-            f"Both parts of a split have rows; of the {files.rows} of {files.name}, {fraction:g} leaves {first} to train on."
-        )
+    first = files.rows - held_out_rows(files.rows, fraction, files.name)
     paths, done = [folder / "train.parquet", folder / "validation.parquet"], 0
     schema = pq.read_schema(files.train[0])
     with pq.ParquetWriter(paths[0], schema) as train, pq.ParquetWriter(paths[1], schema) as validation:

@@ -34,7 +34,7 @@ def test_the_last_rows_are_held_out_and_none_is_lost(tmp_path):
     for fraction in (0, 1, -0.5, float("nan")):
         with pytest.raises(CtrlabError, match="above 0 and below 1; received"):
             hold_out(files, fraction, tmp_path)
-    with pytest.raises(BadData, match="leaves 4096 to train on"):
+    with pytest.raises(BadData, match="makes 0"):
         hold_out(files, 1e-9, tmp_path)
     with pytest.raises(CtrlabError, match="the format is csv: choose parquet"):
         hold_out(dataclasses.replace(files, format="csv"), 0.5, tmp_path)
