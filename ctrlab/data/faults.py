@@ -17,6 +17,7 @@ from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
 ASSERTED = "assertion failed: ["
+_NODES = re.compile(r"^({{[^}]*}}\s*)+")  # where in the graph TensorFlow's op error arose
 _END = re.compile(r"\n|\[\[\{|\[Op:")  # end of the reader's sentence inside TensorFlow's op error
 
 
@@ -40,6 +41,8 @@ def explained() -> Iterator[None]:
     except Exception as error:
         import tensorflow as tf
 
+        if isinstance(error, tf.errors.OutOfRangeError):  # not a fault: the data are over
+            raise
         if isinstance(error, tf.errors.OpError) and any(op in str(error) for op in ("IteratorGetNext", "MakeIterator")):
             for source in reversed(_readings):
                 if fault := find(source, error):
@@ -68,14 +71,27 @@ def find(source: Source, error: Exception) -> BadData | None:
         alone = Source((file,), source.format, source.schema, source.lists)
         try:
             if fault := _first_fault(alone, pipeline.records(alone), decode):
-                return fault
-        except BadData as fault:
-            return fault
+                sentence, cause = fault
+                return BadData(sentence) if _same(cause, error) else None
+        except BadData:  # the reader has looked at it before, so it has changed since
+            return None
     return None
 
 
-def _first_fault(source: Source, records, decode) -> BadData | None:
-    """Searches one file: decodes it in batches, then ever shorter beginnings of the first batch that fails."""
+def _same(cause: Exception, error: Exception) -> bool:
+    """Whether a fault found now is the one that was raised: a file may have changed, and the error may come from elsewhere.
+
+    Numbers count records within a batch, and the batch was another one.
+    """
+    cause_says, error_says = (re.sub(r"\d+", "0", text) for text in (_first_line(cause), str(error)))
+    return cause_says.partition("[Op:")[0].strip() in error_says
+
+
+def _first_fault(source: Source, records, decode) -> tuple[str, Exception] | None:
+    """What is wrong in one file, and TensorFlow's error.
+
+    Decodes it in batches, then ever shorter beginnings of the first batch that fails.
+    """
     import tensorflow as tf
 
     [file] = source.files
@@ -85,10 +101,10 @@ def _first_fault(source: Source, records, decode) -> BadData | None:
             if _error(decode, batch):
                 first = bisect.bisect_left(range(len(batch)), True, key=lambda i: _error(decode, batch[: i + 1]) is not None)
                 error = _error(decode, batch[first : first + 1]) or _error(decode, batch[: first + 1])
-                return BadData(_sentence(source, row + first + 1, batch[first].numpy(), error))
+                return _sentence(source, row + first + 1, batch[first].numpy(), error), error
             row += len(batch)
     except tf.errors.OpError as error:
-        return BadData(f"{file} is damaged or cut off in record {_whole_records(records) + 1}: {_first_line(error)}")
+        return f"{file} is damaged or cut off in record {_whole_records(records) + 1}: {_first_line(error)}", error
     return None
 
 
@@ -131,5 +147,4 @@ def first_line(problem: BaseException) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    text = getattr(error, "message", str(error)).splitlines()[0]
-    return text.replace("{{function_node __wrapped__", "").split("device:CPU:0}}")[-1].strip()
+    return _NODES.sub("", getattr(error, "message", str(error)).splitlines()[0]).strip()

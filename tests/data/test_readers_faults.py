@@ -178,6 +178,27 @@ def test_other_errors_stay_what_they_are(tmp_path, monkeypatch):
         list(tf.data.Dataset.from_generator(broken, output_signature=tf.TensorSpec([], tf.int64)))
 
 
+def test_the_end_of_the_data_is_no_fault(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text(GOOD + "\n")
+    rows = iter(data.read(tmp_path / "rows.csv", SCHEMA, batch_size=1))
+    next(rows)
+    monkeypatch.setattr(faults, "find", lambda source, error: pytest.fail("all files are read again at the end of each epoch"))
+    with pytest.raises(tf.errors.OutOfRangeError), data.explained():
+        rows.get_next()
+
+
+def test_a_file_is_not_blamed_for_what_came_from_elsewhere(tmp_path):
+    (tmp_path / "bad.csv").write_text(GOOD + "\nyes,ann,2.5,3,a,1\n")
+    (tmp_path / "changed.csv").write_text(GOOD + "\n")
+    read_all(tmp_path / "changed.csv")
+    with pytest.raises(BadData, match=r"bad[.]csv, line 2"):
+        read_all(tmp_path / "bad.csv")
+    data.write(table(), SCHEMA, tmp_path / "changed.csv", "tfrecord.gz", progress=False)
+    words = tf.data.Dataset.from_tensors(["x"]).map(tf.strings.to_number)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="StringToNumberOp"), data.explained():
+        list(words)
+
+
 @pytest.mark.parametrize(
     ("column", "value"), [("user", "a,b"), ("user", "a\nb"), ("user", "a\rb"), ("tags", ["a,b"]), ("tags", ["a;b"])], ids=str
 )

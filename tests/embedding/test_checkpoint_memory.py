@@ -1,6 +1,7 @@
 """A table of several times the memory is saved, restored, merged and cut in parts. See little_memory.py."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,15 @@ import pytest
 PROGRAM = Path(__file__).with_name("little_memory.py")
 
 
+def few_addresses_for_threads():
+    """The limit counts addresses, of which each thread would reserve 8 MB for its stack, used or not."""
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+
 def run(folder, what, times):
-    one_arena = os.environ | {"MALLOC_ARENA_MAX": "1"}  # else each thread of TensorFlow's reserves 64 MB of addresses
-    ran = subprocess.run([sys.executable, PROGRAM, folder, what, str(times)], capture_output=True, text=True, env=one_arena)
+    one_arena = os.environ | {"MALLOC_ARENA_MAX": "1"}  # else each thread reserves 64 MB more
+    command = [sys.executable, PROGRAM, folder, what, str(times)]
+    ran = subprocess.run(command, capture_output=True, text=True, env=one_arena, preexec_fn=few_addresses_for_threads)
     assert ran.returncode == 0, ran.stderr[-3_000:]
 
 
