@@ -69,12 +69,10 @@ def find(source: Source, error: Exception) -> BadData | None:
                 return BadData(f"File {file} does not exist any more.")
             continue
         alone = Source((file,), source.format, source.schema, source.lists)
-        try:
-            if fault := _first_fault(alone, pipeline.records(alone), decode):
-                sentence, cause = fault
-                return BadData(sentence) if _same(cause, error) else None
-        except BadData:  # the reader has looked at it before, so it has changed since
-            return None
+        with contextlib.suppress(BadData):  # the reader has looked at it before, so it has changed since
+            fault = _first_fault(alone, pipeline.records(alone), decode)
+            if fault and _same(fault[1], error):
+                return BadData(fault[0])
     return None
 
 
@@ -84,7 +82,8 @@ def _same(cause: Exception, error: Exception) -> bool:
     Numbers count records within a batch, and the batch was another one.
     """
     cause_says, error_says = (re.sub(r"\d+", "0", text) for text in (_first_line(cause), str(error)))
-    return cause_says.partition("[Op:")[0].strip() in error_says
+    ends = (line.partition("[Op:")[0].strip() for line in error_says.splitlines())  # before it, TensorFlow says where it arose
+    return any(end.endswith(cause_says.partition("[Op:")[0].strip()) for end in ends)
 
 
 def _first_fault(source: Source, records, decode) -> tuple[str, Exception] | None:

@@ -199,6 +199,14 @@ def test_a_file_is_not_blamed_for_what_came_from_elsewhere(tmp_path):
         list(words)
 
 
+def test_of_two_faults_the_one_that_was_raised_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(GOOD + "\n")
+    (tmp_path / "b.csv").write_text(GOOD + "\n1,ann,cheap,3,a,1\nyes,ann,2.5,3,a,1\n")
+    with pytest.raises(BadData, match=r"b[.]csv, line 2: .*'cheap'"), data.explained():
+        for _ in data.read([tmp_path / "a.csv", tmp_path / "b.csv"], SCHEMA, batch_size=1):
+            data.write(table(), SCHEMA, tmp_path / "a.csv", "tfrecord.gz", progress=False)  # now another file is bad, too
+
+
 @pytest.mark.parametrize(
     ("column", "value"), [("user", "a,b"), ("user", "a\nb"), ("user", "a\rb"), ("tags", ["a,b"]), ("tags", ["a;b"])], ids=str
 )
