@@ -18,6 +18,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema, entry_dtype
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.fitting import Fitted
+from ctrlab.models.scaling import Standardized
 from ctrlab.models.sizes import Sizes
 from ctrlab.profiling.work import Work
 
@@ -68,6 +69,8 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         self.rungs = frozenset(ladder.resolve(optimizations, level="model"))
         self.seed = seed
         self.tasks = tuple(label.name for label in schema.labels)
+        numbers = len(schema.numerics) + len(schema.numeric_lists)
+        self.scaling = Standardized(numbers, "numbers") if numbers and self.sizes.scaled else None
 
     @property
     def kind(self) -> str:
@@ -83,6 +86,13 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     def data_set(self) -> str:
         """The data set of this model if no schema is given."""
         return DATA_SETS[self.kind]
+
+    def inputs(self, features, training: bool) -> tuple[dict, tf.Tensor | None]:
+        """The ids of each column, and the numbers float32 [B, n], standardized if its sizes say so; None without numbers."""
+        numbers = self.encoder.numbers(features)
+        if self.scaling is not None:
+            numbers = self.scaling(numbers, training=training)
+        return self.encoder.ids(features), numbers
 
     def field_names(self) -> list[str]:
         """The id columns, without negatives.

@@ -48,7 +48,7 @@ class DeepFM(CTRModel):
         self.fields = self.field_names()
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers, tasks = self.encoder.number_count, len(self.tasks)
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         wide = self.sizes.wide(schema)
         self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs, l2=self.sizes.l2)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units["deep"], seeds, name="deep", **options)
@@ -58,7 +58,7 @@ class DeepFM(CTRModel):
         self.logit = blocks.Tower(units["top"][-1], (tasks,), seeds, name="logit", linear_top=True, **options)
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
         pairs = self.interaction(flat, self.sizes.dim)  # [B, D]

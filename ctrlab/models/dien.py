@@ -83,7 +83,7 @@ class DIEN(CTRModel):
         self.encoder = blocks.Encoder(self.input_schema, rungs=self.rungs, negatives=self.behaviour.negatives)
         dim, units = self.sizes.dim, self.sizes.units
         width = hidden = dim * len(self.behaviour.histories)  # C, H
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         self.extraction = interest.GRU(width, hidden, seeds, gru.OP.pick(self.rungs), name="extraction")
         judges = bool(self.behaviour.negatives)
         self.auxiliary = AuxiliaryNet(hidden, width, units["auxiliary"], seeds, self.rungs) if judges else None
@@ -96,7 +96,7 @@ class DIEN(CTRModel):
         self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         if training and self.auxiliary is not None:
             ids |= self.encoder.ids(features, self.encoder.negatives)
         profile, target, events, negatives = self.behaviour.embed(self.embedding, ids, training)

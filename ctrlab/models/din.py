@@ -49,7 +49,7 @@ class DIN(CTRModel):
         self.behaviour = interest.Behaviour(self.input_schema, "din")
         dim, units = self.sizes.dim, self.sizes.units
         width = dim * len(self.behaviour.histories)  # C
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         self.query = interest.Query(width, width, seeds, rungs=self.rungs)
         layers = (*units["attention"], 1)
         self.unit = blocks.Tower(4 * width, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
@@ -58,7 +58,7 @@ class DIN(CTRModel):
         self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         profile, target, events, _ = self.behaviour.embed(self.embedding, ids, training)
         _, attended = self.attend(self.query(target), events, interest.layers_of(self.unit))  # [B, C]
 

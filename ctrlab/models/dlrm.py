@@ -47,7 +47,7 @@ class DLRM(CTRModel):
         self.fields = self.field_names()
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers = self.encoder.number_count
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         self.bottom = blocks.Tower(numbers, (*units["bottom"], dim), seeds, name="bottom", **options) if numbers else None
         vectors = len(self.fields) + (1 if numbers else 0)
         if vectors == 1:
@@ -61,7 +61,7 @@ class DLRM(CTRModel):
         self.top = blocks.Tower(joined, (*units["top"], len(self.tasks)), seeds, name="top", linear_top=True, **options)
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
         return self.top(self.interaction(dense, flat, self.sizes.dim), training=training)  # [B, K]

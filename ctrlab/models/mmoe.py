@@ -96,7 +96,7 @@ class MMoE(CTRModel):
         for part, layers in units.items():
             if odd := [n for n in layers if n % MULTIPLE]:
                 raise CtrlabError(f"MMoE's layers have multiples of {MULTIPLE} units; those of {part!r} have {odd[0]}.")
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         inputs, mixed = len(self.fields) * dim + self.encoder.number_count, units["experts"][-1]
         options = {"dropout": self.sizes.dropout, "l2": self.sizes.l2, "rungs": self.rungs}
         self.experts = Experts(self.expert_count, inputs, units["experts"], seeds, name="experts", **options)
@@ -108,7 +108,7 @@ class MMoE(CTRModel):
             self.towers.append(blocks.Tower(mixed, (*units["towers"], 1), seeds, name=f"tower_{task}", **options))
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         (x,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             x = tf.concat([x, numbers], axis=1)  # [B, I]

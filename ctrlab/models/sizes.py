@@ -23,6 +23,8 @@ class Hyper:
     Attributes:
         optimizer: a kind of `ctrlab.training.optimizers`.
         learning_rate: above 0. clip_norm: per variable, on the merged gradient, above 0; None for no clipping.
+        initial_accumulator: of Adagrad and FTRL, above 0; others have none. The square of a single id's gradient is about
+            1e-6 at a batch of 256. An accumulator far above that makes the steps of rare ids as small as SGD would.
     Raises:
         CtrlabError: a number out of its range.
     """
@@ -31,9 +33,10 @@ class Hyper:
     learning_rate: float
     clip_norm: float | None = None
     batch_size: int = 512
+    initial_accumulator: float = 0.1
 
     def __post_init__(self):
-        for name in ("learning_rate", "clip_norm"):
+        for name in ("learning_rate", "clip_norm", "initial_accumulator"):
             value = getattr(self, name)
             if not (name == "clip_norm" and value is None) and (not _is_number(value) or not 0 < value < math.inf):
                 raise CtrlabError(f"`{name}` must be a finite number above 0; received {value!r}.")
@@ -54,6 +57,8 @@ class Sizes:
         batch_norm: whether a BatchNormalization follows each hidden layer of the parts that the model names.
         momentum: of its moving statistics. They have forgotten their first values after about 5 / (1 - momentum) steps.
         wide_buckets: the most linear weights of a column; None: as many as its table has rows. WDL and DeepFM only.
+        deviation: the standard deviation of the initial values of embeddings; embedding variables have their own.
+        scaled: whether numbers are standardized; see `scaling.Standardized`.
         joint_norm: whether WDL's deep input is divided by its L2 norm over the whole batch, as in the contest. Then the answer
             for a row depends on the others, and the values are tiny.
     Raises:
@@ -71,16 +76,18 @@ class Sizes:
     batch_norm: bool = False
     momentum: float = 0.99
     wide_buckets: int | None = None
+    deviation: float = 0.05
+    scaled: bool = False
     joint_norm: bool = False
 
     def __post_init__(self):
         dim = _whole("The dimension of embeddings", self.dim)
         units = {part: _layers(part, layers) for part, layers in self.units.items()}
         found = {"dim": dim, "units": units}
-        found |= {name: _flag(name, getattr(self, name)) for name in ("batch_norm", "joint_norm")}
+        found |= {name: _flag(name, getattr(self, name)) for name in ("batch_norm", "scaled", "joint_norm")}
         if self.wide_buckets is not None:
             found["wide_buckets"] = _whole("`wide_buckets`", self.wide_buckets)
-        for name, most in (("dropout", 1.0), ("l2", math.inf), ("momentum", 1.0)):
+        for name, most in (("dropout", 1.0), ("l2", math.inf), ("momentum", 1.0), ("deviation", math.inf)):
             found[name] = _number(name, getattr(self, name), most)
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -102,6 +109,11 @@ class Sizes:
     def tower(self) -> dict:
         """The arguments of `blocks.Tower` that they give."""
         return {name: getattr(self, name) for name in ("dropout", "l2", "batch_norm", "momentum")}
+
+    @property
+    def embeddings(self) -> dict:
+        """The arguments of `tables.Embeddings` that they give."""
+        return {"l2": self.l2, "deviation": self.deviation}
 
     def with_numbers(self, *, units: Mapping[str, Sequence[int]] | Sequence[int] | None = None, **others) -> Sizes:
         """The same with some numbers replaced; None leaves a number as it is.

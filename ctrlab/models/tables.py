@@ -27,10 +27,11 @@ from ctrlab.profiling.parts import part
 
 
 class Embeddings(keras.layers.Layer):
-    """A table [V, D] per table of the schema, or its multi-hash parts, or an embedding variable; initial deviation 0.05.
+    """A table [V, D] per table of the schema, or its multi-hash parts, or an embedding variable; drawn with `deviation`.
 
     TensorFlow's embedding columns draw with a deviation of 1 / sqrt(D). But most ids are rare. In a sum of many rows, untrained
-    rows with such large values drown the trained ones: on the real samples this costs up to .05 of AUC after two epochs.
+    rows with such large values drown the trained ones: on the real samples this costs up to .05 of AUC after two epochs
+    beside the default, 0.05.
 
     Args:
         schema: its buckets are the rows of hashed tables; multi-hash tables are compressed relative to them.
@@ -51,10 +52,11 @@ class Embeddings(keras.layers.Layer):
         *,
         rungs=(),
         l2: float = 0.0,
+        deviation: float = 0.05,
         name: str = "embedding",
     ):
         super().__init__(name=name)
-        self.schema, self.dim, self.l2 = schema, dim, l2
+        self.schema, self.dim, self.l2, self.deviation = schema, dim, l2, deviation
         self._choices = {table: choices[table] for table in schema.tables}
         fixed = {table: rows for table, rows in schema.tables.items() if not isinstance(choices[table], Variable)}
         self.parts = {table: multihash.parts(choices[table], rows, dim) for table, rows in fixed.items()}
@@ -68,7 +70,9 @@ class Embeddings(keras.layers.Layer):
         for table, parts in self.parts.items():
             for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
                 # A model uses at most 1,000 seeds. The large distance keeps parts and models from drawing the same numbers.
-                draw = keras.initializers.RandomNormal(stddev=parts.deviation(0.05), seed=self._seeds[table] + k * 10**9)
+                draw = keras.initializers.RandomNormal(
+                    stddev=parts.deviation(self.deviation), seed=self._seeds[table] + k * 10**9
+                )
                 self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
         self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")

@@ -47,7 +47,7 @@ class WDL(CTRModel):
         self.fields = self.field_names()
         dim, numbers, tasks = self.sizes.dim, self.encoder.number_count, len(self.tasks)
         options = {"rungs": self.rungs} | self.sizes.tower
-        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
         self.wide = tables.Wide(
             self.sizes.wide(schema),
             self.input_schema,
@@ -62,7 +62,7 @@ class WDL(CTRModel):
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units, seeds, name="deep", linear_top=True, **options)
 
     def call(self, features, training=False):
-        ids, numbers = self.encoder.ids(features), self.encoder.numbers(features)
+        ids, numbers = self.inputs(features, training)
         (deep,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         if numbers is not None:
             deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]

@@ -224,4 +224,5 @@ def _given(done: list) -> list:
 def make_optimizer(model, hyper=None) -> TouchedRows:
     """The optimizer that a model's `hyper` describes, or the one that another `hyper` (`ctrlab.models.Hyper`) describes."""
     hyper = hyper or model.hyper
-    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rungs=model.rungs)
+    rule = {"initial_accumulator": hyper.initial_accumulator}
+    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rule, model.rungs)

@@ -12,7 +12,7 @@ from ctrlab.embedding import embedding_variables
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.model_names import DATA_SETS
-from ctrlab.models import MODELS, build
+from ctrlab.models import MODELS, Hyper, build
 from ctrlab.training import equality
 
 FULL = {"dropout": 0.3, "l2": 1e-3, "batch_norm": True}
@@ -66,6 +66,42 @@ def test_the_default_is_the_contest_and_single_numbers_replace_it():
 def test_a_number_out_of_its_range_is_refused(wrong, says):
     with pytest.raises(CtrlabError, match=says):
         build("deepfm", small("deepfm"), **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"deviation": -1}, "`deviation` must be a finite number of at least 0; received -1"),
+        ({"scaled": "yes"}, "`scaled` must be True or False; received 'yes'"),
+        ({"hyper": {"initial_accumulator": 0}}, "`initial_accumulator` must be a finite number above 0; received 0"),
+        ({"hyper": {"initial_accumulator": None}}, "`initial_accumulator` must be a finite number above 0; received None"),
+        ({"hyper": {"learning_rate": float("nan")}}, "`learning_rate` must be a finite number above 0; received nan"),
+        ({"hyper": {"clip_norm": -1.0}}, "`clip_norm` must be a finite number above 0; received -1.0"),
+    ],
+)
+def test_a_number_of_own_sizes_out_of_its_range_is_refused(wrong, says):
+    sizes = MODELS["dlrm"].presets["small"]
+    with pytest.raises(CtrlabError, match=says):
+        hyper = dataclasses.replace(sizes.hyper, **wrong.pop("hyper", {}))
+        dataclasses.replace(sizes, hyper=hyper, **wrong)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_initial_deviation_is_that_of_the_sizes(name):
+    sizes = dataclasses.replace(MODELS[name].presets["small"], deviation=0.25)
+    tables = build(name, SCHEMAS[DATA_SETS[name]].with_buckets(1_000), size=sizes).embedding.tables
+    rows = np.concatenate([t.numpy().ravel() for t in tables.values()])
+    assert rows.std() == pytest.approx(0.25, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["adagrad", "ftrl", "adam_async"])
+def test_the_initial_accumulator_is_that_of_the_sizes(kind, batch):
+    hyper = Hyper(kind, 0.01, initial_accumulator=0.5)
+    model = build("deepfm", small("deepfm"), size=dataclasses.replace(MODELS["deepfm"].presets["small"], hyper=hyper))
+    optimizer = training.make_optimizer(model)
+    optimizer.build(model.trainable_variables)
+    found = {v.path.rpartition("/")[2]: v.numpy() for v in optimizer.variables if "accumulator" in v.path}
+    assert all((value == 0.5).all() for value in found.values()) and bool(found) == (kind != "adam_async")
 
 
 def test_unknown_sizes_and_parts_say_the_known_ones():
