@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ctrlab import keras_hooks
 from ctrlab.embedding.formats.merging import fill
 from ctrlab.embedding.formats.saves import Link, PassedOver, Save, last_whole
 from ctrlab.embedding.formats.table_arrays import require_fits
@@ -63,7 +64,8 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
     If a save is damaged, or a delta's chain is incomplete, the save before it is tried. Tables are read in parts of some
     megabytes into new tables, which replace the model's when everything has been read. Without an optimizer only the model's part
     is restored. A second model of the same code, whose layers Keras numbers otherwise, takes the checkpoint, too: variable by
-    variable in their order.
+    variable in their order. Names that a user chose are never bridged so, nor numbers where a name of one side is also one of the
+    other: then another layer may be meant.
 
     Raises:
         BadData: there is no complete checkpoint. CtrlabError: it is of another model, its settings differ from `run`, or its
@@ -119,18 +121,36 @@ class _Ready:
     renamed: bool
 
 
-def _names(there: Iterable[str], here: Iterable[str]) -> dict[str, str]:
-    """{name in a checkpoint: that in the model}. They differ only if numbers are all that differs, name by name, in order."""
+def _names_by_keras(model) -> set[str]:
+    """The names of layers, and of variables in them, that Keras chose, since the code gave none."""
+    named = [(layer.name, type(layer).__name__) for layer in keras_hooks.all_layers(model)]  # MyLayer is my_layer or my_layer_1
+    named += [(variable.name, "variable") for variable in model.variables]
+    return {name for name, kind in named if NUMBER.sub("", name).replace("_", "") == kind.replace("_", "").lower()}
+
+
+def _alike(there: Sequence[str], here: Sequence[str]) -> bool:
+    return len(there) == len(here) and all(NUMBER.sub("", a) == NUMBER.sub("", b) for a, b in zip(there, here))
+
+
+def _names(there: Iterable[str], here: Iterable[str], by_keras: set[str]) -> dict[str, str]:
+    """{name in a checkpoint: that in the model}. They differ only if the numbers of Keras's own names are all that differs, name
+    by name, in order. An optimizer's names are made of the model's, and follow them."""
     there, here = list(there), list(here)
-    alike = len(there) == len(here) and all(NUMBER.sub("", a) == NUMBER.sub("", b) for a, b in zip(there, here))
-    return dict(zip(there, here if alike and {*there} != {*here} else there))
+    changed = [(a, b) for a, b in zip(there, here) if a != b]
+    parts = [pair for a, b in changed if not a.startswith("optimizer/") for pair in zip(a.split("/"), b.split("/"))]
+    theirs = all(a == b or b in by_keras for a, b in parts)
+    apart = not ({a for a, _ in changed} & {*here} or {b for _, b in changed} & {*there})
+    return dict(zip(there, here if parts and theirs and apart and _alike(there, here) else there))
 
 
 def _read(links: list[Link], model, optimizer) -> _Ready:
     path, arrays = links[-1].path, links[-1].others
     variables, tables = state_variables(model, optimizer), tables_of(model)
     kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
-    names, table_names = _names(kept, variables), _names(links[0].tables, tables)
+    saved, by_keras = links[0].tables, _names_by_keras(model)
+    table_layers = {layer.name for layer in keras_hooks.all_layers(model) if layer.name in getattr(layer, "tables", ())}
+    names, table_names = _names(kept, variables, by_keras), _names(saved, tables, by_keras & table_layers)
+    numbers = _alike(list(kept), list(variables)) and _alike(list(saved), list(tables))
     kept = {names[name]: array for name, array in kept.items()}
     saved_as = {here: there for there, here in table_names.items()}
 
@@ -141,7 +161,10 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
     for here, there in ((variables, kept), (tables, saved_as)):
         if odd := sorted(set(there) ^ set(here)):
             where = "the checkpoint" if odd[0] in there else "the model"
-            raise CtrlabError(f"{path} is of another model: {odd[0]!r} is only in {where} ({len(odd)} such names).")
+            cure = "; give the model the checkpoint's names, and keras.utils.clear_session() restarts those that Keras numbers"
+            raise CtrlabError(
+                f"{path} is of another model: {odd[0]!r} is only in {where} ({len(odd)} such names){cure if numbers else ''}."
+            )
     for name, v in variables.items():
         if tuple(v.shape) != kept[name].shape or np.dtype(v.dtype) != kept[name].dtype:
             there, here = f"{kept[name].dtype} {kept[name].shape}", f"{v.dtype} {tuple(v.shape)}"

@@ -87,3 +87,51 @@ def test_names_that_differ_by_more_than_numbers_are_another_model(saved):
     model = keras.Model(keys, keras.layers.Dense(1)(keras.layers.Dense(4)(keras.layers.Dense(4)(hidden))))
     with pytest.raises(CtrlabError, match="is of another model"):
         restore(folder, model, TouchedRows("adam_async", 0.1))
+
+
+def with_names(tables, layers=(None, None)):
+    """Columns whose tables the user named, and layers that the user named where a name is given."""
+    given = {column: keras.Input((), dtype="int64", name=column) for column in "ab"}
+    rows = Embedding(4, dict(zip("ab", tables)), "rows", name="rows")(given)
+    hidden = keras.layers.Concatenate()(list(rows.values()))
+    for name in layers:
+        hidden = keras.layers.Dense(4, name=name)(hidden)
+    return keras.Model(given, keras.layers.Dense(1, name="last")(hidden)), TouchedRows("adam_async", 0.1)
+
+
+def saved_of(folder, model, optimizer):
+    batch = ({name: tf.constant([1, 2], tf.int64) for name in "ab"}, tf.ones([2, 1]))
+    with Checkpoints(folder, model, optimizer, every=1) as checkpoints:
+        train(model, optimizer, [batch], on_step=checkpoints)
+    return folder
+
+
+@pytest.mark.parametrize("tables", [("cat_2", "cat_3"), ("cat_3", "cat_4"), ("rows_1", "rows_2")], ids=str)
+def test_tables_that_the_user_named_are_never_taken_for_each_other(tmp_path, tables):
+    before = ("rows_3", "rows_4") if tables[0].startswith("rows") else ("cat_1", "cat_2")
+    folder = saved_of(tmp_path / "run", *with_names(before))
+    model, optimizer = with_names(tables)
+    said = r"is of another model: '(cat|rows)_\d' is only in the \w+ \(\d such names\); give the model the checkpoint's names"
+    with pytest.raises(CtrlabError, match=said):
+        restore(folder, model, optimizer)
+    assert not any(table.rows() for table in embedding_variables(model))
+    same, optimizer = with_names(before)
+    assert restore(folder, same, optimizer).step == 1  # the layers between have other numbers of Keras's
+
+
+def test_layers_that_the_user_named_are_never_taken_for_each_other(tmp_path):
+    folder = saved_of(tmp_path / "run", *with_names("xy", ("tower_1", "tower_2")))
+    with pytest.raises(CtrlabError, match=r"'model/tower_1/bias' is only in the checkpoint .*; give the model"):
+        restore(folder, *with_names("xy", ("tower_2", "tower_3")))
+
+
+def test_numbers_that_name_some_layers_of_both_are_not_bridged(tmp_path):
+    keras.utils.clear_session()
+    folder = saved_of(tmp_path / "run", *with_names("xy"))
+    keras.utils.clear_session()
+    keras.layers.Dense(1)
+    shifted, optimizer = with_names("xy")  # dense_1 and dense_2, where the checkpoint has dense and dense_1
+    with pytest.raises(CtrlabError, match=r"keras\.utils\.clear_session\(\) restarts those that Keras numbers\.$"):
+        restore(folder, shifted, optimizer)
+    keras.utils.clear_session()
+    assert restore(folder, *with_names("xy")).step == 1
