@@ -17,6 +17,8 @@ In an encoded schema (`Schema.encoded`) id columns hold ids that were computed o
 from __future__ import annotations
 
 import dataclasses
+import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
@@ -174,6 +176,18 @@ def entry_dtype(column: Column) -> Literal["float32", "string", "int32", "int64"
     if not isinstance(column, IdColumn):
         return "float32"
     return {None: "string", 32: "int32", 64: "int64"}[column.bits]
+
+
+def graph_name(name: str) -> str:
+    """The name of a column or table as TensorFlow takes it in a graph and Keras in a weight: itself wherever they take it.
+
+    Elsewhere each sign that they refuse is "_", and a checksum keeps it apart from names that would read the same.
+
+    >>> graph_name("user_id"), graph_name("user id")
+    ('user_id', 'user_id.f8c3fcf8')
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.\\>-]", "_", name)
+    return name if plain == name else f"{plain}.{zlib.crc32(name.encode()):08x}"
 
 
 KINDS: dict[str, type[Column]] = {c.kind: c for c in (Label, Numeric, NumericList, Categorical, MultiHot, Sequence)}

@@ -14,6 +14,11 @@ IN_NUMBERS = "0123456789+-.eE"
 def name(column) -> None:
     if not isinstance(column.name, str) or not column.name:
         raise BadSchema(f"A column has a name, a text that is not empty; received {column.name!r}.")
+    if (hasattr(column, "separator") and "/" in column.name) or column.name.endswith(("/values", "/row_splits")):
+        raise BadSchema(
+            f"Requests name the parts of a list by name/values and name/row_splits, so the name of a list has no slash and no "
+            f"other ends so; received {column.name!r}: give it another."
+        )
 
 
 def several(schema, what: str, values) -> None:

@@ -19,7 +19,7 @@ from ctrlab.embedding.layer import Tables
 from ctrlab.embedding.options import Initializer, L2Eviction, Options
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.variable import EmbeddingVariable
-from ctrlab.features import Schema
+from ctrlab.features import Schema, graph_name
 from ctrlab.models.blocks import Seeds
 from ctrlab.models.regularization import penalty
 from ctrlab.ops import indicator, lookup
@@ -73,7 +73,7 @@ class Embeddings(keras.layers.Layer):
                 draw = keras.initializers.RandomNormal(
                     stddev=parts.deviation(self.deviation), seed=self._seeds[table] + k * 10**9
                 )
-                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=name)
+                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
         self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")
         self.built = True
@@ -187,6 +187,7 @@ class _Reads:
 
 def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
     """An embedding variable of a model. Its seed combines the options' and the model's."""
+    name = name if name.isprintable() and "/" not in name else graph_name(name)  # it takes all others, for its folder, too
     # A model uses at most 1,000 seeds, and seeds from users are small. The large distance keeps them from colliding.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
     return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))

@@ -26,6 +26,7 @@ from ctrlab import keras_hooks
 from ctrlab.embedding.table.ops import served_by
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
+from ctrlab.features import graph_name
 from ctrlab.models.base import CTRModel
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import sentence
@@ -41,6 +42,9 @@ ASSERTING = ("Assert", "If", "While")
 """Ops that may refuse a request. Nothing takes their result, so the output has to wait for them. (A branch or a loop without an
 assertion in it is of another type: StatelessIf, StatelessWhile.)"""
 
+NUMBERS = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.bool)
+LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -48,7 +52,8 @@ class Trace:
 
     Attributes:
         inputs: {name of an input: its placeholder}.
-        weights: the model's weights but its tables, each with its placeholder.
+        weights: the model's weights but its tables, and constants of its layers, such as the means of a Normalization, each with
+            its placeholder.
         dense: the dense tensors: functions of `weights`.
         tables: the tables with a fixed number of rows, each with its resource's placeholder, and the tensor that is read of it.
         growing: the embedding variables, each with its resource's placeholder.
@@ -57,7 +62,7 @@ class Trace:
 
     graph: tf.Graph
     inputs: dict[str, tf.Tensor]
-    weights: list[tuple[keras.Variable, tf.Tensor]]
+    weights: list[tuple[keras.Variable | tf.Tensor, tf.Tensor]]
     dense: list[tf.Tensor]
     tables: list[tuple[keras.Variable, tf.Tensor, tf.Tensor]]
     growing: list[tuple[EmbeddingVariable, tf.Tensor]]
@@ -91,7 +96,7 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
     weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
     graph = keras_hooks.function_graph("serve")
     with graph.as_default():
-        ends = {name: _placeholder(name.replace("/", "."), spec.dtype, spec.shape) for name, spec in specs_of(inputs).items()}
+        ends = {name: _placeholder(_end(name), spec.dtype, spec.shape) for name, spec in specs_of(inputs).items()}
         given = [(v, _placeholder("weight", v.dtype, v.shape)) for v in weights]
         fixed = [(v, *_read(v)) for v in tables]
         growing = [(v, _placeholder("table", tf.resource, [])) for v in embedding_variables(model)]
@@ -101,12 +106,19 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
             output = model.probabilities(features)
         with tf.control_dependencies([_passed(op) for op in graph.get_operations() if op.type in ASSERTING]):
             output = tf.identity(output)
-    if graph.captures:
-        raise CtrlabError(
-            f"An export holds the weights of its model; {model.name} reads {len(graph.captures)} objects that are none, such as "
-            f"{graph.captures[0][1].name}."
-        )
+    held = [(value, end) for value, end in graph.captures if end.op.type != "Const"]  # TensorFlow makes constants of small ones
+    given += [(value, end) for value, end in held if end.dtype in NUMBERS]
+    if odd := [end for _, end in held if end.dtype not in NUMBERS]:
+        raise CtrlabError(_no_weights(model, odd))
     return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, output)
+
+
+def _no_weights(model: CTRModel | OwnModel, odd: Sequence[tf.Tensor]) -> str:
+    lookups = [layer.name for layer in keras_hooks.all_layers(model) if isinstance(layer, LOOKUPS)]
+    said = f"An export holds the weights of its model; {model.name} also reads what is none, such as "
+    if lookups:
+        return f"{said}the vocabulary of layer {lookups[0]}: look words up before the model, whose column then takes their ids."
+    return f"{said}{odd[0].name}: keep numbers in weights of a layer (add_weight), and leave out what is no number."
 
 
 def _passed(op: tf.Operation) -> tf.Operation | tf.Tensor:
@@ -182,6 +194,12 @@ def _copy_needed(whole: GraphDef, ends: Sequence[str], to: GraphDef) -> None:
     to.node.extend(node for node in whole.node if node.name in needed)
     to.library.CopyFrom(whole.library)
     to.versions.CopyFrom(whole.versions)
+
+
+def _end(name: str) -> str:
+    """The placeholder of an input: a graph's names begin with a letter, a digit or a dot."""
+    name = graph_name(name.replace("/", "."))
+    return name if name[0].isalnum() or name[0] == "." else f"input{name}"
 
 
 def _placeholder(name: str, dtype, shape) -> tf.Tensor:
