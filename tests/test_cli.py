@@ -1,5 +1,7 @@
 """The command line: help that reads well and is quick, names that are nearly right, errors in one sentence."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -135,6 +137,33 @@ def test_what_a_user_can_mend_is_one_sentence(call, monkeypatch, problem, code, 
     assert found.exit_code == code
     assert says in found.stderr
     assert "Traceback" not in found.output and not found.stdout
+
+
+def test_an_end_by_sigterm_leaves_no_file(call, monkeypatch, tmp_path):
+    from ctrlab import data
+
+    made = data.generate
+
+    def killed(*arguments):
+        yield from made(*arguments)
+        assert [path.suffix for path in tmp_path.iterdir()] == [".partial"]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(data, "generate", killed)
+    before = signal.getsignal(signal.SIGTERM)
+    found = call("data", "generate", "criteo", "--rows", "10", "--out", tmp_path / "c.parquet")
+    assert (found.exit_code, found.stderr) == (143, "Terminated.\n") and not found.stdout
+    assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_what_a_killed_process_left_beside_its_file_goes_with_the_next(call, tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f".c[1].csv.{ended.pid}.partial", f".d.csv.{ended.pid}.partial", f".c[1].csv.{os.getppid()}.partial"):
+        (tmp_path / name).touch()
+    assert call("data", "generate", "criteo", "--rows", "10", "--out", tmp_path / "c[1].csv").exit_code == 0
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"c[1].csv", f".d.csv.{ended.pid}.partial", f".c[1].csv.{os.getppid()}.partial"}
 
 
 def test_our_own_mistakes_are_not_hidden(call, monkeypatch):

@@ -6,7 +6,11 @@ import errno
 import json
 import os
 import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +28,7 @@ from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
 from ctrlab.quiet import quiet
 
-INTERRUPTED = 130  # what shells give for Ctrl-C
+INTERRUPTED, TERMINATED = 130, 143  # what shells give for Ctrl-C and SIGTERM
 WIDTH = 100
 """Columns of output that goes to no terminal: the widest table, the race's, fits."""
 
@@ -34,19 +38,42 @@ class OneSentence(TyperGroup):
 
     def invoke(self, ctx):
         try:
-            return super().invoke(ctx)
+            with _ending_as_interrupted() as ended:
+                return super().invoke(ctx)
         except CtrlabError as problem:
             raise _exit(str(problem), 1) from None
         except KeyboardInterrupt as interrupt:
-            raise _exit(str(interrupt) or "Interrupted.", INTERRUPTED) from None
+            said, code = ("Terminated.", TERMINATED) if ended else ("Interrupted.", INTERRUPTED)
+            raise _exit(str(interrupt) or said, code) from None
         except OSError as problem:
             if problem.errno == errno.EPIPE:  # `| head` has read enough
                 raise
             raise _exit(_of_system(problem), 1) from None
 
 
+@contextmanager
+def _ending_as_interrupted() -> Iterator[list[int]]:
+    """SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that no file of a block is left. The list then holds its number; later
+    ones are ignored, for `timeout` sends two at once."""
+    ended: list[int] = []
+
+    def end(number: int, frame) -> None:
+        if not ended:
+            ended.append(number)
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield ended
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _exit(sentence: str, code: int) -> typer.Exit:
-    Console(stderr=True, soft_wrap=True).print(Text(sentence, style="" if code == INTERRUPTED else "red"))
+    Console(stderr=True, soft_wrap=True).print(Text(sentence, style="" if code in (INTERRUPTED, TERMINATED) else "red"))
     return typer.Exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -33,9 +34,9 @@ def clear_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def sweep(folder: Path) -> None:
-    """Removes what a `Replacement` left in a folder when its process was killed."""
-    for path in folder.glob(".*.partial"):
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Removes what a `Replacement`, of one file or of any, left in a folder when its process was killed."""
+    for path in folder.glob(f".{glob.escape(name) if name else '*'}.*.partial"):
         number = path.name.split(".")[-2]
         if number.isdecimal() and not (int(number) != os.getpid() and Path("/proc", number).exists()):
             path.unlink(missing_ok=True)
@@ -50,6 +51,7 @@ class Replacement:
 
     def __enter__(self) -> Replacement:
         require_place(self.path)
+        sweep(self.path.parent, self.path.name)
         self.file = open(self._partial, "wb")
         return self
 
