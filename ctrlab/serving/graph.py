@@ -30,7 +30,7 @@ from ctrlab.features import graph_name
 from ctrlab.models.base import CTRModel
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import sentence
-from ctrlab.serving.inputs import Input, specs_of, to_features
+from ctrlab.serving.inputs import Input, filled, specs_of, to_features
 from ctrlab.serving.own import OwnModel
 
 SIGNATURE, OUTPUT = "serving_default", "probabilities"
@@ -101,6 +101,8 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
         fixed = [(v, *_read(v)) for v in tables]
         growing = [(v, _placeholder("table", tf.resource, [])) for v in embedding_variables(model)]
         features = to_features(ends, inputs, validate=PARSING not in model.rungs)
+        if isinstance(model, CTRModel):
+            features = filled(features, model.input_schema)
         mapping = given + [(v, read) for v, _, read in fixed]
         with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
             output = model.probabilities(features)

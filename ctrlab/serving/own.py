@@ -32,14 +32,25 @@ class OwnModel(keras.Model):
     """
 
     def __init__(self, model: keras.Model):
+        if not isinstance(model, keras.Model):
+            raise CtrlabError(
+                f"What is exported is a Keras model; received {model!r}: give that of ctrlab.build, or a keras.Model."
+            )
         super().__init__(name=model.name)
         if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
             raise CtrlabError(
                 f"A model that is exported says its columns by keras.Input; {model.name}, a {type(model).__name__}, does not: "
                 "call it on them, and export keras.Model(inputs, model(inputs))."
             )
+        if isinstance(model, keras.Sequential):  # it has neither `input` nor names of outputs before its first call
+            model = keras.Model(model.inputs, model.outputs, name=model.name)
         self.model = model
         given = model.input
+        if isinstance(given, dict) and not all(isinstance(tensor, keras.KerasTensor) for tensor in given.values()):
+            raise CtrlabError(
+                f"A model that is exported takes its columns in one dict, or in a list; those of {model.name} are nested: call "
+                "it on them, and export keras.Model(list_of_inputs, model(nested_inputs))."
+            )
         self.columns = dict(given) if isinstance(given, dict) else {tensor.name: tensor for tensor in keras.tree.flatten(given)}
         for column, tensor in self.columns.items():
             _check(model.name, column, tensor)
@@ -55,6 +66,11 @@ class OwnModel(keras.Model):
                 f"{', '.join(str(tuple(tensor.shape)) for tensor in outputs)}."
             )
         names = model.output_names
+        if len({*names}) != len(names):
+            raise CtrlabError(
+                f"Several outputs are named by their layers; {model.name} has the outputs {', '.join(names)}: end each with a "
+                "layer of its own, such as keras.layers.Identity(name=...)."
+            )
         self.tasks = tuple(names) if widths[0] == 1 else tuple(f"{names[0]}_{k}" for k in range(widths[0]))
         self.rungs: frozenset[str] = frozenset()
         self.rows_apart = False

@@ -164,8 +164,52 @@ class Subclassed(keras.Model):
         return x
 
 
+def normalized(width):
+    """A model that reads constants of a layer: TensorFlow makes them a part of a graph up to 128 numbers, and captures more."""
+    values = np.random.default_rng(1).normal(3, 2, (50, width)).astype(np.float32)
+    layer = keras.layers.Normalization()
+    layer.adapt(values)
+    return keras.Sequential([keras.Input((width,), name="x"), layer, keras.layers.Dense(2, name="tasks")]), values[:4]
+
+
+@pytest.mark.parametrize("width", [3, 200])
+def test_a_sequential_model_with_a_normalization_is_exported(tmp_path, width):
+    model, values = normalized(width)
+    folder = serving.export_model(model, tmp_path / "m", rows=[{"x": tf.constant(values)}])
+    found = serving.verify(folder)
+    assert found.tasks == ("tasks_0", "tasks_1") and [c.column for c in found.inputs] == ["x"]
+    np.testing.assert_allclose(found.warm_up[0], model(values), rtol=1e-5, atol=1e-5)
+
+
+def test_constants_stand_beside_the_weights_of_an_export_with_our_ops(tmp_path):
+    normal, values = normalized(200)
+    keys = keras.Input((), dtype="int64", name="key")
+    joined = keras.layers.Concatenate()([normal.layers[0](normal.inputs[0]), Embedding(4)(keys)])
+    model = keras.Model([normal.inputs[0], keys], keras.layers.Dense(1)(joined))
+    features = {"x": tf.constant(values), "key": tf.range(4, dtype=tf.int64)}
+    folder = serving.export_model(model, tmp_path / "m", rows=[features])
+    expected = model([features["x"], features["key"]])
+    np.testing.assert_allclose(serving.verify(folder).warm_up[0], expected, rtol=1e-5, atol=1e-5)
+
+
 def odd_models():
     given = keras.Input((3,), name="x")
+    yield "nope", r"^What is exported is a Keras model; received 'nope': give "
+    yield None, r"^What is exported is a Keras model; received None: give "
+    other = keras.Input((3,), name="y")
+    both = keras.layers.Dense(1)(keras.layers.Concatenate()([given, other]))
+    yield keras.Model({"xy": {"x": given, "y": other}}, both), r"its columns in one dict, or in a list; those of .* are nested: "
+    shared = keras.layers.Dense(1, name="head")
+    yield (
+        keras.Model([given, other], [shared(given), shared(other)]),
+        r"named by their layers; .* the outputs head, head: end each ",
+    )
+    word = keras.Input((), dtype="string", name="x")
+    place = keras.layers.StringLookup(vocabulary=["a", "b"], name="places")(word)
+    yield (
+        keras.Model(word, keras.layers.Dense(1)(keras.layers.Embedding(3, 2)(place))),
+        r"reads what is none, such as the vocabulary of layer places: look words up before the model, ",
+    )
     yield Subclassed(name="sub"), r"^A model that is exported says its columns by keras\.Input; sub, a Subclassed, does not: "
     long = keras.Input((2, 3), name="x")
     yield (
