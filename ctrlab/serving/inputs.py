@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import tensorflow as tf
 
+from ctrlab.data.tfrecord import fill_empty
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import IdColumn, entry_dtype
+from ctrlab.features import Categorical, IdColumn, NumericList, Schema, entry_dtype
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
 
@@ -103,6 +104,22 @@ def to_features(
         said = "A request's columns have one number of rows"
         tf.debugging.assert_equal(tf.stack(rows), tf.fill([len(rows)], rows[0]), f"{said}; these differ.")
     return features
+
+
+def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """A request's features with the columns' defaults where a word or a list of numbers is empty, as readers fill them.
+
+    Whole numbers stay as they are: none says that an id is missing.
+    """
+    found = dict(features)
+    for column in schema.features:
+        values = found.get(column.name)
+        if isinstance(column, Categorical) and column.default and values.dtype == tf.string:
+            found[column.name] = tf.where(tf.equal(values, ""), column.default, values)
+        elif isinstance(column, NumericList) and any(default := [float(part) for part in column.default.split(column.separator)]):  # the mean of an empty list is 0 already
+            checked = tf.RaggedTensor.from_row_splits(values.values, values.row_splits)
+            found[column.name] = fill_empty(checked, default)
+    return found
 
 
 def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | OwnModel | None) -> dict[str, tf.Tensor]:
