@@ -15,7 +15,8 @@ from ctrlab.ops.refusals import one_sentence
 class Fitted:
     """Before `keras.Model`: a step that is refused changes nothing and says why in one sentence.
 
-    A step whose loss or gradient is not finite is refused if the optimizer is a `ctrlab.training.TouchedRows`.
+    A step is refused if a moving statistic would not be finite; and, if the optimizer is a `ctrlab.training.TouchedRows`, if the
+    loss or a gradient is not.
     """
 
     _forward: held.Held | None = None
@@ -40,10 +41,24 @@ class Fitted:
         return x, rules.valid(rules.shaped(y, self.tasks)), weights
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        return super().compute_loss(x, rules.shaped(y, self.tasks), y_pred, sample_weight, training)
+        loss = super().compute_loss(x, self._labels(y, y_pred), y_pred, sample_weight, training)
+        return loss if self._forward is None else self._forward.checked(loss)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, rules.shaped(y, self.tasks), y_pred, sample_weight)
+        return super().compute_metrics(x, self._labels(y, y_pred), y_pred, sample_weight)
+
+    def _labels(self, y, y_pred):
+        return rules.of_rows(rules.shaped(y, self.tasks), y_pred)
+
+    @functools.wraps(keras.Model.predict)
+    def predict(self, *args, **kwargs):
+        with explained(), one_sentence():  # it reads the data itself, unlike `fit`
+            return super().predict(*args, **kwargs)
+
+    @functools.wraps(keras.Model.predict_on_batch)
+    def predict_on_batch(self, *args, **kwargs):
+        with explained(), one_sentence():
+            return super().predict_on_batch(*args, **kwargs)
 
     def make_train_function(self, force=False):
         made = self.train_function

@@ -51,5 +51,44 @@ def valid(labels: tf.Tensor) -> tf.Tensor:
         return tf.identity(labels)
 
 
+def of_rows(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """`labels`, float32 [B, K], after a check that there are as many as rows of `outputs`, [B, K].
+
+    Raises:
+        BadData: there are not. InvalidArgumentError: the same, if the numbers are only known when the step runs.
+    """
+    given, rows = labels.shape[0], outputs.shape[0]
+    rule = "A batch must have a label for each row, and a row for each label; nothing was changed; received"
+    if given is not None and rows is not None:
+        if given != rows:
+            raise BadData(f"{rule} {given} labels and {rows} rows.")
+        return labels
+    given, rows = tf.shape(labels)[0], tf.shape(outputs)[0]
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=given == rows, data=[rule, given, "labels and", rows, "rows"])]):
+        return tf.identity(labels)
+
+
+def tasks_of(model, outputs: tf.Tensor) -> tuple[str, ...]:
+    """The names of a model's tasks; of a model that is not ours "label", or "label_0" and so on, one a column of its outputs.
+
+    Raises:
+        BadData: the outputs are not one tensor [B, K].
+    """
+    if hasattr(model, "tasks"):
+        return model.tasks
+    shape = getattr(outputs, "shape", None)
+    if shape is None or len(shape) != 2 or shape[1] is None:
+        what = type(outputs).__name__ if shape is None else _words(shape)
+        raise BadData(
+            f"A model must give logits [B, K], a column for each task; {model.name} gives {what}: add a last layer Dense(K)."
+        )
+    return ("label",) if shape[1] == 1 else tuple(f"label_{k}" for k in range(shape[1]))
+
+
+def checked(labels, model, outputs: tf.Tensor) -> tf.Tensor:
+    """The labels of rows whose logits or probabilities are `outputs`, [B, K], as float32 [B, K] after all these checks."""
+    return of_rows(valid(shaped(labels, tasks_of(model, outputs))), outputs)
+
+
 def _words(shape: tf.TensorShape) -> str:
     return str([size if size is not None else "B" for size in shape]).replace("'", "")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
-
-CURE = "steps: look for nan, inf and huge numbers in the batch, or lower the learning rate"
+from ctrlab.held import CURE, given_if
 
 
 def fitting(variable, gradient):
@@ -54,18 +51,9 @@ def _wide(value: tf.Tensor) -> tf.Tensor:
 
 
 def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
-    """The loss. Its gradient is only given if it is finite.
-
-    Otherwise it raises InvalidArgumentError; or is NaN, if the optimizer `skips` steps whose gradients are not finite.
-    """
-    # The gradient is that of a product with a number that is only known after the check. With tf.custom_gradient, TensorFlow
-    # would keep the graph, and the tables that it reads, as long as the process lives.
-    sound, check = tf.reduce_all(tf.math.is_finite(loss)), None
-    if not skips:
-        sentence = "The loss must be finite; nothing was changed; received"
-        check = tf.raw_ops.Assert(condition=sound, data=[sentence, loss, "after", steps, CURE])
-    with tf.control_dependencies([check] if check is not None else []):
-        return loss * tf.where(tf.identity(sound), tf.ones([], loss.dtype), tf.constant(math.nan, loss.dtype))
+    """The loss. Its gradient is only given if it is finite, as by `ctrlab.held.given_if`."""
+    sentence = ["The loss must be finite; nothing was changed; received", loss, "after", steps, CURE]
+    return given_if(tf.reduce_all(tf.math.is_finite(loss)), loss, sentence, skips)
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:

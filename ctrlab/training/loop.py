@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.data import explained
+from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
+from ctrlab.models import labels as rules
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.training.metrics import auc, calibration, gauc, log_loss
 from ctrlab.training.optimizers import make_optimizer
@@ -80,9 +82,12 @@ def train(
         step: a step from an earlier `train_step`, so that a second call needs no new trace; or `SeveralSteps` of such a step,
             which takes several in one call if `batches` is a tf.data.Dataset or its iterator.
     Raises:
-        BadData: there was no batch, an example could not be read, or a loss was not finite. CtrlabError: an embedding variable
-            refused a step, because of a gradient that is not finite or because of its storage.
+        BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a loss, a
+            gradient or a moving statistic was not finite. CtrlabError: `steps` is no whole number; an embedding variable refused
+            a step, because of a gradient that is not finite or because of its storage.
     """
+    if steps is not None:
+        require_whole("`steps`", steps, 0, 63)
     step = step or train_step(model, optimizer)
     hooks = (on_step,) if callable(on_step) else tuple(on_step)
     history = History()
@@ -95,7 +100,7 @@ def train(
                 left += [due for hook in hooks if (due := getattr(hook, "due", lambda: None)()) is not None]
                 losses, problem = step.take(batches, min(left))
             else:
-                losses, problem = [float(step(*batch)) for batch in itertools.islice(batches, 1)], None
+                losses, problem = [float(step(*_pair(batch))) for batch in itertools.islice(batches, 1)], None
             _call_hooks(model, history, losses, hooks, problem)
             if not losses:
                 break
@@ -124,29 +129,43 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
 
 
 def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
-    """AUC, log loss, GAUC and calibration of each task over all examples in `batches`.
+    """AUC, log loss, GAUC and calibration of each task over all examples in `batches` of (features, labels).
 
+    Args:
+        model: one of the six, or any Keras model that gives logits [B, K]. Its tasks are named "label", or "label_0" and so on,
+            and there is no GAUC.
+        predict: a function from an earlier `predict_step`, so that a second call needs no new trace.
     Raises:
-        BadData: there was no batch, an example could not be read, or a probability was not finite. CtrlabError: an embedding
-            variable refused a lookup because of its storage.
+        BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a
+            probability was not finite. CtrlabError: an embedding variable refused a lookup because of its storage.
     """
     predict = predict or predict_step(model)
     pairs, users = [], []
     with explained(), one_sentence():
-        for features, labels in batches:
-            pairs.append((predict(features).numpy(), labels.numpy()))
-            users.append(model.users(features))
+        for features, labels in map(_pair, batches):
+            outputs = predict(features)
+            pairs.append((outputs.numpy(), rules.checked(labels, model, outputs).numpy()))
+            users.append(model.users(features) if hasattr(model, "users") else None)
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
     p, y = (np.concatenate(part) for part in zip(*pairs))  # [examples, K] each
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
-    areas = {t: auc(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}
-    loss = {t: log_loss(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}
+    tasks = list(enumerate(rules.tasks_of(model, p)))
     of_users = {}
     if users[0] is not None:
-        of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in enumerate(model.tasks)}
-    return Evaluation(areas, loss, of_users, {t: calibration(p[:, k], y[:, k]) for k, t in enumerate(model.tasks)}, len(y))
+        of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in tasks}
+    areas, loss, ratio = ({t: metric(p[:, k], y[:, k]) for k, t in tasks} for metric in (auc, log_loss, calibration))
+    return Evaluation(areas, loss, of_users, ratio, len(y))
+
+
+def _pair(batch) -> tuple:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        received = f"{len(batch)} values" if isinstance(batch, tuple | list) else type(batch).__name__
+        raise BadData(
+            f"A batch must be a pair (features, labels); received {received}: give `read` of files, or a list of such pairs."
+        )
+    return tuple(batch)
 
 
 def compile_model(model, optimizer=None, loop: bool = False):

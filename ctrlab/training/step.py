@@ -17,12 +17,16 @@ def loss_of(model, features, labels, training: bool, forward: Callable | None = 
     The mean over examples and tasks of the sigmoid cross-entropy, plus losses that the model added (DIEN's auxiliary loss).
 
     Args:
-        labels: float32 [B, K].
+        labels: as `ctrlab.models.labels` says.
         forward: is called in place of the model.
     Returns:
         loss, float32 scalar; logits, float32 [B, K].
+    Raises:
+        BadData: labels of another shape or type, or not as many as rows; a model whose output is not one tensor [B, K].
     """
-    logits = tf.cast((forward or model)(features, training=training), tf.float32)  # [B, K]
+    outputs = (forward or model)(features, training=training)  # [B, K]
+    labels = rules.checked(labels, model, outputs)
+    logits = tf.cast(outputs, tf.float32)
     cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)  # [B, K]
     return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
 
@@ -48,21 +52,22 @@ def train_step(model, optimizer) -> Callable:
     It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
     raises changes nothing, not even what layers assign in the forward pass (see `ctrlab.held`).
 
-    The step takes labels as `ctrlab.models.labels` says; of a model that is not ours, float32 [B, K].
+    The step takes labels as `ctrlab.models.labels` says, also of a model that is not ours.
 
     Raises:
-        InvalidArgumentError, in a step: the loss, a gradient or the learning rate is not finite; labels that are not in [0, 1].
+        InvalidArgumentError, in a step: the loss, a gradient, a moving statistic or the learning rate is not finite; labels that
+            are not in [0, 1].
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
 
     @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
-        if hasattr(model, "tasks"):
-            labels = rules.valid(rules.shaped(labels, model.tasks))
         with held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
-            loss, _, gradients = gradients_of(model, features, labels, optimizer.scale_loss, call)
+            loss, _, gradients = gradients_of(
+                model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
+            )
             optimizer.apply(gradients, model.trainable_variables)
         return loss
 
@@ -70,10 +75,16 @@ def train_step(model, optimizer) -> Callable:
 
 
 def predict_step(model) -> Callable:
-    """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode."""
+    """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode.
+
+    Raises:
+        BadData, in a call: a model whose output is not one tensor [B, K].
+    """
 
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
-        return tf.sigmoid(model(features, training=False))
+        outputs = model(features, training=False)
+        rules.tasks_of(model, outputs)
+        return tf.sigmoid(tf.cast(outputs, tf.float32))
 
     return predict

@@ -1,6 +1,7 @@
 """A step whose loss, gradient or learning rate is not finite did not happen: every byte is as before, and training goes on as if
 the bad batch had never come."""
 
+import dataclasses
 import itertools
 
 import keras
@@ -11,7 +12,7 @@ from every_byte import changed, held
 
 from ctrlab.errors import BadData
 from ctrlab.features import Categorical, Label, Numeric, Schema, Sequence
-from ctrlab.models import build
+from ctrlab.models import MODELS, build
 from ctrlab.training import SeveralSteps, TouchedRows, compile_model, train, train_step
 from ctrlab.training.optimizers import KINDS
 
@@ -51,7 +52,7 @@ def data_set(batches):
 
 
 def made(kind="adam_async", rungs="none", embedding="hashed", **options):
-    model = build("deepfm", SCHEMA, rungs, 3, embedding, size="small", **options)
+    model = build("deepfm", SCHEMA, rungs, 3, embedding, **{"size": "small", **options})
     optimizer = TouchedRows(kind, RATE[kind], rungs=model.rungs)
     optimizer.build(model.trainable_variables)
     return model, optimizer
@@ -157,6 +158,40 @@ def test_a_gradient_that_is_not_finite_where_the_loss_is(how, rungs):
     call = model.call
     model.call = lambda features, training=False: infinite(call(features, training=training))
     refuses(Trained(how, model, optimizer), batch(0), r"A gradient .* must be finite; nothing was changed; .* after 0 steps")
+
+
+KEPT = r"What a layer keeps of its batches must be finite; nothing was changed; .*{} after 1 steps: look for nan"
+UNSCALED = {"size": "contest", "batch_norm": True}
+
+
+@pytest.mark.parametrize("how, rungs", [("several", "all"), ("fit", "none"), ("eager", "none")])
+def test_a_huge_number_that_the_normalization_hides_from_the_loss(how, rungs):
+    """Its square is inf: so would the moving variance be, for good."""
+    model, optimizer = made(rungs=rungs, **UNSCALED)
+    trained = Trained(how, model, optimizer)
+    trained([batch(0)])
+    refuses(trained, batch(1, price=1e21), KEPT.format("moving_variance"))
+    trained([batch(1)])
+    assert int(optimizer.iterations) == 2
+
+
+def test_a_huge_number_of_standardized_numbers():
+    model = build("dlrm", SCHEMA, "all", 3, size=dataclasses.replace(MODELS["dlrm"].presets["small"], scaled=True))
+    optimizer = TouchedRows("adam_async", 0.01)
+    trained = Trained("train", model, optimizer)
+    trained([batch(0)])
+    refuses(trained, batch(1, price=1e21), KEPT.format("numbers/variance"))
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adagrad", "ftrl", "keras"])
+def test_a_huge_number_whatever_the_optimizer(kind):
+    model, optimizer = made("sgd" if kind == "keras" else kind, **UNSCALED)
+    if kind == "keras":
+        optimizer = keras.optimizers.Adam(0.01)
+    trained = Trained("fit", model, optimizer)
+    trained([batch(0)])
+    refuses(trained, batch(1, price=1e21), KEPT.format("moving_variance"))
+    refuses(trained, batch(1, label=np.nan), "received labels nan")
 
 
 @pytest.mark.parametrize("how, value", [("several", np.nan), ("fit", 1e30)])
