@@ -212,17 +212,25 @@ class Run:
 
     def _train_by_epochs(self, hooks: Sequence[OnStep]) -> History:
         """Trains until the validation rows no longer gain, or until the batches end; then goes back to the best state."""
-        history, epoch = History(), self.files.rows // self.batch_size
+        history = History()
         self.stopping.begin(self.model, self.optimizer)
-        done, total = self.position, self.batch_count or math.inf
+        done, total = self.position, math.inf if self.batch_count is None else self.batch_count
         while done < total:
-            steps = min(epoch - done % epoch, total - done)
+            steps = self._epoch_end(done) - done
             history.losses += train(self.model, self.optimizer, self.batches, steps, hooks, self.step).losses
             done += steps
             if self.stopping.look():
                 break
         self.stopping.restore()
         return history
+
+    def _epoch_end(self, done: int) -> int:
+        """The number of batches at the next end of an epoch after `done`. A batch may hold rows of two epochs; it counts to the
+        one in which it ends."""
+        epoch = done * self.batch_size // self.files.rows + 1
+        while (end := epoch * self.files.rows // self.batch_size) <= done:
+            epoch += 1
+        return end
 
     @property
     def batches(self) -> Iterator:

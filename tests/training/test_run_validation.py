@@ -24,6 +24,10 @@ def untuned(monkeypatch):
     monkeypatch.setattr(threads, "stored", dict)
 
 
+def batches(run, epochs):
+    return epochs * run.files.rows // run.batch_size
+
+
 def test_the_last_rows_are_held_out_and_none_is_lost(tmp_path):
     files = data.prepare_for(data.schema("food_delivery"), [], profile="tiny", format="parquet")
     first, rows = hold_out(files, 0.25, tmp_path)
@@ -50,14 +54,14 @@ def test_it_ends_in_the_state_of_its_best_epoch_and_saves_that(tmp_path):
 
         run.stopping.look = looked
         losses = run.train().losses
-        epoch, best = run.files.rows // run.batch_size, run.stopping.best
+        best = run.stopping.best
         found = [np.mean(list(e.auc.values())) for e in run.stopping.evaluations]
-        assert len(states) == best + 2 < 12 and len(losses) == epoch * len(states) and found[best] == max(found)
+        assert len(states) == best + 2 < 12 and len(losses) == batches(run, len(states)) and found[best] == max(found)
         now = get_state(run.model, run.optimizer)
         for path, value in states[best].items():
             np.testing.assert_array_equal(now[path], value, err_msg=path)
         rows = {v.name: v.state() for v in embedding_variables(run.model)}
-        assert len(rows) and int(run.optimizer.iterations) == epoch * (best + 1)
+        assert len(rows) and int(run.optimizer.iterations) == batches(run, best + 1)
         expected = run.evaluate().auc
     spec = dataclasses.replace(SPEC, saving=Saving(tmp_path / "run", resume=True))
     with Run(spec) as again:
@@ -67,6 +71,20 @@ def test_it_ends_in_the_state_of_its_best_epoch_and_saves_that(tmp_path):
     for changes, says in ({"size": "small"}, "same sizes"), ({"patience": 3}, "same validation"), ({"size": "contest"}, "same"):
         with pytest.raises(CtrlabError, match=says):
             Run(dataclasses.replace(spec, **changes))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 6])
+def test_each_epoch_is_judged_once(tmp_path, cut):
+    """Also where three epochs have a batch more than thrice those of one, and where a run goes on in the middle of one."""
+    small = EAGER.with_numbers(hyper=dataclasses.replace(EAGER.hyper, batch_size=600))
+    spec = dataclasses.replace(SPEC, size=small, epochs=3, patience=9, saving=Saving(tmp_path / "run", every=1))
+    with Run(spec) as run:
+        assert batches(run, 3) == 3 * batches(run, 1) + 1 == 16
+        run.train(steps=cut)
+    with Run(dataclasses.replace(spec, saving=Saving(tmp_path / "run", resume=True))) as run:
+        assert run.position == cut
+        run.train()
+        assert len(run.stopping.evaluations) == (3 if cut < 5 else 2)
 
 
 def test_a_run_that_follows_a_folder_has_no_validation(tmp_path):
