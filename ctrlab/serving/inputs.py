@@ -116,9 +116,11 @@ def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.Ragge
         values = found.get(column.name)
         if isinstance(column, Categorical) and column.default and values.dtype == tf.string:
             found[column.name] = tf.where(tf.equal(values, ""), column.default, values)
-        elif isinstance(column, NumericList) and any(default := [float(part) for part in column.default.split(column.separator)]):  # the mean of an empty list is 0 already
-            checked = tf.RaggedTensor.from_row_splits(values.values, values.row_splits)
-            found[column.name] = fill_empty(checked, default)
+        elif isinstance(column, NumericList):
+            numbers = [float(part) for part in column.default.split(column.separator)]
+            if any(numbers):  # the mean of an empty list is 0 already
+                checked = tf.RaggedTensor.from_row_splits(values.values, values.row_splits)
+                found[column.name] = fill_empty(checked, numbers)
     return found
 
 
