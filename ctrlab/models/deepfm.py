@@ -34,9 +34,12 @@ class DeepFM(CTRModel):
         "small": Sizes(
             dim=8,
             units={"deep": (64, 32), "top": (32,)},
-            hyper=Hyper("adam_async", 1e-3, batch_size=256),
-            l2=1e-5,
+            hyper=Hyper("adagrad", 0.03, batch_size=64, initial_accumulator=1e-2),
+            dropout=0.1,
+            l2=6e-5,
             momentum=0.9,
+            deviation=0.03,
+            scaled=True,
         ),
     }
     most_buckets = 10_000

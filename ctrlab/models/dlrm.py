@@ -32,11 +32,13 @@ class DLRM(CTRModel):
             dim=16, units={"top": (512, 256), "bottom": (512, 256, 64)}, hyper=Hyper("adam_async", 0.01), batch_norm=True
         ),
         "small": Sizes(
-            dim=8,
-            units={"top": (64, 32), "bottom": (32,)},
-            hyper=Hyper("adam_async", 1e-3, batch_size=256),
-            l2=1e-5,
+            dim=16,
+            units={"top": (64, 32), "bottom": (64, 32)},
+            hyper=Hyper("adagrad", 0.03, batch_size=128, initial_accumulator=1e-3),
+            l2=1e-4,
             momentum=0.9,
+            deviation=0.02,
+            scaled=True,
         ),
     }
 

@@ -78,11 +78,14 @@ class MMoE(CTRModel):
             hyper=Hyper("adam_async", 1e-3),
         ),
         "small": Sizes(
-            dim=8,
-            units={"experts": (64, 32), "towers": (32,)},
-            hyper=Hyper("adam_async", 1e-3, batch_size=256),
-            l2=1e-5,
+            dim=4,
+            units={"experts": (32,), "towers": (32,)},
+            hyper=Hyper("adagrad", 0.02, batch_size=128, initial_accumulator=1e-3),
+            dropout=0.2,
+            l2=1e-4,
             momentum=0.9,
+            deviation=0.02,
+            scaled=True,
         ),
     }
     expert_count = 4

@@ -37,7 +37,16 @@ class WDL(CTRModel):
             wide_buckets=1_000,
             joint_norm=True,
         ),
-        "small": Sizes(dim=8, units={"deep": (64, 32)}, hyper=Hyper("adam_async", 1e-3, batch_size=256), l2=1e-5, momentum=0.9),
+        "small": Sizes(
+            dim=8,
+            units={"deep": (64, 32)},
+            hyper=Hyper("adagrad", 0.03, batch_size=128, initial_accumulator=1e-3),
+            dropout=0.1,
+            l2=1e-4,
+            momentum=0.9,
+            deviation=0.02,
+            scaled=True,
+        ),
     }
 
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
