@@ -9,6 +9,9 @@ calibration   sum of predicted probabilities / observed clicks; 1 is best; above
 
 A soft label y in (0, 1) counts in the AUC as y clicks and 1 - y non-clicks of one prediction, as many views of one kind do.
 GAUC has no such meaning for them here: it is NaN.
+
+What has no value, as a metric of no examples, is NaN. All raise BadData for predictions that are not finite, labels outside of
+[0, 1], and numbers of them that differ.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from __future__ import annotations
 import numpy as np
 import sklearn.metrics
 
+from ctrlab.errors import BadData
+
 
 def auc(p: np.ndarray, y: np.ndarray) -> float:
-    """NaN if only one class came.
+    """NaN if not both classes came.
 
     Args:
         p: predictions, float [n]. y: labels in [0, 1], [n].
@@ -26,16 +31,43 @@ def auc(p: np.ndarray, y: np.ndarray) -> float:
     >>> auc(np.array([0.9, 0.1, 0.8]), np.array([1, 0, 0.5]))
     0.9444444444444444
     """
-    happened, p, weight = _split(p, y)
+    happened, p, weight = _split(*_checked(p, y))
     if len(np.unique(happened)) < 2:
         return float("nan")
     return float(sklearn.metrics.roc_auc_score(happened, p, sample_weight=weight))
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    """Probabilities, float [n], and labels in [0, 1], [n]."""
+    """NaN of no examples.
+
+    Args:
+        p: probabilities, float [n]. y: labels in [0, 1], [n].
+    Raises:
+        BadData: also if a probability is not in [0, 1].
+    """
+    p, y = _checked(p, y)
+    if (outside := (p < 0) | (p > 1)).any():
+        raise BadData(f"Probabilities must be in [0, 1]; received {p[outside][0]}: give the sigmoid of logits.")
+    if not len(p):
+        return float("nan")
     happened, p, weight = _split(p.astype(np.float64), y)
     return float(sklearn.metrics.log_loss(happened, p, sample_weight=weight, labels=[0, 1]))
+
+
+def _checked(p, y) -> tuple[np.ndarray, np.ndarray]:
+    p, y = np.asarray(p), np.asarray(y)
+    if p.ndim != 1 or p.shape != y.shape or {p.dtype.kind, y.dtype.kind} - set("biuf"):
+        received = " and ".join(f"{each.dtype.name} {[*each.shape]}" for each in (p, y))
+        raise BadData(
+            f"A metric takes numbers, predictions [n] and labels [n] of one task; received {received}: give one column."
+        )
+    if not np.isfinite(p).all():
+        raise BadData(f"Predictions must be finite; received {p[~np.isfinite(p)][0]}: lower the learning rate.")
+    if not (good := (y >= 0) & (y <= 1)).all():
+        raise BadData(
+            f"Labels must be numbers from 0 to 1; received {y[~good][0]}: write 1 for what happened and 0 for what did not."
+        )
+    return p, y
 
 
 def _is_binary(y: np.ndarray) -> bool:
@@ -63,6 +95,9 @@ def gauc(p: np.ndarray, y: np.ndarray, users: np.ndarray) -> float:
     >>> gauc(np.array([0.9, 0.1, 0.8, 0.7]), np.array([1, 0, 0, 1]), np.array(["a", "a", "b", "b"]))
     0.5
     """
+    p, y = _checked(p, y)
+    if len(users) != len(p):
+        raise BadData(f"GAUC needs the user of each prediction; received {len(users)} users and {len(p)} predictions.")
     if not _is_binary(y):
         return float("nan")
     _, user = np.unique(users, return_inverse=True)
@@ -91,5 +126,6 @@ def calibration(p: np.ndarray, y: np.ndarray) -> float:
     >>> calibration(np.array([0.25, 0.75]), np.array([0, 1]))
     1.0
     """
+    p, y = _checked(p, y)
     observed = float(np.sum(y))
     return float(np.sum(p, dtype=np.float64)) / observed if observed else float("nan")

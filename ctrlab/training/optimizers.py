@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab import keras_hooks
+from ctrlab import optimizations as ladder
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
@@ -44,12 +45,14 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         learning_rate: a float or a Keras schedule.
         clip_norm: the maximum L2 norm of one variable's merged gradient; None for no clipping.
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
-        rungs: with "lookup" one op of ours steps all variables; otherwise TensorFlow's kernels do, with several ops per variable.
+        rungs: as of `ctrlab.optimizations.resolve`, of level "model": with "lookup" one op of ours steps all variables;
+            otherwise TensorFlow's kernels do, with several ops per variable.
         loss_scale: the initial factor on the loss. It doubles after 2,000 good steps in a row and halves after a skipped step. 0:
             no scaling. None: 2^15 if Keras's global policy is mixed_float16 at this moment, otherwise 0. With 0 the optimizer
             refuses to step an `Embedding` that computes in float16.
     Raises:
-        UnknownName: no such kind. CtrlabError: a scale below 0 or not finite; another LossScaleOptimizer is put around it.
+        UnknownName: no such kind or rung. CtrlabError: a rung of another level; a scale below 0 or not finite; another
+            LossScaleOptimizer is put around it.
         InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
@@ -67,7 +70,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         self.clip_norm = clip_norm
         self.rule = sparse_update.Rule(kind, **(rule or {}))
         self._rule_options = dict(rule or {})
-        self.rungs = frozenset(rungs)
+        self.rungs = frozenset(ladder.resolve(rungs, level="model"))
         self._merge, self._update = merge.OP.pick(self.rungs), sparse_update.OP.pick(self.rungs)
         self.changes = None  # `ctrlab.training.changes.track` sets it
         self.was_traced = False
@@ -94,6 +97,11 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         return super() if self.initial_scale else self.inner_optimizer
 
     def build(self, variables):
+        """Makes the slots of `variables`, Keras variables or those of embedding variables; the first call decides.
+
+        Raises:
+            CtrlabError: an embedding variable is read in float16 and the loss is not scaled.
+        """
         if self.built:
             return
         halves = [v.name for v in variables if isinstance(v, Proxy) and v.read_as == "float16"]
@@ -122,6 +130,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         return self._scaled.scale_loss(gradients.of_finite(loss, self.iterations.value, skips=bool(self.initial_scale)))
 
     def check_finite(self, grads):
+        """Whether all gradients, dense or `tf.IndexedSlices`, are finite: bool scalar. Keras asks it under a loss scale."""
         return super().check_finite([g.values if isinstance(g, tf.IndexedSlices) else g for g in grads])
 
     def step_all(self, gradients, variables, learning_rate):
@@ -172,6 +181,11 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
 
     @part("optimizer")
     def update_step(self, gradient, variable, learning_rate):
+        """Steps one variable, as Keras does under a distribution strategy.
+
+        Args:
+            gradient: of the variable's shape, or `tf.IndexedSlices`. learning_rate: float scalar.
+        """
         self._update_all([(variable, self._merged(variable, gradient))], self._numbers(learning_rate))
 
     def _merged(self, variable, gradient):

@@ -10,7 +10,9 @@ from ctrlab import frames
 from ctrlab.data import explained
 from ctrlab.data.tables import conform
 from ctrlab.data.tensors import features_of
+from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData, CtrlabError
+from ctrlab.models.base import CTRModel
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.training.step import predict_step
 
@@ -24,16 +26,21 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     Args:
         table: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
             has the model's columns; a label is not needed. Other columns are left out.
-        batch_size: rows that are computed at once.
+        batch_size: rows that are computed at once, a whole number from 1 on.
     Raises:
         BadData: a column is missing or of another kind, or has a value that no file may have either (see `ctrlab.data.write`); a
-            probability is not finite. CtrlabError: a batch size below 1, or an embedding variable refused a lookup.
+            probability is not finite. CtrlabError: another batch size, a model that is none of the six, or an embedding variable
+            refused a lookup.
 
     >>> score(model, pandas.read_csv("today.csv"))     # doctest: +SKIP
     array([[0.0271], [0.1189]], dtype=float32)
     """
-    if batch_size < 1:
-        raise CtrlabError(f"batch_size must be at least 1; received {batch_size}.")
+    require_whole("`batch_size`", batch_size, 1, 31)
+    if not isinstance(model, CTRModel):
+        raise CtrlabError(
+            f"`score` reads a table by the schema of one of the six models of `ctrlab.build`; received {type(model).__name__}, "
+            "which has none: call its `predict`."
+        )
     columns = tuple(model.input_schema[name] for name in model.input_signature())
     schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
     rows = conform(frames.table(table), schema, frames.named(table, "The table to score"))

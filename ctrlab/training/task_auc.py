@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import keras
 
+from ctrlab.embedding.options import require_whole
+from ctrlab.errors import BadData
+
 THRESHOLDS = 10_000
 """So many make the error of the area small beside that of a validation set's size."""
 
 
 @keras.saving.register_keras_serializable("ctrlab")
 class TaskAUC(keras.metrics.AUC):
-    """The AUC of column `task` of labels and logits, [B, K] each. Keras's own AUC of several columns is their mean.
+    """The AUC of column `task` of labels and logits, [B, K] each, or [B] of one task. Keras's own AUC of several columns is their
+    mean.
+
+    Raises:
+        CtrlabError: `task` is no whole number from 0 on. BadData, in `update_state`: labels or logits without that column.
 
     >>> metric = TaskAUC(task=1, name="auc_buy")
     >>> metric.update_state([[0, 1], [1, 0], [0, 1]], [[0.0, 2.0], [0.0, -1.0], [0.0, 0.5]])
@@ -19,13 +26,21 @@ class TaskAUC(keras.metrics.AUC):
     """
 
     def __init__(self, task: int, name: str = "auc", dtype=None):
+        require_whole("The column of a TaskAUC", task, 0, 31)
         super().__init__(num_thresholds=THRESHOLDS, from_logits=True, name=name, dtype=dtype)
         self.task = task
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        k = slice(self.task, self.task + 1)
-        y_true, y_pred = keras.ops.convert_to_tensor(y_true), keras.ops.convert_to_tensor(y_pred)
-        super().update_state(y_true[:, k], y_pred[:, k], sample_weight)
+        super().update_state(self._column("labels", y_true), self._column("logits", y_pred), sample_weight)
+
+    def _column(self, what: str, values):
+        values = keras.ops.convert_to_tensor(values)
+        if len(values.shape) == 1:
+            values = values[:, None]  # [B, 1]
+        if len(values.shape) != 2 or (values.shape[1] is not None and values.shape[1] <= self.task):
+            received = f"received {what} {[*values.shape]}"
+            raise BadData(f"{self.name} takes column {self.task} of {what} [B, K]; {received}: give a column for each task.")
+        return values[:, self.task : self.task + 1]
 
     def get_config(self):
         return {"task": self.task, "name": self.name, "dtype": self.dtype}

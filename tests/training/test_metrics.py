@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.training import metrics
 from ctrlab.training.metrics import calibration, gauc
+from ctrlab.training.task_auc import TaskAUC
 
 
 def by_hand(p, y, users):
@@ -62,3 +64,45 @@ def test_auc_of_hard_labels_and_of_one_class():
     assert metrics.auc(p, y) == 0.75
     assert np.isnan(metrics.auc(p, np.ones(4))) and np.isnan(metrics.auc(p, np.zeros(4)))
     assert 0 <= metrics.auc(p, np.full(4, 0.5)) == 0.5
+
+
+NONE = np.zeros(0)
+METRICS = [metrics.auc, metrics.log_loss, metrics.calibration, lambda p, y: gauc(p, y, np.zeros(len(p)))]
+BAD = {
+    "nan": ([0.1, np.nan], [0, 1], "Predictions must be finite; received nan"),
+    "a label of 7": ([0.1, 0.2], [0, 7], "Labels must be numbers from 0 to 1; received 7"),
+    "a label of nan": ([0.1, 0.2], [0, np.nan], "Labels must be numbers from 0 to 1; received nan"),
+    "one label too many": ([0.1, 0.2], [0, 1, 1], r"received float64 \[2\] and int64 \[3\]"),
+    "columns": ([[0.1], [0.2]], [[0], [1]], r"received float64 \[2, 1\] and int64 \[2, 1\]"),
+    "words": ([0.1, 0.2], ["a", "b"], r"received float64 \[2\] and str"),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("p", "y", "says"), BAD.values(), ids=BAD)
+def test_what_no_metric_takes(metric, p, y, says):
+    with pytest.raises(BadData, match=says):
+        metric(np.array(p), np.array(y))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_examples_give_nan(metric):
+    assert np.isnan(metric(NONE, NONE))
+
+
+def test_what_one_metric_does_not_take():
+    with pytest.raises(BadData, match=r"Probabilities must be in \[0, 1\]; received 1.5"):
+        metrics.log_loss(np.array([0.5, 1.5]), np.array([0, 1]))
+    with pytest.raises(BadData, match="received 3 users and 2 predictions"):
+        gauc(np.array([0.5, 0.4]), np.array([0, 1]), np.arange(3))
+
+
+def test_the_auc_of_a_task_in_fit():
+    metric = TaskAUC(0)
+    metric.update_state([0, 1, 0], [[0.0], [2.0], [-1.0]])
+    assert float(metric.result()) == pytest.approx(1.0)
+    with pytest.raises(BadData, match=r"auc takes column 3 of labels \[B, K\]; received labels \[2, 1\]"):
+        TaskAUC(3).update_state([[0], [1]], [[0.0], [1.0]])
+    for task in (-1, "buy", 0.5):
+        with pytest.raises(CtrlabError, match="The column of a TaskAUC must be a whole number"):
+            TaskAUC(task)

@@ -1,5 +1,6 @@
 """`score` answers for rows in memory what evaluation answers for the same rows in a file."""
 
+import keras
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -102,6 +103,12 @@ def test_rows_that_are_refused(model, table, said):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_batch_size_below_1(model):
-    with pytest.raises(CtrlabError, match="batch_size must be at least 1; received 0"):
-        score(model, frame(), batch_size=0)
+@pytest.mark.parametrize("size", [0, 2.5, "a", None])
+def test_a_batch_size_that_is_no_whole_number_from_1_on(model, size):
+    with pytest.raises(CtrlabError, match=f"`batch_size` must be a whole number .*; received {size!r}"):
+        score(model, frame(), batch_size=size)
+
+
+def test_a_model_without_a_schema():
+    with pytest.raises(CtrlabError, match=r"one of the six models .*; received Sequential, which has none"):
+        score(keras.Sequential([keras.layers.Dense(1)]), frame())
