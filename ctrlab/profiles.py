@@ -43,4 +43,4 @@ PROFILES = {
 
 def current(name: str | None = None) -> Profile:
     """The named profile; default: `CTRLAB_PROFILE`'s, or else `lesson`."""
-    return PROFILES[choose("profile", name or os.environ.get("CTRLAB_PROFILE", "lesson"), PROFILES)]
+    return PROFILES[choose("profile", name or os.environ.get("CTRLAB_PROFILE") or "lesson", PROFILES)]

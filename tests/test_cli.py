@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ctrlab
-from ctrlab import cli
+from ctrlab import cli, profiles
 from ctrlab.cli.app import console, import_tensorflow
 from ctrlab.errors import CtrlabError, UnknownName, choose
 
@@ -57,7 +57,7 @@ def test_help_imports_nothing_heavy(path):
     code = textwrap.dedent(
         f"""
         import sys
-        from ctrlab import cli
+        from ctrlab import cli, profiles
         try:
             cli.app([*{path.split()}, "--help"])
         except SystemExit:
@@ -159,11 +159,11 @@ def test_an_end_by_sigterm_leaves_no_file(call, monkeypatch, tmp_path):
 def test_what_a_killed_process_left_beside_its_file_goes_with_the_next(call, tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    for name in (f".c[1].csv.{ended.pid}.partial", f".d.csv.{ended.pid}.partial", f".c[1].csv.{os.getppid()}.partial"):
+    others = {f".d.csv.{ended.pid}.partial", f".c[1].csv.{os.getppid()}.partial", f".c[1].csv.rejects.tsv.{ended.pid}.partial"}
+    for name in (f".c[1].csv.{ended.pid}.partial", *others):
         (tmp_path / name).touch()
     assert call("data", "generate", "criteo", "--rows", "10", "--out", tmp_path / "c[1].csv").exit_code == 0
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"c[1].csv", f".d.csv.{ended.pid}.partial", f".c[1].csv.{os.getppid()}.partial"}
+    assert {path.name for path in tmp_path.iterdir()} == {"c[1].csv", *others}
 
 
 def test_our_own_mistakes_are_not_hidden(call, monkeypatch):
@@ -174,6 +174,11 @@ def test_our_own_mistakes_are_not_hidden(call, monkeypatch):
 
     monkeypatch.setattr(runner, "begin", fail)
     assert isinstance(call("race").exception, AttributeError)
+
+
+def test_an_empty_variable_is_as_none(monkeypatch):
+    monkeypatch.setenv("CTRLAB_PROFILE", "")
+    assert profiles.current().name == "lesson"
 
 
 def test_list_of_data_sets(call):

@@ -34,23 +34,30 @@ def clear_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def sweep(folder: Path, name: str | None = None) -> None:
-    """Removes what a `Replacement`, of one file or of any, left in a folder when its process was killed."""
-    for path in folder.glob(f".{glob.escape(name) if name else '*'}.*.partial"):
-        number = path.name.split(".")[-2]
-        if number.isdecimal() and not (int(number) != os.getpid() and Path("/proc", number).exists()):
+def sweep(folder: Path, name: str = "") -> None:
+    """Removes what a `Replacement`, of the file of a name or of any, left in a folder when its process was killed."""
+    for path in folder.glob(f".{glob.escape(name) or '*'}.*.partial"):
+        of, number, _ = path.name.rsplit(".", 2)
+        lives = number != str(os.getpid()) and Path("/proc", number).exists()
+        if (not name or of == f".{name}") and number.isdecimal() and not lives:
             path.unlink(missing_ok=True)
 
 
 class Replacement:
-    """A binary file that replaces `path` when `keep` is called; without it nothing is left."""
+    """A binary file that replaces `path` when `keep` is called; without it nothing is left.
+
+    Of a link, the file is replaced to which it leads. What is no file, such as a device, is refused before anything is written.
+    """
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
+        self._place = Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
+        self._partial = self._place.with_name(f".{self._place.name}.{os.getpid()}.partial")
 
     def __enter__(self) -> Replacement:
-        require_place(self.path)
+        require_place(self._place)
+        if self._place.exists() and not self._place.is_file():
+            raise CtrlabError(f"What is written replaces a file; {self.path} is a device, a pipe or a socket: give another path.")
         sweep(self.path.parent, self.path.name)
         self.file = open(self._partial, "wb")
         return self
@@ -68,7 +75,7 @@ class Replacement:
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
-        os.replace(self._partial, self.path)
+        os.replace(self._partial, self._place)
 
 
 def encoding_of(schema: Schema) -> dict[bytes, bytes] | None:
