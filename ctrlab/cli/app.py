@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
@@ -42,6 +43,9 @@ class OneSentence(TyperGroup):
                 return super().invoke(ctx)
         except CtrlabError as problem:
             raise _exit(str(problem), 1) from None
+        except typer.BadParameter as problem:
+            problem.message += _nearest(problem.message)
+            raise
         except KeyboardInterrupt as interrupt:
             said, code = ("Terminated.", TERMINATED) if ended else ("Interrupted.", INTERRUPTED)
             raise _exit(str(interrupt) or said, code) from None
@@ -75,6 +79,13 @@ def _ending_as_interrupted() -> Iterator[list[int]]:
 def _exit(sentence: str, code: int) -> typer.Exit:
     Console(stderr=True, soft_wrap=True).print(Text(sentence, style="" if code in (INTERRUPTED, TERMINATED) else "red"))
     return typer.Exit(code)
+
+
+def _nearest(said: str) -> str:
+    """A hint at the value that is nearly what was given, for an option's sentence that lists its values."""
+    found = re.search(r"'(.*)' is not one of (.*)", said)
+    near = found and difflib.get_close_matches(found[1].lower(), re.findall(r"'([^']*)'", found[2]), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _of_system(problem: OSError) -> str:

@@ -24,7 +24,7 @@ from ctrlab.cli.app import (
 )
 from ctrlab.cli.train_follow import SMOOTHING, Idle, first_examples, follow_files
 from ctrlab.cli.train_options import choice_of, share_of, sizes_of
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def command(
     model: ModelArgument,
     optimizations: OptimizationsOption = "none",
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Passes over the training rows.")] = 1,
     data: SourceOption = "generated",
     format: FormatOption = "parquet",
     profile: ProfileOption = None,
@@ -149,6 +149,8 @@ def command(
         if not follow and (rejected := training.files.rejected):
             said = f"{rejected:,} raw rows are left out, each with its reason in {training.files.rejects}."
             out.print(said, style="yellow", markup=False, soft_wrap=True)
+        if not follow:
+            require_batch(training)
         if spec.saving:
             tell_resumed(training, out)
         publisher = None
@@ -198,6 +200,15 @@ def tell_resumed(training: Run, out: Console) -> None:
         out.print(f"Resumed after {training.checkpoints.position} batches, from {restored.path}.", soft_wrap=True)
     elif training.spec.saving.resume:
         out.print(f"Nothing to resume: {folder} has no checkpoint yet, so the training begins anew.", soft_wrap=True)
+
+
+def require_batch(training: Run) -> None:
+    """Refuses a data set of fewer rows than a batch, of all epochs or, as validation comes after each, of one."""
+    if training.files.rows * (1 if training.stopping else training.spec.epochs) < training.batch_size:
+        raise BadData(
+            f"Training needs at least one batch of {training.batch_size:,} rows; {training.files.name} has "
+            f"{training.files.rows:,} rows to train on: give a smaller --batch-size, or more rows."
+        )
 
 
 def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None:

@@ -20,13 +20,21 @@ def sizes_of(model: str, size: str, units: Sequence[str], numbers: dict, hyper: 
         units: of parts, "deep=128,64"; or of the first part, "128,64".
         numbers: dim, dropout, l2, batch_norm; hyper: the fields of `Hyper`. None leaves a number as it is.
     Raises:
-        UnknownName: no such preset or part. CtrlabError: a number out of its range, or text that is none.
+        UnknownName: no such preset, part or optimizer. CtrlabError: a number out of its range, or text that is none; another
+            optimizer without its learning rate.
     """
     from ctrlab.models import MODELS
+    from ctrlab.training.optimizers import KINDS
 
     presets = MODELS[model].presets
     preset = presets[choose("size", size, presets)]
     given = {name: value for name, value in hyper.items() if value is not None}
+    optimizer, own = given.get("optimizer", preset.hyper.optimizer), preset.hyper.optimizer
+    if choose("optimizer", optimizer, KINDS) != own and "learning_rate" not in given:
+        raise CtrlabError(
+            f"A learning rate suits one optimizer; received --optimizer {optimizer} without --learning-rate, and the preset's "
+            f"{preset.hyper.learning_rate:g} is for {own}: give both."
+        )
     if given.get("clip_norm") == 0:
         given["clip_norm"] = None
     layers = {part: layers for part, layers in (_units_of(text, next(iter(preset.units))) for text in units)}

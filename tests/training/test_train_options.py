@@ -20,6 +20,17 @@ def test_options_replace_single_numbers_of_a_preset():
     assert sizes_of("din", "contest", [], {"dropout": None}, NONE) == MODELS["din"].presets["contest"]
 
 
+def test_another_optimizer_comes_with_its_learning_rate():
+    own = MODELS["din"].presets["small"].hyper
+    assert sizes_of("din", "small", [], {}, NONE | {"optimizer": own.optimizer}).hyper == own
+    other = NONE | {"optimizer": "sgd" if own.optimizer != "sgd" else "adagrad"}
+    assert sizes_of("din", "small", [], {}, other | {"learning_rate": 0.2}).hyper.optimizer == other["optimizer"]
+    with pytest.raises(
+        CtrlabError, match=rf"without --learning-rate, .* {own.learning_rate:g} is for {own.optimizer}: give both"
+    ):
+        sizes_of("din", "small", [], {}, other)
+
+
 @pytest.mark.parametrize("text, share", [("10%", 0.1), ("0.25", 0.25), ("12.5%", 0.125)])
 def test_a_share_is_a_percentage_or_a_number(text, share):
     assert share_of(text) == share

@@ -13,7 +13,7 @@ from ctrlab.errors import CtrlabError
 
 def command(
     name: Annotated[str, typer.Argument(help="A data set, or all.")],
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows; else the profile's, with held-out rows apart.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, max=10**12, help="Rows; else the profile's, with held-out ones.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; else the cache, where lessons and race find it.")] = None,
     format: Annotated[Format | None, typer.Option(help="How rows are stored; else by --out's ending, else parquet.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same rows.")] = 0,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctrlab.cli.app import console, duration
+from ctrlab.errors import CtrlabError
 
 if TYPE_CHECKING:
     from ctrlab.data.join import Joined
@@ -30,6 +31,10 @@ def command(
     """
     from ctrlab.data.join import follow, join
 
+    if len({folder.resolve() for folder in (log, labels, out)}) < 3:
+        raise CtrlabError(
+            f"The log, the labels and the joined files are three folders; received {log}, {labels} and --out {out}: name another."
+        )
     options = {"window": timedelta(seconds=duration("--window", window))}
     if delivery:
         options["delivery"] = timedelta(seconds=duration("--delivery", delivery))
