@@ -212,13 +212,16 @@ def resolve(optimizations: str | Iterable[str], level: Level | None = None) -> t
             separated by commas, or an iterable of names; "stock", alone, is `STOCK`.
         level: select the rungs of this level from "all"; refuse individually named rungs of other levels.
     Raises:
-        UnknownName: no such rung. CtrlabError: a rung of another level was named.
+        UnknownName: no such rung, as in an empty text or between two commas. CtrlabError: a rung of another level was named; no
+            names were given.
 
     >>> resolve("none")
     ()
     """
     if isinstance(optimizations, str):
-        optimizations = [part.strip() for part in optimizations.split(",") if part.strip()]
+        optimizations = [part.strip() for part in optimizations.split(",")]
+    if not isinstance(optimizations, Iterable):
+        raise CtrlabError(f'Optimizations are names, "none" or "all"; received {optimizations!r}.')
     chosen: set[str] = set()
     for name in optimizations:
         choose("optimization", name, ["none", "all", "all+results", *RUNGS])

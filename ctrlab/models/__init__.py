@@ -25,7 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ctrlab.data import schema as schema_of
 from ctrlab.embedding.choices import Choice
-from ctrlab.errors import choose
+from ctrlab.embedding.options import require_whole
+from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.base import CTRModel
@@ -61,6 +62,7 @@ def build(
     Args:
         model: one of `MODELS`.
         schema: the columns, or the name of a data set; default: the model's own data set at the contest's sizes.
+        seed: in [0, 2^32).
         optimizations: of level "model": names, "none", "all" or "all+results".
         embedding: the kind of embedding for tables: "hashed", "multihash", "variable" or a choice with options, for all large
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are in
@@ -82,12 +84,15 @@ def build(
     >>> model = build("deepfm", "criteo", size="small", units={"deep": (128, 64)}, dropout=0.2)
     """
     maker = MODELS[choose("model", model, MODELS)]
+    require_whole("A seed", seed, 0, 32)
     if schema is None:
         schema = schema_of(DATA_SETS[model])
         if maker.most_buckets:
             schema = schema.with_buckets(maker.most_buckets)
     elif isinstance(schema, str):
         schema = schema_of(schema)
+    elif not isinstance(schema, Schema):
+        raise CtrlabError(f"A model is built for a Schema, or for the name of a data set; received {schema!r}.")
     sizes = size if isinstance(size, Sizes) else maker.presets[choose("size", size, maker.presets)]
     sizes = sizes.with_numbers(dim=dim, units=units, dropout=dropout, l2=l2, batch_norm=batch_norm)
     return maker(schema, optimizations, seed, embedding, sizes)

@@ -206,3 +206,22 @@ def record():
 
 if __name__ == "__main__":
     record()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"schema": 3}, r"^A model is built for a Schema, or for the name of a data set; received 3\.$"),
+        ({"optimizations": None}, r'^Optimizations are names, "none" or "all"; received None\.$'),
+        ({"optimizations": 3}, r'^Optimizations are names, "none" or "all"; received 3\.$'),
+        ({"optimizations": ""}, r"^Unknown optimization ''; known are none, all, "),
+        ({"optimizations": "lookup,,parsing"}, r"^Unknown optimization ''; known are none, all, "),
+        ({"optimizations": [3]}, r"^Unknown optimization 3; known are none, all, "),
+        ({"seed": "a"}, r"^A seed must be a whole number in \[0, 2\^32\); received 'a'\.$"),
+        ({"seed": -1}, r"^A seed must be a whole number in \[0, 2\^32\); received -1\.$"),
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_type_is_one_sentence(arguments, says):
+    with pytest.raises(CtrlabError, match=says):
+        build("deepfm", **arguments)
