@@ -8,30 +8,42 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterator
 
-from ctrlab.data.source import Source
+import numpy as np
+
+from ctrlab.data.source import Order, Reading, Source
 from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
+LOOK_FAULTS = 64
+"""Of one file, before it is said to be none of its own."""
 ASSERTED = "assertion failed: ["
 _NODES = re.compile(r"^({{[^}]*}}\s*)+")  # where in the graph TensorFlow's op error arose
-_END = re.compile(r"\n|\[\[\{|\[Op:")  # end of the reader's sentence inside TensorFlow's op error
+_END = re.compile(r"\s*\n\s*\[\[|\s*\[\[\{|\s*\[Op:|\x1b\[0m")  # end of the sentence inside TensorFlow's op error
+_READ_IN = re.compile(r"{{node reading_(\d+)/")
+_IN_BATCH = re.compile(r"(?<=record )\d+|(?<=Index: )\d+")  # numbers of rows in a batch: the one looked at now is another
+_PARSING = re.compile("Ctrlab>Parse(Ids|Numbers)")
+_GATHERED = re.compile(r"/embedding/.*Gather.*indices\[[\d,]*\] = (-?\d+) is not in (\[0, \d+\))", re.DOTALL)
 
 
-_readings: deque[Source] = deque(maxlen=32)  # the latest ones, because errors come from what is being read now
+_readings: deque[Reading] = deque(maxlen=32)  # the latest ones, because errors come from what is being read now
+_numbers = itertools.count(1)
 
 
-def remember(source: Source) -> None:
+def remember(source: Source, order: Order) -> Reading:
     """Registers files that a later error may come from."""
-    _readings.append(source)
+    _readings.append(Reading(next(_numbers), source, order))
+    return _readings[-1]
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened.
+    """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened, and BadData in place of
+    the error of a check in the model's graph, such as of its ids.
 
     >>> with explained():                                  # doctest: +SKIP
     ...     model.fit(read("train.csv", schema, batch_size=512))
@@ -43,25 +55,71 @@ def explained() -> Iterator[None]:
 
         if isinstance(error, tf.errors.OutOfRangeError):  # not a fault: the data are over
             raise
+        fault = None
         if isinstance(error, tf.errors.OpError) and any(op in str(error) for op in ("IteratorGetNext", "MakeIterator")):
-            for source in reversed(_readings):
-                if fault := find(source, error):
-                    raise fault from None
-        elif isinstance(error, tf.errors.InvalidArgumentError) and ASSERTED in error.message:  # the model's own check of ids
-            asserted = error.message.partition(ASSERTED)[2].splitlines()[0]
-            sentence = asserted.rstrip("]").replace("] [", " ").replace("\\'", "'")
-            raise BadData(f"{sentence}.") from None
+            fault = find(error)
+        if fault is None and isinstance(error, tf.errors.InvalidArgumentError):
+            fault = _refusal(error)
+        if fault is not None:
+            raise fault from None
         raise
 
 
-def find(source: Source, error: Exception) -> BadData | None:
-    """An error for the first row in the files that can't be decoded; None if `error` does not come from them."""
+def sentence_of(message: str) -> str:
+    """What an op said, without the marks, heading and stack that TensorFlow and Keras put around it.
+
+    Of an assertion it is the first part that is a sentence, or else all parts.
+
+    >>> sentence_of("{{node a/Assert}} assertion failed: [Ids of column \\'a\\' are below] [20] [Op:Assert]")
+    "Ids of column 'a' are below 20."
+    """
+    said = _END.split(message)[0].rstrip()
+    said = _NODES.sub("", said.rpartition("\n")[2].removeprefix("\x1b[1m")) if _HEADED.match(said) else _NODES.sub("", said)
+    said = re.sub(r"^\(\d\) [A-Z_]+:\s*", "", said.strip())
+    if ASSERTED not in said:
+        return said
+    parts = said.partition(ASSERTED)[2].removesuffix("]").split("] [")
+    parts = [part.encode().decode("unicode_escape").encode("latin-1").decode(errors="replace") for part in parts]
+    return next((part for part in parts if part.endswith(".")), f"{' '.join(parts)}.")
+
+
+_HEADED = re.compile(r"Graph execution error:|Exception encountered when calling|\d+ root error")
+
+
+def _refusal(error: Exception) -> BadData | None:
+    """The error of a check in a model's graph; None for other errors."""
+    if ASSERTED in error.message:
+        return BadData(sentence_of(error.message))
+    if _PARSING.search(str(error)):
+        return BadData(re.sub(r" in row (\d+)\.$", r" in row \1 of its batch, counted from 0.", sentence_of(error.message)))
+    if found := _GATHERED.search(error.message):
+        return BadData(f"Ids lie in the table that they select rows of, in {found[2]}; received {found[1]}: mend the id.")
+    return None
+
+
+def find(error: Exception) -> BadData | None:
+    """An error for the row that `error` is about, in the files that are read; None if it does not come from them."""
+    named = _READ_IN.search(str(error))
+    readings = [r for r in reversed(_readings) if named is None or r.number == int(named[1])]
+    if named is None and (fault := _in_parquet(readings, error)):
+        return fault
+    return next(filter(None, (_in_records(r, error) for r in readings if r.source.format != "parquet")), None)
+
+
+def _in_parquet(readings: list[Reading], error: Exception) -> BadData | None:
+    """The Parquet reader's sentence begins with the file."""
+    said = getattr(error, "message", str(error))
+    files = {str(file) for reading in readings if reading.source.format == "parquet" for file in reading.source.files}
+    places = [(said.index(file), -len(file)) for file in files if file in said]  # the end of a path may be another's name
+    if not places:
+        return None
+    return BadData(re.sub(r"; row (\d+) has ", r"; row \1, counted from 0, has ", _END.split(said[min(places)[0] :])[0].strip()))
+
+
+def _in_records(reading: Reading, error: Exception) -> BadData | None:
     from ctrlab.data import pipeline
 
-    if source.format == "parquet":  # the Parquet reader already names file and problem
-        said = getattr(error, "message", str(error))  # in a graph, the sentence stands below a heading
-        at = next((said.index(str(file)) for file in source.files if str(file) in said), None)
-        return None if at is None else BadData(_END.split(said[at:])[0].strip())
+    source, before = reading.source, 0
     decode = pipeline.decoder(source)
     for file in source.files:
         if not file.is_file():
@@ -70,41 +128,51 @@ def find(source: Source, error: Exception) -> BadData | None:
             continue
         alone = Source((file,), source.format, source.schema, source.lists)
         with contextlib.suppress(BadData):  # the reader has looked at it before, so it has changed since
-            fault = _first_fault(alone, pipeline.records(alone), decode)
-            if fault and _same(fault[1], error):
-                return BadData(fault[0])
+            faults = _Faults(alone, pipeline.records(alone), decode, reading.order, before)
+            for sentence, cause in itertools.islice(faults, LOOK_FAULTS):
+                if _same(cause, error):
+                    return BadData(sentence)
+            before += faults.rows
     return None
 
 
 def _same(cause: Exception, error: Exception) -> bool:
-    """Whether a fault found now is the one that was raised: a file may have changed, and the error may come from elsewhere.
-
-    Numbers count records within a batch, and the batch was another one.
-    """
-    cause_says, error_says = (re.sub(r"\d+", "0", text) for text in (_first_line(cause), str(error)))
+    """Whether a fault found now is the one that was raised: a file may have changed, and the error may come from elsewhere."""
+    cause_says, error_says = (_IN_BATCH.sub("0", text) for text in (_first_line(cause), str(error)))
     ends = (line.partition("[Op:")[0].strip() for line in error_says.splitlines())  # before it, TensorFlow says where it arose
     return any(end.endswith(cause_says.partition("[Op:")[0].strip()) for end in ends)
 
 
-def _first_fault(source: Source, records, decode) -> tuple[str, Exception] | None:
-    """What is wrong in one file, and TensorFlow's error.
+class _Faults:
+    """What is wrong in one file, of the rows that a reading takes: sentences, each with TensorFlow's error.
 
-    Decodes it in batches, then ever shorter beginnings of the first batch that fails.
+    Decodes it in batches, then ever shorter beginnings of a batch that fails.
+
+    Attributes:
+        rows: the rows that were looked at.
     """
-    import tensorflow as tf
 
-    [file] = source.files
-    row = 0
-    try:
-        for batch in records.batch(LOOK_ROWS):
-            if _error(decode, batch):
-                first = bisect.bisect_left(range(len(batch)), True, key=lambda i: _error(decode, batch[: i + 1]) is not None)
-                error = _error(decode, batch[first : first + 1]) or _error(decode, batch[: first + 1])
-                return _sentence(source, row + first + 1, batch[first].numpy(), error), error
-            row += len(batch)
-    except tf.errors.OpError as error:
-        return f"{file} is damaged or cut off in record {_whole_records(records) + 1}: {_first_line(error)}", error
-    return None
+    def __init__(self, source: Source, records, decode, order: Order, before: int):
+        self.source, self.records, self.decode, self.order, self.before = source, records, decode, order, before
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[tuple[str, Exception]]:
+        import tensorflow as tf
+
+        [file] = self.source.files
+        try:
+            for whole in self.records.batch(LOOK_ROWS):
+                rows = np.arange(self.rows, self.rows + len(whole))
+                rows = rows[self.order.may_take(self.before + rows)]
+                batch = tf.gather(whole, rows - self.rows)
+                self.rows += len(whole)
+                while len(batch) and _error(self.decode, batch):
+                    first = bisect.bisect_left(range(len(batch)), True, key=lambda i: bool(_error(self.decode, batch[: i + 1])))
+                    error = _error(self.decode, batch[first : first + 1]) or _error(self.decode, batch[: first + 1])
+                    yield _sentence(self.source, int(rows[first]) + 1, batch[first].numpy(), error), error
+                    batch, rows = batch[first + 1 :], rows[first + 1 :]
+        except tf.errors.OpError as error:
+            yield f"{file} is damaged or cut off in record {_whole_records(self.records) + 1}: {_first_line(error)}", error
 
 
 def _whole_records(records) -> int:

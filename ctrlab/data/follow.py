@@ -117,9 +117,8 @@ class Followed:
         from ctrlab.data import pipeline  # here, because it imports TensorFlow
 
         source = Source(files, "parquet", self.schema)
-        remember(source)
         order = Order(shuffle=0, seed=None, epochs=1, shard=(0, 1), start=offset)
-        return pipeline.batches(source, order, batch_size, drop_remainder).prefetch(2)
+        return pipeline.batches(remember(source, order), batch_size, drop_remainder).prefetch(2)
 
     def _unused(self):
         """(path, rows, how many of them were used) of the files that have others."""

@@ -9,20 +9,22 @@ from __future__ import annotations
 import tensorflow as tf
 
 from ctrlab.data import csv, parquet, tfrecord
-from ctrlab.data.source import Order, Source
+from ctrlab.data.source import Reading, Source
 from ctrlab.data.values import rule
 from ctrlab.features import Column, Label, Numeric, NumericList, Schema
 
 
-def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+def batches(reading: Reading, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """See `ctrlab.data.read`."""
+    source, order = reading.source, reading.order
     if source.format == "parquet":
         return parquet.batches(source, order, batch_size, drop_remainder)
     decode = decoder(source)
 
     @tf.autograph.experimental.do_not_convert
     def decoded(batch: tf.Tensor) -> tuple[dict, tf.Tensor]:
-        return features_and_labels(decode(batch), source.schema)
+        with tf.name_scope(reading.scope):  # by which `faults` knows whose error it is
+            return features_and_labels(decode(batch), source.schema)
 
     batched = order(records(source)).batch(batch_size, drop_remainder=drop_remainder)
     return batched.map(decoded, num_parallel_calls=tf.data.AUTOTUNE)

@@ -67,5 +67,4 @@ def read(
     from ctrlab.data import pipeline  # here, because it imports TensorFlow
 
     source = Source(paths, format, schema, lists)
-    remember(source)
-    return pipeline.batches(source, order, batch_size, drop_remainder).prefetch(prefetch)
+    return pipeline.batches(remember(source, order), batch_size, drop_remainder).prefetch(prefetch)

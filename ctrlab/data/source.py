@@ -12,6 +12,7 @@ from ctrlab.errors import BadData, CtrlabError, choose
 from ctrlab.features import Column, Schema
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 Files = str | os.PathLike | Iterable[str | os.PathLike]
@@ -59,6 +60,25 @@ class Order:
         if self.shuffle:
             rows = rows.shuffle(self.shuffle, seed=self.seed)
         return rows.repeat(self.epochs).skip(self.start)
+
+    def may_take(self, rows: np.ndarray) -> np.ndarray:
+        """Whether these rows, int64 [n], by their numbers in an epoch, may be among the selected ones: bool [n]."""
+        index, count = self.shard
+        once = self.epochs == 1 and not self.shuffle  # else those of `start` come again, or nobody knows which they were
+        return (rows % count == index) & (rows // count >= (self.start if once else 0))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Files that are read, and which of their rows; `number` is in the names of the graph's nodes that decode them."""
+
+    number: int
+    source: Source
+    order: Order
+
+    @property
+    def scope(self) -> str:
+        return f"reading_{self.number}"
 
 
 def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...], str]:

@@ -178,11 +178,85 @@ def test_other_errors_stay_what_they_are(tmp_path, monkeypatch):
         list(tf.data.Dataset.from_generator(broken, output_signature=tf.TensorSpec([], tf.int64)))
 
 
+@pytest.mark.parametrize("format", ["csv", "tfrecord", "tfrecord.gz"])
+def test_the_reading_that_failed_is_named(tmp_path, monkeypatch, format):
+    """Whichever was opened last, and though the other has the same fault elsewhere."""
+    paths = [tmp_path / f"{name}{data.FORMATS[format][0]}" for name in ("train", "valid")]
+    monkeypatch.setattr("ctrlab.data.values.bad", lambda values, column: np.zeros(np.shape(values), bool))
+    for path, row in zip(paths, (6, 3)):
+        data.write(flat(price=[2.5] * row + [NAN] + [2.5] * (8 - row)), LOOSE, path, progress=False)
+    monkeypatch.undo()
+    train, valid = (data.read(path, FLAT, batch_size=2) for path in paths)
+    with pytest.raises(BadData, match=r"train.*, (line|record) 7: "), data.explained():
+        list(train)
+    with pytest.raises(BadData, match=r"valid.*, (line|record) 4: "), data.explained():
+        list(valid.map(lambda features, labels: features["price"]).cache())
+
+
+def test_two_faults_that_differ_in_a_number(tmp_path):
+    for name, word in (("train", "1x"), ("valid", "2x")):
+        (tmp_path / f"{name}.csv").write_text(f"{GOOD}\n1,ann,3x,3,a,1\n1,ann,{word},3,a,1\n")
+    train, _ = (data.read(tmp_path / f"{name}.csv", SCHEMA, batch_size=1, start=2) for name in ("train", "valid"))
+    with pytest.raises(BadData, match=r"train.csv, line 3: .*'1x'"), data.explained():
+        list(train)
+
+
+def test_rows_that_a_reading_leaves_out_are_not_its_fault(tmp_path):
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    bad = "1,ann,cheap,3,a,1"
+    files[0].write_text("\n".join([GOOD, bad, GOOD]) + "\n")  # rows 0 to 2
+    files[1].write_text("\n".join([GOOD, GOOD, GOOD, bad, bad]) + "\n")  # rows 3 to 7
+    for options, place in (
+        ({"shard": (0, 2)}, "b.csv, line 4"),
+        ({"start": 1}, "b.csv, line 4"),
+        ({"shard": (1, 2)}, "a.csv, line 2"),
+    ):
+        with pytest.raises(BadData, match=place), data.explained():
+            list(data.read(files, SCHEMA, batch_size=2, **options))
+
+
+def test_a_file_whose_name_ends_as_anothers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ctrlab.data.values.bad", lambda values, column: np.zeros(np.shape(values), bool))
+    for name, price in (("0.parquet", 2.5), ("10.parquet", NAN)):
+        data.write(flat(price=[price] * 9), LOOSE, name, progress=False)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    for files in (["0.parquet", "10.parquet"], ["10.parquet", "0.parquet"]):
+        with pytest.raises(BadData, match=r"^10[.]parquet: column 'price'"), data.explained():
+            list(data.read(files, FLAT, batch_size=9))
+    read_later = data.read("10.parquet", FLAT, batch_size=9), data.read("0.parquet", FLAT, batch_size=9)
+    with pytest.raises(BadData, match=r"^10[.]parquet: column 'price'"), data.explained():
+        list(read_later[0])
+
+
+SENTENCE = "Column 'größe' must hold finite numbers."
+ESCAPED = "Column \\'gr\\303\\266\\303\\237e\\' must hold finite numbers."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"assertion failed: [{ESCAPED}]",
+        f"{{{{function_node __wrapped__Assert}}}} assertion failed: [{ESCAPED}] [Op:Assert]",
+        f"{{{{node a}}}} {{{{node b}}}} assertion failed: [{ESCAPED}] [Condition x == y did not hold element-wise:] [x = ] [2 3]",
+        'Graph execution error:\n\nDetected at node a/Assert defined at (most recent call last):\n  File "a.py", line 3\n\n'
+        f"assertion failed: [{ESCAPED}]\n\t [[{{{{node a/Assert}}}}]] [Op:__inference_f_41]",
+        "Exception encountered when calling WDL.call().\n\n\x1b[1m{{function_node __wrapped__Assert}} assertion failed: "
+        f"[{ESCAPED}] [Op:Assert] name: \x1b[0m\n\nArguments received by WDL.call():\n  • training=True",
+        f"Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  assertion failed: [{ESCAPED}]"
+        "\n\t [[{{node a}}]]\n\t [[IteratorGetNext]]\n  (1) INVALID_ARGUMENT: another",
+    ],
+)
+def test_what_an_assertion_says_is_its_sentence(message):
+    assert faults.sentence_of(message) == SENTENCE
+
+
 def test_the_end_of_the_data_is_no_fault(tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text(GOOD + "\n")
     rows = iter(data.read(tmp_path / "rows.csv", SCHEMA, batch_size=1))
     next(rows)
-    monkeypatch.setattr(faults, "find", lambda source, error: pytest.fail("all files are read again at the end of each epoch"))
+    monkeypatch.setattr(faults, "find", lambda error: pytest.fail("all files are read again at the end of each epoch"))
     with pytest.raises(tf.errors.OutOfRangeError), data.explained():
         rows.get_next()
 
@@ -294,7 +368,7 @@ def test_a_label_or_number_that_breaks_its_rule(tmp_path, monkeypatch, columns, 
         with pytest.raises(BadData, match=said) as caught, data.explained():
             list(data.read(path, FLAT, **{"batch_size": 3} | options))
         assert len(str(caught.value).splitlines()) == 1
-        place = {"csv": f"{path}, line 7: ", "parquet": "row 6 has"}.get(format, f"{path}, record 7: ")
+        place = {"csv": f"{path}, line 7: ", "parquet": "row 6, counted from 0, has"}.get(format, f"{path}, record 7: ")
         assert place in str(caught.value) and str(path) in str(caught.value)
 
 
