@@ -34,10 +34,10 @@ class DLRM(CTRModel):
         "small": Sizes(
             dim=16,
             units={"top": (64, 32), "bottom": (64, 32)},
-            hyper=Hyper("adagrad", 0.03, batch_size=128, initial_accumulator=1e-3),
-            l2=1e-4,
+            hyper=Hyper("adagrad", 0.05, batch_size=128, initial_accumulator=1e-3),
+            l2=1e-5,
             momentum=0.9,
-            deviation=0.02,
+            deviation=0.03,
             scaled=True,
         ),
     }

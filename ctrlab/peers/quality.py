@@ -27,7 +27,7 @@ from ctrlab.training import SHUFFLE_ROWS, EarlyStopping, compile_model, evaluate
 from ctrlab.training.held_out import hold_out
 
 VALIDATION = 0.1
-EPOCHS = 20
+EPOCHS = 10
 BATCH = 256
 CLASSIC = {"logistic regression": classic.logistic, "gradient boosting": classic.boosting}
 PLAIN = "plain Keras FM + MLP"
