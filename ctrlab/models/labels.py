@@ -16,7 +16,7 @@ def shaped(labels, tasks: Sequence[str]) -> tf.Tensor:
     """Labels as float32 [B, K]; their values are checked by `valid`.
 
     Raises:
-        BadData: another shape or type.
+        BadData: another shape or type. InvalidArgumentError: another shape, if it is only known when the step runs.
     """
     wanted = "[B] or [B, 1]" if len(tasks) == 1 else f"[B, {len(tasks)}]"
     rule = f"Labels must be numbers {wanted}, a column for each of the tasks {', '.join(tasks)}"
@@ -29,8 +29,14 @@ def shaped(labels, tasks: Sequence[str]) -> tf.Tensor:
     if labels.shape.rank == 1 and len(tasks) == 1:
         labels = labels[:, None]  # [B, 1]
     if not labels.shape.is_compatible_with([None, len(tasks)]):
-        raise BadData(f"{rule}; received {_words(labels.shape)}: select these columns.")
-    return tf.ensure_shape(tf.cast(labels, tf.float32), [None, len(tasks)])
+        raise BadData(f"{rule}; received the shape {_words(labels.shape)}: select these columns.")
+    labels = tf.cast(labels, tf.float32)
+    if labels.shape.rank is None or labels.shape[1] is None:
+        shape = tf.shape(labels)
+        fits = (tf.rank(labels) >= 1) & (tf.reduce_prod(shape[1:]) == len(tasks))  # [B] has one column
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=fits, data=[f"{rule}; received the shape", shape])]):
+            labels = tf.reshape(labels, [-1, len(tasks)])
+    return labels
 
 
 def valid(labels: tf.Tensor) -> tf.Tensor:
@@ -44,7 +50,7 @@ def valid(labels: tf.Tensor) -> tf.Tensor:
         condition=tf.reduce_all(good) & (tf.size(labels) > 0),
         data=[
             "Labels must be numbers from 0 to 1, and a batch needs at least one row; nothing was changed; received labels",
-            tf.boolean_mask(labels, ~good),
+            tf.boolean_mask(labels, ~good)[:3],
         ],
     )
     with tf.control_dependencies([check] if check is not None else []):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from typing import Literal
 
@@ -16,6 +17,15 @@ from ctrlab.training.step import predict_step
 MONITORS = ("auc", "log_loss")
 
 
+def _require_again(validation) -> None:
+    """Raises CtrlabError unless these can be batches that can be read again and again."""
+    rule = "validation is batches of (features, labels), read after each epoch"
+    if isinstance(validation, str | bytes) or not hasattr(validation, "__iter__"):
+        raise CtrlabError(f"{rule}; received {type(validation).__name__}: give a Dataset, as of `ctrlab.data.read`, or a list.")
+    if hasattr(validation, "__next__"):
+        raise CtrlabError(f"{rule}; received {type(validation).__name__}, which can be read once only: give a Dataset or a list.")
+
+
 class EarlyStopping(keras.callbacks.Callback):
     """Evaluates after each epoch; ends after `patience` epochs in a row without a gain, and restores the state of the best epoch.
 
@@ -25,14 +35,14 @@ class EarlyStopping(keras.callbacks.Callback):
     Click models learn ids by heart: with some 100,000 rows the second or third pass often makes them worse on new rows.
 
     Args:
-        validation: batches of (features, labels) that are not trained on, read anew after each epoch.
-        patience: at least 1.
+        validation: batches of (features, labels) that are not trained on, read anew after each epoch: no iterator.
+        patience: a whole number from 1 on.
         monitor: what must gain, as a mean over the labels: "auc" must rise, "log_loss" must fall.
     Attributes:
         evaluations: of each epoch, in order. best: the number of the best epoch, from 0.
     Raises:
-        UnknownName: no such monitor. CtrlabError: a patience below 1. BadData, in training: an AUC is not defined, because the
-            validation rows have one class only.
+        UnknownName: no such monitor. CtrlabError: another patience or validation. BadData, in training: what `evaluate` raises;
+            or an AUC is not defined, because the validation rows have one class only.
 
     >>> compile_model(model).fit(train, epochs=20, callbacks=[EarlyStopping(validation)])     # doctest: +SKIP
     """
@@ -40,8 +50,9 @@ class EarlyStopping(keras.callbacks.Callback):
     def __init__(self, validation: Iterable, patience: int = 2, monitor: Literal["auc", "log_loss"] = "auc"):
         super().__init__()
         self.monitor = choose("monitor", monitor, MONITORS)
-        if patience < 1:
-            raise CtrlabError(f"patience is a number of epochs without a gain, at least 1; received {patience}.")
+        if isinstance(patience, bool) or not isinstance(patience, numbers.Integral) or patience < 1:
+            raise CtrlabError(f"patience is a number of epochs without a gain, a whole one from 1 on; received {patience!r}.")
+        _require_again(validation)
         self.validation, self.patience = validation, patience
         self.evaluations: list[Evaluation] = []
         self.best = 0
@@ -56,7 +67,7 @@ class EarlyStopping(keras.callbacks.Callback):
         """Evaluates after an epoch; whether the training should end."""
         self.evaluations.append(evaluate(self._training[0], self.validation, self._predict))
         latest = len(self.evaluations) - 1
-        if latest == 0 or self._score(latest) > self._score(self.best):
+        if self._score(latest) > self._score(self.best) or latest == 0:
             self.best, self._state = latest, get_state(*self._training)
         return latest - self.best >= self.patience
 

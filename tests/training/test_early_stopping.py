@@ -79,11 +79,18 @@ def test_rows_that_came_after_the_best_epoch_are_gone(batches):
 
 def test_bad_arguments_and_rows_of_one_class_are_refused(batches):
     train, validation = batches
-    with pytest.raises(CtrlabError, match="patience is a number of epochs"):
-        EarlyStopping(validation, patience=0)
+    for patience in (0, "3", None, np.nan, 2.5, np.inf, True):
+        with pytest.raises(CtrlabError, match=f"patience is a number of epochs .*; received {patience!r}"):
+            EarlyStopping(validation, patience=patience)
+    for given in (None, "validation.parquet", lambda: validation):
+        with pytest.raises(CtrlabError, match=r"validation is batches .*: give a Dataset"):
+            EarlyStopping(given)
+    for given in (iter(validation), iter([]), (batch for batch in validation)):
+        with pytest.raises(CtrlabError, match="which can be read once only: give a Dataset or a list"):
+            EarlyStopping(given)
     with pytest.raises(CtrlabError, match="loss"):
         EarlyStopping(validation, monitor="loss")
     of_one_class = validation.map(lambda features, labels: (features, labels * 0))
     model = compile_model(build("dlrm", SCHEMA, size="small"))
     with pytest.raises(BadData, match="AUC needs validation rows of both classes"):
-        model.fit(train, epochs=3, callbacks=[EarlyStopping(of_one_class)], verbose=0)
+        model.fit(train, epochs=1, callbacks=[EarlyStopping(of_one_class)], verbose=0)
