@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import ClassVar
 
 from ctrlab.embedding.options import Initializer, Options
@@ -22,8 +23,8 @@ ORDERS = ("succession", "skip")
 
 
 def _positive(what: str, number: int | None) -> None:
-    if number is not None and not 1 <= number < RAW_IDS:
-        raise CtrlabError(f"{what} must be at least 1; received {number}.")
+    if number is not None and not (isinstance(number, Integral) and 1 <= number < RAW_IDS):
+        raise CtrlabError(f"{what} must be at least 1, and whole; received {number!r}.")
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class MultiHash:
     def __post_init__(self):
         choose("operation", self.operation, OPERATIONS)
         _positive("rows", self.rows)
-        if not (self.compression > 0 and math.isfinite(self.compression)):
-            raise CtrlabError(f"A compression must be positive and finite; received {self.compression}.")
+        if not (isinstance(self.compression, Real) and self.compression > 0 and math.isfinite(self.compression)):
+            raise CtrlabError(f"A compression must be positive and finite; received {self.compression!r}.")
 
     def budget(self, buckets: int) -> int:
         """The total number of rows of D numbers for all parts."""
@@ -99,8 +100,8 @@ class BinaryCode(MultiHash):
     def __post_init__(self):
         super().__post_init__()
         choose("order of bits", self.order, ORDERS)
-        if not 1 <= self.blocks <= 8:
-            raise CtrlabError(f"A binary code must have 1 to 8 blocks; received {self.blocks}.")
+        if not (isinstance(self.blocks, Integral) and 1 <= self.blocks <= 8):
+            raise CtrlabError(f"A binary code must have 1 to 8 blocks; received {self.blocks!r}.")
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,10 @@ class Variable:
 
     options: Options = field(default_factory=lambda: Options(initializer=Initializer("normal", 0.0, 0.05)))
     raw: ClassVar[bool] = True
+
+    def __post_init__(self):
+        if not isinstance(self.options, Options):
+            raise CtrlabError(f"The options of a Variable must be ctrlab.embedding.Options; received {self.options!r}.")
 
 
 Choice = Hashed | MultiHash | Variable
@@ -212,5 +217,10 @@ def to_config(choice: Choice) -> dict:
 
 
 def from_config(config: Mapping) -> Choice:
+    """The choice that `to_config` described.
+
+    Raises:
+        UnknownName: no such kind. CtrlabError: numbers that the kind refuses.
+    """
     found = {k: Options.from_config(v) if k == "options" else v for k, v in config.items() if k != "kind"}
     return KINDS[choose("kind of embedding", config["kind"], KINDS)](**found)

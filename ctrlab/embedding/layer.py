@@ -31,6 +31,7 @@ class Tables(Closes, keras.layers.Layer):
 
     def __init__(self, tables: Mapping[str, EmbeddingVariable] | None = None, name: str | None = None, **kwargs):
         super().__init__(name=name, **kwargs)
+        self.supports_jit = False  # XLA knows none of our ops
         if tables is not None:
             self.hold(tables)
 
@@ -76,7 +77,8 @@ class Embedding(Tables):
 
     Any int64 is a valid key, so no key can serve as padding: pass lists of different lengths as ragged tensors. In training a key
     without a row reads its initial value, otherwise 0. Compile the model with a `ctrlab.training.TouchedRows`; it also scales the
-    loss under the policy mixed_float16.
+    loss under the policy mixed_float16. XLA can't compile it: Keras says so where a model is compiled with
+    jit_compile=True, and goes on without.
 
     `model.save("m.keras")` and `save_weights` write the tables and the optimizer's slots as arrays among the weights (an HDF5
     file inside the .keras archive). That takes 24 + 4 D (1 + slots) bytes per key: ten million keys of D = 8 take 560 MB. One
@@ -126,6 +128,9 @@ class Embedding(Tables):
             proxy.read_as = self.compute_dtype
 
     def call(self, keys, training=False):
+        if self.single == isinstance(keys, Mapping):
+            takes = "keys, and no dict" if self.single else f"{{column: keys}} for {', '.join(self.columns)}"
+            raise CtrlabError(f"Layer {self.name} takes {takes}; received a {type(keys).__name__}: see its argument `columns`.")
         given = {ONE: keys} if self.single else dict(keys)
         if set(given) != set(self.columns):
             raise CtrlabError(f"Layer {self.name} looks up the columns {sorted(self.columns)}; received {sorted(given)}.")
@@ -175,7 +180,10 @@ def _each(names, what: str, values) -> dict:
 def _column(name: str, keys, combiner: str):
     """Keys in the form that the op takes: [n], or ragged [B, (L)]."""
     if not isinstance(keys, tf.RaggedTensor):
-        keys = tf.convert_to_tensor(keys)
+        try:
+            keys = tf.convert_to_tensor(keys)
+        except (TypeError, ValueError):
+            raise CtrlabError(f"Keys are an int64 or a ragged tensor; received {keys!r} in column {name!r}.") from None
     if keys.dtype != tf.int64:  # without a keras.Input, Keras casts a model's first input to float32
         raise CtrlabError(
             f"Keys must be int64; received {keys.dtype.name} in column {name!r}: cast them, and begin the model with "

@@ -6,7 +6,9 @@ Nothing here imports TensorFlow. The docstrings give DeepRec's names, and its de
 from __future__ import annotations
 
 import math
+import numbers
 import operator
+import os
 from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 
@@ -25,6 +27,11 @@ def require_whole(what: str, number: int, least: int, bits: int) -> None:
         fits = False
     if not fits:
         raise CtrlabError(f"{what} must be a whole number in [{least}, 2^{bits}); received {number!r}.")
+
+
+def _require_numbers(what: str, *given: float) -> None:
+    if odd := [number for number in given if not isinstance(number, numbers.Real)]:
+        raise CtrlabError(f"{what} must be numeric; received {odd[0]!r}.")
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Initializer:
 
     def __post_init__(self):
         choose("initializer", self.kind, INITIALIZERS)
+        _require_numbers("An initializer's a and b", self.a, self.b)
         if not (math.isfinite(self.a) and math.isfinite(self.b)):
             raise CtrlabError(f"An initializer's numbers must be finite; received a={self.a}, b={self.b}.")
         if self.kind == "uniform" and not self.a <= self.b:
@@ -61,13 +69,13 @@ class Initializer:
     @classmethod
     def glorot_uniform(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
         """Glorot & Bengio, 2010: uniform within sqrt(6 / (fan_in + fan_out)). A table has no fixed shape, so state the fans."""
-        limit = math.sqrt(6 / _fans(fan_in + fan_out))
+        limit = math.sqrt(6 / _fans(fan_in, fan_out))
         return cls("uniform", -limit, limit, seed)
 
     @classmethod
     def glorot_normal(cls, fan_in: int, fan_out: int, seed: int = 2021) -> Initializer:
         """Truncated normal whose standard deviation, after truncation, is sqrt(2 / (fan_in + fan_out))."""
-        return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in + fan_out)) / CUT, seed)
+        return cls("truncated_normal", 0.0, math.sqrt(2 / _fans(fan_in, fan_out)) / CUT, seed)
 
     @classmethod
     def he_uniform(cls, fan_in: int, seed: int = 2021) -> Initializer:
@@ -85,8 +93,9 @@ CUT = 0.87962566103423978
 """Standard deviation of a standard normal truncated at two deviations."""
 
 
-def _fans(fans: int) -> int:
-    if fans < 1:
+def _fans(*each: int) -> int:
+    _require_numbers("Fans", *each)
+    if (fans := sum(each)) < 1:
         raise CtrlabError(f"Fans must be at least 1 together; received {fans}.")
     return fans
 
@@ -124,6 +133,7 @@ class BloomFilter(CounterFilter):
     def __post_init__(self):
         super().__post_init__()
         require_whole("A Bloom filter's expected_keys", self.expected_keys, 1, 40)
+        _require_numbers("A false-positive rate", self.false_positive_rate)
         if not 0 < self.false_positive_rate < 1:
             raise CtrlabError(f"A false-positive rate must be in (0, 1); received {self.false_positive_rate}.")
 
@@ -150,6 +160,7 @@ class L2Eviction:
     threshold: float
 
     def __post_init__(self):
+        _require_numbers("An L2 threshold", self.threshold)
         if not (self.threshold > 0 and math.isfinite(self.threshold)):
             raise CtrlabError(f"An L2 threshold must be positive and finite; received {self.threshold}.")
 
@@ -170,6 +181,8 @@ class Storage:
         memory_rows: maximum number of rows in memory, per variable.
         cache: which rows move down first: "lru", the least recently used, or "lfu", the least frequently used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
+    Raises:
+        CtrlabError: no path; a size that is no whole number from 1. UnknownName: no such cache or compaction.
     """
 
     path: str
@@ -178,6 +191,10 @@ class Storage:
     compaction: str = "async"
 
     def __post_init__(self):
+        path = os.fspath(self.path) if isinstance(self.path, str | os.PathLike) else None
+        if not isinstance(path, str) or not path.strip():
+            raise CtrlabError(f'A storage has the path of a folder, such as "rows"; received {self.path!r}.')
+        object.__setattr__(self, "path", path)
         choose("cache strategy", self.cache, CACHES)
         choose("compaction", self.compaction, COMPACTIONS)
         require_whole("memory_rows", self.memory_rows, 1, 31)
@@ -223,6 +240,6 @@ class Options:
         known = {c.__name__: c for c in (Initializer, CounterFilter, BloomFilter, GlobalStepEviction, L2Eviction, Storage)}
         made = {}
         for name, value in config.items():
-            numbers = dict(value or {})
-            made[name] = value and known[choose("class of options", numbers.pop("class"), known)](**numbers)
+            given = dict(value or {})
+            made[name] = value and known[choose("class of options", given.pop("class"), known)](**given)
         return cls(**made)

@@ -138,10 +138,15 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
 
         Args:
             training: a key without a row reads its initial value; else 0.
+        Raises:
+            CtrlabError: no int64 keys; the variable is closed.
         """
         if isinstance(keys, tf.RaggedTensor):
             return keys.with_flat_values(self.lookup(keys.flat_values, training))
-        keys = tf.convert_to_tensor(keys)
+        try:
+            keys = tf.convert_to_tensor(keys)
+        except (TypeError, ValueError):
+            raise CtrlabError(f"Embedding variable {self.name} looks up int64 keys; received {keys!r}.") from None
         (rows,) = table_ops.grouped([self], [tf.reshape(keys, [-1])], Layout((0,), ("rows",), (0,)), training)
         return tf.reshape(rows, tf.concat([tf.shape(keys), [self.dim]], 0))
 
@@ -233,6 +238,7 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         ...     send(part)
         >>> users.confirm("server", cut.version)  # doctest: +SKIP
         """
+        _require_consumer(consumer)
         with one_sentence():
             return Cut(_native.library().ops.ctrlab_embedding_cut(handle=self.resource_handle, consumer=consumer), self.dim)
 
@@ -245,16 +251,21 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
             CtrlabError: a version above the consumer's last cut or below its last confirmed version; before the first
                 confirmation, any version but the last cut's. A version of another consumer in that range is not noticed.
         """
+        _require_consumer(consumer)
+        if not isinstance(version, int | np.integer):
+            raise CtrlabError(f"A consumer confirms the version of a cut, a whole number; received {version!r}.")
         with one_sentence():
             _native.library().ops.ctrlab_embedding_confirm(handle=self.resource_handle, consumer=consumer, version=version)
 
     def caught_up(self, consumer: str) -> int:
         """Says that the consumer has what the table holds now; returns the version of that content."""
+        _require_consumer(consumer)
         with one_sentence():
             return int(_native.library().ops.ctrlab_embedding_caught_up(handle=self.resource_handle, consumer=consumer))
 
     def forget(self, consumer: str) -> None:
         """Stops logging for this consumer; its next cut gives everything."""
+        _require_consumer(consumer)
         if self._closed:
             return
         _native.library().ops.ctrlab_embedding_forget(handle=self.resource_handle, consumer=consumer)
@@ -265,8 +276,8 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         Args:
             how: "all" replaces the content; "more" adds to it; "changes" applies a delta to it.
         Raises:
-            CtrlabError: another dimension or other slots, a repeated key, a count below 1, or numbers that are not whole; the
-                table is unchanged then. UnknownName: no such `how`.
+            CtrlabError: no state, another dimension or other slots, a repeated key, a count below 1, or numbers that are not
+                whole; the table is unchanged then. UnknownName: no such `how`.
         """
         take_state(self.resource_handle, self.name, self.dim, state, shard, how)
 
@@ -287,13 +298,16 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         Raises:
             CtrlabError: it is not a stage of this variable, or it was made before the optimizer was built.
         """
+        if not isinstance(stage, Stage):
+            raise CtrlabError(f"Embedding variable {self.name} adopts what its `stage` gave; received {stage!r}.")
         with one_sentence():
             _native.library().ops.ctrlab_embedding_adopt(handle=self.resource_handle, stage=stage.handle)
 
     @property
     def slot_names(self) -> tuple[str, ...]:
         """The slots of each row, in the optimizer's order; empty before an optimizer was built."""
-        stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
+        with one_sentence():
+            stats = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return tuple(name.decode() for name in stats.slot_names.numpy())
 
     def require_one_piece(self, served: bool = False) -> None:
@@ -333,6 +347,11 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
 
     def restore_tensors(self, tensors: dict[str, tf.Tensor]):
         return import_tensors(self.resource_handle, tensors | {"removed": tf.zeros([0], tf.int64)}, WHOLE, "all")
+
+
+def _require_consumer(name: str) -> None:
+    if not isinstance(name, str):
+        raise CtrlabError(f'A consumer of changes has a name, such as "server"; received {name!r}.')
 
 
 def embedding_variables(model) -> list[EmbeddingVariable]:

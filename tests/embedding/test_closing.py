@@ -128,11 +128,14 @@ def test_a_closed_variable_is_refused_in_one_sentence(tmp_path):
             ctrlab.embedding.TableState(np.zeros(0, "i8"), np.zeros((0, 4), "f4"), {}, *[np.zeros(0, "i8")] * 2)
         ),
         model.get_weights,
+        lambda: model(KEYS),
+        lambda: table.lookup(KEYS),
+        lambda: table.slot_names,
         lambda: model.save(tmp_path / "m.keras"),
     ):
         with pytest.raises(CtrlabError, match=closed):
             act()
-    for act in (lambda: model(KEYS), lambda: model.predict(KEYS, verbose=0), lambda: fit(model)):
+    for act in (lambda: model.predict(KEYS, verbose=0), lambda: fit(model)):
         with pytest.raises((CtrlabError, tf.errors.OpError), match="items is closed"):
             act()
     table.forget("server")

@@ -274,12 +274,27 @@ def test_what_a_layer_refuses():
     layer = Embedding(2, {"a": "t"})
     with pytest.raises(CtrlabError, match=r"^Layer \w+ looks up the columns \['a'\]; received \['b'\]\.$"):
         layer({"b": tf.zeros([1], tf.int64)})
+    for keys in (tf.zeros([1], tf.int64), None):
+        with pytest.raises(CtrlabError, match=r"^Layer \w+ takes \{column: keys\} for a; received a \w+: see its argument "):
+            layer(keys)
+    with pytest.raises(CtrlabError, match=r"^Keys are an int64 or a ragged tensor; received None in column 'a'\.$"):
+        layer({"a": None})
+    with pytest.raises(CtrlabError, match=r"^Layer one takes keys, and no dict; received a dict: see its argument `columns`\.$"):
+        Embedding(2, name="one")({"a": tf.zeros([1], tf.int64)})
     with pytest.raises(CtrlabError, match="Keys that are pooled"):
         layer({"a": tf.zeros([1, 2, 3], tf.int64)})
     with pytest.raises(CtrlabError, match=r"^Keys must be int64; received int32 in column 'a': cast them, [^\n]*$"):
         layer({"a": tf.zeros([1], tf.int32)})
     with pytest.raises(CtrlabError, match=r"received float32 in column 'keys': .* begin the model with keras\.Input"):
         keras.Sequential([Embedding(2)]).build((None, 3))
+
+
+def test_keras_compiles_without_xla_and_says_so():
+    keys = keras.Input((), dtype="int64")
+    model = keras.Model(keys, keras.layers.Dense(1)(Embedding(2)(keys)))
+    with pytest.warns(UserWarning, match="jit_compile=False"):
+        model.compile(TouchedRows("sgd", 0.1), "mse", jit_compile=True)
+    model.fit(tf.constant([1, 2], tf.int64), tf.ones([2, 1]), verbose=0)
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])

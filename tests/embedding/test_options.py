@@ -13,6 +13,7 @@ from ctrlab.embedding import (
     Options,
     Storage,
 )
+from ctrlab.embedding.choices import BinaryCode, Hashed, QuotientRemainder, Variable
 from ctrlab.errors import CtrlabError
 
 
@@ -28,6 +29,19 @@ from ctrlab.errors import CtrlabError
         (lambda: Storage("rows", 0), r"memory_rows must be a whole number in \[1, 2\^31\); received 0"),
         (lambda: Storage("rows", 1 << 64), "memory_rows must be a whole number"),
         (lambda: Storage("rows", 1e6), "memory_rows must be a whole number .* received 1000000.0"),
+        (lambda: Storage(None, 5), r'^A storage has the path of a folder, such as "rows"; received None\.$'),
+        (lambda: Storage(3, 5), "the path of a folder, .* received 3"),
+        (lambda: Storage("", 5), "the path of a folder, .* received ''"),
+        (lambda: Storage(" ", 5), "the path of a folder, .* received ' '"),
+        (lambda: Initializer("uniform", "a"), "An initializer's a and b must be numeric; received 'a'"),
+        (lambda: Initializer.glorot_normal(None, 1), "Fans must be numeric; received None"),
+        (lambda: L2Eviction(None), "An L2 threshold must be numeric; received None"),
+        (lambda: BloomFilter(1, 10, "a"), "A false-positive rate must be numeric; received 'a'"),
+        (lambda: Hashed("a"), "rows must be at least 1, and whole; received 'a'"),
+        (lambda: Hashed(1.5), r"rows must be at least 1, and whole; received 1\.5"),
+        (lambda: QuotientRemainder(None), "A compression must be positive and finite; received None"),
+        (lambda: BinaryCode(blocks=None), "A binary code must have 1 to 8 blocks; received None"),
+        (lambda: Variable(3), r"The options of a Variable must be ctrlab\.embedding\.Options; received 3"),
         (lambda: Initializer(seed=-1), r"A seed must be a whole number in \[0, 2\^63\); received -1"),
     ],
 )
@@ -63,3 +77,8 @@ def test_what_is_no_options(wrong):
 def test_options_come_back_from_plain_values():
     options = Options(Initializer("normal", seed=7), BloomFilter(2, 100), L2Eviction(0.5), Storage("rows", 4, "lru", "sync"))
     assert Options.from_config(options.to_config()) == options
+
+
+def test_a_path_of_a_storage_may_be_a_path(tmp_path):
+    options = Options(storage=Storage(tmp_path, 5))
+    assert options.storage == Storage(str(tmp_path), 5) == Options.from_config(options.to_config()).storage

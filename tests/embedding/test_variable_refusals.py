@@ -178,3 +178,18 @@ def test_an_eviction_by_norm_takes_any_threshold_that_its_option_takes():
     variable = EmbeddingVariable("items", 2, Options(eviction=L2Eviction(1e30)))
     TouchedRows("sgd").apply([tf.IndexedSlices(tf.ones([3, 2]), tf.range(3, dtype=tf.int64))], [variable.proxy])
     assert variable.evict() == 3
+
+
+def test_what_is_of_another_type_is_one_sentence():
+    with EmbeddingVariable("items", 2) as variable:
+        for act in (variable.cut, variable.caught_up, variable.forget, lambda name: variable.confirm(name, 1)):
+            with pytest.raises(CtrlabError, match=r'^A consumer of changes has a name, such as "server"; received None\.$'):
+                act(None)
+        with pytest.raises(CtrlabError, match=r"^A consumer confirms the version of a cut, a whole number; received None\.$"):
+            variable.confirm("server", None)
+        with pytest.raises(CtrlabError, match=r"^Embedding variable items looks up int64 keys; received None\.$"):
+            variable.lookup(None)
+        with pytest.raises(CtrlabError, match=r"^Embedding variable items adopts what its `stage` gave; received None\.$"):
+            variable.adopt(None)
+    with pytest.raises(CtrlabError, match=r"^Embedding variable items takes a TableState, as `state` gives it; received None\.$"):
+        variable.load_state(None)

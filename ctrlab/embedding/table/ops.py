@@ -20,6 +20,7 @@ import tensorflow as tf
 from ctrlab import _native
 from ctrlab.errors import CtrlabError
 from ctrlab.ops.lookup import Ids, Layout, agree, handle_of, ids_and_splits
+from ctrlab.ops.refusals import one_sentence
 from ctrlab.ops.sparse_update import Rule
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout:
     Returns:
         float32 outputs: [B, width] for pooled columns, [N, width] for columns whose keys keep their rows.
     Raises:
-        CtrlabError: the columns don't fit the layout, or keys are not int64. InvalidArgumentError: splits or shapes disagree.
+        CtrlabError: the columns don't fit the layout, or keys are not int64; a table is closed; splits or shapes disagree. For
+            the last two a graph raises InvalidArgumentError when it runs.
     """
     agree(tables, columns, layout)
     served = _served.get()
-    with tf.device("CPU:0"):
+    with tf.device("CPU:0"), one_sentence():
         return _native.library().ops.ctrlab_embedding_lookup(
             tables=[served[table] if served else table.resource_handle for table in tables],
             proxies=[] if served else [handle_of(table.proxy.value) for table in tables],

@@ -38,9 +38,11 @@ def take_state(handle: tf.Tensor, name: str, dim: int, state: TableState, shard:
     Args:
         how: "all" replaces the content; "more" adds to it; "changes" applies a delta to it.
     Raises:
-        CtrlabError: another dimension or other slots, a repeated key, a count below 1, or numbers that are not whole; the table
-            is unchanged then. UnknownName: no such `how`.
+        CtrlabError: no state, another dimension or other slots, a repeated key, a count below 1, or numbers that are not whole;
+            the table is unchanged then. UnknownName: no such `how`.
     """
+    if not isinstance(state, TableState):
+        raise CtrlabError(f"Embedding variable {name} takes a TableState, as `state` gives it; received {state!r}.")
     choose("way to take a state", how, ("all", "more", "changes"))
     slots = [np.asarray(array, np.float32) for array in state.slots.values()]
     if odd := [slot for slot, array in zip(state.slots, slots) if array.shape != np.shape(state.values)]:
