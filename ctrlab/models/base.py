@@ -52,6 +52,11 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         sizes: Sizes | None = None,
         name: str | None = None,
     ):
+        if (policy := keras.config.dtype_policy().name) != "float32":
+            raise CtrlabError(
+                f"The six models compute in float32; received Keras's global policy {policy}: call "
+                'keras.config.set_dtype_policy("float32") before, and take the rung "bf16" for products in bfloat16.'
+            )
         super().__init__(name=name or type(self).__name__.lower())
         self.built = True  # a subclass makes the weights now, not at the first call: a new model can be saved
         if not schema.labels:

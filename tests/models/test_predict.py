@@ -1,0 +1,44 @@
+"""Keras's `predict` and `predict_on_batch` with our models: what is wrong is one sentence, as in `fit`."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctrlab import data
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.features import Categorical, Label, Numeric, Schema
+from ctrlab.models import build
+
+SCHEMA = Schema("own", (Label("click"), Categorical("user"), Numeric("price")))
+FEATURES = {"user": tf.constant(["ann", "ben"]), "price": tf.constant([1.0, 2.0])}
+
+
+def test_a_bad_row_is_named_with_file_and_line(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("1,ann,2.5\n" * 9 + "1,ann,cheap\n")
+    model = build("dlrm", SCHEMA.with_buckets(50), size="small")
+    with pytest.raises(BadData, match=r"rows.csv, line 10: .*'price' must be a number; received 'cheap'") as caught:
+        model.predict(data.read(path, model.schema, batch_size=4), verbose=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_closed_table_is_one_sentence():
+    model = build("dlrm", SCHEMA, size="small", embedding="variable")
+    answers = model.predict_on_batch(FEATURES)
+    np.testing.assert_array_equal(model.predict(FEATURES, verbose=0), answers)
+    model.close()
+    for predict in (model.predict, model.predict_on_batch):
+        with pytest.raises(CtrlabError, match=r"^Embedding variable \w+ is closed, .*\.$"):
+            predict(FEATURES)
+
+
+@pytest.mark.parametrize("name", ["mixed_float16", "mixed_bfloat16", "float64"])
+def test_another_policy_of_keras_is_refused_at_once(name):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        with pytest.raises(CtrlabError, match=rf"compute in float32; received Keras's global policy {name}: call .* \"bf16\""):
+            build("dlrm", SCHEMA.with_buckets(50), size="small")
+    finally:
+        keras.config.set_dtype_policy(before)
