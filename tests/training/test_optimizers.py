@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.errors import UnknownName
+from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.models import Hyper
 from ctrlab.ops import sparse_update
 from ctrlab.ops.references import sparse_update as definition
@@ -78,6 +78,16 @@ def test_a_config_of_an_older_version_loads(fused):
 def test_unknown_kind_names_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean 'adam_async'"):
         TouchedRows("adam")
+
+
+def test_rungs_are_those_of_the_ladder():
+    assert TouchedRows(rungs="lookup").rungs == {"lookup"} and TouchedRows(rungs="stock").rungs == {"stock"}
+    with pytest.raises(UnknownName, match=r"Unknown optimization 'lokup'.*Did you mean 'lookup'"):
+        TouchedRows(rungs=["lokup"])
+    with pytest.raises(CtrlabError, match="is of level 'input'"):
+        TouchedRows(rungs=["parquet"])
+    with pytest.raises(CtrlabError, match="'stock' goes alone"):
+        TouchedRows(rungs=["stock", "lookup"])
 
 
 def test_made_from_a_models_hyper():
