@@ -105,8 +105,17 @@ def buckets(distinct: int) -> int:
     return next(size for size in (first * 10**power for power in itertools.count(3) for first in (1, 2, 5)) if size >= wanted)
 
 
-def _decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+def _decoded(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Values in a type that Arrow's functions take; dictionaries of what is left out anyway stay what they are."""
+    kind = values.type
+    if pa.types.is_dictionary(kind) and (
+        _is_number(kind.value_type)
+        or _is_text(kind.value_type)
+        or pa.types.is_boolean(kind.value_type)
+        or pa.types.is_temporal(kind.value_type)
+    ):
+        values = values.cast(kind.value_type)
+    return values.cast(pa.float64()) if pa.types.is_float16(values.type) else values
 
 
 def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
@@ -118,10 +127,7 @@ def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
     if not (_is_number(kind) or _is_text(kind) or pa.types.is_boolean(kind) or _is_list(kind)):
         return f"of type {kind}"
     if _is_list(kind):
-        entries = _entries(values)
-        if entries.null_count or not (_is_number(entries.type) or _is_text(entries.type)):
-            return f"of type {kind}" if not entries.null_count else "a list with entries that are missing"
-        return None if len(entries) else "no list with an entry"
+        return _of_no_use_lists(_entries(values), kind)
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and not values.null_count:
         return f"{values[0].as_py()!r} in every row".replace("\n", " ")
@@ -151,6 +157,18 @@ def _column(values: pa.ChunkedArray, name: str, user: str) -> dict:
     return {"kind": "numeric", "name": name} | _transform(values, name)
 
 
+def _of_no_use_lists(entries: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    if entries.null_count:
+        return "a list with entries that are missing"
+    if not (_is_number(entries.type) or _is_text(entries.type)):
+        return f"of type {kind}"
+    if _is_text(entries.type) and pc.any(pc.equal(entries, "")).as_py():
+        return "a list with entries that are empty"
+    if _is_text(entries.type) and not _free(entries):
+        return f"a list with words that hold {', '.join(map(repr, SEPARATORS))}, which would join them"
+    return None if len(entries) else "no list with an entry"
+
+
 def _called_as_id(name: str) -> bool:
     """Whether the last word of a name such as user_id, itemId or "zip code" is one of ID_NAMES."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).replace("_", " ").replace("-", " ").lower().split()
@@ -173,8 +191,13 @@ def _transform(values: pa.ChunkedArray, name: str) -> dict:
 
 def _separator(words: pa.ChunkedArray) -> dict:
     """The first that is in none of the words; ";" is the default."""
-    free = [s for s in SEPARATORS if not (_is_text(words.type) and pc.any(pc.match_substring(words, s)).as_py())]
-    return {} if not free or free[0] == ";" else {"separator": free[0]}
+    free = _free(words) if _is_text(words.type) else SEPARATORS
+    return {} if free[0] == ";" else {"separator": free[0]}
+
+
+def _free(words: pa.ChunkedArray) -> list[str]:
+    """The separators that are in none of the words."""
+    return [sign for sign in SEPARATORS if not pc.any(pc.match_substring(words, sign)).as_py()]
 
 
 def _find_histories(columns: list[dict], whole: pa.Table, notes: list[str]) -> None:

@@ -58,7 +58,7 @@ class Replacement:
         require_place(self._place)
         if self._place.exists() and not self._place.is_file():
             raise CtrlabError(f"What is written replaces a file; {self.path} is a device, a pipe or a socket: give another path.")
-        sweep(self.path.parent, self.path.name)
+        sweep(self._place.parent, self._place.name)
         self.file = open(self._partial, "wb")
         return self
 

@@ -34,19 +34,49 @@ def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.
 def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before: int) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
-    values = table[field.name]
+    values = _without_null_words(table[field.name])
     if not _fits(values.type, field.type):
-        raise BadData(f"{where}: column {field.name!r} of {schema.name} must be {field.type}; it is {values.type}.")
+        raise BadData(f"{where}: " + _odd(f"column {field.name!r} of {schema.name}", field.type, values.type))
     column = schema[field.name]
     if values.null_count and (column.kind == "label" or (pa.types.is_integer(field.type) and not column.default)):
         raise BadData(f"{where}: column {field.name!r} must not be empty; {values.null_count} rows have no value in it.")
     try:
         made = _cast(values, field.type)
     except pa.ArrowInvalid as error:
+        if (fraction := _fraction(values)) is not None:
+            said = _odd(f"column {field.name!r}", field.type, f"{values.type}, and has {fraction!r}")
+            raise BadData(f"{where}: {said}") from None
         raise BadData(f"{where}: column {field.name!r} must be {field.type}: {error}") from None
     _check_entries(made, column, where)
     _check_numbers(made, values, column, where, before)
     return made
+
+
+def _odd(column: str, target: pa.DataType, found: object) -> str:
+    wanted, cure = str(target), "such lists" if pa.types.is_list(target) else "numbers"
+    if pa.types.is_dictionary(target):
+        wanted, cure = "words or whole numbers", "text"
+    return f"{column} must be {wanted}; it is {found}: make {cure} of it."
+
+
+def _fraction(values: pa.ChunkedArray) -> float | None:
+    """The first number, alone or in a list, that is no whole one of 64 bits; None if there is none."""
+    for chunk in values.chunks:
+        while pa.types.is_dictionary(chunk.type) or pa.types.is_nested(chunk.type):
+            chunk = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk.flatten()
+        if pa.types.is_floating(chunk.type):
+            numbers = chunk.drop_null().cast(pa.float64()).to_numpy()
+            odd = numbers[~((numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**63))]
+            if len(odd):
+                return float(odd[0])
+    return None
+
+
+def _without_null_words(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary may hold what is missing as one of its words; its places are missing then, as anywhere else."""
+    if pa.types.is_dictionary(values.type) and any(chunk.dictionary.null_count for chunk in values.chunks):
+        return pa.chunked_array([chunk.dictionary_decode() for chunk in values.chunks], values.type.value_type)
+    return values
 
 
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
@@ -61,6 +91,10 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         return _text(values).dictionary_encode()
     if pa.types.is_list(target) and pa.types.is_string(target.value_type) and pa.types.is_floating(values.type.value_type):
         values = values.cast(pa.list_(pa.int64()))
+    if pa.types.is_floating(target):
+        values = values.cast(pa.float64(), safe=False)  # a whole number is rounded as others are; Arrow would refuse it
+    elif pa.types.is_list(target) and pa.types.is_floating(target.value_type):
+        values = values.cast(pa.list_(pa.float64()), safe=False)
     return values.cast(target)
 
 

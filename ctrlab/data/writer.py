@@ -47,7 +47,7 @@ def write(
     """
     path = Path(path)
     make = WRITERS[choose("format", format or format_of(path), FORMATS)]
-    slices, rows = (part for table in frames.tables(tables) for part in _in_slices(table)), 0
+    slices, rows = (part for table in frames.tables(tables, schema) for part in _in_slices(table)), 0
     with clear_errors(path), make(path, schema) as file:
         for table in counted(slices, f"Write {path.name}", progress, total):
             file.write(conform(table, schema, f"Table for {path.name}", before=rows))

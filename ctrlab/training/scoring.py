@@ -43,7 +43,7 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
         )
     columns = tuple(model.input_schema[name] for name in model.input_signature())
     schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
-    rows = conform(frames.table(table), schema, frames.named(table, "The table to score"))
+    rows = conform(frames.table(table, schema), schema, frames.named(table, "The table to score"))
     predict, found = predict_step(model), [np.zeros((0, len(model.tasks)), np.float32)]
     with explained(), one_sentence():
         for start in range(0, len(rows), batch_size):

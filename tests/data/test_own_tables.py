@@ -1,5 +1,7 @@
 """Tables of one's own: written, split, and refused in one sentence that says column and row."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -88,8 +90,20 @@ REFUSED = {
     "a soft label above 1": ({"share": [0, 0, 0, 1.5, 0]}, r"'share' must lie in \[0, 1\]; row 3 has 1.5"),
     "a soft label that is NaN": (pa.table({"share": [0.0, float("nan"), 1, 0, 0]}), r"'share' must lie in .*; row 1 has nan"),
     "a label that is missing": ({"click": [0, None, 1, 1, 0]}, "'click' must not be empty; 1 rows"),
-    "a number among words": ({"user": [1.5, 2, 3, 4, 5]}, "'user' must be dictionary.*1.5"),
-    "true among words": ({"user": [True, False, True, True, False]}, "'user' of own must be dictionary.* it is bool"),
+    "a number among words": (
+        {"user": [1.5, 2, 3, 4, 5]},
+        "'user' must be words or whole numbers; it is double, and has 1.5: make text of it",
+    ),
+    "true among words": (
+        {"user": [True, False, True, True, False]},
+        "'user' of own must be words or whole numbers; it is bool: make text of it",
+    ),
+    "days among words": (
+        {"user": pd.date_range("2026-01-01", periods=5).date},
+        r"'user' of own must be words or whole numbers; it is date32\[day\]",
+    ),
+    "a whole number that is none of 64 bits": ({"user": [1e300, 2, 3, 4, 5]}, r"'user' must be .*, and has 1e\+300"),
+    "halves in a list of words": ({"tags": [[0.5], [], [], [], []]}, "'tags' must be list.*, and has 0.5: make such lists"),
     "a separator in an entry": ({"tags": [["a"], ["b;c"], [], [], []]}, "'tags' can't hold its separator ';'; found 'b;c'"),
 }
 
@@ -105,6 +119,131 @@ def test_what_write_refuses(tmp_path, columns, said, format):
         data.write(table, SCHEMA, tmp_path / "rows", format, progress=False)
     assert "rows" in str(caught.value) and len(str(caught.value).splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.int32(), pa.decimal128(20, 0)])
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_whole_numbers_of_any_size_are_rounded_as_floats_are(tmp_path, format, kind):
+    large = [2**24 + 1, 2**24 + 3, 2_000_000_000, 0, 5]
+    table = pa.Table.from_pandas(frame())
+    for name, values, type in ("x", large, kind), ("xs", [[large[0], v] for v in large], pa.list_(kind)):
+        table = table.set_column(table.column_names.index(name), name, pa.array(values).cast(type))
+    path = tmp_path / f"rows{data.FORMATS[format][0]}"
+    data.write(table, SCHEMA, path, progress=False)
+    features, _ = read_one(path)
+    assert features["x"].numpy().tolist() == np.array(large, np.float32).tolist()
+    assert features["xs"].to_list() == [np.array([large[0], v], np.float32).tolist() for v in large]
+
+
+def test_what_is_missing_among_the_words_of_a_dictionary_is_missing(tmp_path):
+    schema = Schema("ids", (Label("click"), Categorical("user", default="?"), Numeric("x", default=7.0)))
+    words = pa.DictionaryArray.from_arrays([0, 1, None], ["a", None])
+    numbers = pa.DictionaryArray.from_arrays([0, 1, None], [3.0, None])
+    table = pa.table({"click": [0, 1, 1], "user": words, "x": numbers})
+    for format in data.FORMATS:
+        data.write(table, schema, tmp_path / "rows", format, progress=False)
+        [(features, _)] = data.read(tmp_path / "rows", schema, batch_size=3, format=format)
+        assert features["user"].numpy().tolist() == [b"a", b"?", b"?"] and features["x"].numpy().tolist() == [3, 7, 7]
+    with pytest.raises(BadData, match="'click' must not be empty; 2 rows"):
+        data.write(table.set_column(0, "click", numbers), schema, tmp_path / "rows", "csv", progress=False)
+
+
+def test_a_link_stays_and_leads_to_what_was_written(tmp_path):
+    place, link = tmp_path / "place.parquet", tmp_path / "folder" / "link.parquet"
+    link.parent.mkdir()
+    link.symlink_to("../place.parquet")
+    for _ in range(2):
+        assert data.write(frame(), SCHEMA, link, progress=False) == ROWS
+        assert link.is_symlink() and not place.is_symlink() and len(read_one(place)[1]) == ROWS
+    assert [path.name for path in link.parent.iterdir()] == ["link.parquet"] and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("format", data.FORMATS)
+def test_a_pipe_is_not_replaced(tmp_path, format):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(CtrlabError, match=r"replaces a file; .* is a device, a pipe or a socket: give another path"):
+            data.write(frame(), SCHEMA, path, format, progress=False)
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 2
+
+
+ZIPS = {"one.csv": ["01000", "20001", "7"], "other.csv": ["01000", "x", "7"]}
+LONG = [str(2**53 + 1 + i) for i in range(5)] + ["1e3"]
+
+
+def test_a_word_of_a_text_file_is_the_text_that_stands_there(tmp_path):
+    schema = Schema("flat", (Label("click"), Categorical("zip"), Categorical("slot", buckets=9, encoding="identity")))
+    for name, zips in (ZIPS | {"long.csv": LONG, "days.csv": ["2026-01-01", "true", "1.50"]}).items():
+        rows = "".join(f"{i % 2},{word},{i}\n" for i, word in enumerate(zips))
+        (tmp_path / name).write_text("click,zip,slot\n" + rows)
+        data.write(tmp_path / name, schema, tmp_path / "rows.parquet", progress=False)
+        features, _ = read_one(tmp_path / "rows.parquet", schema)
+        assert features["zip"].numpy().astype(str).tolist() == zips and features["slot"].numpy().tolist() == [*range(len(zips))]
+
+
+def test_a_text_file_without_a_schema_keeps_all_digits(tmp_path):
+    columns = {
+        "zip": ["01000", "7", "20001"],
+        "hash": [str(2**64 - 1), "1", ""],
+        "mixed": [*LONG[:2], "1e3"],
+        "count": [str(2**62 + 1), "-5", "0"],
+        "price": ["0.50", "12345678901234567890.5", "NaN"],
+        "age": ["-5", "0", " 7"],
+    }
+    (tmp_path / "rows.csv").write_text("\n".join(",".join(row) for row in [[*columns], *zip(*columns.values())]) + "\n")
+    table = data.table(tmp_path / "rows.csv")
+    assert table["zip"].to_pylist() == columns["zip"] and table["hash"].to_pylist() == columns["hash"]
+    assert table["mixed"].to_pylist() == columns["mixed"] and table["count"].to_pylist() == [2**62 + 1, -5, 0]
+    assert table["price"].to_pylist() == [0.5, 12345678901234567890.5, None]
+    assert list(map(str, table.schema.types)) == ["string", "string", "string", "int64", "double", "int64"]
+
+
+def test_line_ends_in_quotes_are_part_of_a_word(tmp_path):
+    rows = 50_000
+    text = "".join(f'{i % 2},"a\nline and another {i}, of {"more " * 5}"\n' for i in range(rows))
+    (tmp_path / "rows.csv").write_text("click,word\n" + text)
+    table = data.table(tmp_path / "rows.csv")
+    assert len(table) == rows and table["word"][rows - 1].as_py().startswith(f"a\nline and another {rows - 1}, of")
+
+
+def test_what_a_text_file_can_not_be_is_said_with_its_cure(tmp_path):
+    rows = "clicked{0}st\u00e4dte\n0{0}K\u00f6ln\n1{0}Rom\n"
+    plain = rows.replace("\u00e4", "a")
+    files = {
+        "semicolons.csv": (rows.format(";").encode(), r"divided by commas, and its first line has semicolons: .*sep=';'"),
+        "tabs.csv": (rows.format("\t").encode(), r"has tabs: .*sep='\\t'"),
+        "commas.tsv": (rows.format(",").encode(), r"divided by tabs, and its first line has commas"),
+        "latin.csv": (rows.format(",").encode("latin-1"), "must be UTF-8, and it has other bytes in its first line: save it as"),
+        "column.csv": (plain.format(",").encode("latin-1"), "must be UTF-8, and it has other bytes in column 'stadte'"),
+        "utf16.csv": (rows.format(",").encode("utf-16"), "must be UTF-8, and it has UTF-16"),
+    }
+    for name, (content, said) in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(BadData, match=said) as caught:
+            data.table(tmp_path / name)
+        assert len(str(caught.value).splitlines()) == 1 and str(tmp_path / name) in str(caught.value)
+    schema = Schema("flat", (Label("clicked"), Categorical("stadte")))
+    with pytest.raises(BadData, match="must be UTF-8, and it has other bytes in a column of words"):
+        data.write(tmp_path / "column.csv", schema, tmp_path / "rows.parquet", progress=False)
+
+
+def test_a_parquet_file_that_is_replaced_meanwhile_is_read_whole(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    path, opened = tmp_path / "rows.parquet", []
+    pq.write_table(pa.table({"a": [1, 2]}), path)
+    opens = pq.ParquetFile.__init__
+
+    def then_replaced(self, *arguments, **options):
+        opens(self, *arguments, **options)
+        opened.append(path)
+        pq.write_table(pa.table({"b": ["x"] * 1000}), tmp_path / "new")
+        (tmp_path / "new").replace(path)
+
+    monkeypatch.setattr(pq.ParquetFile, "__init__", then_replaced)
+    assert data.table(path).to_pydict() == {"a": [1, 2]} and len(opened) == 1
 
 
 def test_rows_are_counted_over_all_tables(tmp_path):
@@ -131,6 +270,13 @@ def test_a_split_at_random():
     assert data.split(table, 0.25, seed=3)[1].equals(test)
     assert not data.split(table, 0.25, seed=4)[1].equals(test)
     assert 200 < np.mean(test["row"].to_numpy()) < 800
+
+
+def test_a_split_by_text_of_any_type_of_arrow():
+    times = pa.array(["b", "a", "d", "c"], pa.string_view())
+    lists = pa.array([["b"], None, [], ["a", "b"]], pa.list_(pa.string_view()))
+    rows = data.split(pa.table({"time": times, "list": lists}), 0.25, by="time")[1].to_pylist()
+    assert rows == [{"time": "d", "list": []}]
 
 
 @pytest.mark.parametrize("times", ["int", "text", "timestamp", "dictionary"])
