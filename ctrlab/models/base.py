@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import keras
@@ -20,6 +22,7 @@ from ctrlab.model_names import DATA_SETS
 from ctrlab.models.fitting import Fitted
 from ctrlab.models.scaling import Standardized
 from ctrlab.models.sizes import Sizes
+from ctrlab.paths import replacing
 from ctrlab.profiling.work import Work
 
 
@@ -156,6 +159,15 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     def serving(self, input_signature=None):
         input_signature = input_signature or [self.input_signature()]
         return tf.function(lambda features: self(features, training=False), input_signature=input_signature)
+
+    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
+        """As Keras's; a `.keras` file is written whole, or an earlier one stays as it was."""
+        path = Path(os.path.realpath(filepath))  # of a link, the file to which it leads
+        if path.suffix != ".keras" or not path.parent.is_dir() or path.is_dir() or (path.exists() and not overwrite):
+            super().save(filepath, overwrite, zipped, **kwargs)
+            return
+        with replacing(path, ".keras") as part:  # Keras chooses the format by the name's ending
+            super().save(part, True, zipped, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """`input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""

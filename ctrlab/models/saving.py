@@ -22,7 +22,10 @@ def save_model(model: keras.Model, path: Path) -> None:
     Args:
         path: ends in ".keras".
     """
-    with replacing(path, ".keras") as part:  # Keras chooses the format by the name's ending
+    if isinstance(model, CTRModel):
+        model.save(path)
+        return
+    with replacing(path, ".keras") as part:
         model.save(part)
 
 

@@ -1,15 +1,18 @@
 """A model's description, from which it is made again for its checkpoints."""
 
 import json
+import subprocess
+import sys
 
 import keras
+import numpy as np
 import pytest
 
 from ctrlab import models, training
 from ctrlab.embedding import Options, Storage
 from ctrlab.embedding.choices import BinaryCode, Variable
 from ctrlab.embedding.formats.saves import Save, last_whole
-from ctrlab.errors import BadData
+from ctrlab.errors import CtrlabError
 from ctrlab.models.saving import description, from_description
 from ctrlab.training.restoring import restore
 
@@ -27,6 +30,35 @@ def test_the_described_model_has_the_same_weights(name, tmp_path):
     assert any(getattr(choice, "options", Options()).storage for choice in model.choices.values()) == (name != "dlrm")
 
 
+FULL_DISK = """
+import resource, sys
+import ctrlab
+model = ctrlab.build("deepfm")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+try:
+    model.save(sys.argv[1])
+except OSError:
+    sys.exit(7)
+"""
+
+
+def test_a_full_disk_leaves_the_earlier_file(small_batches, tmp_path):
+    schema, batches = small_batches("food_delivery")
+    model, link = models.build("deepfm", schema), tmp_path / "link.keras"
+    link.symlink_to("keep.keras")
+    for path in (tmp_path / "keep.keras", str(link)):
+        model.save(path)
+    assert link.is_symlink() and sorted(path.name for path in tmp_path.iterdir()) == ["keep.keras", "link.keras"]
+    before = (tmp_path / "keep.keras").read_bytes()
+    ran = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path / "keep.keras"], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 7, ran.stderr
+    assert (tmp_path / "keep.keras").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["keep.keras", "link.keras"]
+    features = batches[0][0]
+    found = keras.models.load_model(link)(features)
+    np.testing.assert_array_equal(found, model(features))
+
+
 def test_another_model_has_none():
     assert description(keras.Sequential([keras.layers.Dense(1)])) == {}
 
@@ -37,7 +69,7 @@ def test_another_model_has_none():
 def test_what_is_no_description_is_refused(damage):
     found = description(models.build("dlrm"))
     odd = damage if not damage or "kind" in damage else found | damage
-    with pytest.raises(BadData, match="described by kind"):
+    with pytest.raises(CtrlabError, match=r"described by kind|A seed must be a whole number"):
         from_description(odd)
 
 
