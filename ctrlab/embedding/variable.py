@@ -155,6 +155,8 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         return self.stats().rows
 
     def stats(self) -> Stats:
+        """What the table holds and did. A model's table that its choice of embedding left hashed has no variable, so no stats:
+        `ctrlab.embedding.choices.reasons` says which, and why."""
         with one_sentence():
             found = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return Stats(*found.stats.numpy().tolist(), found.problem.numpy().decode())

@@ -65,8 +65,9 @@ def build(
         seed: in [0, 2^32).
         optimizations: of level "model": names, "none", "all" or "all+results".
         embedding: the kind of embedding for tables: "hashed", "multihash", "variable" or a choice with options, for all large
-            tables of hashed ids or by column or table; see `ctrlab.embedding.choices`. The weights of linear parts are in
-            embedding variables if the embeddings of their ids are, and hashed otherwise.
+            tables of hashed ids or by column or table; see `ctrlab.embedding.choices`, whose `reasons` says which tables are
+            left hashed, and why. The weights of linear parts are in embedding variables if the embeddings of their ids are, and
+            hashed otherwise.
         size: the model's numbers: "contest", or "small" for some thousand to some million rows of your own; or `Sizes`. The
             following replace single numbers of it; None leaves a number as it is.
         dim: D, of the embeddings.

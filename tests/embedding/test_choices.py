@@ -65,5 +65,5 @@ def test_ids_of_a_model_end_where_its_docs_say(rungs, odd):
     model = ctrlab.build("dlrm", SCHEMA, rungs, embedding={"price": "variable"})
     words = {name: tf.constant(["mon", "tue"]) for name in ("user", "hour", "day")}
     assert model(words | {"price": tf.constant([0, RAW_IDS - 1], tf.int64)}).shape == (2, 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)column '?price'? must .*{RAW_IDS}\); received.*{odd}"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s)column \\?'?price\\?'? must .*{RAW_IDS}\); received.*{odd}"):
         model(words | {"price": tf.constant([0, odd], tf.int64)})
