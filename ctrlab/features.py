@@ -50,6 +50,10 @@ class Label(Column):
     kind: ClassVar[str] = "label"
     soft: bool = False
 
+    def __post_init__(self):
+        super().__post_init__()
+        rules.flag(self, "soft", self.soft)
+
 
 @dataclass(frozen=True)
 class Numeric(Column):
@@ -110,6 +114,9 @@ class IdColumn(Column):
         rules.vocabulary(self)
         if self.encoding == "vocabulary":
             object.__setattr__(self, "buckets", len(self.vocabulary))
+        rules.flag(self, "encoded", self.encoded)
+        if not isinstance(self.table, str):
+            raise BadSchema(f"`table` is a name; column {self.name!r} has {self.table!r}.")
         if not self.table:
             object.__setattr__(self, "table", self.name)
         rules.whole(self, "buckets", self.buckets, 1, RAW_IDS)
@@ -241,16 +248,19 @@ class Schema:
             self._by_name[column.name] = column
         for name in self.wide:
             if not isinstance(self._by_name.get(name), IdColumn):
-                raise BadSchema(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.")
+                near = rules.near(name, (c.name for c in self.id_columns))
+                raise BadSchema(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.{near}")
         if self.user and not isinstance(self._by_name.get(self.user), Categorical):
-            raise BadSchema(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.")
+            near = rules.near(self.user, (c.name for c in self.categoricals))
+            raise BadSchema(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.{near}")
         for column in self.sequences:
             for role, kind in (("of", Categorical), ("negative_of", Sequence)):
                 other = getattr(column, role)
                 if other and not isinstance(self._by_name.get(other), kind):
+                    near = rules.near(other, (c.name for c in self.of_kind(kind)))
                     raise BadSchema(
                         f"`{role}` of a sequence names a {kind.__name__} column; that of {column.name!r} in schema "
-                        f"{self.name!r} is {other!r}."
+                        f"{self.name!r} is {other!r}.{near}"
                     )
         rules.tables(self)
         rules.delimiter(self)
@@ -292,12 +302,20 @@ class Schema:
         return cls(name, made, wide, user=user, notes=tuple(notes))
 
     def __getitem__(self, name: str) -> Column:
+        """The column of this name.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        if name not in self._by_name:
+            choose(f"column of schema {self.name!r}", name, self._by_name)
         return self._by_name[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
     def of_kind(self, kind: type[Column]) -> tuple:
+        """The columns of this type, in the schema's order."""
         return tuple(c for c in self.columns if isinstance(c, kind))
 
     @property

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 
-from ctrlab.errors import BadSchema, choose
+import numpy as np
+
+from ctrlab.errors import BadSchema, UnknownName, choose
 
 IN_NUMBERS = "0123456789+-.eE"
 """Signs that a number may have, so none can stand between numbers."""
@@ -21,15 +24,37 @@ def name(column) -> None:
         )
 
 
+def near(name, known: Iterable[str]) -> str:
+    """What `choose` says of a name that is near, or nothing."""
+    try:
+        choose("column", name, known)
+    except UnknownName as unknown:
+        _, said, meant = str(unknown).partition(" Did you mean")
+        return said + meant
+    return ""
+
+
 def several(schema, what: str, values) -> None:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise BadSchema(f"`{what}` of a schema is a tuple; schema {schema.name!r} has {values!r}.")
 
 
 def number(column, what: str, value) -> None:
-    """A finite number, as Python's `float` or `int`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A finite number, as Python's `float` or `int`, that float32 holds, too."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or (isinstance(value, float) and not math.isfinite(value)):
         raise BadSchema(f"`{what}` must be a finite number; column {column.name!r} has {value!r}.")
+    if not _in_float32(value):
+        raise BadSchema(f"`{what}` must be a number of float32, at most 3.4e38; column {column.name!r} has {value!r}.")
+
+
+def _in_float32(value) -> bool:
+    return abs(value) <= float(np.finfo(np.float32).max)
+
+
+def flag(column, what: str, value) -> None:
+    if not isinstance(value, bool):
+        raise BadSchema(f"`{what}` is True or False; column {column.name!r} has {value!r}.")
 
 
 def whole(column, what: str, value, least: int, most: int) -> None:
@@ -40,7 +65,7 @@ def whole(column, what: str, value, least: int, most: int) -> None:
 def number_list(column, what: str, text) -> None:
     """Finite numbers, joined by the column's separator."""
     try:
-        good = all(math.isfinite(float(part)) for part in text.split(column.separator))
+        good = all(_in_float32(float(part)) for part in text.split(column.separator))
     except (AttributeError, ValueError):
         good = False
     if not good:
@@ -57,6 +82,12 @@ def transform(column, known) -> None:
             f"`minmax` divides by high - low, so low must be below high; column {column.name!r} has {column.low} and "
             f"{column.high}."
         )
+    width = column.high - column.low
+    if column.transform == "minmax" and not (float(np.finfo(np.float32).tiny) <= width and _in_float32(width)):
+        raise BadSchema(
+            f"`minmax` divides by high - low in float32, from 1.2e-38 to 3.4e38; column {column.name!r} has {column.low} and "
+            f"{column.high}: measure it in another unit."
+        )
 
 
 def separator(column) -> None:
@@ -69,9 +100,13 @@ def separator(column) -> None:
 
 
 def vocabulary(column) -> None:
+    """Texts that differ, as a tuple whatever they came in."""
     words = column.vocabulary
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+    words = words if isinstance(words, str | bytes) or not isinstance(words, Iterable) else tuple(words)
+    if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
         raise BadSchema(f"A vocabulary is a tuple of texts; column {column.name!r} has {words!r:.100}.")
+    words = tuple(map(str, words))
+    object.__setattr__(column, "vocabulary", words)
     if twice := [word for word, count in Counter(words).items() if count > 1]:
         raise BadSchema(f"The words of a vocabulary differ; that of column {column.name!r} has {twice[0]!r} more than once.")
     if (column.encoding == "vocabulary") != bool(words):

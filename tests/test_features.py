@@ -1,8 +1,9 @@
 """Columns and schemas that make no sense are refused when they are made, in one sentence that names the column."""
 
+import numpy as np
 import pytest
 
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 WORDS = {"encoding": "vocabulary", "vocabulary": ("a", "b")}
@@ -35,6 +36,22 @@ BAD_COLUMNS = {
     "a default outside the table": (lambda: Categorical("x", encoding="identity", buckets=9, default="9"), r"id in \[0, 9\)"),
     "a default that is no id": (lambda: Categorical("x", encoding="identity", buckets=9, default="-1"), r"id in \[0, 9\)"),
     "a default that is no text": (lambda: Categorical("x", default=0), "`default` of an id column is text"),
+    "a range too narrow": (lambda: Numeric("x", transform="minmax", high=1e-45), "divides by high - low in float32"),
+    "a range of nothing": (lambda: Numeric("x", transform="minmax", low=1e-300, high=2e-300), "divides by high - low in float32"),
+    "a range too wide": (lambda: NumericList("x", transform="minmax", low=-3e38, high=3e38), "divides by high - low in float32"),
+    "ends beyond float32": (
+        lambda: Numeric("x", transform="minmax", low=-1e308, high=1e308),
+        "`low` must be a number of float32",
+    ),
+    "a default beyond float32": (lambda: Numeric("x", default=1e39), "`default` must be a number of float32"),
+    "a default without end": (lambda: Numeric("x", default=10**400), "`default` must be a number of float32"),
+    "a list's default beyond float32": (lambda: NumericList("x", default="1;1e39"), "has '1;1e39'"),
+    "a logarithm's low beyond float32": (lambda: Numeric("x", transform="log1p", low=1e300), "`low` must be a number of float32"),
+    "a number for words": (lambda: Categorical("x", **WORDS | {"vocabulary": 5}), "a tuple of texts; column 'x' has 5"),
+    "numbers of NumPy for words": (lambda: Categorical("x", **WORDS | {"vocabulary": np.arange(3)}), "a tuple of texts"),
+    "a soft that is a text": (lambda: Label("x", soft="no"), "`soft` is True or False; column 'x' has 'no'"),
+    "an encoded that is a text": (lambda: MultiHot("x", encoded="no"), "`encoded` is True or False; column 'x' has 'no'"),
+    "a table that is a number": (lambda: Categorical("x", table=5), "`table` is a name; column 'x' has 5"),
     "no length": (lambda: Sequence("x", max_length=0), "`max_length` must be a whole number from 1"),
 }
 
@@ -55,6 +72,15 @@ BAD_SCHEMAS = {
     "a wide name alone": (lambda: Schema("s", (ITEM,), wide="item"), "`wide` of a schema is a tuple"),
     "wide of a number": (lambda: Schema("s", (Numeric("x"),), wide=("x",)), "must name id columns"),
     "a user that is none": (lambda: Schema("s", (Numeric("x"),), user="x"), "must name a categorical"),
+    "a user that is near": (lambda: Schema("s", (ITEM,), user="itme"), "called 'itme'. Did you mean 'item'?"),
+    "a wide column that is near": (
+        lambda: Schema("s", (ITEM, Numeric("itm")), wide=("itm",)),
+        "called 'itm'. Did you mean 'item'?",
+    ),
+    "a history of what is near": (
+        lambda: Schema("s", (ITEM, Sequence("past", table="item", of="itme"))),
+        "'itme'. Did you mean 'item'?",
+    ),
     "a history of another table": (
         lambda: Schema("s", (ITEM, Sequence("past", buckets=9, of="item"))),
         "'past' has the table 'past' and 'item' has 'item': give 'past' table='item'",
@@ -90,6 +116,17 @@ def test_a_schema_that_makes_no_sense(make, said):
         make()
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_column_by_a_name_that_is_near():
+    with pytest.raises(UnknownName, match=r"Unknown column of schema 's' 'itme'; known are item.*Did you mean 'item'"):
+        Schema("s", (ITEM,))["itme"]
+
+
+@pytest.mark.parametrize("words", [["a", "b"], np.array(["a", "b"]), iter(("a", "b"))])
+def test_a_vocabulary_is_kept_as_a_tuple_of_texts(words):
+    column = Categorical("x", encoding="vocabulary", vocabulary=words)
+    assert column == Categorical("x", **WORDS) and hash(column) and type(column.vocabulary[0]) is str
 
 
 def test_columns_in_a_list_make_the_same_schema():
