@@ -30,8 +30,9 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     """One Arrow table of a table in any common form. Nothing is converted but what is missing: NaN of pandas becomes null;
     and text views of Arrow, which few of its functions take, become text.
 
-    A text file does not say what its columns are. Columns of words of the schema are the text that stands in the file; without a
-    schema a column is text as well if a number would lose digits: "01000", or whole numbers above 2^53 beside others.
+    A text file does not say what its columns are. Columns of words of the schema are the text that stands in the file, but whole
+    numbers alone are so without a schema, too: 438.0, as pandas writes 438 beside missing numbers, is the word "438". Without a
+    schema a column of numbers is text if they would lose digits: "01000", "1e3", or whole numbers above 2^53 beside others.
 
     Args:
         source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
@@ -151,7 +152,13 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
             f"line has {DELIMITERS[others[0]]}: read it with pandas.read_csv(..., sep={others[0]!r}), and give that table."
         )
     numbers = [f.name for f in found.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
-    if schema is not None or not numbers or len({*names}) < len(names):
+    if len({*names}) < len(names):
+        return found  # `table` refuses it
+    if schema is not None:
+        for name in set(words).intersection(names):
+            found = found.set_column(names.index(name), name, _words(found[name]))
+        return found
+    if not numbers:
         return found
     texts = _parsed(path, delimiter, numbers, numbers)
     for name in numbers:
@@ -169,10 +176,20 @@ def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None 
     )
 
 
+def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words as they stand in a file; if all are whole numbers, as they are made of the numbers that are read without a schema."""
+    missing = pc.is_in(texts, pa.array(pa_csv.ConvertOptions().null_values))
+    numbers = pc.utf8_trim_whitespace(pc.if_else(missing, pa.scalar(None, pa.string()), texts))
+    if not pc.all(pc.match_substring_regex(numbers, r"^-?(0|[1-9][0-9]*)(\.0+)?$"), min_count=0).as_py():
+        return texts
+    return pc.replace_substring_regex(numbers, r"\.0+$", "")
+
+
 def _loses_digits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether numbers of this type differ from what stands in a file: in leading zeros, or in digits that double has not."""
+    """Whether numbers of this type differ from what stands in a file: in leading zeros, in digits that double has not, or in an
+    exponent as only a code has it (programs write 1e+03)."""
     digits = pc.utf8_trim_whitespace(texts)
-    if pc.any(pc.match_substring_regex(digits, "^[+-]?0[0-9]+$")).as_py():
+    if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+)$")).as_py():
         return True
     long = digits.filter(pc.match_substring_regex(digits, "^[+-]?[0-9]{16,}$"))
     return pa.types.is_floating(kind) and any(abs(int(number)) > 2**53 for number in long.unique().to_pylist())

@@ -183,6 +183,25 @@ def test_a_word_of_a_text_file_is_the_text_that_stands_there(tmp_path):
         assert features["zip"].numpy().astype(str).tolist() == zips and features["slot"].numpy().tolist() == [*range(len(zips))]
 
 
+WORDS = {
+    "of floats": (["438.0", "", "7.0", "-5.0"], ["438", "", "7", "-5"]),
+    "of whole numbers": (["438", "NaN", " 7", "-5"], ["438", "", "7", "-5"]),
+    "of codes": (["1e3", "1000", "01", "7"], ["1e3", "1000", "01", "7"]),
+    "of codes without zeros": (["1e3", "1000", "12", "7"], ["1e3", "1000", "12", "7"]),
+    "of versions": (["14.0", "14.1.2", "NA", "7"], ["14.0", "14.1.2", "NA", "7"]),
+    "none": (["", "", "NaN", ""], [""] * 4),
+}
+
+
+@pytest.mark.parametrize(("texts", "words"), WORDS.values(), ids=WORDS)
+def test_a_word_is_the_same_with_a_schema_and_without(tmp_path, texts, words):
+    schema = Schema("flat", (Label("click"), Categorical("user")))
+    (tmp_path / "rows.csv").write_text("click,user\n" + "".join(f"{i % 2},{text}\n" for i, text in enumerate(texts)))
+    for source in (tmp_path / "rows.csv", data.table(tmp_path / "rows.csv")):
+        data.write(source, schema, tmp_path / "rows.parquet", progress=False)
+        assert read_one(tmp_path / "rows.parquet", schema)[0]["user"].numpy().astype(str).tolist() == words
+
+
 def test_a_text_file_without_a_schema_keeps_all_digits(tmp_path):
     columns = {
         "zip": ["01000", "7", "20001"],
