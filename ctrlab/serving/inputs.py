@@ -4,6 +4,7 @@
     column/values, column/row_splits              [N], int64 [B + 1]: example b has values[row_splits[b] : row_splits[b + 1]]
 
 From raw text a column of ids is text, as in a file. From ids it has the integers that `ctrlab.data.encode` makes of the text.
+An empty word, or an empty list of numbers, gets the column's default in the graph: see `filled`.
 """
 
 from __future__ import annotations
