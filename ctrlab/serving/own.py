@@ -5,8 +5,12 @@
     shape (n,)                                        a list of n values per example
     shape (None,), ragged=True                        a list of any number of values per example
 
+The model is functional, or a `keras.Sequential` that begins with a `keras.Input`. Constants of its layers, such as the means of a
+Normalization, are exported with its weights; vocabularies are not.
+
 A column has the name of its `keras.Input`, or its key if the model takes a dict. The answers are those of the model: end it with
-a sigmoid if they are to be probabilities. Several outputs of one number each stand side by side, named by their layers.
+a sigmoid if they are to be probabilities. Several outputs of one number each stand side by side, named by their layers, each by
+another.
 """
 
 from __future__ import annotations
