@@ -104,6 +104,6 @@ def _problem(column: Column, field: str) -> str | None:
             number = int(part) if whole else np.float32(part)
         except ValueError:
             return f"must be {'a whole number' if whole else 'a number'}; received {part!r}"
-        if not whole and values.bad(number, column):
+        if values.bad(np.asarray(number), column):
             return f"must {values.rule(column)}; received {part!r}"
     return None

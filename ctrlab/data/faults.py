@@ -27,7 +27,11 @@ _END = re.compile(r"\s*\n\s*\[\[|\s*\[\[\{|\s*\[Op:|\x1b\[0m")  # end of the sen
 _READ_IN = re.compile(r"{{node reading_(\d+)/")
 _IN_BATCH = re.compile(r"(?<=record )\d+|(?<=Index: )\d+")  # numbers of rows in a batch: the one looked at now is another
 _PARSING = re.compile("Ctrlab>Parse(Ids|Numbers)")
-_GATHERED = re.compile(r"/embedding/.*Gather.*indices\[[\d,]*\] = (-?\d+) is not in (\[0, \d+\))", re.DOTALL)
+_GATHERED = re.compile(
+    r"(?:/embedding/.*|Exception encountered when calling .*__wrapped__Resource)Gather.*"
+    r"indices\[[\d,]*\] = (-?\d+) is not in (\[0, \d+\))",
+    re.DOTALL,
+)
 
 
 _readings: deque[Reading] = deque(maxlen=32)  # the latest ones, because errors come from what is being read now
@@ -172,7 +176,8 @@ class _Faults:
                     yield _sentence(self.source, int(rows[first]) + 1, batch[first].numpy(), error), error
                     batch, rows = batch[first + 1 :], rows[first + 1 :]
         except tf.errors.OpError as error:
-            yield f"{file} is damaged or cut off in record {_whole_records(self.records) + 1}: {_first_line(error)}", error
+            place = f"record {_whole_records(self.records) + 1}, counted from 1"
+            yield f"{file} is damaged or cut off in {place}: {_first_line(error)}", error
 
 
 def _whole_records(records) -> int:
@@ -200,8 +205,10 @@ def _sentence(source: Source, row: int, record: bytes, error: Exception) -> str:
     from ctrlab.data import csv, tfrecord
 
     [file] = source.files
-    explain, what = (csv.explain, "line") if source.format == "csv" else (tfrecord.explain, "record")
-    return f"{file}, {what} {row}: {explain(record, source.schema) or _first_line(error)}"
+    explain, place = (
+        (csv.explain, f"line {row}") if source.format == "csv" else (tfrecord.explain, f"record {row}, counted from 1")
+    )
+    return f"{file}, {place}: {explain(record, source.schema) or _first_line(error)}"
 
 
 def first_line(problem: BaseException) -> str:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tensorflow as tf
 
@@ -115,4 +117,26 @@ def _open(path: Path, schema: Schema) -> pq.ParquetFile:
     wanted, found = encoding_of(schema), file.schema_arrow.metadata or {}
     if wanted and found.get(ENCODING, wanted[ENCODING]) != wanted[ENCODING]:
         raise BadData(f"{path} was encoded for other tables than those of {schema.name}; encode it for this schema again.")
+    _check_ids(file, schema, path)
     return file
+
+
+def _check_ids(file: pq.ParquetFile, schema: Schema, path: Path) -> None:
+    """Raises BadData for an id outside its table, as far as the file's statistics tell; else the model's check finds it."""
+    footer, before = file.metadata, 0
+    leaves = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    ids = {c: i for c in schema.id_columns if c.bits for i, leaf in enumerate(leaves) if (leaf + ".").startswith(c.name + ".")}
+    for g in range(footer.num_row_groups if ids else 0):
+        group = footer.row_group(g)
+        for column, i in ids.items():
+            known = group.column(i).statistics
+            if known and known.has_min_max and values.bad(np.array([known.min, known.max]), column).any():
+                found = file.read_row_group(g, [column.name])[column.name].combine_chunks()
+                entries, rows = (
+                    (found.flatten(), pc.list_parent_indices(found)) if pa.types.is_list(found.type) else (found, None)
+                )
+                at = values.first_bad(entries.fill_null(0).to_numpy(zero_copy_only=False), column)
+                row = before + (at if rows is None else rows[at].as_py())
+                where = f"row {row}, counted from 0, has {entries[at]}"
+                raise BadData(f"{path}: column {column.name!r} must {values.rule(column)}; {where}.")
+        before += group.num_rows

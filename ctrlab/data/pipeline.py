@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from ctrlab.data import csv, parquet, tfrecord
 from ctrlab.data.source import Reading, Source
-from ctrlab.data.values import rule
-from ctrlab.features import Column, Label, Numeric, NumericList, Schema
+from ctrlab.data.values import least_id, rule
+from ctrlab.features import Column, IdColumn, Label, Schema, entry_dtype
 
 
 def batches(reading: Reading, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
@@ -40,12 +40,12 @@ def records(source: Source) -> tf.data.Dataset:
 
 
 def decoder(source: Source):
-    """The function from records, string [B], to columns by name, whose labels and numbers are checked."""
+    """The function from records, string [B], to columns by name, whose labels, numbers and ids are checked."""
     decode = csv.decode if source.format == "csv" else tfrecord.decode
 
     def checked(records: tf.Tensor) -> dict:
         columns = decode(records, schema=source.schema, unsplit=source.unsplit)
-        numbers = [c for c in source.schema.columns if isinstance(c, Label | Numeric | NumericList) and not source.unsplit(c)]
+        numbers = [c for c in source.schema.columns if entry_dtype(c) != "string" and not source.unsplit(c)]
         with tf.control_dependencies([_require_good(c, columns[c.name]) for c in numbers]):
             return columns | {c.name: tf.identity(columns[c.name]) for c in numbers}
 
@@ -55,7 +55,10 @@ def decoder(source: Source):
 def _require_good(column: Column, values: tf.Tensor | tf.RaggedTensor) -> tf.Operation:
     """Fails where a value breaks `ctrlab.data.values.rule`, which `faults` then says with file and line."""
     values = values.flat_values if isinstance(values, tf.RaggedTensor) else values
-    if not isinstance(column, Label):
+    if isinstance(column, IdColumn):
+        ids = tf.cast(values, tf.int64)
+        good = (ids >= least_id(column)) & (ids < column.buckets)
+    elif not isinstance(column, Label):
         good = tf.math.is_finite(values)
     elif column.soft:
         good = (values >= 0) & (values <= 1)

@@ -47,11 +47,13 @@ def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor
 
 
 def explain(record: bytes, schema: Schema) -> str | None:
-    """Says which label or number of a record breaks its rule; None if none does."""
+    """Says which label, number or id of a record breaks its rule; None if none does."""
     features = tf.train.Example.FromString(record).features.feature
     for column in schema.columns:
-        if isinstance(column, Label | Numeric | NumericList):
-            found = np.array(features[column.name].float_list.value, np.float32)
+        whole = bool(getattr(column, "bits", None))
+        if whole or isinstance(column, Label | Numeric | NumericList):
+            feature = features[column.name]
+            found = np.array(feature.int64_list.value if whole else feature.float_list.value, np.int64 if whole else np.float32)
             if (at := values.first_bad(found, column)) is not None:
                 return f"column {column.name!r} must {values.rule(column)}; received {found[at]}."
     return None

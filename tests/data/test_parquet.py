@@ -49,7 +49,7 @@ ROW = st.fixed_dictionaries(
         "z": label,
         "x": st.none() | number,
         "id": id32,
-        "wide": st.none() | st.integers(-(1 << 62), 1 << 62),
+        "wide": st.none() | st.integers(0, (1 << 40) - 1),
         "word": st.none() | word,
         "bag": st.none() | st.lists(word, max_size=4),
         "past": st.none() | st.lists(id32, max_size=20),
@@ -191,7 +191,7 @@ def test_a_file_that_is_damaged_in_the_middle_is_named_once(tmp_path):
     ("values", "words"),
     [
         (pa.array([[1, None]], pa.list_(pa.int32())), "has a list with an entry that is missing"),
-        (pa.array([[1 << 40]], pa.list_(pa.int64())), "must be int32"),
+        (pa.array([[1 << 40]], pa.list_(pa.int64())), r"must lie in \[0, 9\); row 0, counted from 0, has 1099511627776"),
     ],
     ids=["missing entry", "too large"],
 )
@@ -286,7 +286,7 @@ def test_a_bad_number_is_found_wherever_it_lies(tmp_path, type, lists):
             lists_of = pa.ListArray.from_arrays(offsets, pa.array(hours[: lengths.sum()].astype(type.to_pandas_dtype()), type))
             numbers = pa.array(x.astype(type.to_pandas_dtype()), type, mask=np.arange(rows) % 5 == (row + 1) % 5)
             pq.write_table(pa.table({"y": np.zeros(rows), "x": numbers, "hours": lists_of}), path, row_group_size=66_000)
-            said = f"rows.parquet: column '{name}' must hold finite .*; row {row} has nan"
+            said = f"rows.parquet: column '{name}' must hold finite .*; row {row}, counted from 0, has nan"
             with pytest.raises(BadData, match=said), data.explained():
                 list(data.read([path], schema, batch_size=16_384, lists=lists))
 

@@ -49,6 +49,8 @@ BAD_LINES = {
     "1,ann,cheap,3,a,1": "'price' must be a number; received 'cheap'",
     "1,ann,2.5,3.5,a,1": "'slot' must be a whole number; received '3.5'",
     "1,ann,2.5,,a,1": "'slot' must not be empty",
+    "1,ann,2.5,9,a,1": "'slot' must lie in [0, 9); received '9'",
+    "1,ann,2.5,-1,a,1": "'slot' must lie in [0, 9); received '-1'",
     "1,ann,2.5,3,a,1;;2": "'hours' must be a number; received ''",
     "1,ann,2.5,3,a,1;x": "'hours' must be a number; received 'x'",
     "click,user,price,slot,tags,hours": "header line",
@@ -156,7 +158,7 @@ def test_tfrecord_of_another_kind(tmp_path):
     path = tmp_path / "rows.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as records:
         records.write(tf.train.Example().SerializeToString())
-    with pytest.raises(BadData, match=r"rows.tfrecord, record 1: .*click"):
+    with pytest.raises(BadData, match=r"rows.tfrecord, record 1, counted from 1: .*click"):
         read_all(path)
 
 
@@ -187,9 +189,9 @@ def test_the_reading_that_failed_is_named(tmp_path, monkeypatch, format):
         data.write(flat(price=[2.5] * row + [NAN] + [2.5] * (8 - row)), LOOSE, path, progress=False)
     monkeypatch.undo()
     train, valid = (data.read(path, FLAT, batch_size=2) for path in paths)
-    with pytest.raises(BadData, match=r"train.*, (line|record) 7: "), data.explained():
+    with pytest.raises(BadData, match=r"train.*, (line 7|record 7, counted from 1): "), data.explained():
         list(train)
-    with pytest.raises(BadData, match=r"valid.*, (line|record) 4: "), data.explained():
+    with pytest.raises(BadData, match=r"valid.*, (line 4|record 4, counted from 1): "), data.explained():
         list(valid.map(lambda features, labels: features["price"]).cache())
 
 
@@ -368,7 +370,9 @@ def test_a_label_or_number_that_breaks_its_rule(tmp_path, monkeypatch, columns, 
         with pytest.raises(BadData, match=said) as caught, data.explained():
             list(data.read(path, FLAT, **{"batch_size": 3} | options))
         assert len(str(caught.value).splitlines()) == 1
-        place = {"csv": f"{path}, line 7: ", "parquet": "row 6, counted from 0, has"}.get(format, f"{path}, record 7: ")
+        place = {"csv": f"{path}, line 7: ", "parquet": "row 6, counted from 0, has"}.get(
+            format, f"{path}, record 7, counted from 1: "
+        )
         assert place in str(caught.value) and str(path) in str(caught.value)
 
 

@@ -57,11 +57,21 @@ def _encode(column: IdColumn, values: tf.Tensor) -> tf.Tensor:
         # A handful of words: comparing with each needs no lookup table, so nothing has to be initialized or saved.
         equal = tf.equal(values[:, None], tf.constant(column.vocabulary)[None, :])  # [n, words]
         return tf.where(tf.reduce_any(equal, 1), tf.argmax(equal, 1), -1)
-    values = tf.strings.to_number(values, tf.int64) if values.dtype == tf.string else tf.cast(values, tf.int64)
+    rule = f"Ids of column {column.name!r} must be whole numbers in [0, {column.buckets}); received"
+    if values.dtype == tf.string:
+        whole = tf.strings.regex_full_match(values, r"\s*[-+]?0*[0-9]{1,19}\s*")
+        with tf.control_dependencies(_require(tf.reduce_all(whole), rule, tf.boolean_mask(values, ~whole)[:1])):
+            values = tf.strings.to_number(values, tf.int64)
+    values = tf.cast(values, tf.int64)
     least, most = tf.reduce_min(values), tf.reduce_max(values)
-    rule = f"Ids of column {column.name!r} must lie in [0, {column.buckets}); received"
-    with tf.control_dependencies([tf.debugging.Assert((least >= 0) & (most < column.buckets), [rule, least, "to", most])]):
+    with tf.control_dependencies(_require((least >= 0) & (most < column.buckets), rule, tf.where(least < 0, least, most))):
         return tf.identity(values)
+
+
+def _require(good: tf.Tensor, rule: str, received: tf.Tensor) -> list[tf.Operation]:
+    """Raw, because `tf.debugging.Assert` says something else where it runs eagerly."""
+    check = tf.raw_ops.Assert(condition=good, data=[rule, received])
+    return [] if check is None else [check]
 
 
 def stacked(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
