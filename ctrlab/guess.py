@@ -90,7 +90,7 @@ def require_label(values: pa.ChunkedArray, name: str, soft: bool, where: str) ->
         share = bool(0 <= found[row] <= 1)
         cure = "for shares say soft=True" if share else "make it 0 or 1 first, such as `stars >= 4`"
         rule = "a number in [0, 1]" if soft else "0 or 1"
-        raise BadData(f"A label is {rule}; column {name!r} of {where} has {found[row]:g} in row {row}: {cure}.")
+        raise BadData(f"A label is {rule}; column {name!r} of {where} has {found[row]:g} in row {row}, counted from 0: {cure}.")
     if found.min() == found.max():
         raise BadData(f"A label that is the same in all rows teaches nothing; column {name!r} of {where} is always {found[0]:g}.")
 

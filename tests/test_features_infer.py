@@ -111,10 +111,19 @@ REFUSED = {
     "no label at all": (lambda: Schema.infer(CLICKS, []), "a label at least"),
     "no user": (lambda: Schema.infer(CLICKS, user="userr"), "'userr'"),
     "a user that is no id": (lambda: Schema.infer(CLICKS, user="age"), "must name a categorical"),
-    "other numbers": (lambda: Schema.infer(CLICKS | {"clicked": [0, 4, 5]}), "has 4 in row 1: make it 0 or 1 first"),
-    "shares": (lambda: Schema.infer(CLICKS | {"clicked": [0, 0.5, 1]}), "has 0.5 in row 1: for shares say soft=True"),
-    "no share": (lambda: Schema.infer(CLICKS | {"clicked": [0, 1.5, 1]}, soft=True), r"in \[0, 1\].* has 1.5 in row 1"),
-    "a label that is NaN": (lambda: Schema.infer(CLICKS | {"clicked": [0, float("nan"), 1]}), "has nan in row 1"),
+    "other numbers": (
+        lambda: Schema.infer(CLICKS | {"clicked": [0, 4, 5]}),
+        "has 4 in row 1, counted from 0: make it 0 or 1 first",
+    ),
+    "shares": (
+        lambda: Schema.infer(CLICKS | {"clicked": [0, 0.5, 1]}),
+        "has 0.5 in row 1, counted from 0: for shares say soft=True",
+    ),
+    "no share": (
+        lambda: Schema.infer(CLICKS | {"clicked": [0, 1.5, 1]}, soft=True),
+        r"in \[0, 1\].* has 1.5 in row 1, counted from 0",
+    ),
+    "a label that is NaN": (lambda: Schema.infer(CLICKS | {"clicked": [0, float("nan"), 1]}), "has nan in row 1, counted from 0"),
     "a label that is missing": (lambda: Schema.infer(CLICKS | {"clicked": [0, None, 1]}), "lacks 1 of 3"),
     "a label of text": (lambda: Schema.infer(CLICKS | {"clicked": ["0", "1", "1"]}), "is string: make it a number"),
     "one label": (lambda: Schema.infer(CLICKS | {"clicked": [1, 1, 1]}), "always 1"),

@@ -150,7 +150,8 @@ def times(values: pa.ChunkedArray, path: Path, before: int = 0) -> pa.ChunkedArr
         odd = np.flatnonzero((seconds < YEARS[0].timestamp()) | (seconds >= YEARS[1].timestamp()))
         if len(odd):
             raise BadData(
-                f"A {TIME} is of the years {YEARS[0].year} to {YEARS[1].year}; that of {path} is not in row {before + odd[0]}."
+                f"A {TIME} is of the years {YEARS[0].year} to {YEARS[1].year}; that of {path} is not in row "
+                f"{before + odd[0]}, counted from 0."
             )
         return values.cast(KEYS[TIME], safe=False)
     except pa.ArrowException as error:
@@ -164,7 +165,7 @@ def _of_text(values: pa.ChunkedArray, path: Path, before: int) -> pa.ChunkedArra
     text = values.cast(pa.string())
     odd = np.flatnonzero(~pc.match_substring_regex(text, TEXT).to_numpy())
     if len(odd):
-        raise BadData(_rule(path, f"is {text[int(odd[0])].as_py()!r:.60} in row {before + odd[0]}"))
+        raise BadData(_rule(path, f"is {text[int(odd[0])].as_py()!r:.60} in row {before + odd[0]}, counted from 0"))
     zoned = pc.match_substring_regex(text, ZONE)
     return pc.if_else(zoned, text, pc.binary_join_element_wise(text, "Z", "")).cast(pa.timestamp("ns", "UTC"))
 
@@ -177,7 +178,9 @@ def require_binary(values: np.ndarray, name: str, path: Path, before: int = 0) -
     """Raises BadData where a label is neither 0 nor 1."""
     odd = np.flatnonzero((values != 0) & (values != 1))
     if len(odd):
-        raise BadData(f"A label is 0 or 1; column {name!r} of {path} has {values[odd[0]]} in row {before + odd[0]}.")
+        raise BadData(
+            f"A label is 0 or 1; column {name!r} of {path} has {values[odd[0]]} in row {before + odd[0]}, counted from 0."
+        )
 
 
 def files_in(folder: Path, *suffixes: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from ctrlab.data.faults import remember
-from ctrlab.data.source import Files, Order, Source, find_files
+from ctrlab.data.source import Files, Order, Source, find_files, require_schema
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Schema
 
@@ -49,12 +49,13 @@ def read(
             shuffled, the remaining batches are the same only with a `seed`.
         prefetch: number of batches that are read ahead and kept in memory.
     Raises:
-        BadData: a file is missing, empty, of another format or lacks a column.
+        BadData: a file is missing, empty, of another format or lacks a column. BadSchema: `schema` is none.
         CtrlabError: an argument is out of range.
 
     >>> for features, labels in read("train.parquet", schema, batch_size=512):     # doctest: +SKIP
     ...     ...
     """
+    require_schema(schema)
     if batch_size < 1:
         raise CtrlabError(f"batch_size must be at least 1; received {batch_size}.")
     if start < 0:

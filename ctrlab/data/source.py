@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ctrlab.errors import BadData, CtrlabError, choose
+from ctrlab.errors import BadData, BadSchema, CtrlabError, choose
 from ctrlab.features import Column, Schema
 
 if TYPE_CHECKING:
@@ -81,6 +81,14 @@ class Reading:
         return f"reading_{self.number}"
 
 
+def require_schema(schema) -> None:
+    """Raises BadSchema in one sentence for what is no schema."""
+    if not isinstance(schema, Schema):
+        raise BadSchema(
+            f"The columns of files are those of a Schema; received {schema!r:.100}: make one with Schema.infer(table)."
+        )
+
+
 def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...], str]:
     """The files to read, and their format."""
     if format is not None:
@@ -122,4 +130,4 @@ def format_of(path: Path) -> str:
         if path.name.endswith(endings):
             return format
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
-    raise BadData(f"File {path} ends with none of {known}: give it one of these endings, or name its format with format=.")
+    raise BadData(f"File {path} ends with none of {known}, which say its format: give it one of these endings.")

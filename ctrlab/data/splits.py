@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,8 +47,8 @@ def held_out_rows(rows: int, fraction: float, where: str) -> int:
     Raises:
         CtrlabError: a fraction that is not above 0 and below 1. BadData: a part would have no rows.
     """
-    if not 0 < fraction < 1:
-        raise CtrlabError(f"The fraction that is held out is above 0 and below 1; received {fraction}.")
+    if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
+        raise CtrlabError(f"The fraction that is held out is a number above 0 and below 1; received {fraction!r}.")
     count = round(fraction * rows)
     if not 0 < count < rows:
         raise BadData(f"Both parts of a split have rows; of the {rows} of {where}, {fraction:g} makes {count}.")

@@ -132,7 +132,7 @@ def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where:
         lengths = made.combine_chunks().value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         row = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
     found = given[row].as_py()
-    raise BadData(f"{where}: column {column.name!r} must {rules.rule(column)}; row {before + row} has {found}.")
+    raise BadData(f"{where}: column {column.name!r} must {rules.rule(column)}; row {before + row}, counted from 0, has {found}.")
 
 
 def _fits(type: pa.DataType, target: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ctrlab import frames
 from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
-from ctrlab.data.source import FORMATS, format_of
+from ctrlab.data.source import FORMATS, format_of, require_schema
 from ctrlab.data.tables import conform
 from ctrlab.data.text import join, plain
 from ctrlab.errors import BadData, choose
@@ -41,10 +41,11 @@ def write(
     Raises:
         BadData: a table lacks a column, a label is missing or not 0 or 1 (in [0, 1] where it is soft), a number is NaN or
             infinite, or a value contains a separator of the format.
-        CtrlabError: the file can't be written (no space, no permission).
+        CtrlabError: the file can't be written (no space, no permission). BadSchema: `schema` is none.
 
     >>> write(pandas.read_csv("clicks.csv"), schema, "train.parquet")     # doctest: +SKIP
     """
+    require_schema(schema)
     path = Path(path)
     make = WRITERS[choose("format", format or format_of(path), FORMATS)]
     slices, rows = (part for table in frames.tables(tables, schema) for part in _in_slices(table)), 0

@@ -86,7 +86,7 @@ def test_labels_are_0_or_1(tmp_path, caplog, value):
     table = pa.table({"x": np.zeros(3, np.float32), "click": np.asarray([0, 1, value], np.float32)})
     pq.write_table(table, tmp_path / "a.parquet")
     assert taken(Followed(tmp_path, SCHEMA), 1) == []
-    said = "column 'click' must be 0 or 1 (for shares say Label('click', soft=True)); row 2 has"
+    said = "column 'click' must be 0 or 1 (for shares say Label('click', soft=True)); row 2, counted from 0, has"
     assert f"{tmp_path / 'a.parquet'}: {said} {float(value)}" in caplog.text
 
 

@@ -42,7 +42,7 @@ def test_a_number_or_a_date_alone_is_no_time(places, time):
     log, given, _ = places
     pq.write_table(examples([("a", 0, 0)]), log / "1.parquet")
     (given / "1.csv").write_text(f"_request,_row,_time,click\na,0,2025-11-24T10:00:03Z,1\nb,0,{time},1\n")
-    refused(places, f"text with a date and a time such as .*1.csv is '{time}' in row 1")
+    refused(places, f"text with a date and a time such as .*1.csv is '{time}' in row 1, counted from 0")
 
 
 @pytest.mark.parametrize("type", [pa.int64(), pa.float64(), pa.date64(), pa.time64("us"), pa.duration("s"), pa.bool_()])
@@ -79,10 +79,10 @@ def test_a_time_is_of_these_years(places, micros, unit):
     odd = pa.array([micros], pa.int64()).cast(pa.timestamp(unit, "UTC"))
     pq.write_table(examples([("a", 0, 0)]), log / "1.parquet")
     pq.write_table(replaced(labels([("a", 0, 3, 1)]), TIME, odd), given / "1.parquet")
-    refused(places, "A _time is of the years 1970 to 2200; that of .*labels/1.parquet is not in row 0")
+    refused(places, "A _time is of the years 1970 to 2200; that of .*labels/1.parquet is not in row 0, counted from 0")
     pq.write_table(labels([("a", 0, 3, 1)]), given / "1.parquet")
     pq.write_table(replaced(examples([("a", 0, 0)]), TIME, odd), log / "1.parquet")
-    refused(places, "A _time is of the years 1970 to 2200; that of .*log/1.parquet is not in row 0")
+    refused(places, "A _time is of the years 1970 to 2200; that of .*log/1.parquet is not in row 0, counted from 0")
 
 
 @pytest.mark.parametrize("value", [5.0, -1.0, 0.5, float("nan"), float("inf")])

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ctrlab import data
-from ctrlab.errors import BadData, CtrlabError
+from ctrlab.errors import BadData, BadSchema, CtrlabError
 from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 
 SCHEMA = Schema(
@@ -80,15 +80,30 @@ def test_whole_numbers_among_words_are_their_text(tmp_path, kind, values):
 
 
 REFUSED = {
-    "NaN in Arrow": (pa.table({"x": [1.0, float("nan"), 2, 3, 4]}), "'x' must hold finite numbers.*; row 1 has nan"),
-    "an infinite number": ({"x": [1, 2, 3, 4, -np.inf]}, "'x' .*; row 4 has -inf"),
-    "a number above float32": ({"x": [1, 2, 3, 1e300, 0]}, "'x' .*; row 3 has 1e[+]300"),
-    "NaN in a list": (pa.table({"xs": [[1.0], [], [2.0, np.nan], [4.0], []]}), r"'xs' .*; row 2 has \[2.0, nan\]"),
-    "an infinite number in a list": ({"xs": [[], [], [], [], [1.0, np.inf]]}, "'xs' .*; row 4 has"),
-    "another label": ({"click": [0, 1, 2, 0, 1]}, r"'click' must be 0 or 1 .*Label\('click', soft=True\).*; row 2 has 2"),
-    "a label that is NaN": (pa.table({"click": [0.0, 1, 1, 0, float("nan")]}), "'click' must be 0 or 1 .*; row 4 has nan"),
-    "a soft label above 1": ({"share": [0, 0, 0, 1.5, 0]}, r"'share' must lie in \[0, 1\]; row 3 has 1.5"),
-    "a soft label that is NaN": (pa.table({"share": [0.0, float("nan"), 1, 0, 0]}), r"'share' must lie in .*; row 1 has nan"),
+    "NaN in Arrow": (
+        pa.table({"x": [1.0, float("nan"), 2, 3, 4]}),
+        "'x' must hold finite numbers.*; row 1, counted from 0, has nan",
+    ),
+    "an infinite number": ({"x": [1, 2, 3, 4, -np.inf]}, "'x' .*; row 4, counted from 0, has -inf"),
+    "a number above float32": ({"x": [1, 2, 3, 1e300, 0]}, "'x' .*; row 3, counted from 0, has 1e[+]300"),
+    "NaN in a list": (
+        pa.table({"xs": [[1.0], [], [2.0, np.nan], [4.0], []]}),
+        r"'xs' .*; row 2, counted from 0, has \[2.0, nan\]",
+    ),
+    "an infinite number in a list": ({"xs": [[], [], [], [], [1.0, np.inf]]}, "'xs' .*; row 4, counted from 0, has"),
+    "another label": (
+        {"click": [0, 1, 2, 0, 1]},
+        r"'click' must be 0 or 1 .*Label\('click', soft=True\).*; row 2, counted from 0, has 2",
+    ),
+    "a label that is NaN": (
+        pa.table({"click": [0.0, 1, 1, 0, float("nan")]}),
+        "'click' must be 0 or 1 .*; row 4, counted from 0, has nan",
+    ),
+    "a soft label above 1": ({"share": [0, 0, 0, 1.5, 0]}, r"'share' must lie in \[0, 1\]; row 3, counted from 0, has 1.5"),
+    "a soft label that is NaN": (
+        pa.table({"share": [0.0, float("nan"), 1, 0, 0]}),
+        r"'share' must lie in .*; row 1, counted from 0, has nan",
+    ),
     "a label that is missing": ({"click": [0, None, 1, 1, 0]}, "'click' must not be empty; 1 rows"),
     "a number among words": (
         {"user": [1.5, 2, 3, 4, 5]},
@@ -268,9 +283,9 @@ def test_a_parquet_file_that_is_replaced_meanwhile_is_read_whole(tmp_path, monke
 def test_rows_are_counted_over_all_tables(tmp_path):
     many = pa.table({"click": np.zeros(70_000), "x": np.r_[np.zeros(69_999), np.inf]})
     schema = Schema("flat", (Label("click"), Numeric("x")))
-    with pytest.raises(BadData, match="row 69999 has inf"):
+    with pytest.raises(BadData, match="row 69999, counted from 0, has inf"):
         data.write(many, schema, tmp_path / "rows.parquet", progress=False)
-    with pytest.raises(BadData, match="row 69999 has inf"):
+    with pytest.raises(BadData, match="row 69999, counted from 0, has inf"):
         data.write([many.slice(0, 10), many.slice(10)], schema, tmp_path / "rows.parquet", progress=False)
 
 
@@ -314,9 +329,22 @@ def test_a_split_by_time_holds_the_latest_rows_out_and_tears_no_time(times):
     assert 100 <= len(test) < 130
 
 
+def test_what_is_no_schema(tmp_path):
+    for schema in (None, "criteo", {"x": 1}):
+        with pytest.raises(BadSchema, match=r"those of a Schema; received .*: make one with Schema[.]infer"):
+            data.write({"x": [1.0]}, schema, tmp_path / "a.csv")
+        with pytest.raises(BadSchema, match=r"those of a Schema; received"):
+            data.read("a.csv", schema, batch_size=1)
+
+
+def test_a_file_without_an_ending_is_given_one():
+    with pytest.raises(BadData, match=r"which say its format: give it one of these endings[.]$"):
+        data.write({"x": [1.0]}, Schema("s", (Label("x"),)), "a")
+
+
 def test_splits_that_make_no_sense():
     table = pa.table({"time": [1, 2, 3, 4], "same": [1, 1, 1, 1], "holes": [1, None, 2, 3], "lists": [[1]] * 4})
-    for fraction in (0, 1, -0.2, 1.5, float("nan")):
+    for fraction in (0, 1, -0.2, 1.5, float("nan"), "a", None):
         with pytest.raises(CtrlabError, match="above 0 and below 1"):
             data.split(table, fraction)
     for rows, fraction in ((4, 0.01), (4, 0.99), (0, 0.5), (1, 0.5)):
