@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ctrlab.errors import BadData, unreadable
-from ctrlab.features import Schema
+
+if TYPE_CHECKING:
+    from ctrlab.features import Schema
 
 CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
 """Also with `.gz` after it."""
