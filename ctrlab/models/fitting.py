@@ -1,10 +1,11 @@
-"""What Keras's `fit` and `evaluate` do with our models, so that they do the same as our own step."""
+"""What Keras's `fit`, `evaluate` and `predict` do with our models, so that they do the same as our own step."""
 
 from __future__ import annotations
 
 import functools
 
 import keras
+import tensorflow as tf
 
 from ctrlab import held
 from ctrlab.data import explained
@@ -49,6 +50,12 @@ class Fitted:
 
     def _labels(self, y, y_pred):
         return rules.of_rows(rules.shaped(y, self.tasks), y_pred)
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, x=None, *args, **kwargs):
+        if isinstance(x, tf.data.Dataset) and len(args) < 8:
+            kwargs.setdefault("shuffle", False)  # the default, True, does nothing with a Dataset but warn
+        return super().fit(x, *args, **kwargs)
 
     @functools.wraps(keras.Model.predict)
     def predict(self, *args, **kwargs):

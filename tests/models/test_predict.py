@@ -1,4 +1,6 @@
-"""Keras's `predict` and `predict_on_batch` with our models: what is wrong is one sentence, as in `fit`."""
+"""Keras's `fit`, `predict` and `predict_on_batch` with our models: what is wrong is one sentence, what is right no warning."""
+
+import warnings
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.models import build
+from ctrlab.training import compile_model
 
 SCHEMA = Schema("own", (Label("click"), Categorical("user"), Numeric("price")))
 FEATURES = {"user": tf.constant(["ann", "ben"]), "price": tf.constant([1.0, 2.0])}
@@ -31,6 +34,17 @@ def test_a_closed_table_is_one_sentence():
     for predict in (model.predict, model.predict_on_batch):
         with pytest.raises(CtrlabError, match=r"^Embedding variable \w+ is closed, .*\.$"):
             predict(FEATURES)
+
+
+def test_fit_takes_a_dataset_without_a_warning_and_keras_warns_where_it_is_asked_to_shuffle_one():
+    model = compile_model(build("dlrm", SCHEMA.with_buckets(50), size="small"))
+    batches = tf.data.Dataset.from_tensors((FEATURES, tf.constant([0.0, 1.0])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(batches, verbose=0)
+        model.fit(FEATURES, np.array([0.0, 1.0]), batch_size=2, verbose=0)
+    with pytest.warns(UserWarning, match="shuffle"):
+        model.fit(batches, verbose=0, shuffle=True)
 
 
 @pytest.mark.parametrize("name", ["mixed_float16", "mixed_bfloat16", "float64"])
