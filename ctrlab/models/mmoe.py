@@ -20,6 +20,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
+from ctrlab.features import graph_name
 from ctrlab.models import blocks, regularization, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
@@ -106,9 +107,9 @@ class MMoE(CTRModel):
         self.mixture = mixture.OP.pick(self.rungs)
         self.gates, self.towers, stack = [], [], tower.OP.pick(self.rungs)
         for task in self.tasks:
-            self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{task}", linear_top=True))
+            self.gates.append(blocks.Tower(inputs, (self.expert_count,), seeds, name=f"gate_{graph_name(task)}", linear_top=True))
             options = {"linear_top": True, "rungs": self.rungs, "stack": stack} | self.sizes.tower
-            self.towers.append(blocks.Tower(mixed, (*units["towers"], 1), seeds, name=f"tower_{task}", **options))
+            self.towers.append(blocks.Tower(mixed, (*units["towers"], 1), seeds, name=f"tower_{graph_name(task)}", **options))
 
     def call(self, features, training=False):
         ids, numbers = self.inputs(features, training)

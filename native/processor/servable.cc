@@ -54,11 +54,17 @@ tensorflow::DataType DataTypeOf(Type type) {
   return kTypes[static_cast<int32_t>(type)];
 }
 
-// What the op said. TensorFlow adds the node's name to it, on a line of its own or in braces.
+// What the op said. TensorFlow adds the node's name to it, on a line of its own or in braces; an assertion's sentence comes first
+// of several texts in brackets, the others show its tensors.
 std::string SentenceOf(const absl::Status& status) {
   std::string text(status.message());
   if (text.rfind("{{node ", 0) == 0) text.erase(0, text.find("}} ") + 3);
-  return text.substr(0, text.find("\n\t [[{{node"));
+  text.erase(std::min(text.find("\n\t [[{{node"), text.size()));
+  constexpr char kAsserted[] = "assertion failed: [";
+  if (text.rfind(kAsserted, 0) != 0) return text;
+  text.erase(0, sizeof(kAsserted) - 1);
+  text.erase(std::min({text.find("] ["), text.rfind(']'), text.size()}));
+  return text;
 }
 
 Answer AnswerOf(const absl::Status& status) {

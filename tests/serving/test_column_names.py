@@ -42,9 +42,12 @@ def batches(tmp_path_factory):
     return data.read(path, SCHEMA, batch_size=16)
 
 
-@pytest.mark.parametrize(("optimizations", "embedding"), [("none", "hashed"), ("all", "hashed"), ("all", "variable")])
-def test_any_name_is_trained_saved_and_served(batches, tmp_path, optimizations, embedding):
-    model = training.compile_model(models.build("deepfm", SCHEMA, optimizations, embedding=embedding, size="small"))
+@pytest.mark.parametrize(
+    ("name", "optimizations", "embedding"),
+    [("deepfm", "none", "hashed"), ("deepfm", "all", "hashed"), ("deepfm", "all", "variable"), ("mmoe", "all", "hashed")],
+)
+def test_any_name_is_trained_saved_and_served(batches, tmp_path, name, optimizations, embedding):
+    model = training.compile_model(models.build(name, SCHEMA, optimizations, embedding=embedding, size="small"))
     model.fit(batches, verbose=0)
     model.save(tmp_path / "m.keras")
     features, _ = next(iter(batches))

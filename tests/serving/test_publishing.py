@@ -26,7 +26,7 @@ from ctrlab.serving.weights import Moment, write_update
 CHOICES = {
     "hashed": "hashed",
     "rows that come and go": Variable(Options(eviction=GlobalStepEviction(1))),
-    "on disk": Variable(Options(storage=Storage("", 20))),
+    "on disk": Variable(Options(storage=Storage("rows", 20))),
     "multi-hash": QuotientRemainder(),
 }
 
