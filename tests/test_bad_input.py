@@ -148,7 +148,7 @@ ALL = {
     "unknown bench": (None, ["bench", "ops", "indicatr"], "Did you mean 'indicator'"),
     "rows without a file": (None, ["data", "generate", "criteo", "--rows", "10"], "--rows and --out together"),
     "file of no known format": (None, ["data", "generate", "criteo", "--rows", "10", "--out", "x.doc", "--format", "doc"], "doc"),
-    "file of no known ending": (None, ["data", "generate", "criteo", "--rows", "10", "--out", "x.doc"], "name its format"),
+    "file of no known ending": (None, ["data", "generate", "criteo", "--rows", "10", "--out", "x.doc"], "which say its format"),
     "full disk while converting": (
         lambda p: (p.raw(CRITEO.encode() * 99), p.full("pyarrow.parquet.ParquetWriter.write_table")),
         CONVERT,
