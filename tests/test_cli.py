@@ -200,7 +200,7 @@ def test_a_file_of_rows_is_what_its_ending_says(call, tmp_path, name):
 
 def test_an_ending_that_says_nothing_is_refused(call, tmp_path):
     found = call("data", "generate", "criteo", "--rows", 8, "--out", tmp_path / "rows.foo")
-    assert found.exit_code == 1 and "name its format" in found.stderr
+    assert found.exit_code == 1 and "which say its format" in found.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,6 +14,7 @@ from ctrlab import keras_hooks
 from ctrlab.embedding.formats.merging import fill
 from ctrlab.embedding.formats.saves import Link, PassedOver, Save, last_whole
 from ctrlab.embedding.formats.table_arrays import require_fits
+from ctrlab.embedding.layer import Tables
 from ctrlab.embedding.table.cut import Stage
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.embedding.table_state import TableState
@@ -148,7 +149,9 @@ def _read(links: list[Link], model, optimizer) -> _Ready:
     variables, tables = state_variables(model, optimizer), tables_of(model)
     kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
     saved, by_keras = links[0].tables, _names_by_keras(model)
-    table_layers = {layer.name for layer in keras_hooks.all_layers(model) if layer.name in getattr(layer, "tables", ())}
+    table_layers = {
+        layer.name for layer in keras_hooks.all_layers(model) if isinstance(layer, Tables) and layer.name in layer.tables
+    }
     names, table_names = _names(kept, variables, by_keras), _names(saved, tables, by_keras & table_layers)
     numbers = _alike(list(kept), list(variables)) and _alike(list(saved), list(tables))
     kept = {names[name]: array for name, array in kept.items()}

@@ -86,9 +86,21 @@ def test_soft_labels(way):
 
 
 BAD_LABELS = {
-    "two for one": (ONE, np.zeros((ROWS, 2), "f4"), r"\[B\] or \[B, 1\], a column for each of the tasks clicked; received \["),
-    "one for two": (TWO, np.zeros((ROWS, 1), "f4"), r"\[B, 2\], a column for each of the tasks clicked, bought; received \["),
-    "[B] for two": (TWO, np.zeros(ROWS, "f4"), r"\[B, 2\], a column for each of the tasks clicked, bought; received \["),
+    "two for one": (
+        ONE,
+        np.zeros((ROWS, 2), "f4"),
+        r"\[B\] or \[B, 1\], a column for each of the tasks clicked; received the shape \[",
+    ),
+    "one for two": (
+        TWO,
+        np.zeros((ROWS, 1), "f4"),
+        r"\[B, 2\], a column for each of the tasks clicked, bought; received the shape \[",
+    ),
+    "[B] for two": (
+        TWO,
+        np.zeros(ROWS, "f4"),
+        r"\[B, 2\], a column for each of the tasks clicked, bought; received the shape \[",
+    ),
     "text": (ONE, np.array(["1"] * ROWS), r"received string: write 0 and 1"),
     "above 1": (ONE, np.full(ROWS, 2), r"from 0 to 1, .*; received labels 2"),
     "below 0": (ONE, np.full(ROWS, -1), r"from 0 to 1, .*; received labels -1"),

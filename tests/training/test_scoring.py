@@ -85,9 +85,9 @@ BAD = {
     "a missing column": (frame().drop(columns="city"), "The table to score has no column 'city'"),
     "NaN": (
         WITH_NAN,
-        "'price' .* row 2 has nan",
+        "'price' .* row 2, counted from 0, has nan",
     ),
-    "inf": (frame(price=[1, 2, 3, np.inf, 5]), "'price' must hold finite numbers.* row 3 has inf"),
+    "inf": (frame(price=[1, 2, 3, np.inf, 5]), "'price' must hold finite numbers.* row 3, counted from 0, has inf"),
     "text": (frame(price=list("abcde")), "'price' of own must be float; it is large_string"),
     "half an id": (frame(user=[1.5, 2, 3, 4, 5]), "'user' must be .*1.5"),
     "an id outside": (frame(slot=[1, 2, 3, 4, 9]), r"slot.*\[0, 9\)"),
