@@ -37,7 +37,6 @@ class DLRM(CTRModel):
             hyper=Hyper("adagrad", 0.05, batch_size=128, initial_accumulator=1e-3),
             l2=1e-5,
             momentum=0.9,
-            deviation=0.03,
             scaled=True,
         ),
     }
