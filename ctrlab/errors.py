@@ -55,11 +55,19 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if name in known:
         return name
+    raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint(name, known)}")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """What is added to the sentence about a name that is not known, if a known one is near or begins so; else nothing.
+
+    >>> hint("dlmr", ["wdl", "dlrm"]), hint("x", ["wdl", "dlrm"])
+    (" Did you mean 'dlrm'?", '')
+    """
     alike, typed = {one.lower(): one for one in known}, str(name).lower()
     begun = [one for one in alike if len(typed) >= SHORTEST and one.startswith(typed)]  # 'adam' for 'adam_async'
     near = begun or difflib.get_close_matches(typed, alike, n=1)
-    hint = f" Did you mean {alike[near[0]]!r}?" if near else ""
-    raise UnknownName(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")
+    return f" Did you mean {alike[near[0]]!r}?" if near else ""
 
 
 def cure_of(problem: OSError, otherwise: str) -> str:

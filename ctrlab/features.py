@@ -17,187 +17,43 @@ In an encoded schema (`Schema.encoded`) id columns hold ids that were computed o
 from __future__ import annotations
 
 import dataclasses
-import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
 
 from ctrlab import schema_rules as rules
+from ctrlab.columns import (
+    KINDS,
+    RAW_IDS,
+    Categorical,
+    Column,
+    Encoding,
+    IdColumn,
+    Label,
+    MultiHot,
+    Numeric,
+    NumericList,
+    Sequence,
+    Transform,
+    entry_dtype,
+)
 from ctrlab.errors import BadSchema, choose
 
-Encoding = Literal["hash", "vocabulary", "identity"]
-Transform = Literal["none", "log1p", "minmax"]
-
-RAW_IDS = (1 << 63) - 1
-"""The number of buckets for raw ids: then the id is the word's fingerprint itself (except for one value in 2^63)."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A named field of a row. What makes no sense raises BadSchema in one sentence, when the column is made."""
-
-    name: str
-
-    def __post_init__(self):
-        rules.name(self)
-
-
-@dataclass(frozen=True)
-class Label(Column):
-    """The target of a task: 0.0 or 1.0. With `soft=True` any number in [0, 1], such as the share of views that were clicked."""
-
-    kind: ClassVar[str] = "label"
-    soft: bool = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.flag(self, "soft", self.soft)
-
-
-@dataclass(frozen=True)
-class Numeric(Column):
-    """A number; an empty field becomes `default`.
-
-    `log1p` is log(1 + max(x - low, 0)); `minmax` is (x - low) / (high - low).
-    """
-
-    kind: ClassVar[str] = "numeric"
-    default: float = 0.0
-    transform: Transform = "none"
-    low: float = 0.0
-    high: float = 1.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.number(self, "default", self.default)
-        rules.transform(self, get_args(Transform))
-
-
-@dataclass(frozen=True)
-class NumericList(Column):
-    """Numbers joined by `separator` in one field; models take their mean. An empty field becomes `default`."""
-
-    kind: ClassVar[str] = "numeric_list"
-    separator: str = ";"
-    default: str = "0"
-    transform: Transform = "none"
-    low: float = 0.0
-    high: float = 1.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.separator(self)
-        rules.number_list(self, "default", self.default)
-        rules.transform(self, get_args(Transform))
-
-
-@dataclass(frozen=True)
-class IdColumn(Column):
-    """A column of ids; each id selects a row of an embedding table.
-
-    `encoding` turns a raw value into an id in [0, buckets): `hash` is FarmHash64 modulo buckets; `vocabulary` is the position in
-    `vocabulary` (-1, "unknown", for other words: it contributes nothing); `identity` is the integer itself (out of range is an
-    error). Columns with the same `table` share one embedding table, and must agree on buckets and encoding. If `encoded` is
-    true, files hold the id in place of the raw value.
-    """
-
-    buckets: int = 100_000
-    encoding: Encoding = "hash"
-    vocabulary: tuple[str, ...] = ()
-    table: str = ""
-    encoded: bool = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        choose(f"encoding of column {self.name!r}", self.encoding, get_args(Encoding))
-        rules.vocabulary(self)
-        if self.encoding == "vocabulary":
-            object.__setattr__(self, "buckets", len(self.vocabulary))
-        rules.flag(self, "encoded", self.encoded)
-        if not isinstance(self.table, str):
-            raise BadSchema(f"`table` is a name; column {self.name!r} has {self.table!r}.")
-        if not self.table:
-            object.__setattr__(self, "table", self.name)
-        rules.whole(self, "buckets", self.buckets, 1, RAW_IDS)
-
-    @property
-    def id_bits(self) -> int:
-        """The width of ids that were made offline: as narrow as the table allows."""
-        return 32 if self.buckets <= 1 << 31 else 64
-
-    @property
-    def bits(self) -> int | None:
-        """The width of the integers in files; None for text."""
-        if self.encoded:
-            return self.id_bits
-        return 64 if self.encoding == "identity" else None
-
-
-@dataclass(frozen=True)
-class Categorical(IdColumn):
-    """One id per example; an empty field becomes `default`."""
-
-    kind: ClassVar[str] = "categorical"
-    default: str = ""
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.default_word(self)
-
-
-@dataclass(frozen=True)
-class MultiHot(IdColumn):
-    """A bag of ids per example, joined by `separator` in one field; an empty field is an empty bag. Pooled by the mean."""
-
-    kind: ClassVar[str] = "multi_hot"
-    separator: str = ";"
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.separator(self)
-
-
-@dataclass(frozen=True)
-class Sequence(IdColumn):
-    """A history of ids, oldest first; models keep the last `max_length`.
-
-    `of` names the Categorical column of the same table that the history belongs to. A sequence with `negative_of` holds, for each
-    position in that other Sequence, an item that was *not* clicked (DIEN's auxiliary loss).
-    """
-
-    kind: ClassVar[str] = "sequence"
-    of: str = ""
-    negative_of: str = ""
-    separator: str = ";"
-    max_length: int = 50
-
-    def __post_init__(self):
-        super().__post_init__()
-        rules.separator(self)
-        rules.whole(self, "max_length", self.max_length, 1, 2**31 - 1)
-
-
-def entry_dtype(column: Column) -> Literal["float32", "string", "int32", "int64"]:
-    """The dtype of a column's values, or of the entries in its lists, as readers yield them."""
-    if not isinstance(column, IdColumn):
-        return "float32"
-    return {None: "string", 32: "int32", 64: "int64"}[column.bits]
-
-
-def graph_name(name: str) -> str:
-    """The name of a column or table as TensorFlow takes it in a graph and Keras in a weight: itself wherever they take it.
-
-    Elsewhere each sign that they refuse is "_", and a checksum keeps it apart from names that would read the same.
-
-    >>> graph_name("user_id"), graph_name("user id")
-    ('user_id', 'user_id.f8c3fcf8')
-    """
-    plain = re.sub(r"[^A-Za-z0-9_.\\>-]", "_", name)
-    return name if plain == name else f"{plain}.{zlib.crc32(name.encode()):08x}"
-
-
-KINDS: dict[str, type[Column]] = {c.kind: c for c in (Label, Numeric, NumericList, Categorical, MultiHot, Sequence)}
+__all__ = [
+    "KINDS",
+    "RAW_IDS",
+    "Categorical",
+    "Column",
+    "Encoding",
+    "IdColumn",
+    "Label",
+    "MultiHot",
+    "Numeric",
+    "NumericList",
+    "Schema",
+    "Sequence",
+    "Transform",
+    "entry_dtype",
+]
 
 
 @dataclass(frozen=True)
@@ -247,21 +103,14 @@ class Schema:
                 raise BadSchema(f"Column names must differ; schema {self.name!r} has two columns {column.name!r}.")
             self._by_name[column.name] = column
         for name in self.wide:
-            if not isinstance(self._by_name.get(name), IdColumn):
-                near = rules.near(name, (c.name for c in self.id_columns))
-                raise BadSchema(f"`wide` must name id columns; schema {self.name!r} has none called {name!r}.{near}")
-        if self.user and not isinstance(self._by_name.get(self.user), Categorical):
-            near = rules.near(self.user, (c.name for c in self.categoricals))
-            raise BadSchema(f"`user` must name a categorical column; schema {self.name!r} has none called {self.user!r}.{near}")
+            rules.refers(self, "`wide`", name, self.id_columns, "id columns")
+        if self.user:
+            rules.refers(self, "`user`", self.user, self.categoricals, "a categorical column")
         for column in self.sequences:
-            for role, kind in (("of", Categorical), ("negative_of", Sequence)):
-                other = getattr(column, role)
-                if other and not isinstance(self._by_name.get(other), kind):
-                    near = rules.near(other, (c.name for c in self.of_kind(kind)))
-                    raise BadSchema(
-                        f"`{role}` of a sequence names a {kind.__name__} column; that of {column.name!r} in schema "
-                        f"{self.name!r} is {other!r}.{near}"
-                    )
+            if column.of:
+                rules.refers(self, f"`of` of {column.name!r}", column.of, self.categoricals, "a Categorical column")
+            if column.negative_of:
+                rules.refers(self, f"`negative_of` of {column.name!r}", column.negative_of, self.sequences, "a Sequence column")
         rules.tables(self)
         rules.delimiter(self)
 

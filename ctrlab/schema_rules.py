@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ctrlab.errors import BadSchema, UnknownName, choose
+from ctrlab.errors import BadSchema, choose, hint
 
 IN_NUMBERS = "0123456789+-.eE"
 """Signs that a number may have, so none can stand between numbers."""
@@ -24,14 +24,11 @@ def name(column) -> None:
         )
 
 
-def near(name, known: Iterable[str]) -> str:
-    """What `choose` says of a name that is near, or nothing."""
-    try:
-        choose("column", name, known)
-    except UnknownName as unknown:
-        _, said, meant = str(unknown).partition(" Did you mean")
-        return said + meant
-    return ""
+def refers(schema, what: str, name, columns: Iterable, kind: str) -> None:
+    """`what` names one of `columns`, which are those of a kind."""
+    names = [column.name for column in columns]
+    if name not in names:
+        raise BadSchema(f"{what} must name {kind}; schema {schema.name!r} has none called {name!r}.{hint(name, names)}")
 
 
 def several(schema, what: str, values) -> None:

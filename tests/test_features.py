@@ -91,9 +91,9 @@ BAD_SCHEMAS = {
     ),
     "a history of a list": (
         lambda: Schema("s", (MultiHot("tags"), Sequence("past", table="tags", of="tags"))),
-        "names a Categorical column",
+        "must name a Categorical column",
     ),
-    "negatives of no history": (lambda: Schema("s", (ITEM, Sequence("n", negative_of="item"))), "names a Sequence column"),
+    "negatives of no history": (lambda: Schema("s", (ITEM, Sequence("n", negative_of="item"))), "must name a Sequence column"),
     "a table of two sizes": (lambda: Schema("s", (ITEM, MultiHot("m", buckets=8, table="item"))), "9 hash .item. and 8 hash .m."),
     "a table of two vocabularies": (
         lambda: Schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import os
@@ -23,7 +22,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import ctrlab
-from ctrlab.errors import CtrlabError, choose, cure_of
+from ctrlab.errors import CtrlabError, choose, cure_of, hint
 from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
@@ -84,8 +83,7 @@ def _exit(sentence: str, code: int) -> typer.Exit:
 def _nearest(said: str) -> str:
     """A hint at the value that is nearly what was given, for an option's sentence that lists its values."""
     found = re.search(r"'(.*)' is not one of (.*)", said)
-    near = found and difflib.get_close_matches(found[1].lower(), re.findall(r"'([^']*)'", found[2]), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return hint(found[1], re.findall(r"'([^']*)'", found[2])) if found else ""
 
 
 def _of_system(problem: OSError) -> str:

@@ -20,7 +20,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import graph_name
+from ctrlab.graph_names import graph_name
 from ctrlab.models import blocks, regularization, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes

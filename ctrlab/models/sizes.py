@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Schema
+from ctrlab.ops.references.sparse_update import KINDS
 
 MOST = 1 << 16
 """The most of a dimension and of a layer's units."""
@@ -21,12 +22,12 @@ class Hyper:
     """How a model is trained: the numbers of its paper or of the contest, or those that suit smaller data.
 
     Attributes:
-        optimizer: a kind of `ctrlab.training.optimizers`.
+        optimizer: one of `ctrlab.ops.references.sparse_update.KINDS`.
         learning_rate: above 0. clip_norm: per variable, on the merged gradient, above 0; None for no clipping.
         initial_accumulator: of Adagrad and FTRL, above 0; others have none. The square of a single id's gradient is about
             1e-6 at a batch of 256. An accumulator far above that makes the steps of rare ids as small as SGD would.
     Raises:
-        CtrlabError: a number out of its range.
+        UnknownName: no such optimizer. CtrlabError: a number out of its range.
     """
 
     optimizer: str
@@ -40,6 +41,8 @@ class Hyper:
             value = getattr(self, name)
             if not (name == "clip_norm" and value is None) and (not _is_number(value) or not 0 < value < math.inf):
                 raise CtrlabError(f"`{name}` must be a finite number above 0; received {value!r}.")
+            object.__setattr__(self, name, None if value is None else float(value))
+        choose("optimizer", self.optimizer, KINDS)
         object.__setattr__(self, "batch_size", _whole("The batch size", self.batch_size, 1 << 30))
 
 

@@ -5,10 +5,11 @@ A layer makes its weights in its constructor; see `ctrlab.models.blocks` for see
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -19,7 +20,9 @@ from ctrlab.embedding.layer import Tables
 from ctrlab.embedding.options import Initializer, L2Eviction, Options
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.variable import EmbeddingVariable
-from ctrlab.features import Schema, graph_name
+from ctrlab.errors import CtrlabError
+from ctrlab.features import Schema
+from ctrlab.graph_names import graph_name
 from ctrlab.models.blocks import Seeds
 from ctrlab.models.regularization import penalty
 from ctrlab.ops import indicator, lookup
@@ -73,7 +76,8 @@ class Embeddings(keras.layers.Layer):
                 draw = keras.initializers.RandomNormal(
                     stddev=parts.deviation(self.deviation), seed=self._seeds[table] + k * 10**9
                 )
-                self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
+                with _room(f"Table {name!r}", shape):
+                    self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
         self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")
         self.built = True
@@ -185,6 +189,17 @@ class _Reads:
         self.found = self.op([self.tables[table] for table in used], ids, layout)
 
 
+@contextlib.contextmanager
+def _room(what: str, shape: Sequence[int]) -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError:
+        raise CtrlabError(
+            f"{what} must fit in memory; it has {shape[0]:,} rows of {shape[1]} numbers: give its columns fewer `buckets`, or take "
+            'embedding="variable", whose rows come with their ids.'
+        ) from None
+
+
 def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariable:
     """An embedding variable of a model. Its seed combines the options' and the model's."""
     name = name if name.isprintable() and "/" not in name else graph_name(name)  # it takes all others, for its folder, too
@@ -235,7 +250,8 @@ class Wide(keras.layers.Layer):
     def build(self, input_shape=None):
         if self.sizes:
             shape = (sum(self.sizes.values()), self.outputs)
-            self.kernel = self.add_weight(shape=shape, initializer="zeros", name="indicator_kernel")
+            with _room("The linear part", shape):
+                self.kernel = self.add_weight(shape=shape, initializer="zeros", name="indicator_kernel")
         self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
         if self.numbers:
             self.number_kernel = self.add_weight(shape=(self.numbers, self.outputs), initializer="zeros", name="number_kernel")

@@ -26,7 +26,7 @@ from ctrlab import keras_hooks
 from ctrlab.embedding.table.ops import served_by
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
-from ctrlab.features import graph_name
+from ctrlab.graph_names import graph_name
 from ctrlab.models.base import CTRModel
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import sentence

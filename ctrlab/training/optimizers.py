@@ -18,10 +18,10 @@ from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.ops import merge, sparse_update
+from ctrlab.ops.references.sparse_update import KINDS
 from ctrlab.profiling.parts import part
 from ctrlab.training import gradients
 
-KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
 LOSS_SCALE = 2.0**15
 
 

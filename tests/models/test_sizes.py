@@ -1,6 +1,7 @@
 """A model's numbers: presets, single numbers, regularization; the same for every set of optimizations, saved and exported."""
 
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from ctrlab.data import SCHEMAS
 from ctrlab.embedding import embedding_variables
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, Hyper, build
 from ctrlab.training import equality
@@ -76,6 +78,7 @@ def test_a_number_out_of_its_range_is_refused(wrong, says):
         ({"hyper": {"initial_accumulator": 0}}, "`initial_accumulator` must be a finite number above 0; received 0"),
         ({"hyper": {"initial_accumulator": None}}, "`initial_accumulator` must be a finite number above 0; received None"),
         ({"hyper": {"learning_rate": float("nan")}}, "`learning_rate` must be a finite number above 0; received nan"),
+        ({"hyper": {"optimizer": "adagrd"}}, r"Unknown optimizer 'adagrd'; known are .* Did you mean 'adagrad'"),
         ({"hyper": {"clip_norm": -1.0}}, "`clip_norm` must be a finite number above 0; received -1.0"),
     ],
 )
@@ -84,6 +87,18 @@ def test_a_number_of_own_sizes_out_of_its_range_is_refused(wrong, says):
     with pytest.raises(CtrlabError, match=says):
         hyper = dataclasses.replace(sizes.hyper, **wrong.pop("hyper", {}))
         dataclasses.replace(sizes, hyper=hyper, **wrong)
+
+
+def test_numbers_of_other_types_train_as_floats_do():
+    hyper = Hyper("sgd", np.float32(0.5), clip_norm=Fraction(1, 2))
+    assert [type(n) for n in (hyper.learning_rate, hyper.clip_norm)] == [float, float] and hyper == Hyper("sgd", 0.5, 0.5)
+
+
+@pytest.mark.parametrize("name", ["wdl", "dlrm"])
+def test_a_table_that_no_memory_holds_is_refused_in_a_sentence(name):
+    schema = Schema("own", (Label("y"), Categorical("a", buckets=1 << 40), Numeric("x")))
+    with pytest.raises(CtrlabError, match=r"Table 'a' must fit in memory; it has 1,099,511,627,776 rows of .* fewer `buckets`"):
+        build(name, schema, size="small")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -15,6 +15,8 @@ SMALLEST_RATE = np.finfo(np.float32).tiny
 
 FTRL_RATE = "FTRL divides by its learning rate, which must be above 0 and no denormal"
 
+KINDS = ("sgd", "adagrad", "ftrl", "adam_async")
+
 
 @dataclass(frozen=True)
 class Rule:
