@@ -195,8 +195,8 @@ def _room(what: str, shape: Sequence[int]) -> Iterator[None]:
         yield
     except tf.errors.ResourceExhaustedError:
         raise CtrlabError(
-            f"{what} must fit in memory; it has {shape[0]:,} rows of {shape[1]} numbers: give its columns fewer `buckets`, or take "
-            'embedding="variable", whose rows come with their ids.'
+            f"{what} must fit in memory; it has {shape[0]:,} rows of {shape[1]} numbers: give its columns fewer `buckets`, or "
+            'take embedding="variable", whose rows come with their ids.'
         ) from None
 
 
