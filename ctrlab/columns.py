@@ -13,6 +13,7 @@ from ctrlab.errors import BadSchema, choose
 
 Encoding = Literal["hash", "vocabulary", "identity"]
 Transform = Literal["none", "log1p", "minmax"]
+Role = Literal["user", "context", "candidate"]
 
 RAW_IDS = (1 << 63) - 1
 """The number of buckets for raw ids: then the id is the word's fingerprint itself (except for one value in 2^63)."""

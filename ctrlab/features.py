@@ -32,6 +32,7 @@ from ctrlab.columns import (
     MultiHot,
     Numeric,
     NumericList,
+    Role,
     Sequence,
     Transform,
     entry_dtype,
@@ -49,6 +50,7 @@ __all__ = [
     "MultiHot",
     "Numeric",
     "NumericList",
+    "Role",
     "Schema",
     "Sequence",
     "Transform",
@@ -66,10 +68,13 @@ class Schema:
         wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part); none named: all.
         delimiter: between the fields of a CSV line.
         user: the column with the user of each example, for GAUC; "" if there is none.
+        user_columns, context_columns: names of the columns that are alike for all candidates of a request, because they describe
+            the user, or where and when the candidates are shown; see `role`.
         notes: what `infer` has to say, such as columns that it left out; shown as comments when the schema is printed.
     Raises:
-        BadSchema: two columns with one name; `wide`, `user`, `of` or `negative_of` names no column of its kind; columns of one
-            table differ in size or encoding; a separator that can't be told from the delimiter.
+        BadSchema: two columns with one name; `wide`, `user`, `of` or `negative_of` names no column of its kind; a role is given
+            to what is no feature, or two to one column; columns of one table differ in size or encoding; a separator that can't
+            be told from the delimiter.
 
     >>> print(Schema("own", (Label("clicked"), Categorical("city", buckets=1_000)), wide=("city",)))
     from ctrlab.features import Categorical, Label, Schema
@@ -89,11 +94,13 @@ class Schema:
     wide: tuple[str, ...] = ()
     delimiter: str = ","
     user: str = ""
+    user_columns: tuple[str, ...] = ()
+    context_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self):
-        for name in ("columns", "wide"):
+        for name in ("columns", "wide", "user_columns", "context_columns"):
             rules.several(self, name, getattr(self, name))
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for column in self.columns:
@@ -111,6 +118,7 @@ class Schema:
                 rules.refers(self, f"`of` of {column.name!r}", column.of, self.categoricals, "a Categorical column")
             if column.negative_of:
                 rules.refers(self, f"`negative_of` of {column.name!r}", column.negative_of, self.sequences, "a Sequence column")
+        rules.roles(self)
         rules.tables(self)
         rules.delimiter(self)
 
@@ -205,6 +213,20 @@ class Schema:
         """Sequences of past events (without negatives); each belongs to the column that it names in `of`."""
         return tuple(s for s in self.sequences if not s.negative_of)
 
+    def role(self, name: str) -> Role:
+        """What a feature describes, which says how often a request that scores many candidates must hold it.
+
+        "user" and "context" columns have one value per request, "candidate" columns one per candidate. The schema's user and
+        histories (`Sequence.of`) are the user's; a column that is not named is the candidate's.
+
+        Raises:
+            UnknownName: there is no such column.
+        """
+        column = self[name]
+        if name in self.context_columns:
+            return "context"
+        return "user" if name in self.user_columns or name == self.user or getattr(column, "of", "") else "candidate"
+
     @property
     def linear(self) -> tuple[str, ...]:
         """The columns that `wide` names; if it names none, every id column without negatives."""
@@ -249,7 +271,8 @@ class Schema:
     def to_config(self) -> dict:
         """A JSON-compatible description, from which `from_config` makes the schema again."""
         columns = [{"kind": c.kind} | dataclasses.asdict(c) for c in self.columns]
-        return {"name": self.name, "columns": columns, "wide": list(self.wide), "delimiter": self.delimiter, "user": self.user}
+        names = {name: list(getattr(self, name)) for name in ("wide", "user_columns", "context_columns")}
+        return {"name": self.name, "columns": columns, "delimiter": self.delimiter, "user": self.user} | names
 
     @classmethod
     def from_config(cls, config: dict) -> Schema:
@@ -258,4 +281,5 @@ class Schema:
             return KINDS[entry.pop("kind")](**entry)
 
         columns = tuple(column(dict(entry)) for entry in config["columns"])
-        return cls(config["name"], columns, tuple(config["wide"]), config["delimiter"], config.get("user", ""))
+        roles = {name: tuple(config.get(name, ())) for name in ("user_columns", "context_columns")}  # earlier versions had none
+        return cls(config["name"], columns, tuple(config["wide"]), config["delimiter"], config.get("user", ""), **roles)

@@ -31,6 +31,20 @@ def refers(schema, what: str, name, columns: Iterable, kind: str) -> None:
         raise BadSchema(f"{what} must name {kind}; schema {schema.name!r} has none called {name!r}.{hint(name, names)}")
 
 
+def roles(schema) -> None:
+    """Roles are given to features that a served model takes, and one to each."""
+    features = [column for column in schema.features if not getattr(column, "negative_of", "")]
+    for what in ("user_columns", "context_columns"):
+        for name in getattr(schema, what):
+            refers(schema, f"`{what}`", name, features, "a feature")
+    users = {*schema.user_columns, *(column.name for column in features if getattr(column, "of", "")), schema.user}
+    if both := sorted(users & {*schema.context_columns}):
+        raise BadSchema(
+            f"A column describes the user or the context, and histories and `user` are the user's; schema {schema.name!r} has "
+            f"{both[0]!r} for both."
+        )
+
+
 def several(schema, what: str, values) -> None:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise BadSchema(f"`{what}` of a schema is a tuple; schema {schema.name!r} has {values!r}.")

@@ -73,6 +73,15 @@ BAD_SCHEMAS = {
     "wide of a number": (lambda: Schema("s", (Numeric("x"),), wide=("x",)), "must name id columns"),
     "a user that is none": (lambda: Schema("s", (Numeric("x"),), user="x"), "must name a categorical"),
     "a user that is near": (lambda: Schema("s", (ITEM,), user="itme"), "called 'itme'. Did you mean 'item'?"),
+    "a role of what is near": (lambda: Schema("s", (ITEM,), user_columns=("itme",)), "'itme'. Did you mean 'item'?"),
+    "a role of a label": (lambda: Schema("s", (Label("y"), ITEM), context_columns=("y",)), "must name a feature"),
+    "roles alone": (lambda: Schema("s", (ITEM,), user_columns="item"), "is a tuple"),
+    "two roles": (lambda: Schema("s", (ITEM,), user_columns=("item",), context_columns=("item",)), "'item' for both"),
+    "a user in the context": (lambda: Schema("s", (ITEM,), user="item", context_columns=("item",)), "'item' for both"),
+    "a history in the context": (
+        lambda: Schema("s", (ITEM, Sequence("past", table="item", buckets=9, of="item")), context_columns=("past",)),
+        "'past' for both",
+    ),
     "a wide column that is near": (
         lambda: Schema("s", (ITEM, Numeric("itm")), wide=("itm",)),
         "called 'itm'. Did you mean 'item'?",
@@ -129,6 +138,18 @@ def test_a_vocabulary_is_kept_as_a_tuple_of_texts(words):
     assert column == Categorical("x", **WORDS) and hash(column) and type(column.vocabulary[0]) is str
 
 
+def test_roles():
+    past, age, hour = Sequence("past", table="item", buckets=9, of="item"), Numeric("age"), Numeric("hour")
+    columns = (Label("y"), ITEM, Categorical("who", buckets=9), past, age, hour)
+    schema = Schema("s", columns, user="who", user_columns=["age"], context_columns=["hour"])
+    roles = {"item": "candidate", "who": "user", "past": "user", "age": "user", "hour": "context"}
+    assert {name: schema.role(name) for name in roles} == roles
+    assert Schema.from_config(schema.to_config()) == schema == schema.with_buckets(9)
+    assert 'context_columns=("hour",)' in str(schema)
+    with pytest.raises(UnknownName, match="Did you mean 'age'"):
+        schema.role("agee")
+
+
 def test_columns_in_a_list_make_the_same_schema():
     assert Schema("s", [ITEM, Label("y")], wide=["item"]) == Schema("s", (ITEM, Label("y")), wide=("item",))
 
@@ -136,6 +157,7 @@ def test_columns_in_a_list_make_the_same_schema():
 def test_a_config_from_before_makes_the_same_schema():
     schema = Schema("s", (Label("y"), Label("share", soft=True), Categorical("item", **WORDS)), user="item")
     config = schema.to_config()
+    del config["user_columns"], config["context_columns"]
     assert Schema.from_config(config) == schema
     del config["columns"][0]["soft"]  # labels had no such option
     assert Schema.from_config(config) == schema

@@ -79,7 +79,14 @@ WIDE = (
     "merge_standard_food_id times geohash12 timediff_list time_type time_type_list"
 )
 
-SCHEMA = Schema("food_delivery", (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT), wide=tuple(WIDE.split()), user="user_id")
+SCHEMA = Schema(
+    "food_delivery",
+    (Label("clicked"), *USER, *ITEM, *HISTORY, *CONTEXT),
+    wide=tuple(WIDE.split()),
+    user="user_id",
+    user_columns=tuple(column.name for column in (*USER, *HISTORY)),
+    context_columns=tuple(column.name for column in CONTEXT),
+)
 PLAN = Plan(
     {"clicked": 1.4},
     # first, pairs, interest, order, rare, drift

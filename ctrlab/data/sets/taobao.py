@@ -16,13 +16,14 @@ from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
 from ctrlab.features import Categorical, Label, MultiHot, Schema
 
-INPUTS = (
-    Categorical("pid", buckets=10),
+AD = (
     Categorical("adgroup_id"),
     Categorical("cate_id", buckets=10_000),
     Categorical("campaign_id"),
     Categorical("customer"),
     Categorical("brand"),
+)
+USER = (
     Categorical("user_id"),
     Categorical("cms_segid", buckets=100),
     Categorical("cms_group_id", buckets=100),
@@ -35,13 +36,15 @@ INPUTS = (
     Categorical("new_user_class_level", buckets=10),
     MultiHot("tag_category_list", separator="|"),
     MultiHot("tag_brand_list", separator="|"),
-    Categorical("price", buckets=50, encoding="identity"),
 )
+INPUTS = (Categorical("pid", buckets=10), *AD, *USER, Categorical("price", buckets=50, encoding="identity"))
 SCHEMA = Schema(
     "taobao",
     (Label("clk"), Label("buy"), *INPUTS),
     wide=tuple(column.name for column in INPUTS),
     user="user_id",
+    user_columns=tuple(column.name for column in USER),
+    context_columns=("pid",),
 )
 PUBLISHED = Published(
     "Measured on 304 rows of Alibaba's display-ad set (Tianchi 56), so rough; cardinalities are the full set's. `buy` is "
