@@ -21,7 +21,7 @@ from ctrlab.lessons import workbook
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-LAB, SERVE = ({canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve"))
+LAB, SERVE, FLEET = ({canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve", "fleet"))
 FOREIGN = ("ctrlab.cuda", "ctrlab.peers.torch_models", "ctrlab.peers.torch_worker", "ctrlab.peers.deepctr_worker")
 """They run in the environments of other libraries."""
 WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
@@ -112,7 +112,7 @@ def test_dependencies_are_what_the_package_imports():
         needed |= at_once
         late |= all_of_them - at_once
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
-    assert not (needed | late) - declared - LAB and not needed & LAB
+    assert (needed | late) - declared - LAB == FLEET and not needed & (LAB | FLEET)
     assert declared <= needed | late
 
 

@@ -15,7 +15,7 @@ FLOORS = (
     ("models",),
     ("training",),
     ("race", "peers", "cuda", "serving"),
-    ("server",),
+    ("server", "fleet"),
     ("lessons",),
     ("cli",),
 )

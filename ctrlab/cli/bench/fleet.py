@@ -1,0 +1,47 @@
+"""`ctrlab bench fleet`: the simulated machine beside this one, and what sharing cores out is worth on a large one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, ProfileOption, console, duration, import_tensorflow, require_files, write_json
+
+
+def command(
+    first: Annotated[str, typer.Argument(help="The model with most of the traffic.")] = "deepfm",
+    second: Annotated[str, typer.Argument(help="The other one.")] = "dien",
+    seconds: Annotated[str, typer.Option(help="How long each setting is measured.")] = "10s",
+    profile: ProfileOption = None,
+    json_path: JsonOption = None,
+) -> None:
+    """Measure how long two models work on a request, and check the simulation of a machine's cores against this machine.
+
+    - `ctrlab bench fleet deepfm dien`
+    """
+    require_files(json_path)
+    import_tensorflow()
+    from ctrlab.errors import choose
+    from ctrlab.fleet.check import check
+    from ctrlab.model_names import DATA_SETS
+    from ctrlab.profiling.machine import machine
+
+    models = [choose("model", name, DATA_SETS) for name in (first, second)]
+    found = check(models, seconds=duration("--seconds", seconds), profile=profile)
+    out = console()
+    table = Table("model", "fixed, us", "per row, us", "after another model, us", "beside another, %", title="One core's work")
+    for name, curve in found.curves.items():
+        numbers = [1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 100 * curve.crowding]
+        table.add_row(name, *(f"{number:.1f}" for number in numbers))
+    out.print(table)
+    table = Table("pools", "busy, %", "model", "requests", title="Seconds to an answer", caption=machine().line)
+    for name in ("mean, ms", "simulated", "p99, ms", "simulated"):
+        table.add_column(name, justify="right")
+    for each in found.settings:
+        times = [f"{1e3 * each.measured_mean:.2f}", f"{1e3 * each.simulated_mean:.2f} ({100 * each.mean_error:+.0f} %)"]
+        times += [f"{1e3 * each.measured_p99:.2f}", f"{1e3 * each.simulated_p99:.2f} ({100 * each.p99_error:+.0f} %)"]
+        table.add_row(each.pools, f"{100 * each.utilization:.0f}", each.model, f"{each.requests:,}", *times)
+    out.print(table)
+    write_json(json_path, found.to_json())

@@ -1,0 +1,7 @@
+"""Many served models on the cores of one machine: what each costs, who gets which cores, and what comes of it.
+
+curve        how long a model works on a request, fitted to measured times
+simulation   the machine on a simulated clock: cores, queues, contention
+allocation   policies that share the cores out, and the most load that each can take
+real         the same pools and the same load on real cores: measures curves, and checks the simulation
+"""

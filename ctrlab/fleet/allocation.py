@@ -1,0 +1,140 @@
+"""Who gets which cores: policies, and the most load that each can take.
+
+    split        each model has cores of its own, in proportion to its work
+    shared       all models have all cores
+    dedicated    the first model, which has most of the traffic, has as many cores of its own as it needs; the others, its A/B
+                 variants, share the rest
+
+How many cores a model needs is a matter of queueing. Let a load keep c of n cores busy. A request then waits with probability C,
+Erlang's formula, and for how long is about exponential. Allen and Cunneen scale the mean by how much service times vary:
+
+    P(wait > t) = C(n, c) exp(-t / W),    W = s (1 + v) / (2 (n - c)),    s: the mean service time, v: its squared variation
+
+Source: Allen, "Probability, Statistics, and Queueing Theory", 1990. The policy "dedicated" is metaapp's on DeepRec.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError, choose
+from ctrlab.fleet.curve import Load
+from ctrlab.fleet.simulation import Pool, simulate
+
+PERCENT = 99.0
+"""Of the requests must be answered within the limit."""
+HALVINGS = 6
+"""Of the range in which the greatest load is looked for: within 2 % of it."""
+
+
+def chance_to_wait(cores: int, busy: float) -> float:
+    """Erlang's C: the probability that all of `cores` are busy when a request comes, if the load keeps `busy` of them so."""
+    if busy >= cores:
+        return 1.0
+    if busy <= 0:
+        return 0.0
+    blocked = 1.0  # Erlang's B, by recursion over the cores: no factorial overflows
+    for n in range(1, cores + 1):
+        blocked = busy * blocked / (n + busy * blocked)
+    return blocked / (1 - busy / cores * (1 - blocked))
+
+
+def predicted(load: Load, cores: int) -> float:
+    """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up.
+
+    It is the greater of two times: the slowest one in a hundred alone, and the mean after the longest one wait in a hundred.
+    """
+    seconds, variation, busy = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows), load.work
+    if busy >= cores:
+        return math.inf
+    times = np.outer([load.curve.mean(rows) for rows in load.rows], load.curve.spread)
+    waits, scale = chance_to_wait(cores, busy), seconds * (1 + variation) / (2 * (cores - busy))
+    longest = scale * max(0.0, math.log(waits / (1 - PERCENT / 100))) if waits else 0.0
+    return max(float(np.percentile(times, PERCENT)), longest + seconds)
+
+
+def cores_needed(load: Load, most: int) -> int:
+    """The fewest cores with which the load is answered within its limit.
+
+    Raises:
+        CtrlabError: `most` are too few.
+    """
+    for cores in range(1, most + 1):
+        if predicted(load, cores) <= load.within:
+            return cores
+    raise CtrlabError(
+        f"A model needs cores for {load.work:.2f} cores' work and to spare, and no request may be slower alone than "
+        f"{1e3 * load.within:.3g} ms; {most} cores are too few: give it fewer requests, or more time."
+    )
+
+
+def split(loads: Mapping[str, Load], cores: int) -> list[Pool]:
+    """Cores in proportion to the work, at least one each; by the largest remainders. Without any work: alike."""
+    _require(loads, cores, len(loads))
+    idle = not any(load.work for load in loads.values())
+    work = {model: 1.0 if idle else load.work for model, load in loads.items()}
+    exact = {model: (cores - len(loads)) * each / sum(work.values()) for model, each in work.items()}
+    given = {model: 1 + int(share) for model, share in exact.items()}
+    left = cores - sum(given.values())
+    for model in sorted(exact, key=lambda name: int(exact[name]) - exact[name])[:left]:
+        given[model] += 1
+    return [Pool(count, (model,)) for model, count in given.items()]
+
+
+def shared(loads: Mapping[str, Load], cores: int) -> list[Pool]:
+    """One pool."""
+    _require(loads, cores, 1)
+    return [Pool(cores, tuple(loads))]
+
+
+def dedicated(loads: Mapping[str, Load], cores: int) -> list[Pool]:
+    """What the first model needs, and the rest for the others; but at least a core each way."""
+    _require(loads, cores, min(2, len(loads)))
+    first, *others = loads
+    if not others:
+        return shared(loads, cores)
+    try:
+        own = cores_needed(loads[first], cores - 1)
+    except CtrlabError:
+        own = cores - 1
+    return [Pool(own, (first,)), Pool(cores - own, tuple(others))]
+
+
+POLICIES: dict[str, Callable[[Mapping[str, Load], int], list[Pool]]] = {"split": split, "shared": shared, "dedicated": dedicated}
+
+
+def most_load(policy: str, loads: Mapping[str, Load], cores: int, *, seconds: float, seed: int = 0) -> float:
+    """How many times these loads a machine takes with each model within its limit, by simulation.
+
+    The machine is allocated anew for each load that is tried. 0: not even a hundredth.
+
+    Raises:
+        UnknownName: there is no such policy. CtrlabError: too few cores.
+    """
+    allocate = POLICIES[choose("policy", policy, POLICIES)]
+
+    def fits(factor: float) -> bool:
+        scaled = {model: load.times(factor) for model, load in loads.items()}
+        pools = allocate(scaled, cores)
+        if any(sum(scaled[model].work for model in pool.models) >= pool.cores for pool in pools):
+            return False
+        took = simulate(pools, scaled, seconds=seconds, seed=seed, cores=cores)
+        return all(np.percentile(took[m], PERCENT) <= load.within for m, load in scaled.items() if len(took[m]))
+
+    high = cores / sum(load.work for load in loads.values())  # then all cores are busy
+    low = 0.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _require(loads: Mapping[str, Load], cores: int, least: int) -> None:
+    if not loads or cores < least:
+        raise CtrlabError(
+            f"A policy shares out at least {max(1, least)} cores among at least one model; received {cores} cores and "
+            f"{len(loads)} models."
+        )

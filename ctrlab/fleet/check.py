@@ -1,0 +1,132 @@
+"""Whether the simulation is right: the same pools and loads, simulated and on this machine's cores, side by side.
+
+Curves are measured from requests one after the other. The settings of the check were not used for that: several models, queues,
+and other numbers of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import ctrlab
+from ctrlab import data, serving
+from ctrlab.fleet.curve import Load, ServiceCurve
+from ctrlab.fleet.real import Ask, measure_curve, run
+from ctrlab.fleet.simulation import Pool, simulate
+from ctrlab.model_names import DATA_SETS
+from ctrlab.plain import Plain
+from ctrlab.profiles import current
+from ctrlab.profiling.progress import track
+from ctrlab.serving.inputs import inputs_of, to_tensors
+from ctrlab.serving.processor import Processor
+from ctrlab.serving.warm_up import predict_request
+
+MEASURED = (1, 20, 100, 200)
+"""Rows of the requests from which curves are measured."""
+CHECKED = (5, 50, 150)
+UTILIZATIONS = (0.3, 0.5, 0.7)
+SHARE = (0.7, 0.3)
+"""Of the work, of the first model and of the second."""
+LIMIT = 1.0  # seconds: here nothing depends on it
+SETTLED = 2_000
+"""Simulated requests for each that is measured, so that the simulation's own noise is small beside the measurement's."""
+
+
+@dataclass(frozen=True)
+class Setting(Plain):
+    """One setting of the check, and one model in it: seconds to an answer, measured and simulated."""
+
+    pools: str
+    utilization: float
+    model: str
+    measured_mean: float
+    simulated_mean: float
+    measured_p99: float
+    simulated_p99: float
+    requests: int
+
+    @property
+    def mean_error(self) -> float:
+        return self.simulated_mean / self.measured_mean - 1
+
+    @property
+    def p99_error(self) -> float:
+        return self.simulated_p99 / self.measured_p99 - 1
+
+
+@dataclass(frozen=True)
+class Check(Plain):
+    """What was measured: {model: its curve}, and the settings."""
+
+    curves: dict[str, ServiceCurve]
+    settings: tuple[Setting, ...]
+
+
+@contextlib.contextmanager
+def served(models: Sequence[str], rows: Sequence[int], profile: str | None = None) -> Iterator[dict[str, Ask]]:
+    """{model: what asks it}, with all optimizations and fresh weights, in this process, for requests of these rows."""
+    with tempfile.TemporaryDirectory(prefix="ctrlab-fleet-") as folder, contextlib.ExitStack() as open_ones:
+        asks = {}
+        for name in track(models, "Exporting"):
+            read = data.prepare(DATA_SETS[name], profile=current(profile)).read_train
+            features, _ = next(iter(read(max(rows), drop_remainder=True)))
+            model = ctrlab.build(name, optimizations="all")
+            tensors = {n: to_tensors({c: v[:n] for c, v in features.items()}, inputs_of(model, "text"), model) for n in rows}
+            serving.export_model(model, Path(folder) / name)
+            processor = open_ones.enter_context(Processor(Path(folder) / name, poll_seconds=0))
+            requests = {n: predict_request(name, each) for n, each in tensors.items()}
+            asks[name] = lambda n, processor=processor, requests=requests: processor.process(requests[n], "predict")
+        yield asks
+
+
+def check(models: Sequence[str], *, seconds: float, repetitions: int = 200, profile: str | None = None) -> Check:
+    """Measures the curves of two models, and compares the simulation to real cores: one pool of two cores, and a core each.
+
+    Args:
+        models: two; the first has most of the traffic.
+        seconds: of each setting.
+    Raises:
+        CtrlabError: the process may use fewer than two CPUs.
+    """
+    first, second = models
+    layouts = {
+        "one pool of 2 cores": [Pool(2, (first, second))],
+        "1 core each": [Pool(1, (first,)), Pool(1, (second,))],
+    }
+    settings = [(name, pools, share) for name, pools in layouts.items() for share in UTILIZATIONS]
+    with served(models, sorted({*MEASURED, *CHECKED}), profile) as asks:
+        others = {first: asks[second], second: asks[first]}
+        curves = {
+            m: measure_curve(asks[m], MEASURED, other=others[m], repetitions=repetitions) for m in track(models, "Measuring")
+        }
+        found: list[Setting] = []
+        for name, pools, utilization in track(settings, "Checking"):
+            loads = loads_of(curves, utilization, apart=len(pools) > 1)
+            measured = run(pools, loads, asks, seconds=seconds, seed=len(found))
+            longer = seconds * max(1.0, SETTLED / sum(len(took) for took in measured.values()))
+            simulated = simulate(pools, loads, seconds=longer, seed=len(found), cores=2)
+            for model in models:
+                real, made = measured[model], simulated[model]
+                figures = [float(f) for pair in zip(_figures(real), _figures(made)) for f in pair]
+                found.append(Setting(name, utilization, model, *figures, len(real)))
+    return Check(curves, tuple(found))
+
+
+def loads_of(curves: Mapping[str, ServiceCurve], utilization: float, *, apart: bool) -> dict[str, Load]:
+    """Requests of `CHECKED` rows that keep two cores busy so much: together, or, apart, each model its own core."""
+    shares = (0.5, 0.5) if apart else SHARE
+    mean = float(np.mean(CHECKED))
+    return {
+        model: Load(curve, 2 * utilization * share / curve.mean(mean), CHECKED, LIMIT)
+        for (model, curve), share in zip(curves.items(), shares)
+    }
+
+
+def _figures(took: np.ndarray) -> tuple[float, float]:
+    return took.mean(), np.percentile(took, 99)

@@ -1,0 +1,137 @@
+"""The same pools and the same load as in the simulation, on real cores: curves are measured here, and the simulation is checked.
+
+Each core of a pool is a thread that is bound to one CPU. What it calls must let go of Python's lock, as `Processor.process` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.fleet.curve import Load, ServiceCurve
+from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of, require_pools
+from ctrlab.profiling.timing import now, paired, timed
+
+Ask = Callable[[int], object]
+"""Has a model answer a request of so many rows."""
+
+
+def run(
+    pools: Sequence[Pool], loads: Mapping[str, Load], asks: Mapping[str, Ask], *, seconds: float, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """As `simulate`, in real time: seconds from when each request was due to its answer, {model: float64 [requests]}.
+
+    Raises:
+        CtrlabError: a model has no pool or two; or the process may use fewer CPUs than the pools have cores.
+    """
+    require_pools(pools, loads)
+    cpus = sorted(os.sched_getaffinity(0))
+    if (wanted := sum(pool.cores for pool in pools)) > len(cpus):
+        raise CtrlabError(f"A core of a pool is a CPU that this process may use; received {wanted} cores for {len(cpus)} CPUs.")
+    latencies: dict[str, list[tuple[float, float]]] = {model: [] for model in loads}
+    queues = {model: waiting for pool in pools for waiting in [queue.SimpleQueue()] for model in pool.models}
+
+    def core(waiting: queue.SimpleQueue, cpu: int) -> None:
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        while (request := waiting.get()) is not None:
+            model, due, rows = request
+            asks[model](rows)
+            latencies[model].append((due, now() - due))
+
+    free = iter(cpus)
+    with ThreadPoolExecutor(wanted) as threads:
+        work = [threads.submit(core, queues[pool.models[0]], next(free)) for pool in pools for _ in range(pool.cores)]
+        rng, begun = np.random.default_rng(seed), now()
+        streams = [[(at, model, rows) for at, rows in arrivals_of(load, seconds, rng)] for model, load in loads.items()]
+        begun = now()
+        for at, model, rows in heapq.merge(*streams):
+            time.sleep(max(0.0, begun + at - now()))
+            queues[model].put((model, begun + at, rows))
+        for pool in pools:
+            for _ in range(pool.cores):
+                queues[pool.models[0]].put(None)
+        for each in work:
+            each.result()
+    kept = begun + WARM_UP * seconds
+    return {model: np.array([took for due, took in found if due >= kept]) for model, found in latencies.items()}
+
+
+def measure_curve(ask: Ask, rows: Sequence[int], *, other: Ask | None = None, repetitions: int = 200) -> ServiceCurve:
+    """The curve of a model, from requests one after the other on one CPU.
+
+    Args:
+        rows: the numbers of rows that are measured, in rotating order.
+        other: another model's: it is asked before, for `cold`, and on all other CPUs, for `crowding`, with the largest number of
+            rows. None: both are 0.
+    """
+    most, cpus = max(rows), sorted(os.sched_getaffinity(0))
+    with _bound(cpus[0]):
+        for n in rows:  # the first calls of a size make room for its arrays
+            ask(n)
+        found = paired({n: lambda n=n: _seconds(ask, n) for n in rows}, range(repetitions))
+        if other is None:
+            return ServiceCurve.fit(found)
+        cold = paired({"warm": lambda: _after(ask, ask, most), "cold": lambda: _after(other, ask, most)}, range(repetitions))
+        with _worker(other, most, cpus[1:]) as beside:
+            crowded = paired({"alone": lambda: _after(ask, ask, most), "beside": lambda: beside(ask)}, range(repetitions))
+    more = np.median(cold["cold"]) - np.median(cold["warm"])
+    slower = np.median(crowded["beside"]) / np.median(crowded["alone"]) - 1
+    return ServiceCurve.fit(found, cold=max(0.0, float(more)), crowding=max(0.0, float(slower)))
+
+
+def _seconds(ask: Ask, rows: int) -> float:
+    return timed(lambda: ask(rows))[0]
+
+
+def _after(first: Ask, ask: Ask, rows: int) -> float:
+    first(rows)
+    return _seconds(ask, rows)
+
+
+@contextlib.contextmanager
+def _bound(cpu: int) -> Iterator[None]:
+    """This thread runs on one CPU, and afterwards where it might before."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def _worker(other: Ask, rows: int, cpus: Sequence[int]) -> Iterator[Callable[[Ask], float]]:
+    """Yields what times a call while other CPUs answer requests of the other model; without any it times the call alone."""
+    goes, ends = threading.Event(), threading.Event()
+
+    def work(cpu: int) -> None:
+        os.sched_setaffinity(0, {cpu})
+        while not ends.is_set():
+            if goes.wait(0.1):
+                other(rows)
+
+    def beside(ask: Ask) -> float:
+        goes.set()
+        try:
+            return _after(ask, ask, rows)
+        finally:
+            goes.clear()
+
+    with ThreadPoolExecutor(len(cpus) or 1) as threads:
+        work_of = [threads.submit(work, cpu) for cpu in cpus]
+        try:
+            yield beside
+        finally:
+            ends.set()
+            goes.set()
+            for each in work_of:
+                each.result()
