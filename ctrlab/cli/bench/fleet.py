@@ -14,17 +14,23 @@ def command(
     first: Annotated[str, typer.Argument(help="The model with most of the traffic.")] = "deepfm",
     second: Annotated[str, typer.Argument(help="The other one.")] = "dien",
     seconds: Annotated[str, typer.Option(help="How long each setting is measured.")] = "10s",
+    cores: Annotated[
+        int | None, typer.Option(min=2, help="Also simulate a machine of so many, on which the second model has A/B variants.")
+    ] = None,
     profile: ProfileOption = None,
     json_path: JsonOption = None,
 ) -> None:
     """Measure how long two models work on a request, and check the simulation of a machine's cores against this machine.
 
     - `ctrlab bench fleet deepfm dien`
+    - `ctrlab bench fleet deepfm dien --cores 128`
     """
     require_files(json_path)
     import_tensorflow()
     from ctrlab.errors import choose
+    from ctrlab.fleet.allocation import POLICIES
     from ctrlab.fleet.check import check
+    from ctrlab.fleet.experiments import vary
     from ctrlab.model_names import DATA_SETS
     from ctrlab.profiling.machine import machine
 
@@ -44,4 +50,16 @@ def command(
         times += [f"{1e3 * each.measured_p99:.2f}", f"{1e3 * each.simulated_p99:.2f} ({100 * each.p99_error:+.0f} %)"]
         table.add_row(each.pools, f"{100 * each.utilization:.0f}", each.model, f"{each.requests:,}", *times)
     out.print(table)
-    write_json(json_path, found.to_json())
+    varied = vary(found.curves, cores) if cores else []
+    if varied:
+        table = Table(
+            "variants", "of the work, %", "limit, x mean", "crowding, x", title=f"Of {cores} cores, busy within limits, %"
+        )
+        for policy in POLICIES:
+            table.add_column(policy, justify="right")
+        for each, carried in varied:
+            facts = f"{each.variants}", f"{100 * each.share:.0f}", f"{each.patience:g}", f"{each.crowding:g}"
+            table.add_row(*facts, *(f"{100 * share:.0f}" for share in carried.values()))
+        out.print(table)
+    experiments = [each.to_json() | {"carried": carried} for each, carried in varied]
+    write_json(json_path, found.to_json() | {"device": machine().line, "cores": cores, "experiments": experiments})
