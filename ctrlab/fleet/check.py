@@ -16,6 +16,7 @@ import numpy as np
 
 import ctrlab
 from ctrlab import data, serving
+from ctrlab.errors import CtrlabError
 from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.fleet.real import Ask, measure_curve, run
 from ctrlab.fleet.simulation import Pool, simulate
@@ -34,6 +35,8 @@ UTILIZATIONS = (0.3, 0.5, 0.7)
 SHARE = (0.7, 0.3)
 """Of the work, of the first model and of the second."""
 LIMIT = 1.0  # seconds: here nothing depends on it
+REPETITIONS = 10
+"""Requests of each size, times the profile's repetitions."""
 SETTLED = 2_000
 """Simulated requests for each that is measured, so that the simulation's own noise is small beside the measurement's."""
 
@@ -85,16 +88,16 @@ def served(models: Sequence[str], rows: Sequence[int], profile: str | None = Non
         yield asks
 
 
-def check(models: Sequence[str], *, seconds: float, repetitions: int = 200, profile: str | None = None) -> Check:
+def check(models: Sequence[str], *, seconds: float, profile: str | None = None) -> Check:
     """Measures the curves of two models, and compares the simulation to real cores: one pool of two cores, and a core each.
 
     Args:
         models: two; the first has most of the traffic.
         seconds: of each setting.
     Raises:
-        CtrlabError: the process may use fewer than two CPUs.
+        CtrlabError: the process may use fewer than two CPUs, or the seconds are too few for a request to each model.
     """
-    first, second = models
+    (first, second), repetitions = models, REPETITIONS * current(profile).repetitions
     layouts = {
         "one pool of 2 cores": [Pool(2, (first, second))],
         "1 core each": [Pool(1, (first,)), Pool(1, (second,))],
@@ -129,4 +132,6 @@ def loads_of(curves: Mapping[str, ServiceCurve], utilization: float, *, apart: b
 
 
 def _figures(took: np.ndarray) -> tuple[float, float]:
+    if not len(took):
+        raise CtrlabError("A setting is measured until each model was asked; one was not: measure for more seconds.")
     return took.mean(), np.percentile(took, 99)

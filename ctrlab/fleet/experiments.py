@@ -70,11 +70,13 @@ VARIED = (
 """One thing varied at a time."""
 
 
-def carried(experiment: Experiment, main: ServiceCurve, variant: ServiceCurve, cores: int, *, seed: int = 0) -> dict[str, float]:
-    """{policy: the share of the machine's cores that it keeps busy within all limits}."""
+def carried(
+    experiment: Experiment, main: ServiceCurve, variant: ServiceCurve, cores: int, *, requests: int | None = None
+) -> dict[str, float]:
+    """{policy: the share of the machine's cores that it keeps busy within all limits}, from so many requests for each load."""
     loads = experiment.loads(main, variant)
-    seconds = REQUESTS / (cores * sum(load.per_second for load in loads.values()))
-    return {policy: most_load(policy, loads, cores, seconds=seconds, seed=seed) / cores for policy in POLICIES}
+    seconds = (requests or REQUESTS) / (cores * sum(load.per_second for load in loads.values()))
+    return {policy: most_load(policy, loads, cores, seconds=seconds) / cores for policy in POLICIES}
 
 
 def vary(curves: Mapping[str, ServiceCurve], cores: int) -> list[tuple[Experiment, dict[str, float]]]:

@@ -1,0 +1,51 @@
+"""`ctrlab bench fleet`, from two exported models to its tables."""
+
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from ctrlab.cli import app
+from ctrlab.fleet import check, experiments
+from ctrlab.fleet.allocation import POLICIES
+from ctrlab.fleet.curve import ServiceCurve
+
+
+def test_the_command(tmp_path, monkeypatch):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two pools need two CPUs")
+    monkeypatch.setattr(check, "UTILIZATIONS", (0.2,))
+    monkeypatch.setattr(check, "SETTLED", 0)
+    monkeypatch.setattr(check, "REPETITIONS", 1)
+    monkeypatch.setattr(experiments, "VARIED", experiments.VARIED[:1])
+    monkeypatch.setattr(experiments, "REQUESTS", 500)
+    out = tmp_path / "fleet.json"
+    arguments = [
+        "bench",
+        "fleet",
+        "deepfm",
+        "mmoe",
+        "--seconds",
+        "1s",
+        "--cores",
+        "12",
+        "--profile",
+        "tiny",
+        "--json",
+        str(out),
+    ]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 0, found.output
+    assert "one pool of 2 cores" in found.output and "dedicated" in found.output
+    written = json.loads(out.read_text())
+    curves = {name: ServiceCurve.from_json(curve) for name, curve in written["curves"].items()}
+    assert curves["wdl"].per_row > curves["mmoe"].per_row > 0  # 40 columns, many of lists, and 20
+    assert {each["pools"] for each in written["settings"]} == {"one pool of 2 cores", "1 core each"}
+    assert all(each["requests"] > 0 and each["measured_mean"] > 0 < each["simulated_mean"] for each in written["settings"])
+    assert written["experiments"][0]["carried"].keys() == POLICIES.keys()
+
+
+def test_a_model_that_is_none():
+    found = CliRunner().invoke(app, ["bench", "fleet", "deepfm", "dine"])
+    assert found.exit_code == 1 and "Did you mean 'din'?" in found.output + found.stderr
