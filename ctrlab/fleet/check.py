@@ -99,8 +99,8 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
     """
     (first, second), repetitions = models, REPETITIONS * current(profile).repetitions
     layouts = {
-        "one pool of 2 cores": [Pool(2, (first, second))],
-        "1 core each": [Pool(1, (first,)), Pool(1, (second,))],
+        "2 together": [Pool(2, (first, second))],
+        "1 each": [Pool(1, (first,)), Pool(1, (second,))],
     }
     settings = [(name, pools, share) for name, pools in layouts.items() for share in UTILIZATIONS]
     with served(models, sorted({*MEASURED, *CHECKED}), profile) as asks:

@@ -42,7 +42,7 @@ def command(
         numbers = [1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 100 * curve.crowding]
         table.add_row(name, *(f"{number:.1f}" for number in numbers))
     out.print(table)
-    table = Table("pools", "busy, %", "model", "requests", title="Seconds to an answer", caption=machine().line)
+    table = Table("cores", "busy, %", "model", "requests", title="Seconds to an answer", caption=machine().line)
     for name in ("mean, ms", "simulated", "p99, ms", "simulated"):
         table.add_column(name, justify="right")
     for each in found.settings:
