@@ -248,9 +248,11 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | Ow
                 f"Requests are of text, and {each.column} has {features[each.column].dtype.name}: read files of text, or export "
                 "with inputs='ids'."
             )
-    encoded = {each.column for each in inputs if each.encoding and each.dtype != "string"}
-    text = [model.input_schema[name] for name in encoded if features[name].dtype == tf.string]
-    features = dict(features) | (model.encoder.ids(features, text) if text else {})
+    encoded = [each for each in inputs if each.encoding and each.dtype != "string"]
+    for per_user in (True, False):  # of which a request may have other numbers of rows
+        text = [each for each in encoded if each.per_user == per_user and features[each.column].dtype == tf.string]
+        columns = [model.input_schema[each.column] for each in text]
+        features = dict(features) | (model.encoder.ids(features, columns) if text else {})
     tensors: dict[str, tf.Tensor] = {}
     for each in inputs:
         feature = features[each.column]
