@@ -28,7 +28,7 @@ import tensorflow as tf
 from ctrlab.models import blocks, interest, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
-from ctrlab.ops import attention, auxiliary, gru, sparse_update
+from ctrlab.ops import attention, auxiliary, gru, shared_augru, sparse_update
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work, dense_work
 
@@ -90,7 +90,7 @@ class DIEN(CTRModel):
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)
         layers = (*units["attention"], 1)
         self.unit = blocks.Tower(4 * hidden, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
-        ways = gru.AUGRU.pick(self.rungs), gru.SHARED_AUGRU.pick(self.rungs)
+        ways = gru.AUGRU.pick(self.rungs), shared_augru.OP.pick(self.rungs)
         self.evolution = interest.GRU(hidden, hidden, seeds, ways[0], name="evolution", shared=ways[1])
         self.attend = interest.Attention(self.rungs)
         inputs = len(self.behaviour.profile) * dim + self.encoder.number_count + 3 * width + hidden

@@ -16,7 +16,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.sizes import Sizes
-from ctrlab.ops import attention, gru, pointwise
+from ctrlab.ops import attention, gru, pointwise, shared_attention
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
 
@@ -82,7 +82,7 @@ class Attention:
     """The ways of attention: over a history per row, and over histories that rows share."""
 
     def __init__(self, rungs):
-        self.each, self.shared = attention.OP.pick(rungs), attention.SHARED.pick(rungs)
+        self.each, self.shared = attention.OP.pick(rungs), shared_attention.OP.pick(rungs)
 
     def __call__(self, query: tf.Tensor, keys: Histories, layers) -> tuple[Events | tf.Tensor, tf.Tensor]:
         """The weights, in the form that `GRU.over` takes, and the weighted sums, [B, C]."""

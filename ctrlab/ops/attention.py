@@ -116,27 +116,3 @@ def _fused_gradient(op: tf.Operation, d_weights: tf.Tensor, d_attended: tf.Tenso
 OP = Op(
     "attention", rung="attention", part="attention", definition=definition, baseline=baseline, best_stock=best_stock, fused=fused
 )
-
-
-class _Repeated:  # stand-in
-    def __init__(self, op):
-        self.op = op
-
-    def pick(self, rungs):
-        way = self.op.pick(rungs)
-
-        def shared(query, keys, candidates, layers):
-            events, _ = repeated(keys, candidates)
-            weights, attended = way(query, events, layers)
-            return weights.flat, attended
-
-        return shared
-
-
-def repeated(keys: Events, candidates):
-    row_of = tf.repeat(tf.range(tf.size(candidates, tf.int64)), candidates)
-    r = tf.gather(keys.ragged, row_of)
-    return Events(r.row_splits, flat=r.values), row_of
-
-
-SHARED = _Repeated(OP)

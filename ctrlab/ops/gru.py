@@ -116,20 +116,3 @@ def _fused_gradient(op: tf.Operation, d_outputs: tf.Tensor, d_last: tf.Tensor, _
 
 OP = Op("gru", rung="gru", part="gru", definition=definition, baseline=baseline, fused=fused)
 AUGRU = dataclasses.replace(OP, name="augru", rung="augru")
-
-
-class _Repeated:  # stand-in
-    def pick(self, rungs):
-        from ctrlab.ops.attention import repeated
-
-        way = AUGRU.pick(rungs)
-
-        def shared(x, candidates, *rest):
-            *weights, attention = rest
-            events, _ = repeated(x, candidates)
-            return way(events, *weights, Events(events.splits, flat=attention))[1]
-
-        return shared
-
-
-SHARED_AUGRU = _Repeated()
