@@ -19,8 +19,8 @@ zeros for the candidates of a user without events. The other ways repeat the his
 has no rows to share.
 
 q Wd - k Wd cancels if q and k are far from 0 and close to each other. If the layer has a unit where |Wd| > |Wq| + |Wk|, a pair
-with |k - q| < |k| / 2 takes (q - k) Wd as a product of its own. So the error of a unit's sum is at most 6 times the possible error
-of a float32 product of the 4C numbers, as in `ctrlab.ops.attention`, and here it is the pair's own.
+with |k - q| < |k| / 2 takes all 4C numbers. So the error of a unit's sum is at most 6 times the possible error of a float32
+product of the 4C numbers, as in `ctrlab.ops.attention`, and here it is the pair's own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ctrlab import _native
+from ctrlab.errors import CtrlabError
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
@@ -50,15 +52,29 @@ def best_stock(query: tf.Tensor, keys: Events, candidates: tf.Tensor, layers: La
 
 
 def repeated(query: tf.Tensor, keys: Events, candidates: tf.Tensor, layers: Layers) -> tuple[tf.Tensor, tf.Tensor]:
-    """Attention's fused op on a copy of the history per candidate."""
+    """Attention's compiled op on a copy of the history per candidate."""
     weights, attended = attention.fused(query, keys.repeated(candidates), layers)
     return weights.flat, attended
 
 
 def fused(query: tf.Tensor, keys: Events, candidates: tf.Tensor, layers: Layers) -> tuple[tf.Tensor, tf.Tensor]:
-    """Attention's fused op on a copy of the history per candidate."""
-    weights, attended = attention.fused(query, keys.repeated(candidates), layers)
-    return weights.flat, attended
+    """The compiled op. It takes any number of sigmoid layers of any width.
+
+    Raises:
+        CtrlabError: there is no layer, or a gradient is asked for. InvalidArgumentError: shapes, splits or candidates do not
+        agree. NativeLibraryError: there is no compiled library for this TensorFlow.
+    """
+    if not layers:
+        raise CtrlabError("Attention needs at least the layer that gives the score; received no layers.")
+    kernels, biases = zip(*layers)
+    return _native.library().ops.ctrlab_shared_attention(
+        query=query, keys=keys.flat, splits=keys.splits, candidates=candidates, kernels=kernels, biases=biases
+    )
+
+
+@tf.RegisterGradient("Ctrlab>SharedAttention")
+def _no_gradient(op: tf.Operation, *_) -> None:
+    raise CtrlabError("Attention over shared histories serves and has no gradient; received a tape: train with attention's ways.")
 
 
 OP = Op(

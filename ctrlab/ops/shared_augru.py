@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ctrlab import _native
+from ctrlab.errors import CtrlabError
 from ctrlab.ops import gru
 from ctrlab.ops.events import Events
 from ctrlab.ops.op import Op
@@ -40,10 +42,27 @@ def repeated(x: Events, candidates, gates_kernel, gates_bias, candidate_kernel, 
 
 
 def fused(x: Events, candidates, gates_kernel, gates_bias, candidate_kernel, candidate_bias, attention) -> tf.Tensor:
-    """The GRU's fused op on a copy of the history per candidate."""
-    histories = x.repeated(candidates)
-    scales = Events(histories.splits, flat=attention)
-    return gru.fused(histories, gates_kernel, gates_bias, candidate_kernel, candidate_bias, scales)[1]
+    """The compiled op.
+
+    Raises:
+        CtrlabError: a gradient is asked for. InvalidArgumentError: shapes, splits or candidates do not agree. NativeLibraryError:
+        there is no compiled library for this TensorFlow.
+    """
+    return _native.library().ops.ctrlab_shared_augru(
+        x=x.flat,
+        splits=x.splits,
+        candidates=candidates,
+        gates_kernel=gates_kernel,
+        gates_bias=gates_bias,
+        candidate_kernel=candidate_kernel,
+        candidate_bias=candidate_bias,
+        attention=attention,
+    )
+
+
+@tf.RegisterGradient("Ctrlab>SharedAugru")
+def _no_gradient(op: tf.Operation, *_) -> None:
+    raise CtrlabError("An AUGRU over shared histories serves and has no gradient; received a tape: train with the GRU's ways.")
 
 
 OP = Op(

@@ -28,7 +28,7 @@ def of_one_user(length: int, candidates: int = CANDIDATES, small: bool = False) 
     return Bench(
         shape=f"N={candidates}, T={length}, C={WIDTH}, units {UNITS[0]}-{UNITS[1]}-1",
         variants={name: step(way) for name, way in OP.ways.items()},
-        make_inputs=lambda call: random(call, (candidates, WIDTH), (length, WIDTH)),
+        make_inputs=lambda call: tuple(random(call, (candidates, WIDTH), (length, WIDTH))),
         work=OP.work(candidates, length, candidates * length, WIDTH, UNITS),
     )
 

@@ -47,8 +47,8 @@ def cases(rng: np.random.Generator) -> dict[str, tuple]:
 def work(candidates: float, events: float, pairs: float, width: int, hidden: int) -> Work:
     """Forward alone. `pairs` counts each candidate with each event of its user.
 
-    x W is computed once per event. Nothing can share h W, because states differ after the first event: three products of H
-    numbers with H columns per pair, two sigmoids and one tanh of each unit.
+    x W is computed once per event. The first event finds the state zero, so its gates are shared, too. After it states differ and
+    nothing is shared: per pair three products of H numbers with H columns, two sigmoids and one tanh of each unit.
     """
-    per_pair = Work(flops=6.0 * hidden * hidden, bytes=4.0, sigmoids=3 * hidden) * pairs
-    return per_pair + Work(6.0 * events * width * hidden, 4.0 * (events * width + candidates * hidden))
+    per_pair = Work(flops=6.0 * hidden * hidden, sigmoids=3 * hidden) * max(0.0, pairs - candidates)
+    return per_pair + Work(6.0 * events * width * hidden, 4.0 * (events * width + pairs + candidates * hidden))
