@@ -2,9 +2,9 @@
 //
 //   fuzz_requests <seed> <most inputs> <most seconds>, as native/fuzz/fuzz.h says
 //
-// The first byte of an input selects the parser; in upper case it is of requests whose candidates share users. Arrays are of their exact size, so that AddressSanitizer sees every value past
-// the end; and a request that is taken has filled all of them: a number that it left out would be read uninitialized. The last
-// line says how many inputs each parser got.
+// The first byte of an input selects the parser; in upper case it is of requests whose candidates share users. Arrays are of their
+// exact size, so that AddressSanitizer sees every value past the end; and a request that is taken has filled all of them: a number
+// that it left out would be read uninitialized. The last line says how many inputs each parser got.
 
 #include <algorithm>
 #include <cstdio>
@@ -66,6 +66,12 @@ class Buffers : public Arrays {
   std::unique_ptr<char[]> numbers[kMost];
 };
 
+void RequireThat(bool right) {
+  if (right) return;
+  fuzz::Show();
+  std::abort();
+}
+
 // A shared request that is taken says of each candidate whose it is.
 void RequireCounts(const Buffers& buffers) {
   const int32_t counts = buffers.signature.counts();
@@ -73,11 +79,11 @@ void RequireCounts(const Buffers& buffers) {
   for (int64_t user = 0; user < buffers.lengths[counts]; ++user) {
     int64_t count;
     std::memcpy(&count, buffers.numbers[counts].get() + user * sizeof count, sizeof count);
-    if (count < 0 || __builtin_add_overflow(sum, count, &sum)) std::abort();
+    RequireThat(count >= 0 && !__builtin_add_overflow(sum, count, &sum));
   }
   for (const Signature::Column& column : buffers.signature.columns()) {
     const int64_t rows = column.splits < 0 ? buffers.lengths[column.values] : buffers.lengths[column.splits] - 1;
-    if (rows != (column.per_user ? buffers.lengths[counts] : sum)) std::abort();
+    RequireThat(rows == (column.per_user ? buffers.lengths[counts] : sum));
   }
 }
 

@@ -76,7 +76,7 @@ PLANTED_IN_REQUESTS = {
         "packed.size() / 4",
     ),
     "a value too many": ("predict.cc", "if (count < most) out[count] = value;", "out[count] = value;"),
-    "candidates below 0": ("inputs.h", "if (count < 0) return", "if (count < -9) return"),
+    "candidates of nobody": ("inputs.h", "if (fits && left == 0) return {};", "if (fits) return {};"),
     "a split too many": (
         "json.cc",
         "filler_->SetSplit(splits, row + 1, counts_[c]);",
