@@ -24,6 +24,9 @@ def command(
         int | None,
         typer.Option(min=1, max=2**31 - 1, help="Rows of a growing table that stay in a server's memory; else as trained."),
     ] = None,
+    share_users: Annotated[
+        bool, typer.Option("--share-users", help="Requests may hold a user once for all candidates; the graph computes it once.")
+    ] = False,
     data: SourceOption = "generated",
     profile: ProfileOption = None,
 ) -> None:
@@ -43,7 +46,8 @@ def command(
         model, save = load(run, optimizations, storage)
         files = prepare(model.schema.name, profile=profile, source=data)
         rows = rows_of(files.read_test(EXAMPLES))
-        folder = export_model(model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows)
+        options = {"inputs": inputs, "number": number, "memory_rows": memory_rows, "share_users": share_users}
+        folder = export_model(model, out, rows=rows, save=save, **options)
     found = read_manifest(folder)
     size = sum(file.bytes for file in found.files.values())
     console().print(

@@ -77,6 +77,9 @@ def command(
     publish: Annotated[
         Path | None, typer.Option(help="Publish for servers in this model's folder, while it trains.", file_okay=False)
     ] = None,
+    share_users: Annotated[
+        bool, typer.Option("--share-users", help="Published: requests may hold a user once for all candidates.")
+    ] = False,
     publish_every: Annotated[str, typer.Option(help="How often: 1s, 60s, 5m. Most are updates of what changed.")] = "60s",
     publish_full_every: Annotated[int, typer.Option(min=1, help="Every so many publications: the whole model.")] = 60,
     follow: Annotated[
@@ -106,6 +109,8 @@ def command(
         if save.suffix != ".keras":
             raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
         require_place(save)
+    if share_users and not publish:
+        raise CtrlabError("--share-users is about published versions; name their folder with --publish.")
     seconds = duration("--publish-every", publish_every)
     if follow and (epochs != 1 or data != "generated"):
         raise CtrlabError(
@@ -167,8 +172,8 @@ def command(
                 rows = rows_of(examples)
             else:  # of text, as requests are; rungs may have the training read ids
                 rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
-            options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "rows": rows}
-            publisher = last.enter_context(Publisher(publish, training.model, training.optimizer, **options))
+            options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "share_users": share_users}
+            publisher = last.enter_context(Publisher(publish, training.model, training.optimizer, rows=rows, **options))
         if follow:
             follow_files(training, out, publisher, most_idle)
         else:

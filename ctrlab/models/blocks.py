@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.features import IdColumn, Schema
-from ctrlab.models import raw
+from ctrlab.models import raw, sharing
 from ctrlab.models.regularization import Dropout, penalty
 from ctrlab.ops import batch_norm as batch_norm_op
 from ctrlab.ops import lookup, parsing
@@ -63,16 +63,24 @@ class Encoder:
         columns = self.id_columns if columns is None else columns
         if STAGED in features:
             return {c.name: features[c.name] for c in columns}
-        return {c.name: ids for c, ids in zip(columns, self._ids(columns, raw.taken(columns, features)))}
+        found = {}
+        for group, users in sharing.apart(columns, features):
+            ids = self._ids(group, raw.taken(group, features))
+            found |= {c.name: sharing.wrapped(each, users) for c, each in zip(group, ids)}
+        return {c.name: found[c.name] for c in columns}
 
     @part("input")
-    def numbers(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+    def numbers(self, features: Mapping[str, tf.Tensor]) -> sharing.Matrix | None:
         """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers."""
         if not self.number_columns:
             return None
         if STAGED in features:
             return features[STAGED]
-        return self._numbers(self.number_columns, raw.taken(self.number_columns, features))
+        runs = [
+            sharing.wrapped(self._numbers(run, raw.taken(run, features)), users)
+            for run, users in sharing.runs(self.number_columns, features)
+        ]
+        return sharing.side_by_side(*runs)
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Computes `ids` and `numbers` from raw features and returns them as features, so that the training step need not."""
@@ -157,7 +165,7 @@ class Tower(keras.layers.Layer):
                 scale, shift = before
                 kernel, bias = scale[:, None] * kernel, bias + tf.linalg.matvec(kernel, shift, transpose_a=True)
             kernel = self._narrow(i, kernel)
-            product = tf.matmul(tf.cast(x, kernel.dtype), kernel)  # [B, units[i]]
+            product = sharing.whole(sharing.product(x, kernel))  # [B, units[i]]
             before, normalized = None, i < len(self.norms)
             if normalized and training and layer.activation is keras.activations.relu:
                 x = self._normalized(tf.cast(product, tf.float32), layer, self.norms[i])

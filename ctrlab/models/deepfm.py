@@ -18,7 +18,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, tables
+from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import factorization_machine, sparse_update
@@ -63,10 +63,23 @@ class DeepFM(CTRModel):
     def call(self, features, training=False):
         ids, numbers = self.inputs(features, training)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
-        deep = self.deep(flat if numbers is None else tf.concat([flat, numbers], 1), training=training)  # [B, 32]
-        pairs = self.interaction(flat, self.sizes.dim)  # [B, D]
-        joined = tf.concat([deep, self.linear(ids, numbers, training=training), pairs], axis=1)  # [B, 32 + 1 + D]
+        deep = self.deep(sharing.side_by_side(flat, numbers), training=training)  # [B, 32]
+        pairs = self._pairs(flat)  # [B, D]
+        joined = sharing.side_by_side(deep, self.linear(ids, numbers, training=training), pairs)  # [B, 32 + 1 + D]
         return self.logit(self.top(joined, training=training), training=training)  # [B, K]
+
+    def _pairs(self, flat: sharing.Matrix) -> sharing.Matrix:
+        """The pairs of all fields. Those of two groups of fields are each group's own, and the product of the groups' sums."""
+        if not isinstance(flat, sharing.Parts):
+            return sharing.elementwise(lambda fields: self.interaction(fields, self.sizes.dim), flat)
+        groups = [sharing.whole(sharing.elementwise(self._sums, group)) for group in sharing.groups(flat)]  # 2 of [B, 2 D]
+        (one, own), (other, others) = (tf.split(group, 2, axis=1) for group in groups)
+        return one * other + own + others
+
+    def _sums(self, fields: tf.Tensor) -> tf.Tensor:
+        """Of a group of fields, [B, n * D], their sum and their pairs, [B, 2 D]."""
+        total = tf.reduce_sum(tf.reshape(fields, (-1, fields.shape[1] // self.sizes.dim, self.sizes.dim)), 1)
+        return tf.concat([total, self.interaction(fields, self.sizes.dim)], axis=1)
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""

@@ -25,10 +25,10 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, interest, tables
+from ctrlab.models import blocks, interest, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
-from ctrlab.ops import attention, auxiliary, gru, sparse_update
+from ctrlab.ops import attention, auxiliary, gru, shared_augru, sparse_update
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work, dense_work
 
@@ -90,8 +90,9 @@ class DIEN(CTRModel):
         self.query = interest.Query(width, hidden, seeds, rungs=self.rungs)
         layers = (*units["attention"], 1)
         self.unit = blocks.Tower(4 * hidden, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
-        self.evolution = interest.GRU(hidden, hidden, seeds, gru.AUGRU.pick(self.rungs), name="evolution")
-        self.attend = attention.OP.pick(self.rungs)
+        ways = gru.AUGRU.pick(self.rungs), shared_augru.OP.pick(self.rungs)
+        self.evolution = interest.GRU(hidden, hidden, seeds, ways[0], name="evolution", shared=ways[1])
+        self.attend = interest.Attention(self.rungs)
         inputs = len(self.behaviour.profile) * dim + self.encoder.number_count + 3 * width + hidden
         self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
@@ -106,8 +107,9 @@ class DIEN(CTRModel):
         weights, _ = self.attend(self.query(target), interests, interest.layers_of(self.unit))
         _, evolved = self.evolution.over(interests, weights)  # [B, H]
 
-        top = [*profile, target, events.total, target * events.total, evolved]
-        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1), training=training)  # [B, K]
+        total = interest.total(events)  # [B, C]
+        crossed = sharing.whole(target) * sharing.whole(total)  # [B, C]
+        return self.head(sharing.side_by_side(*profile, target, total, crossed, evolved, numbers), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`. The lists of negatives have as many ids again."""

@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import keras
-import tensorflow as tf
 
-from ctrlab.models import blocks, interest, tables
+from ctrlab.models import blocks, interest, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import attention, sparse_update
@@ -53,7 +52,7 @@ class DIN(CTRModel):
         self.query = interest.Query(width, width, seeds, rungs=self.rungs)
         layers = (*units["attention"], 1)
         self.unit = blocks.Tower(4 * width, layers, seeds, name="attention", activation="sigmoid", linear_top=True)
-        self.attend = attention.OP.pick(self.rungs)
+        self.attend = interest.Attention(self.rungs)
         inputs = len(self.behaviour.profile) * dim + self.encoder.number_count + 4 * width
         self.head = interest.Head(inputs, len(self.tasks), seeds, self.sizes, rungs=self.rungs)
 
@@ -62,8 +61,9 @@ class DIN(CTRModel):
         profile, target, events, _ = self.behaviour.embed(self.embedding, ids, training)
         _, attended = self.attend(self.query(target), events, interest.layers_of(self.unit))  # [B, C]
 
-        top = [*profile, target, events.total, target * events.total, attended]
-        return self.head(tf.concat(top if numbers is None else [*top, numbers], axis=1), training=training)  # [B, K]
+        total = interest.total(events)  # [B, C]
+        crossed = sharing.whole(target) * sharing.whole(total)  # [B, C]
+        return self.head(sharing.side_by_side(*profile, target, total, crossed, attended, numbers), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""

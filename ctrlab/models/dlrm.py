@@ -18,7 +18,7 @@ from typing import ClassVar
 import keras
 
 from ctrlab.errors import CtrlabError
-from ctrlab.models import blocks, tables
+from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import dot_interaction, sparse_update
@@ -65,7 +65,8 @@ class DLRM(CTRModel):
         ids, numbers = self.inputs(features, training)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
-        return self.top(self.interaction(dense, flat, self.sizes.dim), training=training)  # [B, K]
+        dots = self.interaction(dense, sharing.whole(flat), self.sizes.dim)  # [B, D + P]
+        return self.top(dots, training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""

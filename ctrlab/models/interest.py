@@ -6,6 +6,7 @@ that these histories belong to (the target) are concatenated too. C is the width
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import keras
@@ -13,9 +14,9 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
-from ctrlab.models import blocks, tables
+from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.sizes import Sizes
-from ctrlab.ops import gru, pointwise
+from ctrlab.ops import attention, gru, pointwise, shared_attention
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
 
@@ -48,13 +49,14 @@ class Behaviour:
 
     def embed(
         self, embedding: tables.Embeddings, ids, training=False
-    ) -> tuple[list[tf.Tensor], tf.Tensor, Events, Events | None]:
+    ) -> tuple[list[sharing.Matrix], sharing.Matrix, Histories, Events | None]:
         """The embeddings of all columns.
 
         Returns:
             profile: one float32 [B, P], or none without such columns.
             target: float32 [B, C].
-            the events of the histories, and of the negatives if `ids` has them.
+            the events of the histories (one history per user where candidates share them), and of the negatives if `ids` has
+                them.
         """
         pooled = [names for names in (self.profile, [s.of for s in self.histories]) if names]
         histories = [s.name for s in self.histories]
@@ -65,8 +67,28 @@ class Behaviour:
         *profile, target = outputs[: len(pooled)]
         total = outputs[len(pooled)] if summed else None
         flat = outputs[len(pooled) + len(summed) :]
-        events = Events(ids[histories[0]].row_splits, flat=flat[0], total=total)
+        first = ids[histories[0]]
+        events = Events(sharing.bare(first).row_splits, flat=sharing.bare(flat[0]), total=sharing.bare(total))
+        events = sharing.wrapped(events, first.users if isinstance(first, sharing.PerUser) else None)
         return profile, target, events, Events(ids[rows[1][0]].row_splits, flat=flat[1]) if len(rows) > 1 else None
+
+
+def total(events: Histories) -> sharing.Matrix:
+    """The sum of each history's events, [B, C]."""
+    return sharing.rowwise(lambda each: each.total, events)
+
+
+class Attention:
+    """The ways of attention: over a history per row, and over histories that rows share."""
+
+    def __init__(self, rungs):
+        self.each, self.shared = attention.OP.pick(rungs), shared_attention.OP.pick(rungs)
+
+    def __call__(self, query: tf.Tensor, keys: Histories, layers) -> tuple[Events | tf.Tensor, tf.Tensor]:
+        """The weights, in the form that `GRU.over` takes, and the weighted sums, [B, C]."""
+        if isinstance(keys, sharing.PerUser):
+            return self.shared(query, keys.values, keys.users.candidates, layers)
+        return self.each(query, keys, layers)
 
 
 class Affine(keras.layers.Layer):
@@ -87,7 +109,7 @@ class Affine(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        return self.map("affine", x, self.shift.value, self.scale.value)
+        return sharing.elementwise(functools.partial(self.map, "affine"), x, self.shift.value, self.scale.value)
 
 
 class Query(keras.layers.Layer):
@@ -107,7 +129,7 @@ class Query(keras.layers.Layer):
 
     def call(self, target):
         ((kernel, bias),) = layers_of(self.dense)
-        return self.activate("prelu", tf.matmul(target, kernel), bias, self.prelu.alpha.value)
+        return self.activate("prelu", sharing.whole(sharing.product(target, kernel)), bias, self.prelu.alpha.value)
 
 
 class Head(keras.layers.Layer):
@@ -131,11 +153,14 @@ class GRU(keras.layers.Layer):
     """The weights of a GRU or AUGRU over histories, C -> H, and the way to compute it.
 
     Glorot-uniform kernels; the gates start half open (bias 1), as in TensorFlow's own cell.
+
+    Args:
+        run: the way over a history per row; `shared`: that of an AUGRU over histories that rows share.
     """
 
-    def __init__(self, inputs: int, hidden: int, seeds: blocks.Seeds, run: Callable, name: str):
+    def __init__(self, inputs: int, hidden: int, seeds: blocks.Seeds, run: Callable, name: str, shared: Callable | None = None):
         super().__init__(name=name)
-        self.inputs, self.hidden, self.run = inputs, hidden, run
+        self.inputs, self.hidden, self.run, self.shared = inputs, hidden, run, shared
         self._initializers = [keras.initializers.GlorotUniform(seed=next(seeds)) for _ in range(2)]
         self.build()
 
@@ -148,15 +173,23 @@ class GRU(keras.layers.Layer):
         self.candidate_bias = self.add_weight(shape=(h,), initializer="zeros", name="candidate_bias")
         self.built = True
 
-    def over(self, events: Events, attention: Events | None = None) -> tuple[Events, tf.Tensor]:
-        """The state after each event, H wide, and the last one, [B, H]. With an attention (one number per event) it is an
-        AUGRU."""
-        weights = [w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias)]
-        return self.run(events, *weights, attention)
+    def over(self, events: Histories, weights: Events | tf.Tensor | None = None) -> tuple[Histories | None, sharing.Matrix]:
+        """The state after each event, H wide, and the last one, [B, H]. With the weights of an attention it is an AUGRU; over
+        histories that rows share, that has the last state alone."""
+        own = [w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias)]
+        if not isinstance(events, sharing.PerUser):
+            return self.run(events, *own, weights)
+        if weights is not None:
+            return None, self.shared(events.values, events.users.candidates, *own, weights)
+        return tuple(sharing.wrapped(each, events.users) for each in self.run(events.values, *own, None))
 
     def work(self, positions: float) -> Work:
         """The work, forward and backward, over `positions` valid positions."""
         return gru.OP.work(positions, self.inputs, self.hidden)
+
+
+Histories = Events | sharing.PerUser
+"""Of each row, or of each user."""
 
 
 def layers_of(tower: blocks.Tower) -> list[tuple[tf.Tensor, tf.Tensor]]:

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.graph_names import graph_name
-from ctrlab.models import blocks, regularization, tables
+from ctrlab.models import blocks, regularization, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import experts, mixture, sparse_update, tower
@@ -114,8 +114,7 @@ class MMoE(CTRModel):
     def call(self, features, training=False):
         ids, numbers = self.inputs(features, training)
         (x,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
-        if numbers is not None:
-            x = tf.concat([x, numbers], axis=1)  # [B, I]
+        x = sharing.whole(sharing.side_by_side(x, numbers))  # [B, I]
         gates = [gate.layers[0] for gate in self.gates]
         kernels, biases = [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates]
         mixed = self.mixture(x, self.experts(x, training=training), kernels, biases)  # K of [B, H]

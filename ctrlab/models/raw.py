@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ctrlab.errors import BadData
 from ctrlab.features import Column, IdColumn
+from ctrlab.models import sharing
 from ctrlab.ops.references.raw import is_list
 
 Values = tf.Tensor | tf.RaggedTensor
@@ -27,7 +28,7 @@ def taken(columns: Sequence[Column], features: Mapping[str, Values]) -> list[Val
             f"A batch needs every feature of the schema; {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in "
             f"{', '.join(map(str, features)) or 'no feature'}: add {'it' if len(missing) == 1 else 'them'}."
         )
-    return [_values(column, features[column.name]) for column in columns]
+    return [_values(column, sharing.bare(features[column.name])) for column in columns]
 
 
 def _values(column: Column, values) -> Values:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from ctrlab.models import sharing
+
 LEAST_VARIANCE = 1e-6
 """Added to each variance, so that a constant column gives 0."""
 
@@ -37,7 +39,7 @@ class Standardized(keras.layers.Layer):
 
     def call(self, x, training=False):
         mean, variance = self._with(x) if training else (self.mean.value, self.variance.value)
-        return (x - mean) * tf.math.rsqrt(variance + LEAST_VARIANCE)
+        return sharing.elementwise(lambda x, mean, scale: (x - mean) * scale, x, mean, tf.math.rsqrt(variance + LEAST_VARIANCE))
 
     def _with(self, x) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance with the rows of `x`, which become the layer's."""

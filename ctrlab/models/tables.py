@@ -23,6 +23,7 @@ from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
 from ctrlab.graph_names import graph_name
+from ctrlab.models import sharing
 from ctrlab.models.blocks import Seeds
 from ctrlab.models.regularization import penalty
 from ctrlab.ops import indicator, lookup
@@ -87,24 +88,31 @@ class Embeddings(keras.layers.Layer):
         return self._growing.tables
 
     @part("embedding")
-    def lookup(self, ids: Mapping[str, lookup.Ids], *, pooled=(), summed=(), rows=(), training=False) -> list[tf.Tensor]:
+    def lookup(self, ids: Mapping[str, lookup.Ids], *, pooled=(), summed=(), rows=(), training=False) -> list[sharing.Matrix]:
         """Embeddings of columns by name, side by side. Unknown ids and empty bags give zeros.
 
         Args:
-            ids: int64 ids of each column, [B] or ragged [B, (L)].
+            ids: int64 ids of each column, [B] or ragged [B, (L)]; a user's are looked up once.
             training: in an embedding variable an id without a row reads its initial value if true, else 0.
             pooled: lists of column names; each list gives one [B, names * D], with the mean of each bag.
             summed: the same with the sum of each bag.
             rows: lists of column names; each list gives one [N, names * D], one row per id; its columns must have equal lengths.
         """
         outputs = [(names, how) for how, lists in (("mean", pooled), ("sum", summed), ("rows", rows)) for names in lists]
-        fixed = _Reads({name: table.value for name, table in self.tables.items()}, self.op)
-        growing = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
-        made = [[self._note(fixed, growing, ids, run, how) for run in self._runs(names, ids, how)] for names, how in outputs]
-        fixed.done()
-        growing.done()
-        pieces = [[piece() for piece in output] for output in made]
-        found = [tf.concat(output, axis=1) if len(output) > 1 else output[0] for output in pieces]
+        plain = {name: sharing.bare(each) for name, each in ids.items()}
+        reads: dict[bool, tuple[_Reads, _Reads]] = {}  # whether of users: in fixed tables, in growing ones
+        made = []
+        for names, how in outputs:
+            made.append([])
+            for group, users in sharing.runs(names, ids):
+                if (users is None) not in reads:
+                    reads[users is None] = self._reads(training)
+                fixed, growing = reads[users is None]
+                notes = [self._note(fixed, growing, plain, run, how) for run in self._runs(group, plain, how)]
+                made[-1] += [(note, users) for note in notes]
+        for each in itertools.chain(*reads.values()):
+            each.done()
+        found = [sharing.side_by_side(*(sharing.wrapped(note(), users) for note, users in output)) for output in made]
         if training and self.l2:  # a sum is of rows that are among `rows`
             read = [tensor for tensor, (_, how) in zip(found, outputs) if how != "sum"]
             self.add_loss(penalty(self.l2, read))
@@ -114,6 +122,10 @@ class Embeddings(keras.layers.Layer):
         """For the columns of `ids` in embedding variables: the variable, and the keys that are looked up in it."""
         tables = {column: self.schema[column].table for column in ids}
         return [(self.growing[table], ids[column]) for column, table in tables.items() if table in self.growing]
+
+    def _reads(self, training: bool) -> tuple[_Reads, _Reads]:
+        fixed = _Reads({name: table.value for name, table in self.tables.items()}, self.op)
+        return fixed, _Reads(self.growing, functools.partial(grouped, training=bool(training)))
 
     def _runs(self, names, ids, how: str) -> list[list[str]]:
         """Splits `names` into runs of columns whose parts are combined in the same way, and so at once."""
@@ -242,7 +254,7 @@ class Wide(keras.layers.Layer):
         chosen = {column: choices[schema[column].table] for column in sizes}
         self._options = {column: choice.options for column, choice in chosen.items() if isinstance(choice, Variable)}
         self.sizes = {column: size for column, size in sizes.items() if column not in self._options}
-        self.folded = [schema[column].buckets > size for column, size in self.sizes.items()]
+        self.folded = {column: schema[column].buckets > size for column, size in self.sizes.items()}
         self.numbers, self.outputs, self.l2 = numbers, outputs, l2
         self.product = indicator.OP.pick(rungs)
         self.build()
@@ -274,25 +286,34 @@ class Wide(keras.layers.Layer):
     def call(self, ids: Mapping[str, tf.Tensor | tf.RaggedTensor], numbers: tf.Tensor | None = None, training=False):
         terms, squares = [], []  # [B, K] each: the weights' sums, and, for the penalty, those of their squares
         penalized = training and self.l2
-        if self.sizes:
-            words = [fold(ids[c], n) if folded else ids[c] for (c, n), folded in zip(self.sizes.items(), self.folded)]
-            product = functools.partial(self.product, words, tuple(self.sizes.values()))
-            terms.append(product(self.kernel.value))
-            squares += [product(tf.square(self.kernel.value))] if penalized else []
-        if self.growing:
+        for columns, users in sharing.apart(self.sizes, ids) if self.sizes else ():
+            words = {c: sharing.bare(ids[c]) for c in columns}
+            words = [fold(each, self.sizes[c]) if self.folded[c] else each for c, each in words.items()]
+            product = functools.partial(self.product, words, tuple(self.sizes[c] for c in columns))
+            kernel = self._rows(columns)
+            terms.append(sharing.wrapped(product(kernel), users))
+            squares += [product(tf.square(kernel))] if penalized else []
+        for columns, users in sharing.apart(self.growing, ids) if self.growing else ():
             weights = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
-            for column in self.growing:
-                weights.add(column, ids[column], "sum", 0)
+            for column in columns:
+                weights.add(column, sharing.bare(ids[column]), "sum", 0)
             weights.done()
-            sums = tf.reshape(weights.found[0], [-1, len(self.growing), self.outputs])  # [B, columns, K]
-            terms.append(tf.reduce_sum(sums, 1))
+            sums = tf.reshape(weights.found[0], [-1, len(columns), self.outputs])  # [B, columns, K]
+            terms.append(sharing.wrapped(tf.reduce_sum(sums, 1), users))
             squares.append(tf.reduce_sum(tf.square(sums), 1))
-        logit = (terms[0] if len(terms) == 1 else tf.add_n(terms)) + self.bias.value
+        logit = sharing.whole(sharing.added(terms)) + self.bias.value
         if penalized:
             self.add_loss(self.l2 * tf.add_n([tf.reduce_sum(square) for square in squares]))
         if penalized and self.numbers:
             self.add_loss(penalty(self.l2, [self.number_kernel.value]))
-        return logit if numbers is None else logit + tf.matmul(numbers, self.number_kernel.value)
+        return logit if numbers is None else logit + sharing.whole(sharing.product(numbers, self.number_kernel.value))
+
+    def _rows(self, columns: Sequence[str]) -> tf.Tensor:
+        """The weights of these columns' words, one column's after the other's."""
+        if len(columns) == len(self.sizes):
+            return self.kernel.value
+        ends = dict(zip(self.sizes, itertools.accumulate(self.sizes.values())))
+        return tf.concat([self.kernel.value[ends[c] - self.sizes[c] : ends[c]] for c in columns], axis=0)
 
 
 def fold(ids: lookup.Ids, size: int) -> lookup.Ids:

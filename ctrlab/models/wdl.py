@@ -18,7 +18,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from ctrlab.models import blocks, tables
+from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import sparse_update
@@ -73,10 +73,9 @@ class WDL(CTRModel):
     def call(self, features, training=False):
         ids, numbers = self.inputs(features, training)
         (deep,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
-        if numbers is not None:
-            deep = tf.concat([deep, numbers], axis=1)  # [B, F * D + n]
+        deep = sharing.side_by_side(deep, numbers)  # [B, F * D + n]
         if self.sizes.joint_norm:
-            deep = tf.nn.l2_normalize(deep)
+            deep = _normalized(deep)
         return self.deep(deep, training=training) + self.wide(ids, numbers, training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
@@ -87,3 +86,14 @@ class WDL(CTRModel):
         linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
         dense = sparse_update.OP.work(blocks.weight_count(self.wide, self.deep), slots=2)
         return self.deep.work(rows) + tables + linear + dense
+
+
+def _normalized(x: sharing.Matrix) -> sharing.Matrix:
+    """x, [B, n], divided by the L2 norm of all of its numbers."""
+    if isinstance(x, tf.Tensor):
+        return tf.nn.l2_normalize(x)
+    squares = sharing.added(
+        sharing.rowwise(lambda group: tf.reduce_sum(tf.square(group), 1), group) for group in sharing.groups(x)
+    )  # [B]
+    scale = tf.math.rsqrt(tf.maximum(tf.reduce_sum(squares), 1e-12))
+    return sharing.elementwise(lambda piece: piece * scale, x)

@@ -48,3 +48,8 @@ class Events:
     def ragged(self) -> tf.RaggedTensor:
         """[B, (L), C]."""
         return tf.RaggedTensor.from_row_splits(self.flat, self.splits, validate=False)
+
+    def repeated(self, times: tf.Tensor) -> Events:
+        """The history of example b `times[b]` times, one after the other; `times` is int64 [B]."""
+        copies = tf.gather(self.ragged, tf.repeat(tf.range(tf.size(times)), times))  # [sum of times, (L), C]
+        return Events(copies.row_splits, flat=copies.values)

@@ -4,6 +4,7 @@
     bf16          TensorFlow's bfloat16 matrix multiplication, 2048 x 2048
     stream        the best of copying, reading and updating arrays much larger than the caches, bytes read plus written
     random_rows   a gather of 64-byte rows (one cache line) from random positions of a table much larger than the caches
+    sigmoids      the better of TensorFlow's sigmoid and tanh (one function on two scales), in arrays that stay in the caches
 
 A ceiling is the fastest block, not the median, because noise can only slow a block down. The measurement uses the CPU in this
 process, with as many threads as TensorFlow's intra-op pool.
@@ -32,6 +33,7 @@ STREAM_BYTES = 128 * 2**20  # per array; the largest shared caches hold tens of 
 TABLE_BYTES = 512 * 2**20
 ROW_BYTES = 64
 GATHERED_ROWS = 2**18
+SIGMOIDS = 2**18
 BLOCKS = 5
 
 
@@ -67,6 +69,7 @@ def _measure(here: Machine) -> Ceilings:
         "stream_one_thread": lambda: _stream(1),
         "stream": lambda: max(_stream(here.threads), found["stream_one_thread"]),
         "random_rows": lambda: _random_rows(here.threads),
+        "sigmoids": _sigmoids,
     }
     for name in track(list(steps), "Measuring this machine's ceilings"):
         found[name] = steps[name]()
@@ -122,6 +125,15 @@ def _random_rows(threads: int) -> float:
             lambda i: (rng.integers(0, rows, GATHERED_ROWS),),
         )
     return GATHERED_ROWS / seconds
+
+
+def _sigmoids() -> float:
+    """Sigmoids/s on the CPU."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        x = tf.random.stateless_normal([SIGMOIDS], seed=[0, 1])
+        return SIGMOIDS / min(_quickest(lambda f=f: f(x)) for f in (tf.sigmoid, tf.tanh))
 
 
 def _shares(size: int, threads: int) -> list[slice]:

@@ -19,26 +19,29 @@ class Work(Plain):
         random_rows: rows at addresses that no prefetcher can predict (embedding rows). A row that is read and written back counts
             once, because the write hits the cache.
         row_bytes: bytes per such row.
+        sigmoids: sigmoids and hyperbolic tangents.
 
     >>> Work(flops=2e9) + Work(bytes=1e6, random_rows=512)
-    Work(flops=2000000000.0, bytes=1000000.0, random_rows=512, row_bytes=64)
+    Work(flops=2000000000.0, bytes=1000000.0, random_rows=512, row_bytes=64, sigmoids=0)
     """
 
     flops: float = 0
     bytes: float = 0
     random_rows: float = 0
     row_bytes: float = 64
+    sigmoids: float = 0
 
     def __add__(self, other: Work) -> Work:
         rows = self.random_rows + other.random_rows
         row_bytes = self.row_bytes if self.random_rows else other.row_bytes
         if self.random_rows and other.random_rows and self.row_bytes != other.row_bytes:
             row_bytes = (self.random_rows * self.row_bytes + other.random_rows * other.row_bytes) / rows
-        return Work(self.flops + other.flops, self.bytes + other.bytes, rows, row_bytes)
+        return Work(self.flops + other.flops, self.bytes + other.bytes, rows, row_bytes, self.sigmoids + other.sigmoids)
 
     def __mul__(self, times: float) -> Work:
         """The same work, done `times` times."""
-        return Work(self.flops * times, self.bytes * times, self.random_rows * times, self.row_bytes)
+        rows = self.random_rows * times
+        return Work(self.flops * times, self.bytes * times, rows, self.row_bytes, self.sigmoids * times)
 
     __rmul__ = __mul__
 
@@ -68,6 +71,7 @@ class Ceilings(Plain):
         stream: bytes/s read plus written by all threads, in arrays much larger than the caches.
         stream_one_thread: the same by one thread.
         random_rows: 64-byte rows/s gathered from uniformly random positions in a table much larger than the caches, all threads.
+        sigmoids: sigmoids or hyperbolic tangents/s in arrays that stay in the caches, all threads.
         device: the device line of the measured machine.
     """
 
@@ -76,30 +80,35 @@ class Ceilings(Plain):
     stream: float
     stream_one_thread: float
     random_rows: float
+    sigmoids: float
     device: str = ""
 
 
 def parts(work: Work, ceilings: Ceilings) -> dict[str, float]:
-    """Seconds at the ceiling for each kind of work: {"compute", "stream", "random"}.
+    """Seconds at the ceiling for each kind of work: {"compute", "sigmoids", "stream", "random"}.
 
     A row longer than a cache line takes at least its bytes at the streaming rate, so each row costs the larger of the two times.
     """
     row_seconds = max(1 / ceilings.random_rows, work.row_bytes / ceilings.stream)
     return {
         "compute": work.flops / ceilings.sgemm,
+        "sigmoids": work.sigmoids / ceilings.sigmoids,
         "stream": work.bytes / ceilings.stream,
         "random": work.random_rows * row_seconds,
     }
 
 
 def bound(work: Work, ceilings: Ceilings) -> float:
-    """The least time that `work` can take, in seconds: max(compute, stream + random).
+    """The least time that `work` can take, in seconds: max(compute + sigmoids, stream + random).
 
     Arithmetic overlaps with memory access, so the longer of the two counts. Streaming and random access add up, because both use
     the same miss buffers and the same bus. Work that depends on earlier work cannot overlap with it; in that case add the bounds
     of the phases instead of their Work.
 
+    Sigmoids add to the products, because both are multiply-adds in the same units: a sigmoid is a quotient of two polynomials.
+    Only its division has a unit of its own, which products of a later layer could hide.
+
     Source: Williams, Waterman, Patterson, "Roofline", CACM 2009; the random-row term is this lab's own.
     """
     seconds = parts(work, ceilings)
-    return max(seconds["compute"], seconds["stream"] + seconds["random"])
+    return max(seconds["compute"] + seconds["sigmoids"], seconds["stream"] + seconds["random"])

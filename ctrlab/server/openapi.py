@@ -5,7 +5,10 @@ Source: https://spec.openapis.org/oas/v3.1.0.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.metadata import version
+
+from ctrlab.serving.inputs import COUNTS
 
 WHY = {
     400: "The request is none, or not one of this model's.",
@@ -38,11 +41,12 @@ OPEN = {"security": []}
 """Of what is asked without a token."""
 
 
-def document(inputs: dict[str, dict[str, str]]) -> dict:
+def document(inputs: dict[str, dict[str, str]], shared: Collection[str] = ()) -> dict:
     """The interface of a server.
 
     Args:
         inputs: {model: {input: its type}}, as processors tell them.
+        shared: the models whose candidates share users.
     """
     models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(inputs)}}
     paths = {
@@ -65,7 +69,7 @@ def document(inputs: dict[str, dict[str, str]]) -> dict:
         values = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
         answer = {"type": "object", "properties": {"predictions": values, "outputs": values}}
         for at, asked in ASKED.items():
-            rows = _post(f"The answers of {model} to rows", _predict(types), answer, *asked)
+            rows = _post(f"The answers of {model} to rows", _predict(types, model in shared), answer, *asked)
             tensors = _post(f"The answers of {model} to tensors", INFER, {"type": "object"}, *asked)
             described |= {f"/v1/models/{model}{at}:predict": {"post": rows}, f"/v2/models/{model}{at}/infer": {"post": tensors}}
     return {
@@ -100,10 +104,14 @@ INFER = {
 """Tensors that stand as bytes behind the JSON are the protocol's extension; no schema says them."""
 
 
-def _predict(types: dict[str, str]) -> dict:
-    """The schema of a request by rows or by columns. A column of lists is lists, or its values and where each list ends."""
+def _predict(types: dict[str, str], shared: bool) -> dict:
+    """The schema of a request by rows or by columns. A column of lists is lists, or its values and where each list ends. By
+    columns it may say how many candidates each user has."""
     row, columns, either = {}, {}, []
+    counts = {COUNTS.column: {"type": "array", "items": {"type": "integer", "minimum": 0}}} if shared else {}
     for name, kind in types.items():
+        if name in counts:
+            continue
         column, _, part = name.rpartition("/")
         if part == "values":
             row[column] = {"type": "array", "items": VALUES[kind]}
@@ -114,7 +122,7 @@ def _predict(types: dict[str, str]) -> dict:
                 either.append({"not": {"required": [column, flat]}})
         elif part != "row_splits":
             row[name] = VALUES[kind]
-    columns |= {name: {"type": "array", "items": value} for name, value in row.items()}
+    columns |= {name: {"type": "array", "items": value} for name, value in row.items()} | counts
     plain = sorted(name for name in row if name in types)
     by_row = {"type": "object", "properties": row, "required": sorted(row), "additionalProperties": False}
     by_column = {"type": "object", "properties": columns, "required": plain, "additionalProperties": False}

@@ -38,6 +38,7 @@ from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.server.served import ServedModel
+from ctrlab.serving.inputs import COUNTS
 from ctrlab.serving.processor import ALL, Format, Reply
 from ctrlab.serving.wire import fields
 
@@ -172,19 +173,23 @@ class Held:
 
 
 def to_table(scored: Scored) -> pa.Table:
-    """The examples of a request, one row each.
+    """The examples of a request, one row each, also where they share a user.
 
     Raises:
         ArrowInvalid: a text is not UTF-8.
     """
     with scored.model.use(scored.reply.version) as processor:
-        arrays = processor.parse(scored.request, scored.format, scored.header)
+        arrays, per_user = processor.parse(scored.request, scored.format, scored.header), processor.info()["per_user"]
+    counts = arrays.pop(COUNTS.column) if per_user else None
     columns = {name: values for name, values in arrays.items() if "/" not in name}
     for name in arrays:
         if name.endswith("/values"):
             column = name.removesuffix("/values")
             columns[column] = pa.ListArray.from_arrays(arrays[f"{column}/row_splits"].cast(pa.int32()), text(arrays[name]))
     columns = {name: text(values) for name, values in columns.items()}
+    if counts is not None:  # a user's values are those of each of the user's candidates
+        user_of = np.repeat(np.arange(len(counts)), counts)
+        columns = {name: values.take(pa.array(user_of)) if name in per_user else values for name, values in columns.items()}
     rows = len(next(iter(columns.values())))
     scores = probabilities(scored.reply, scored.format)
     scores = scores.reshape(rows, len(scores) // max(rows, 1))

@@ -235,7 +235,9 @@ class Rest:
         return Answer(page, headers=((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
 
     async def _openapi(self, *_) -> Answer:
-        return of_json(openapi.document({name: served.info()["inputs"] for name, served in self.models.served.items()}))
+        infos = {name: served.info() for name, served in self.models.served.items()}
+        shared = [name for name, info in infos.items() if info["per_user"]]
+        return of_json(openapi.document({name: info["inputs"] for name, info in infos.items()}, shared))
 
     async def _dashboard(self, *_) -> Answer:
         page = resources.files("ctrlab.server").joinpath("dashboard.html").read_bytes()

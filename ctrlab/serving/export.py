@@ -35,7 +35,7 @@ from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled
 from ctrlab.serving.frozen import frozen, is_stock
 from ctrlab.serving.graph import answers
-from ctrlab.serving.inputs import Features, Input, Kind, inputs_of, to_tensors
+from ctrlab.serving.inputs import Features, Input, Kind, inputs_of, of_one_user, to_tensors
 from ctrlab.serving.manifest import Manifest, files_in
 from ctrlab.serving.own import OwnModel, subject
 from ctrlab.serving.versions import new_version
@@ -51,6 +51,7 @@ def export(
     rows: Sequence[Features] = (),
     number: int | None = None,
     memory_rows: int | None = None,
+    share_users: bool = False,
 ) -> Path:
     """Exports a run's last complete checkpoint as a new version in the folder `out`; returns the version's folder.
 
@@ -63,12 +64,17 @@ def export(
         number: of the version; None: one more than the newest.
         memory_rows: of each embedding variable, the rows that a server keeps in memory; the others lie on its disk. None: as in
             training.
+        share_users: whether requests may hold a user once, and as many candidates as they like; the graph then computes once
+            what only depends on the user and the context. See `ctrlab.serving.inputs`, and `Schema.role` for what is whose.
+            Warm-up requests then have the first example's user.
     Raises:
         BadData: no complete checkpoint, or it does not describe its model. CtrlabError: as `export_model`.
     """
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
         model, save = load(run, optimizations, storage)
-        return export_model(model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows)
+        return export_model(
+            model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows, share_users=share_users
+        )
 
 
 def load(run: Path, optimizations: str | Iterable[str] = "all", storage: str | None = None) -> tuple[CTRModel, Save]:
@@ -102,6 +108,7 @@ def export_model(
     number: int | None = None,
     save: Save | None = None,
     memory_rows: int | None = None,
+    share_users: bool = False,
 ) -> Path:
     """Exports a model, with the optimizations that it was built with. It must not be trained meanwhile. The other arguments are
     those of `export`.
@@ -112,14 +119,14 @@ def export_model(
         save: the metadata of the checkpoint that the weights are of.
     Raises:
         CtrlabError: a stock export can't hold the model's weights; an own model has inputs that no request can have; a row lacks
-            a column; an answer is not finite; this version exists; another export writes into `out`; the disk refuses. Nothing
-            has changed then.
+            a column; users can't be shared; an answer is not finite; this version exists; another export writes into `out`; the
+            disk refuses. Nothing has changed then.
     """
     if memory_rows is not None:
         require_whole("`memory_rows`", memory_rows, 1, 31)
     model = subject(model)
-    columns = inputs_of(model, inputs)
-    requests = [to_tensors(features, columns, model) for features in rows[: warm_up.MOST]]
+    columns = inputs_of(model, inputs, share_users=share_users)
+    requests = [to_tensors(of_one_user(features, columns), columns, model) for features in rows[: warm_up.MOST]]
     step = save.step if save else 0
     if is_stock(model, columns):
         graph, write = frozen(model, columns), lambda folder: None

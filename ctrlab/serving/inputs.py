@@ -5,10 +5,18 @@
 
 From raw text a column of ids is text, as in a file. From ids it has the integers that `ctrlab.data.encode` makes of the text.
 An empty word, or an empty list of numbers, gets the column's default in the graph: see `filled`.
+
+In an export with `share_users` many candidates share a user. Then a request has U rows of the columns that describe the user or
+the context, N of the others, and one input more:
+
+    candidates                                    int64 [U], how many candidates each user has; they add up to N
+
+The first `candidates[0]` rows of the other columns are user 0's, and so on; the answers are those to N whole rows.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -18,6 +26,7 @@ import tensorflow as tf
 from ctrlab.data.tfrecord import fill_empty
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Categorical, IdColumn, NumericList, Schema, entry_dtype
+from ctrlab.models import sharing
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
 
@@ -38,6 +47,7 @@ class Input(Plain):
         ragged: whether an example has any number of values.
         encoding: how text becomes an id: "hash" is FarmHash64 modulo `buckets`, "vocabulary" the place among its words,
             "identity" the number itself; "" for numbers.
+        role: what it describes, "user", "context" or "candidate", as `Schema.role` says; "count" of `COUNTS`.
     """
 
     column: str
@@ -45,6 +55,12 @@ class Input(Plain):
     ragged: bool
     encoding: str = ""
     buckets: int = 0
+    role: str = "candidate"
+
+    @property
+    def per_user(self) -> bool:
+        """Whether a request whose candidates share users has a value of it for each user."""
+        return self.role in ("user", "context")
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
@@ -57,27 +73,59 @@ class Input(Plain):
         }
 
 
-def inputs_of(model: CTRModel | OwnModel, kind: Kind) -> tuple[Input, ...]:
+COUNTS = Input("candidates", "int64", ragged=False, role="count")
+"""How many candidates each user has; of requests whose candidates share users."""
+
+
+def inputs_of(model: CTRModel | OwnModel, kind: Kind, *, share_users: bool = False) -> tuple[Input, ...]:
     """What a request to this model has, in the order of the schema; an own model has its inputs, of either kind.
 
+    Args:
+        share_users: whether candidates share users; then the last input is `COUNTS`.
     Raises:
-        UnknownName: another kind of inputs.
+        UnknownName: another kind of inputs. CtrlabError: users can't be shared.
     """
     if not isinstance(model, CTRModel):
         choose("kind of inputs", kind, KINDS)
+        if share_users:
+            raise CtrlabError(
+                f"Candidates share a user where a schema says which columns are the user's; {model.name} is a Keras model "
+                "without a schema: export it without share_users."
+            )
         return model.inputs_of()
     schema = model.input_schema.encoded() if choose("kind of inputs", kind, KINDS) == "ids" else model.input_schema
     columns = [schema[name] for name in model.input_signature()]
-    return tuple(
+    inputs = tuple(
         Input(
             c.name,
             entry_dtype(c),
             ragged=hasattr(c, "separator"),
             encoding=c.encoding if isinstance(c, IdColumn) else "",
             buckets=c.buckets if isinstance(c, IdColumn) else 0,
+            role=schema.role(c.name),
         )
         for c in columns
     )
+    return (*_shareable(inputs, schema), COUNTS) if share_users else inputs
+
+
+def _shareable(inputs: tuple[Input, ...], schema: Schema) -> tuple[Input, ...]:
+    if len({each.per_user for each in inputs}) < 2:
+        missing, cure = (
+            ("a column of a candidate", "take the candidates' columns out of user_columns and context_columns")
+            if inputs[0].per_user
+            else ("a column of the user or the context", "name them in user_columns and context_columns")
+        )
+        raise CtrlabError(
+            f"Candidates share a user where a schema has columns of both; schema {schema.name!r} has none that is {missing}: "
+            f"{cure}, or export without share_users."
+        )
+    if any(each.column == COUNTS.column for each in inputs):
+        raise CtrlabError(
+            f"An export that shares users has an input {COUNTS.column!r} of its own; schema {schema.name!r} has a column of that "
+            "name: give the column another, or export without share_users."
+        )
+    return inputs
 
 
 def specs_of(inputs: Sequence[Input]) -> dict[str, tf.TensorSpec]:
@@ -88,23 +136,48 @@ def specs_of(inputs: Sequence[Input]) -> dict[str, tf.TensorSpec]:
 def to_features(
     tensors: Mapping[str, tf.Tensor], inputs: Sequence[Input], *, validate: bool = True
 ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """The features that the model takes.
+    """The features that the model takes; of users that candidates share, as `ctrlab.models.sharing` has them.
 
     Args:
         validate: row splits that are not ascending from 0 to N, and columns of different numbers of rows, fail when the graph
-            runs.
+            runs. Numbers of candidates that don't add up always do.
     """
 
     def feature(each: Input):
         found = [tensors[name] for name in each.specs]
         return tf.RaggedTensor.from_row_splits(*found, validate=validate) if each.ragged else found[0]
 
-    features = {each.column: feature(each) for each in inputs}
+    features = {each.column: feature(each) for each in inputs if each != COUNTS}
+    if COUNTS in inputs:
+        return _shared(features, tensors[COUNTS.column], inputs, validate)
     if validate:
-        rows = [f.nrows() if isinstance(f, tf.RaggedTensor) else tf.size(f, tf.int64) for f in features.values()]
+        rows = [_rows(f) for f in features.values()]
         said = "A request's columns have one number of rows"
         tf.debugging.assert_equal(tf.stack(rows), tf.fill([len(rows)], rows[0]), f"{said}; these differ.")
     return features
+
+
+def _rows(feature: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    return feature.nrows() if isinstance(feature, tf.RaggedTensor) else tf.size(feature, tf.int64)
+
+
+def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], validate: bool) -> dict:
+    """The features, the users' with their users."""
+    kinds = [[features[each.column] for each in inputs if each != COUNTS and each.per_user == kind] for kind in (True, False)]
+    counted = [[_rows(feature) for feature in (of if validate else of[:1])] for of in kinds]
+    users, rows = (of[0] for of in counted)
+    given = tf.stack([tf.size(candidates, tf.int64), tf.reduce_sum(candidates), *counted[0], *counted[1]])
+    wanted = tf.stack([users, rows, *[users] * len(counted[0]), *[rows] * len(counted[1])])
+    good = tf.reduce_all(tf.equal(given, wanted)) & tf.reduce_all(candidates >= 0)
+    said = (
+        "A request has a row of the user's and the context's columns for each number of candidates, 0 or more, and of the others "
+        "as many as these add up to; this one has not."
+    )
+    tf.raw_ops.Assert(condition=good, data=[said])  # not tf.debugging's, which is a branch and costs more
+    of = sharing.Users.of(candidates, rows)
+    return {
+        each.column: sharing.wrapped(features[each.column], of if each.per_user else None) for each in inputs if each != COUNTS
+    }
 
 
 def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
@@ -115,26 +188,52 @@ def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.Ragge
     found = dict(features)
     for column in schema.features:
         values = found.get(column.name)
-        if isinstance(column, Categorical) and column.default and values.dtype == tf.string:
-            found[column.name] = tf.where(tf.equal(values, ""), column.default, values)
+        if isinstance(column, Categorical) and column.default and sharing.bare(values).dtype == tf.string:
+            found[column.name] = sharing.rowwise(functools.partial(_with_default, column.default), values)
         elif isinstance(column, NumericList):
             numbers = [float(part) for part in column.default.split(column.separator)]
             if any(numbers):  # the mean of an empty list is 0 already
-                checked = tf.RaggedTensor.from_row_splits(values.values, values.row_splits)
-                found[column.name] = fill_empty(checked, numbers)
+                found[column.name] = sharing.rowwise(functools.partial(_with_numbers, numbers), values)
     return found
+
+
+def _with_default(default: str, words: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.equal(words, ""), default, words)
+
+
+def _with_numbers(numbers: Sequence[float], lists: tf.RaggedTensor) -> tf.RaggedTensor:
+    checked = tf.RaggedTensor.from_row_splits(lists.values, lists.row_splits)
+    return fill_empty(checked, numbers)
+
+
+def of_one_user(features: Features, inputs: Sequence[Input]) -> Features:
+    """The features of a request in which the first example's user has the candidates of all examples.
+
+    Args:
+        inputs: of an export that shares users, else the features stay as they are.
+    """
+    if COUNTS not in inputs:
+        return features
+    rows = [_rows(features[each.column]) for each in inputs if each.role == "candidate" and each.column in features]
+    first = {each.column: features[each.column][:1] for each in inputs if each.per_user and each.column in features}
+    counts = {COUNTS.column: tf.fill([tf.minimum(rows[0], 1)], rows[0])} if rows else {}
+    return dict(features) | first | counts
 
 
 def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | OwnModel | None) -> dict[str, tf.Tensor]:
     """The tensors of a request, from the features of a batch as readers yield them.
 
     Args:
+        features: with `candidates`, if users are shared; without it each row is a user's with one candidate.
         model: makes ids of text where the inputs are ids and the features are text; None where the inputs are text.
     Raises:
         CtrlabError: a column is missing, is no list where it must be one, or has ids where the inputs are text.
     """
     if model is not None and not isinstance(model, CTRModel):
         features = model.as_columns(features)
+    if COUNTS in inputs and COUNTS.column not in features:
+        rows = [_rows(features[each.column]) for each in inputs if each.column in features]
+        features = dict(features) | {COUNTS.column: tf.ones(rows[:1], tf.int64)}
     for each in inputs:
         if each.column not in features:
             raise CtrlabError(f"A request has every column of the model; {each.column} is missing.")
@@ -148,9 +247,11 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | Ow
                 f"Requests are of text, and {each.column} has {features[each.column].dtype.name}: read files of text, or export "
                 "with inputs='ids'."
             )
-    encoded = {each.column for each in inputs if each.encoding and each.dtype != "string"}
-    text = [model.input_schema[name] for name in encoded if features[name].dtype == tf.string]
-    features = dict(features) | (model.encoder.ids(features, text) if text else {})
+    encoded = [each for each in inputs if each.encoding and each.dtype != "string"]
+    for per_user in (True, False):  # of which a request may have other numbers of rows
+        text = [each for each in encoded if each.per_user == per_user and features[each.column].dtype == tf.string]
+        columns = [model.input_schema[each.column] for each in text]
+        features = dict(features) | (model.encoder.ids(features, columns) if text else {})
     tensors: dict[str, tf.Tensor] = {}
     for each in inputs:
         feature = features[each.column]

@@ -199,7 +199,8 @@ class Processor:
         return found
 
     def info(self) -> dict:
-        """What it serves: name, version, update, step of the training, inputs and outputs with their types.
+        """What it serves: name, version, update, step of the training, inputs and outputs with their types, and `per_user`, the
+        columns that candidates share, if they do.
 
         Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: for how
         long an update held requests up, at most; `stopped`: why no more updates are taken, or ""; `refused`: {version: why it is

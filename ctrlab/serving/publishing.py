@@ -35,7 +35,7 @@ from ctrlab.models.base import CTRModel
 from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
-from ctrlab.serving.inputs import Features, Kind, inputs_of, to_tensors
+from ctrlab.serving.inputs import Features, Kind, inputs_of, of_one_user, to_tensors
 from ctrlab.serving.labels import label_lock, read_labels
 from ctrlab.serving.own import subject
 from ctrlab.serving.versions import UPDATES, hide, new_version, sweep, versions
@@ -86,10 +86,11 @@ class Publisher:
         full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
         keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
             exports are not. What can't be deleted now is tried again after the next publication.
-        inputs, rows, memory_rows: as of `export_model`.
+        inputs, rows, memory_rows, share_users: as of `export_model`.
         run: settings of the training, for the manifest.
     Raises:
-        CtrlabError: a step was taken before; a number is odd; a row lacks a column; another publisher has the folder.
+        CtrlabError: a step was taken before; a number is odd; a row lacks a column; users can't be shared; another publisher has
+            the folder.
 
     >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=publisher)
@@ -107,6 +108,7 @@ class Publisher:
         inputs: Kind = "text",
         rows: Sequence[Features] = (),
         memory_rows: int | None = None,
+        share_users: bool = False,
         run: Mapping[str, str] | None = None,
     ):
         _require_numbers(every, full_every, keep)
@@ -115,8 +117,9 @@ class Publisher:
         self.folder, self.every, self.full_every, self.keep = Path(folder), float(every), int(full_every), int(keep)
         self.model, self.optimizer, self.run = subject(model), optimizer, dict(run or {})
         self.published = Published()
-        self._columns = inputs_of(self.model, inputs)
-        self._requests = [to_tensors(features, self._columns, self.model) for features in rows[: warm_up.MOST]]
+        self._columns = inputs_of(self.model, inputs, share_users=share_users)
+        examples = [of_one_user(features, self._columns) for features in rows[: warm_up.MOST]]
+        self._requests = [to_tensors(features, self._columns, self.model) for features in examples]
         self._bundled = Bundled(self.model, self._columns, memory_rows)
         self._lock = _lock(self.folder)
         try:

@@ -2,9 +2,9 @@
 //
 //   fuzz_requests <seed> <most inputs> <most seconds>, as native/fuzz/fuzz.h says
 //
-// The first byte of an input selects the parser. Arrays are of their exact size, so that AddressSanitizer sees every value past
-// the end; and a request that is taken has filled all of them: a number that it left out would be read uninitialized. The last
-// line says how many inputs each parser got.
+// The first byte of an input selects the parser; in upper case it is of requests whose candidates share users. Arrays are of their
+// exact size, so that AddressSanitizer sees every value past the end; and a request that is taken has filled all of them: a number
+// that it left out would be read uninitialized. The last line says how many inputs each parser got.
 
 #include <algorithm>
 #include <cstdio>
@@ -24,24 +24,33 @@ using namespace ctrlab;
 using namespace ctrlab::processor;
 using namespace std::string_literals;
 
-const Signature& TheSignature() {
-  static const Signature signature({{"age", Type::kInt32},
-                                    {"id", Type::kInt64},
-                                    {"item", Type::kText},
-                                    {"past/row_splits", Type::kInt64},
-                                    {"past/values", Type::kText},
-                                    {"price", Type::kFloat}});
-  return signature;
+constexpr int32_t kMost = 7;
+
+const Signature& TheSignature(bool shared) {
+  static const std::vector<Signature::Input> columns = {{"age", Type::kInt32},        {"id", Type::kInt64},
+                                                        {"item", Type::kText},        {"past/row_splits", Type::kInt64},
+                                                        {"past/values", Type::kText}, {"price", Type::kFloat}};
+  static const Signature alone(columns);
+  static const Signature of_users(
+      [] {
+        std::vector<Signature::Input> inputs = columns;
+        inputs.push_back({Signature::kCounts, Type::kInt64});
+        return inputs;
+      }(),
+      {"age", "past"});
+  return shared ? of_users : alone;
 }
 
 class Buffers : public Arrays {
  public:
+  explicit Buffers(const Signature& signature) : signature(signature) {}
+
   bool Make(int32_t i, int64_t n, void** data) override {
     lengths[i] = n;
-    if (TheSignature()[i].type == Type::kText) {
+    if (signature[i].type == Type::kText) {
       texts[i].reset(new std::string[n]);
     } else {
-      numbers[i].reset(new char[n * BytesOf(TheSignature()[i].type)]);
+      numbers[i].reset(new char[n * BytesOf(signature[i].type)]);
     }
     *data = numbers[i].get();
     return true;
@@ -51,31 +60,57 @@ class Buffers : public Arrays {
     texts[i][k] = text;
   }
 
-  int64_t lengths[6] = {-1, -1, -1, -1, -1, -1};
-  std::unique_ptr<std::string[]> texts[6];
-  std::unique_ptr<char[]> numbers[6];
+  const Signature& signature;
+  int64_t lengths[kMost] = {-1, -1, -1, -1, -1, -1, -1};
+  std::unique_ptr<std::string[]> texts[kMost];
+  std::unique_ptr<char[]> numbers[kMost];
 };
 
-std::map<char, uint64_t> inputs_of = {{'i', 0}, {'j', 0}, {'k', 0}, {'p', 0}};
+void RequireThat(bool right) {
+  if (right) return;
+  fuzz::Show();
+  std::abort();
+}
+
+// A shared request that is taken says of each candidate whose it is.
+void RequireCounts(const Buffers& buffers) {
+  const int32_t counts = buffers.signature.counts();
+  int64_t sum = 0;
+  for (int64_t user = 0; user < buffers.lengths[counts]; ++user) {
+    int64_t count;
+    std::memcpy(&count, buffers.numbers[counts].get() + user * sizeof count, sizeof count);
+    RequireThat(count >= 0 && !__builtin_add_overflow(sum, count, &sum));
+  }
+  for (const Signature::Column& column : buffers.signature.columns()) {
+    const int64_t rows = column.splits < 0 ? buffers.lengths[column.values] : buffers.lengths[column.splits] - 1;
+    RequireThat(rows == (column.per_user ? buffers.lengths[counts] : sum));
+  }
+}
+
+std::map<char, uint64_t> inputs_of = {{'i', 0}, {'j', 0}, {'k', 0}, {'p', 0}, {'I', 0}, {'J', 0}, {'K', 0}, {'P', 0}};
 
 void Run(const std::string& input) {
-  const char kind = !input.empty() && inputs_of.contains(input[0]) ? input[0] : 'p';
-  ++inputs_of[kind];
+  const char parser = !input.empty() && inputs_of.contains(input[0]) ? input[0] : 'p';
+  ++inputs_of[parser];
+  const bool shared = parser < 'a';
+  const char kind = shared ? static_cast<char>(parser - 'A' + 'a') : parser;
+  const Signature& signature = TheSignature(shared);
   // In a buffer of its exact size.
   const size_t size = input.empty() ? 0 : input.size() - 1;
   const std::unique_ptr<char[]> bytes(new char[size]);
   std::memcpy(bytes.get(), input.data() + 1, size);
-  Buffers buffers;
+  Buffers buffers(signature);
   InferRequest about;
   bool rows;
   const std::string_view request(bytes.get(), size);
   const auto header = static_cast<int64_t>(request.find('\n'));  // a JSON of one line, and tensors behind it
-  const Answer answer = kind == 'j'   ? ParseJsonRequest(request, TheSignature(), &about.addressee, &buffers, &rows)
-                        : kind == 'i' ? ParseInferRequest(request, TheSignature(), "p", &about, &buffers)
-                        : kind == 'k' ? ParseInferJson(request, header, TheSignature(), "p", &about, &buffers)
-                                      : ParsePredictRequest(request, TheSignature(), "p", &about.addressee, &buffers);
+  const Answer answer = kind == 'j'   ? ParseJsonRequest(request, signature, &about.addressee, &buffers, &rows)
+                        : kind == 'i' ? ParseInferRequest(request, signature, "p", &about, &buffers)
+                        : kind == 'k' ? ParseInferJson(request, header, signature, "p", &about, &buffers)
+                                      : ParsePredictRequest(request, signature, "p", &about.addressee, &buffers);
   if (answer.ok() != answer.sentence.empty()) std::abort();
-  if (answer.ok() && *std::min_element(buffers.lengths, buffers.lengths + 6) < 0) std::abort();
+  if (answer.ok() && *std::min_element(buffers.lengths, buffers.lengths + signature.size()) < 0) std::abort();
+  if (answer.ok() && shared) RequireCounts(buffers);
 }
 
 std::string Tensor(int64_t dtype, int64_t n, uint32_t field, const std::vector<std::string>& values, bool content) {
@@ -142,7 +177,7 @@ std::string Infer(bool raw) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> seeds = {
+  std::vector<std::string> seeds = {
       Predict(false),
       Predict(true),
       Infer(false),
@@ -152,6 +187,13 @@ int main(int argc, char** argv) {
       R"(j{"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, 2]}})",
       R"(j{"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5}, {"price": 2, "age": 1, "id": 3, "item": "", "past": []}]})",
       R"(j{"signature_name": "s", "inputs": {"past/values": [], "past/row_splits": [0]}})"};
+  for (const size_t alone : {0, 2, 4, 5, 6}) {  // without numbers of candidates: one each
+    seeds.push_back(seeds[alone]);
+    seeds.back()[0] = static_cast<char>(seeds[alone][0] - 'a' + 'A');
+  }
+  seeds.push_back("P" + Predict(true).substr(1) + Entry(Signature::kCounts, Tensor(9, 2, 10, {"\1\1"}, false)));
+  seeds.push_back(
+      R"(J{"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "price": [1.5, 2, 3]}})");
   std::vector<std::string> pieces = {"\"inputs\":",
                                      "\"instances\":",
                                      "[]",
@@ -175,7 +217,7 @@ int main(int argc, char** argv) {
                                      "\x80",
                                      "\x12",
                                      "\x0a"};
-  for (const std::string& name : {"age", "id", "item", "past", "past/values", "past/row_splits", "price"}) {
+  for (const std::string& name : {"age", "id", "item", "past", "past/values", "past/row_splits", "price", Signature::kCounts}) {
     pieces.push_back("\"" + name + "\": [1]");
     pieces.push_back(Entry(name, Tensor(7, 1, 8, {"x"}, false)));
     pieces.push_back(Entry(name, Tensor(9, 1 << 20, 10, {"\1"}, false)));

@@ -22,7 +22,7 @@ namespace gemm {
 #ifdef __AVX512F__
 constexpr int kAccumulators = 25, kMostVectors = 5;  // of 32 registers; the others hold a row of b
 #else
-constexpr int kAccumulators = 6, kMostVectors = 3;  // a Vec takes two or four registers
+constexpr int kAccumulators = 12, kMostVectors = 3;  // of 16 registers
 #endif
 constexpr int kMostRows = 6;
 
@@ -36,7 +36,7 @@ CTRLAB_INLINE inline void Unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) CTRLAB_INLINE { (f(I), ...); }(std::make_integer_sequence<int, N>());
 }
 
-// A right-hand side in memory: sixteen numbers of row p, starting at a column.
+// A right-hand side in memory: a vector of row p, starting at a column.
 struct RowsOf {
   const float* data;
   int64_t ld;

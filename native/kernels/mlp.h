@@ -18,7 +18,7 @@ struct DenseGradient {
   float* bias;    // [out]
 };
 
-// Floats that the forward pass keeps per position for a layer: its `out` numbers, padded to whole vectors of 16 floats.
+// Floats that the forward pass keeps per position for a layer: its `out` numbers, padded to 16 floats, whole vectors of any machine.
 inline int64_t KeptOf(const DenseLayer& layer) { return (layer.out + 15) / 16 * 16; }
 
 // Number of layers whose outputs the forward pass keeps: those with a sigmoid, or the output itself without any sigmoid.

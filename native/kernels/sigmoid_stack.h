@@ -17,7 +17,7 @@ inline void AddVectors(float* y, const float* x, int64_t n) {
 }
 
 class SigmoidStack {
-  static_assert(kLanes == 16, "mlp.h counts on vectors of 16 floats");
+  static_assert(16 % kLanes == 0, "mlp.h pads to 16 floats");
 
  public:
   // Positions per tile; their numbers fit in the L1 cache.

@@ -1,5 +1,5 @@
-// Vectors of sixteen floats, in the vector extension of gcc and clang. The compiler splits a Vec if the machine's registers are
-// narrower, so the code is portable and uses no intrinsics.
+// Vectors of floats, in the vector extension of gcc and clang: portable, without intrinsics. A Vec is as wide as the machine's
+// registers, because gcc keeps a wider one in memory.
 
 #pragma once
 
@@ -10,11 +10,17 @@
 
 namespace ctrlab {
 
+#if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
+#elif defined(__AVX__)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
 typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
 
-// n, rounded up to whole vectors.
-constexpr int64_t Padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+// n, rounded up to whole vectors of any machine: layouts do not depend on it.
+constexpr int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
 
 // `p` need not be aligned.
 inline Vec Load(const float* p) {
@@ -31,7 +37,7 @@ inline void AddScaled(float* y, float a, const float* x, int64_t n) {
     for (int64_t o = 0; o < n; ++o) y[o] += a * x[o];
     return;
   }
-  // The last sixteen may overlap those before, so they are read before any write.
+  // The last vector may overlap those before, so they are read before any write.
   const Vec last = Load(y + n - kLanes) + a * Load(x + n - kLanes);
   for (int64_t o = 0; o + kLanes < n; o += kLanes) Store(y + o, Load(y + o) + a * Load(x + o));
   Store(y + n - kLanes, last);
@@ -56,12 +62,22 @@ inline void Prefetch(const void* p, int64_t bytes) {
 inline float Sum(const Vec& v) {
   typedef float Half __attribute__((vector_size(32)));
   typedef float Quarter __attribute__((vector_size(16)));
-  Half halves[2];
-  std::memcpy(halves, &v, sizeof v);
-  const Half half = halves[0] + halves[1];
-  Quarter quarters[2];
-  std::memcpy(quarters, &half, sizeof half);
-  const Quarter q = quarters[0] + quarters[1];
+  Quarter q;
+  if constexpr (kLanes == 4) {
+    std::memcpy(&q, &v, sizeof q);
+  } else {
+    Half half;
+    if constexpr (kLanes == 8) {
+      std::memcpy(&half, &v, sizeof half);
+    } else {
+      Half halves[2];
+      std::memcpy(halves, &v, sizeof v);
+      half = halves[0] + halves[1];
+    }
+    Quarter quarters[2];
+    std::memcpy(quarters, &half, sizeof half);
+    q = quarters[0] + quarters[1];
+  }
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
@@ -75,7 +91,7 @@ inline float Dot(const float* x, const float* y, int64_t n) {
   return sum + Sum(sums);
 }
 
-// Transposes kLanes x kLanes in place: four rounds, each swapping halves of pairs of rows that are `step` apart.
+// Transposes kLanes x kLanes in place, in rounds, each swapping halves of pairs of rows that are `step` apart.
 template <int step, int... lane>
 inline void TransposeRound(Vec* v, std::integer_sequence<int, lane...>) {
   for (int i = 0; i < kLanes; ++i) {
@@ -88,8 +104,8 @@ inline void TransposeRound(Vec* v, std::integer_sequence<int, lane...>) {
 
 inline void Transpose(Vec* v) {
   constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
-  TransposeRound<8>(v, lanes);
-  TransposeRound<4>(v, lanes);
+  if constexpr (kLanes > 8) TransposeRound<8>(v, lanes);
+  if constexpr (kLanes > 4) TransposeRound<4>(v, lanes);
   TransposeRound<2>(v, lanes);
   TransposeRound<1>(v, lanes);
 }

@@ -1,4 +1,4 @@
-// Elementary functions on sixteen floats at a time, by polynomials. The relative error is below 3e-7 if the result is a normal
+// Elementary functions on a vector of floats at a time, by polynomials. The relative error is below 3e-7 if the result is a normal
 // number (native/check/blocks.cc measures it). NaN stays NaN.
 
 #pragma once

@@ -14,7 +14,7 @@ constexpr int64_t kBlockRows = 2 * kLanes;  // two vectors per weight: each load
 
 namespace transpose_detail {
 
-// Swaps the off-diagonal quarters of all 2D x 2D squares in a 16 x 16 tile. Steps D = 1, 2, 4, 8 transpose it.
+// Swaps the off-diagonal quarters of all 2D x 2D squares in a kLanes x kLanes tile. Steps D = 1, 2, 4, 8 transpose it.
 template <int D, int... I>
 inline void Swap(Vec* v, std::integer_sequence<int, I...>) {
   for (int i = 0; i < kLanes; ++i) {
@@ -29,11 +29,11 @@ inline void Tile(Vec* v) {
   constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
   Swap<1>(v, lanes);
   Swap<2>(v, lanes);
-  Swap<4>(v, lanes);
-  Swap<8>(v, lanes);
+  if constexpr (kLanes > 4) Swap<4>(v, lanes);
+  if constexpr (kLanes > 8) Swap<8>(v, lanes);
 }
 
-// The columns [0, n) in pieces of 16; the last piece overlaps the one before it. Only n < 16 is processed column by column.
+// The columns [0, n) in pieces of a vector; the last piece overlaps the one before it. Only a narrower n is processed column by column.
 template <class Piece, class One>
 inline void Columns(int64_t n, const Piece& piece, const One& one) {
   if (n < kLanes) {

@@ -204,7 +204,7 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std
                                 : FillRaw(signature, i, input.shape[0], raw[k], &received, arrays);
     if (!filled.ok()) return filled;
   }
-  return received.RequireAll();
+  return received.Finish();
 }
 
 namespace {
@@ -244,7 +244,7 @@ class InferJson {
       }
     }
     if (!tail_.empty()) return Invalid("Bytes behind the JSON belong to inputs; ", tail_.size(), " belong to none.");
-    return filler_.received().RequireAll();
+    return filler_.received().Finish();
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,6 +63,9 @@ inline const char* NameOf(Type type) {
 inline int64_t BytesOf(Type type) { return type == Type::kInt64 ? 8 : 4; }
 
 // The inputs of a signature, each an array of one dimension. A column of lists has two: "column/values" and "column/row_splits".
+//
+// Candidates may share users. Then some columns have a row per user, the others one per candidate, and the input "candidates" says
+// how many each user has: the first user's candidates come first. A request without it has one candidate per user.
 class Signature {
  public:
   struct Input {
@@ -75,23 +79,34 @@ class Signature {
   struct Column {
     std::string name;
     int32_t values, splits;
+    bool per_user = false;  // whether it has a row per user, not per candidate
+
+    bool operator==(const Column&) const = default;
   };
 
-  explicit Signature(std::vector<Input> inputs) : inputs_(std::move(inputs)) {
+  static constexpr const char* kCounts = "candidates";
+
+  // `per_user` names the columns of users, if candidates share them: the input "candidates" is of 64 bits then.
+  explicit Signature(std::vector<Input> inputs, const std::vector<std::string>& per_user = {}) : inputs_(std::move(inputs)) {
     for (int32_t i = 0; i < size(); ++i) places_.emplace(inputs_[i].name, i);
+    if (!per_user.empty()) counts_ = PlaceOf(kCounts);
     for (int32_t i = 0; i < size(); ++i) {
       const std::string_view name = inputs_[i].name, tail = name.substr(std::min(name.find('/'), name.size()));
-      if (tail == "/row_splits") continue;
+      if (tail == "/row_splits" || i == counts_) continue;
       const std::string column(name.substr(0, name.size() - (tail == "/values" ? tail.size() : 0)));
       columns_of_.emplace(column, static_cast<int32_t>(columns_.size()));
-      columns_.push_back({column, i, tail == "/values" ? PlaceOf(column + "/row_splits") : -1});
+      const bool user = std::find(per_user.begin(), per_user.end(), column) != per_user.end();
+      columns_.push_back({column, i, tail == "/values" ? PlaceOf(column + "/row_splits") : -1, user});
     }
   }
 
-  bool operator==(const Signature& other) const { return inputs_ == other.inputs_; }
+  bool operator==(const Signature& other) const { return inputs_ == other.inputs_ && columns_ == other.columns_; }
   int32_t size() const { return static_cast<int32_t>(inputs_.size()); }
   const Input& operator[](int32_t i) const { return inputs_[i]; }
+  // All but the numbers of candidates.
   const std::vector<Column>& columns() const { return columns_; }
+  // The input with the numbers of candidates, or -1 where no users are shared.
+  int32_t counts() const { return counts_; }
 
   // The number of the input, or -1.
   int32_t PlaceOf(std::string_view name) const { return Find(places_, name); }
@@ -112,6 +127,7 @@ class Signature {
 
   std::vector<Input> inputs_;
   std::vector<Column> columns_;
+  int32_t counts_ = -1;
   Places places_, columns_of_;
 };
 
@@ -125,28 +141,31 @@ class Arrays {
   virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
 };
 
-// Makes each input once, and says what is missing.
+// Makes each input once, and says what is missing, or what does not fit together where users are shared. (Where they are not, the
+// graph says it.)
 class Received {
  public:
-  Received(const Signature& signature, Arrays* arrays) : signature_(signature), arrays_(arrays), made_(signature.size()) {}
+  Received(const Signature& signature, Arrays* arrays) : signature_(signature), arrays_(arrays), lengths_(signature.size(), -1) {}
 
   Answer Make(int32_t i, int64_t n, void** data) {
-    if (made_[i]) return Invalid("A request has each input once; it has ", signature_[i].name, " twice: leave one out.");
-    made_[i] = true;
+    if (lengths_[i] >= 0) return Invalid("A request has each input once; it has ", signature_[i].name, " twice: leave one out.");
     if (!arrays_->Make(i, n, data)) {
       return Refusal(Code::kUnavailable, "There is no memory for ", n, " values of ", signature_[i].name, ": send fewer rows.");
     }
+    lengths_[i] = n;
+    if (i == signature_.counts()) candidates_ = static_cast<int64_t*>(*data);
     return {};
   }
 
-  Answer RequireAll() const {
+  // When all arrays are filled.
+  Answer Finish() {
     for (int32_t i = 0; i < signature_.size(); ++i) {
-      if (!made_[i]) {
+      if (lengths_[i] < 0 && i != signature_.counts()) {
         return Invalid("A request has every input of the model; ", signature_[i].name, ", of type ", NameOf(signature_[i].type),
                        ", is missing.");
       }
     }
-    return {};
+    return signature_.counts() < 0 ? Answer{} : FinishShared();
   }
 
   Answer Unknown(std::string_view name) const {
@@ -154,9 +173,53 @@ class Received {
   }
 
  private:
+  // Of each kind, the rows of all columns are those of the first; the numbers of candidates say how many there are.
+  Answer FinishShared() {
+    const Signature::Column* firsts[2] = {nullptr, nullptr};  // of candidates, of users
+    for (const Signature::Column& column : signature_.columns()) {
+      const Signature::Column*& first = firsts[column.per_user];
+      if (!first) first = &column;
+      if (RowsOf(column) < 0) return Invalid("Row splits begin with 0; those of ", column.name, " are empty.");
+      if (RowsOf(column) == RowsOf(*first)) continue;
+      return Invalid("Columns of ", column.per_user ? "users" : "candidates", " have one number of rows; ", first->name, " has ",
+                     RowsOf(*first), " and ", column.name, " has ", RowsOf(column), ".");
+    }
+    const int32_t counts = signature_.counts();
+    const int64_t rows = RowsOf(*firsts[0]), users = RowsOf(*firsts[1]);
+    if (lengths_[counts] < 0) {
+      if (rows != users) {
+        return Invalid("A request without ", Signature::kCounts, " has one candidate per user; received ", users, " rows of ",
+                       firsts[1]->name, " and ", rows, " of ", firsts[0]->name, ": say how many candidates each user has.");
+      }
+      void* data;
+      if (Answer bad = Make(counts, users, &data); !bad.ok()) return bad;
+      std::fill_n(candidates_, users, 1);
+    }
+    if (lengths_[counts] != users) {
+      return Invalid(Signature::kCounts, " has a number for each user; received ", lengths_[counts], " numbers and ", users,
+                     " rows of ", firsts[1]->name, ".");
+    }
+    int64_t left = rows;  // a sum could overflow
+    bool fits = true;
+    for (int64_t user = 0; user < users; ++user) {
+      const int64_t count = candidates_[user];
+      if (count < 0) return Invalid("A user has 0 candidates or more; received ", count, " for user ", user, ".");
+      fits = fits && count <= left;
+      left -= fits ? count : 0;
+    }
+    if (fits && left == 0) return {};
+    return Invalid("The numbers in ", Signature::kCounts, " add up to the rows of candidates; they are ", fits ? "fewer" : "more",
+                   " than the ", rows, " rows of ", firsts[0]->name, ".");
+  }
+
+  int64_t RowsOf(const Signature::Column& column) const {
+    return column.splits < 0 ? lengths_[column.values] : lengths_[column.splits] - 1;
+  }
+
   const Signature& signature_;
   Arrays* const arrays_;
-  std::vector<bool> made_;
+  std::vector<int64_t> lengths_;  // of each input that was made, else -1
+  int64_t* candidates_ = nullptr;
 };
 
 // A model's output, float32 [rows, columns].

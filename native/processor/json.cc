@@ -56,7 +56,7 @@ Answer FillColumns(const Signature& signature, const element& inputs, Filler* fi
       ++k;
     }
   }
-  return filler->received().RequireAll();
+  return filler->received().Finish();
 }
 
 // Rows are gone over twice: first to count the values of lists, then to fill the arrays.
@@ -80,15 +80,15 @@ class RowsOf {
       return bad;
     }
     for (size_t c = 0; c < columns.size(); ++c) {
-      const auto& [name, values, splits] = columns[c];
+      const auto& [name, values, splits, per_user] = columns[c];
       if (Answer bad = filler_->Make(values, splits < 0 ? row_count_ : counts_[c]); !bad.ok()) return bad;
       if (splits < 0) continue;
       if (Answer bad = filler_->Make(splits, row_count_ + 1); !bad.ok()) return bad;
       filler_->SetSplit(splits, 0, 0);
     }
     counts_.assign(columns.size(), 0);
-    return ForEach([&](int32_t c, const element& value, int64_t row) {
-      const auto& [name, values, splits] = columns[c];
+    Answer filled = ForEach([&](int32_t c, const element& value, int64_t row) {
+      const auto& [name, values, splits, per_user] = columns[c];
       if (splits < 0) return filler_->Set(values, row, value, {name, row});
       for (const element& each : array(value)) {
         if (Answer bad = filler_->Set(values, counts_[c]++, each, {name, row}); !bad.ok()) return bad;
@@ -96,6 +96,7 @@ class RowsOf {
       filler_->SetSplit(splits, row + 1, counts_[c]);
       return Answer{};
     });
+    return filled.ok() ? filler_->received().Finish() : filled;
   }
 
  private:

@@ -225,7 +225,7 @@ Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, s
     }
   }
   if (!fields.ok()) return Malformed("end");
-  return received.RequireAll();
+  return received.Finish();
 }
 
 std::string WritePredictResponse(const Addressee& by, const Output& output) {

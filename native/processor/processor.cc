@@ -327,7 +327,13 @@ std::string Processor::Info() const {
   for (int32_t i = 0; i < signature.size(); ++i) {
     json += (i ? ", " : "") + Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + "\"";
   }
-  json += "}, \"outputs\": {" + Quoted(servable->output_name()) + ": \"float32\"}, \"refused\": {";
+  json += "}, \"per_user\": [";
+  for (bool first = true; const Signature::Column& column : signature.columns()) {
+    if (!column.per_user) continue;
+    json += (first ? "" : ", ") + Quoted(column.name);
+    first = false;
+  }
+  json += "], \"outputs\": {" + Quoted(servable->output_name()) + ": \"float32\"}, \"refused\": {";
   for (bool first = true; const auto& [version, refused] : refused_) {
     json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(refused.why);
     first = false;

@@ -105,21 +105,33 @@ void Tensors::SetText(int32_t i, int64_t k, std::string_view text) {
 }
 
 int64_t Tensors::Rows() const {
-  int64_t rows = -1;
-  for (const auto& [name, values, splits] : signature_.columns()) {
+  int64_t rows[2] = {-1, -1};  // of candidates, of users
+  for (const auto& [name, values, splits, per_user] : signature_.columns()) {
     const int64_t here = splits < 0 ? tensors_[values].NumElements() : tensors_[splits].NumElements() - 1;
-    if (here < 0 || (rows >= 0 && here != rows)) return -1;
-    rows = here;
+    if (here < 0 || (rows[per_user] >= 0 && here != rows[per_user])) return -1;
+    rows[per_user] = here;
     if (splits < 0) continue;
     if (signature_[splits].type != Type::kInt64) return -1;
     const auto* const ends = static_cast<const int64_t*>(tensors_[splits].data());
-    if (ends[0] != 0 || ends[rows] != tensors_[values].NumElements() || !std::is_sorted(ends, ends + rows + 1)) return -1;
+    if (ends[0] != 0 || ends[here] != tensors_[values].NumElements() || !std::is_sorted(ends, ends + here + 1)) return -1;
   }
-  return rows;
+  return rows[0];
 }
 
+namespace {
+
+// The values and the splits of each column, and the numbers of candidates.
+std::vector<std::pair<int32_t, int32_t>> ArraysOf(const Signature& signature) {
+  std::vector<std::pair<int32_t, int32_t>> found;
+  for (const Signature::Column& column : signature.columns()) found.emplace_back(column.values, column.splits);
+  if (signature.counts() >= 0) found.emplace_back(signature.counts(), -1);
+  return found;
+}
+
+}  // namespace
+
 Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& requests) : Tensors(signature) {
-  for (const auto& [name, values, splits] : signature.columns()) {
+  for (const auto& [values, splits] : ArraysOf(signature)) {
     int64_t count = 0, rows = 0;
     for (const Tensors* request : requests) {
       count += request->tensors_[values].NumElements();
@@ -176,6 +188,34 @@ Servable::~Servable() {
   if (callable_ >= 0) static_cast<void>(bundle_.GetSession()->ReleaseCallable(callable_));
 }
 
+namespace {
+
+// The columns of users that candidates share, as the manifest says them; none where users are not shared.
+Answer FindUsers(const std::string& folder, const std::vector<Signature::Input>& inputs, std::vector<std::string>* per_user) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array columns;
+  if (parser.load(folder + "/" + kManifest)["inputs"].get(columns) != simdjson::SUCCESS) return {};
+  bool shared = false;
+  for (const simdjson::dom::element& each : columns) {
+    std::string_view column, role;
+    if (each["column"].get(column) != simdjson::SUCCESS || each["role"].get(role) != simdjson::SUCCESS) continue;
+    shared |= role == "count";
+    if (role == "user" || role == "context") per_user->emplace_back(column);
+  }
+  if (!shared) per_user->clear();
+  if (!shared) return {};
+  const Signature found(inputs, *per_user);
+  const auto of_users = std::count_if(found.columns().begin(), found.columns().end(), [](const auto& c) { return c.per_user; });
+  if (found.counts() >= 0 && found[found.counts()].type == Type::kInt64 && of_users > 0 &&
+      of_users < std::ssize(found.columns())) {
+    return {};
+  }
+  return Refusal(Code::kFailed, "A version whose candidates share users has the int64 input ", Signature::kCounts,
+                 " and columns of both; ", folder, " has not: write it by ctrlab export.");
+}
+
+}  // namespace
+
 Answer Servable::FindSignature(const std::string& folder) {
   const auto& signatures = bundle_.GetSignatures();
   const auto at = signatures.find(kSignature);
@@ -196,7 +236,9 @@ Answer Servable::FindSignature(const std::string& folder) {
   for (const auto& input : inputs) feeds_.push_back(at->second.inputs().at(input.name).name());
   output_name_ = at->second.outputs().begin()->first;
   fetch_ = at->second.outputs().begin()->second.name();
-  signature_ = std::make_unique<Signature>(std::move(inputs));
+  std::vector<std::string> per_user;
+  if (Answer bad = FindUsers(folder, inputs, &per_user); !bad.ok()) return bad;
+  signature_ = std::make_unique<Signature>(std::move(inputs), per_user);
   return {};
 }
 

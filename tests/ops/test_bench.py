@@ -9,7 +9,7 @@ from ctrlab.errors import UnknownName
 from ctrlab.ops import benches as bench
 from ctrlab.profiling.work import Ceilings
 
-CEILINGS = Ceilings(sgemm=1e11, bf16=2e11, stream=1e10, stream_one_thread=5e9, random_rows=1e8)
+CEILINGS = Ceilings(sgemm=1e11, bf16=2e11, stream=1e10, stream_one_thread=5e9, random_rows=1e8, sigmoids=1e9)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from ctrlab.peers import bench
 from ctrlab.peers.environments import Peer
 from ctrlab.profiling.work import Ceilings
 
-CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, random_rows=1e7, device="fake")
+CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, random_rows=1e7, sigmoids=1e9, device="fake")
 FAKE = str(Path(__file__).with_name("fake_peer.py"))
 
 

@@ -21,7 +21,7 @@ charts = pytest.importorskip("ctrlab.profiling.charts", reason="plotly is not in
 from ctrlab.profiling.charts import live  # noqa: E402
 from ctrlab.profiling.charts.style import decimate, log_ticks, seconds  # noqa: E402
 
-CEILINGS = Ceilings(400e9, 800e9, 60e9, 40e9, 1e8, "a machine")
+CEILINGS = Ceilings(400e9, 800e9, 60e9, 40e9, 1e8, 1e9, "a machine")
 
 
 def table(title: str, **parts: float) -> OpTable:

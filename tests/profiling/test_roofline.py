@@ -8,13 +8,13 @@ from ctrlab.profiling import roofline
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.work import Ceilings, Work, bound, parts
 
-HAND = Ceilings(sgemm=100.0, bf16=200.0, stream=10.0, stream_one_thread=5.0, random_rows=2.0, device="by hand")
+HAND = Ceilings(sgemm=100.0, bf16=200.0, stream=10.0, stream_one_thread=5.0, random_rows=2.0, sigmoids=4.0, device="by hand")
 
 
 def test_work_adds_up():
-    assert Work(1, 2, 3, 64) + Work(10, 20, 1, 32) == Work(11, 22, 4, 56)
+    assert Work(1, 2, 3, 64, 5) + Work(10, 20, 1, 32, 6) == Work(11, 22, 4, 56, 11)
     assert sum([Work(flops=1), Work(random_rows=2, row_bytes=8)], Work()) == Work(flops=1, random_rows=2, row_bytes=8)
-    assert 3 * Work(1, 2, 3, 4) == Work(3, 6, 9, 4)
+    assert 3 * Work(1, 2, 3, 4, 5) == Work(3, 6, 9, 4, 15)
     assert Work(flops=12, bytes=4, random_rows=2, row_bytes=1).intensity == 2
     assert Work(flops=1).intensity == float("inf")
     assert Work.from_json(json.loads(json.dumps(Work(1, 2, 3, 4).to_json()))) == Work(1, 2, 3, 4)
@@ -25,6 +25,7 @@ def test_bound_is_the_longer_of_arithmetic_and_memory():
     assert bound(Work(flops=500, bytes=20), HAND) == 5.0, "20 bytes take 2 s, behind the arithmetic"
     assert bound(Work(flops=500, bytes=80), HAND) == 8.0
     assert bound(Work(bytes=20, random_rows=6, row_bytes=1), HAND) == 2.0 + 3.0, "streams and random rows share the bus"
+    assert bound(Work(flops=500, bytes=80, sigmoids=16), HAND) == 9.0, "sigmoids add to the products"
     assert bound(Work(), HAND) == 0
 
 
@@ -37,14 +38,20 @@ def test_long_rows_cost_their_bytes():
 def small(monkeypatch, tmp_path):
     """Sizes that take milliseconds, and a cache of its own; what comes out is a rate, though no ceiling."""
     monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path))
-    for name, value in {"MATMUL": 128, "STREAM_BYTES": 2**22, "TABLE_BYTES": 2**22, "GATHERED_ROWS": 2**12}.items():
+    for name, value in {
+        "MATMUL": 128,
+        "STREAM_BYTES": 2**22,
+        "TABLE_BYTES": 2**22,
+        "GATHERED_ROWS": 2**12,
+        "SIGMOIDS": 2**12,
+    }.items():
         monkeypatch.setattr(roofline, name, value)
     return tmp_path
 
 
 def test_ceilings_are_sane_and_kept(small, monkeypatch):
     found = roofline.ceilings()
-    assert found.sgemm > 1e8 and found.bf16 > 1e6 and found.random_rows > 1e5
+    assert found.sgemm > 1e8 and found.bf16 > 1e6 and found.random_rows > 1e5 and found.sigmoids > 1e6
     assert found.stream >= found.stream_one_thread > 1e8
     assert found.device == machine().line
     lower = Ceilings(**{name: value / 2 for name, value in found.to_json().items() if name != "device"}, device=found.device)

@@ -202,7 +202,7 @@ def test_interval_holds_the_true_median_as_often_as_it_says():
 
 def test_measurement_carries_its_conditions_and_survives_json(clock):
     work = Work(flops=1e6)
-    ceilings = Ceilings(sgemm=1e9, bf16=2e9, stream=1e9, stream_one_thread=1e9, random_rows=1e8)
+    ceilings = Ceilings(sgemm=1e9, bf16=2e9, stream=1e9, stream_one_thread=1e9, random_rows=1e8, sigmoids=1e9)
     variants = {"stock": clock.takes(0.01), "fused": clock.takes(0.002)}
     result = compare(variants, numbered, baseline="stock", repetitions=6, work=work, ceilings=ceilings, clock=clock)
     fused = result["fused"]

@@ -10,7 +10,7 @@ from ctrlab.profiling.work import Ceilings
 from ctrlab.race import runner
 
 FAKE_COMMAND = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
-CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, random_rows=1e7, device="fake")
+CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, random_rows=1e7, sigmoids=1e9, device="fake")
 
 
 @pytest.fixture

@@ -56,3 +56,15 @@ def test_versions_and_labels_have_their_paths():
         ):
             named = {each["name"] for each in paths[before + at + after][method]["parameters"]}
             assert set(before.count("{") * ["model"]) | {at.split("{")[1][:-1]} == named
+
+
+def test_numbers_of_candidates_are_described_where_users_are_shared():
+    types = {"candidates": "int64", "item": "string", "past/row_splits": "int64", "past/values": "string"}
+    for shared in ((), ("ctr",)):
+        post = document({"ctr": types}, shared)["paths"]["/v1/models/ctr:predict"]["post"]
+        of = Draft202012Validator(post["requestBody"]["content"]["application/json"]["schema"]).is_valid
+        columns, row = {"item": ["a", "b"], "past": [["c"]]}, {"item": "a", "past": []}
+        assert of({"inputs": columns | {"candidates": [2]}})
+        assert of({"inputs": columns}) == of({"instances": [row]}) == bool(shared)
+        assert of({"instances": [row | {"candidates": 2}]}) == (not shared)
+    assert not of({"inputs": columns | {"candidates": [-1]}})

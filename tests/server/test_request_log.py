@@ -9,15 +9,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from serve_command import TOKEN, WITH, Server
+from served import probabilities
+from shared_requests import shared
 from wire_requests import by_columns, by_rows, infer_json, infer_request
 
+from ctrlab import models, serving
 from ctrlab.data.join import read_parquet
 from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.errors import CtrlabError
+from ctrlab.model_names import DATA_SETS
 from ctrlab.server import request_log
 from ctrlab.server.request_log import RequestLog, to_table
 from ctrlab.server.served import ServedModel
-from ctrlab.serving import warm_up
+from ctrlab.serving import inputs, warm_up
 
 
 def logged(folder):
@@ -81,6 +85,33 @@ def ctr(published):
     served = ServedModel(published[0] / "ctr", "ctr", poll_seconds=0)
     yield served, by_rows(published[1])
     served.close()
+
+
+def test_a_user_that_candidates_share_is_logged_with_each(small_batches, tmp_path):
+    """The rows that whole requests would have: training needs no other form."""
+    schema, batches = small_batches(DATA_SETS["din"])
+    model, features = models.build("din", schema, optimizations="all"), batches[0][0]
+    folder = serving.export_model(model, tmp_path / "ctr", share_users=True)
+    columns = serving.read_manifest(folder).inputs
+    once, spread = shared(features, columns, [3, 0, 2])
+    tensors, expected = inputs.to_tensors(once, columns, model), probabilities(model, spread)
+    whole = {name: each for name, each in inputs.to_tensors(spread, columns, model).items() if name != "candidates"}
+    served, log = ServedModel(tmp_path / "ctr", "ctr", poll_seconds=0), RequestLog(tmp_path / "log", seconds=3600)
+    for request, form in (
+        (by_columns(tensors), "json"),
+        (warm_up.predict_request("ctr", tensors), "predict"),
+        (by_rows(whole), "json"),
+    ):
+        log.add(served, "id", request, form, -1, served.newest.process(request, form))
+    log.close()
+    served.close()
+    assert log.left_out == 0
+    found = logged(tmp_path / "log" / "ctr")
+    assert [row[ROW] for row in found] == [*range(5)] * 3
+    for row, example, score in zip(found, rows_of(whole) * 3, [*expected] * 3):
+        same_row(row, example)
+        assert row.keys() - example.keys() == {REQUEST, ROW, TIME, "_version", "_update", "_probabilities"}
+        np.testing.assert_allclose(row["_probabilities"], score, atol=1e-5)
 
 
 def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):

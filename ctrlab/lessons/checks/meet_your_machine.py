@@ -15,7 +15,10 @@ def machines(rng: np.random.Generator) -> Iterator[Ceilings]:
     """Machines that are nowhere to be bought."""
     for _ in range(4):
         sgemm, stream, rows = (10 ** rng.uniform([10, 9, 6], [13, 12, 9])).tolist()
-        yield Ceilings(sgemm=sgemm, bf16=2 * sgemm, stream=stream, stream_one_thread=stream / 2, random_rows=rows)
+        one_thread = stream / 2
+        yield Ceilings(
+            sgemm=sgemm, bf16=2 * sgemm, stream=stream, stream_one_thread=one_thread, random_rows=rows, sigmoids=sgemm / 50
+        )
 
 
 def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
@@ -49,6 +52,7 @@ HINTS = {
     "bytes": "ids are read once (int64), the result is written once (float32)",
     "random_rows": "one row an id",
     "row_bytes": "a row is dim floats of four bytes",
+    "sigmoids": "a sum has none",
 }
 
 

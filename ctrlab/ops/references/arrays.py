@@ -61,3 +61,10 @@ def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndar
 def sigmoid_layers(rng: np.random.Generator, *sizes: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(kernel [in, out], bias [out]) from each size to the next."""
     return [(normal(rng, i, o, scale=0.5), normal(rng, o, scale=0.1)) for i, o in itertools.pairwise(sizes)]
+
+
+def repeated(events: Events, times) -> Events:
+    """The history of example b `times[b]` times, one after the other."""
+    pieces = [events.flat[begin:end] for begin, end in itertools.pairwise(events.splits)]
+    copies = [piece for piece, count in zip(pieces, times) for _ in range(count)]
+    return Events.of([len(piece) for piece in copies], np.concatenate([events.flat[:0], *copies]))

@@ -58,7 +58,7 @@ struct KernelGradients {
 constexpr int64_t kTile = SigmoidStack::kTile;
 constexpr int64_t kPerRow = 2;  // fixed cost of a row, in events
 
-// Estimated cycles of a block, for ParallelFor: one fused multiply-add per weight and event, sixteen at a time.
+// Estimated cycles of a block, for ParallelFor: one fused multiply-add per weight and event, a vector at a time.
 int64_t CyclesPerBlock(const AttentionInput& input, int64_t blocks) {
   int64_t weights = 0;
   for (int64_t l = 0; l < input.layer_count; ++l) weights += input.layers[l].in * input.layers[l].out;

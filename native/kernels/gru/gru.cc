@@ -90,7 +90,7 @@ void ctrlab_gru(const GruInput* input, float* outputs, float* last, float* gates
   const GruBlocks blocks(*input);
   if (blocks.count() == 0) return;
   const Forward forward{.input = *input, .outputs = outputs, .last = last, .gates = gates};
-  const GruScratch scratch(blocks.groups(), forward.ScratchFloats());
+  const LaneScratch scratch(blocks.groups(), forward.ScratchFloats());
   (*parallel_for)(blocks.groups(), blocks.CyclesPerGroup(*input), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
       for (int64_t i = group; i < blocks.count(); i += blocks.groups()) forward.Block(blocks, i, scratch.of(group));

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/gemm.h"
 #include "kernels/gru/gru.h"
+#include "kernels/lanes.h"
 #include "kernels/transpose.h"
 
 namespace ctrlab {
@@ -131,22 +131,6 @@ class GruWeights {
   static constexpr int64_t kTile = gemm::kAccumulators / (kBlockRows / kLanes);
   int64_t M_, K_;
   std::unique_ptr<float[]> values_;
-};
-
-// Scratch floats, cut into pieces aligned to cache lines. The calling thread allocates them, because pool threads allocate
-// nothing.
-class GruScratch {
- public:
-  GruScratch(int64_t groups, int64_t floats_each) : each_((floats_each + 15) / 16 * 16), values_(new float[groups * each_ + 16]) {
-    const auto address = reinterpret_cast<uintptr_t>(values_.get());
-    start_ = reinterpret_cast<float*>((address + 63) / 64 * 64);
-  }
-  float* of(int64_t group) const { return start_ + group * each_; }
-
- private:
-  int64_t each_;
-  std::unique_ptr<float[]> values_;
-  float* start_;
 };
 
 }  // namespace ctrlab

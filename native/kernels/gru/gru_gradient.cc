@@ -165,7 +165,7 @@ void ctrlab_gru_gradient(const GruInput* input, const float* outputs, const floa
   const int64_t C = input->inputs, H = input->hidden;
   const Backward backward{
       .input = *input, .outputs = outputs, .gates = gates, .d_outputs = d_outputs, .d_last = d_last, .gradient = *gradient};
-  const GruScratch memory(blocks.groups(), Scratch::Floats(C, H));
+  const LaneScratch memory(blocks.groups(), Scratch::Floats(C, H));
   std::vector<Scratch> groups;
   for (int64_t group = 0; group < blocks.groups(); ++group) groups.emplace_back(memory.of(group), C, H);
   (*parallel_for)(blocks.groups(), 2 * blocks.CyclesPerGroup(*input), [&](int64_t begin, int64_t end) {

@@ -30,7 +30,7 @@ void StorePart(float* p, const Vec& v, int64_t n) {
   }
 }
 
-// The estimated cycles of a row: `flops` are done sixteen at a time, and each float is moved once.
+// The estimated cycles of a row: `flops` are done a vector at a time, and each float is moved once.
 int64_t Cycles(int64_t flops, int64_t floats) { return 10 + (flops + floats) / kLanes; }
 
 // The vectors of one row. Vector i >= 1 is at `from_one + i * dim`; vector 0 may be elsewhere.

@@ -63,7 +63,7 @@ void CopyRows(const Source& source, int64_t begin, int64_t end, float* out, int6
   }
 }
 
-// The numbers of a pooled row from `o` on, in `Tiles` tiles of sixteen; the last may overlap the one before it.
+// The numbers of a pooled row from `o` on, in `Tiles` tiles of a vector; the last may overlap the one before it.
 template <int Tiles>
 void SumTiles(const Source& source, int64_t begin, int64_t end, bool mean, int64_t o, float* out) {
   int64_t at[Tiles];

@@ -1,4 +1,4 @@
-// The arithmetic of the optimizers, on sixteen numbers of a row at a time. Dense and embedding variables share it.
+// The arithmetic of the optimizers, on a vector of a row at a time. Dense and embedding variables share it.
 
 #pragma once
 
@@ -99,7 +99,7 @@ struct StepRow {
   const float* g;
 };
 
-// Sixteen numbers of a row. Reading and writing are separate, so that two overlapping tiles can both be read first.
+// A vector of a row. Reading and writing are separate, so that two overlapping tiles can both be read first.
 template <int Slots>
 struct StepTile {
   Vec w, a = {}, b = {};
