@@ -77,7 +77,7 @@ struct Buffers {
  private:
   void BringNear(const Case& test) {
     const int64_t C = test.width;
-    for (float& x : values[1]) x = 3 + 0.1f * x;
+    for (float& x : values[1]) x = 1e5f + 0.1f * x;
     for (float& x : values[0]) x *= 0.01f;
     for (int64_t u = 0, i = 0; u < std::ssize(test.lengths); ++u) {
       for (const int64_t end = i + test.candidates[u]; i < end; ++i) {
@@ -85,7 +85,9 @@ struct Buffers {
         for (int64_t c = 0; c < C; ++c) values[0][i * C + c] += values[1][n * C + c];
       }
     }
-    for (int64_t i = 0; i < 2 * C * test.units[0]; ++i) values[2][i] *= 0.1f;
+    const int64_t part = C * test.units[0];  // of Wq, Wk, Wd and Wp each
+    for (int64_t i = 0; i < 2 * part; ++i) values[2][i] *= 1e-6f;
+    for (int64_t i = 3 * part; i < 4 * part; ++i) values[2][i] *= 1e-11f;
   }
 };
 
