@@ -26,11 +26,13 @@ void WithLaneVectors(int64_t lanes, const Body& body) {
 // A matrix [M, K] that multiplies lane matrices, stored as tiles of rows in the order of their use.
 class LaneWeights {
  public:
-  LaneWeights(int64_t M, int64_t K, const Strided& from) : M_(M), K_(K), tiles_((M + kTile - 1) / kTile), values_(M * K) {
+  // From its transpose, a layer's kernel: M columns of `kernel` [K, ld].
+  LaneWeights(int64_t M, int64_t K, const float* kernel, int64_t ld)
+      : M_(M), K_(K), tiles_((M + kTile - 1) / kTile), values_(M * K) {
     float* to = values_.data();
     for (int64_t t = 0; t < tiles_; ++t) {
       for (int64_t k = 0; k < K; ++k) {
-        for (int64_t row = First(t); row < First(t + 1); ++row) *to++ = from.data[row * from.row + k * from.step];
+        to = std::copy(kernel + k * ld + First(t), kernel + k * ld + First(t + 1), to);
       }
     }
   }

@@ -36,15 +36,21 @@ inline Vec Exp(Vec x) {
 
 inline Vec Sigmoid(const Vec& x) { return 1.0f / (1.0f + Exp(-x)); }
 
-inline Vec Tanh(const Vec& x) {
-  const Vec size = x < 0.0f ? -x : x, square = x * x;
-  const Vec far = 1.0f - 2.0f / (Exp(2.0f * size) + 1.0f);
-  Vec p = square * -5.70498872745e-3f + 2.06390887954e-2f;  // near 0, where `far` cancels: Cephes's tanhf
-  p = p * square - 5.37397155531e-2f;
-  p = p * square + 1.33314422036e-1f;
-  p = p * square - 3.33332819422e-1f;
-  const Vec near = p * square * x + x;
-  return size < 0.625f ? near : (x < 0.0f ? -far : far);
+// x p(x^2) / q(x^2), Eigen's coefficients; past the clamp the result is 1 to the last bit but one.
+inline Vec Tanh(Vec x) {
+  x = x > 7.90531111f ? Splat(7.90531111f) : x;
+  x = x < -7.90531111f ? Splat(-7.90531111f) : x;
+  const Vec square = x * x;
+  Vec p = square * -2.76076847742355e-16f + 2.00018790482477e-13f;
+  p = p * square - 8.60467152213735e-11f;
+  p = p * square + 5.12229709037114e-08f;
+  p = p * square + 1.48572235717979e-05f;
+  p = p * square + 6.37261928875436e-04f;
+  p = p * square + 4.89352455891786e-03f;
+  Vec q = square * 1.19825839466702e-06f + 1.18534705686654e-04f;
+  q = q * square + 2.26843463243900e-03f;
+  q = q * square + 4.89352518554385e-03f;
+  return x * p / q;
 }
 
 // log(1 + e^x), the cross-entropy of a logit -x whose label is 1.

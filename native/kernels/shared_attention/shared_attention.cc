@@ -28,10 +28,10 @@ struct SharedAttention {
   const SharedAttentionInput& input;
   const int64_t C = input.width;
   const FirstLayer first{input.layers[0], C};
-  const LaneWeights of_query{first.out, C, {first.query.data(), 1, first.wide}};
-  const LaneWeights of_keys{first.out, C, {first.keys.data(), 1, first.wide}};
-  const LaneWeights cross{first.out, C, {first.cross.data(), 1, first.wide}};
-  const LaneWeights whole{first.out, 4 * C, {input.layers[0].kernel, 1, first.out}};
+  const LaneWeights of_query{first.out, C, first.query.data(), first.wide};
+  const LaneWeights of_keys{first.out, C, first.keys.data(), first.wide};
+  const LaneWeights cross{first.out, C, first.cross.data(), first.wide};
+  const LaneWeights whole{first.cancels ? first.out : 0, 4 * C, input.layers[0].kernel, first.out};
   const std::vector<LaneWeights> above = Above();
 
   // Whether a user's events are the lanes.
@@ -76,7 +76,7 @@ struct SharedAttention {
     std::vector<LaneWeights> layers;
     for (int64_t l = 1; l < input.layer_count; ++l) {
       const DenseLayer& layer = input.layers[l];
-      layers.emplace_back(layer.out, layer.in, Strided{layer.kernel, 1, layer.out});
+      layers.emplace_back(layer.out, layer.in, layer.kernel, layer.out);
     }
     return layers;
   }

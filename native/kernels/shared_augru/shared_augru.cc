@@ -14,8 +14,8 @@ constexpr int64_t kEventsAtOnce = 64;
 struct SharedAugru {
   const SharedAugruInput& input;
   const int64_t C = input.inputs, H = input.hidden, wide = Padded(3 * H);
-  const LaneWeights of_gates{2 * H, H, {input.gates_kernel + C * 2 * H, 1, 2 * H}};
-  const LaneWeights of_candidate{H, H, {input.candidate_kernel + C * H, 1, H}};
+  const LaneWeights of_gates{2 * H, H, input.gates_kernel + C * 2 * H, 2 * H};
+  const LaneWeights of_candidate{H, H, input.candidate_kernel + C * H, H};
   const std::vector<float> of_inputs = InputWeights();
 
   int64_t ScratchFloats() const { return kMostLaneVectors * kLanes * 5 * H + 2 * wide; }
