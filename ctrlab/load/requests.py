@@ -99,11 +99,12 @@ def _tensors(rows: pa.Table, schema: Schema, inputs: Mapping[str, str]) -> dict[
     for name, datatype in inputs.items():
         column, _, part = name.partition("/")
         values = rows[column].combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
         if part:
-            filled = values.fill_null([]) if values.null_count else values
-            lengths = pc.list_value_length(filled).to_numpy()
+            lengths = pc.list_value_length(values).fill_null(0).to_numpy()
             splits = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-            values = splits if part == "row_splits" else filled.flatten()
+            values = splits if part == "row_splits" else values.flatten()
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if text != (datatype == "BYTES"):
             has = "text" if text else str(values.type)

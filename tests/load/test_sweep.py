@@ -63,7 +63,7 @@ def test_a_search_that_makes_no_sense_is_refused(limit, start):
 
 
 def test_percentiles_are_of_all_requests():
-    found = Outcome(1.0, 1.0, tuple(np.arange(1, 99) / 100), {"timeout": 2})
+    found = Outcome(1.0, 1.0, tuple((np.arange(1, 99) / 100).tolist()), {"timeout": 2})
     assert found.percentile(50) == 0.5 and found.percentile(98) == 0.98 and found.percentile(99) == math.inf
     assert Outcome.from_json(found.to_json()) == found
 
