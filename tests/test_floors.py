@@ -14,8 +14,9 @@ FLOORS = (
     ("embedding",),
     ("models",),
     ("training",),
-    ("race", "peers", "cuda", "serving"),
+    ("race", "cuda", "serving", "load"),
     ("server", "fleet"),
+    ("peers",),
     ("lessons",),
     ("cli",),
 )
@@ -68,8 +69,8 @@ def test_lessons_are_imported_by_the_two_commands_that_show_them_alone(graph):
 
 
 def test_a_wrong_import_is_found():
-    graph = {"ctrlab.data.csv": {"ctrlab.ops.lookup"}, "ctrlab.race.runner": {"ctrlab.peers.cases", "ctrlab.models"}}
-    assert wrong_imports(graph) == ["ctrlab.data.csv imports ctrlab.ops.lookup", "ctrlab.race.runner imports ctrlab.peers.cases"]
+    graph = {"ctrlab.data.csv": {"ctrlab.ops.lookup"}, "ctrlab.race.runner": {"ctrlab.cuda.cases", "ctrlab.models"}}
+    assert wrong_imports(graph) == ["ctrlab.data.csv imports ctrlab.ops.lookup", "ctrlab.race.runner imports ctrlab.cuda.cases"]
     assert wrong_imports({"ctrlab.errors": {"ctrlab.profiling"}}) == ["ctrlab.errors imports ctrlab.profiling"]
 
 

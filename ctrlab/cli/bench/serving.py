@@ -1,0 +1,59 @@
+"""`ctrlab bench serving`: served models under load, beside a stock server in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
+from ctrlab.errors import choose
+from ctrlab.model_names import DATA_SETS
+
+if TYPE_CHECKING:
+    from ctrlab.peers.serving import Row
+
+
+def command(
+    names: Annotated[list[str] | None, typer.Argument(help="Models; deepfm, dlrm and din if none is named.")] = None,
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Load our server and a stock server in Python with the same requests: CPU per request, and the most within a limit.
+
+    - `ctrlab bench serving deepfm --json serving.json`
+    """
+    require_files(json_path)
+    models = [choose("model", name, DATA_SETS) for name in names or ("deepfm", "dlrm", "din")]
+    import_tensorflow()
+    from ctrlab.peers.serving import bench_serving
+    from ctrlab.profiling.machine import machine
+
+    rows = []
+    for row in bench_serving(models, profile):
+        rows.append(row)
+        write_json(json_path, {"machine": machine().line, "rows": [dataclasses.asdict(row) for row in rows]})
+    console().print(table_of(rows))
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """One line a model, number of candidates and side."""
+    from ctrlab.peers.serving import LIMIT, STOCK, ratio
+    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.timing import Interval
+
+    table = Table(title=f"Served models; the limit is {LIMIT:g} times the stock server's unloaded median", caption=machine().line)
+    for heading in ("model", "rows", "side"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("CPU us a request", "times less CPU", "limit, ms", "most/s within it"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        stock = next(one for one in rows if (one.model, one.rows, one.side) == (row.model, row.rows, STOCK))
+        less = "" if row.side == STOCK else str(ratio(stock, row))
+        most = f"{Interval.of(row.most).median:.4g}" if row.most else ""
+        cpu = f"{1e6 * Interval.of(row.cpu).median:,.0f}"
+        table.add_row(row.model, str(row.rows), row.side, cpu, less, f"{1e3 * row.limit:.3g}", most)
+    return table

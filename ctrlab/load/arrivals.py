@@ -1,0 +1,27 @@
+"""When requests are due: a Poisson process, as users come who don't know of each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+
+
+def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -> np.ndarray:
+    """Seconds from the beginning, float64 [N], ascending, all below `seconds`: gaps are exponential with the mean 1 / rate.
+
+    Args:
+        rate: requests per second, in the mean.
+        most: how many there are at most; then the schedule ends before `seconds`.
+    Raises:
+        CtrlabError: a rate, a time or a number that is not above 0.
+    """
+    for what, value in {"rate": rate, "time in seconds": seconds, "largest number of requests": most}.items():
+        if not (math.isfinite(value) and value > 0):
+            raise CtrlabError(f"The {what} of a load is a number above 0; received {value}.")
+    mean = rate * seconds
+    enough = min(most, math.ceil(mean + 10 * math.sqrt(mean) + 10))  # that too few are drawn is a matter of ten deviations
+    due = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, enough))
+    return due[due < seconds]

@@ -1,0 +1,83 @@
+"""What a load asks of a server before it begins: where it is, what the model takes, and the answers themselves."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from urllib.parse import quote, urlsplit
+
+from ctrlab.errors import CtrlabError
+from ctrlab.load.client import Target, post
+from ctrlab.load.requests import Body
+
+WAITS = 30.0
+
+
+def target(url: str) -> Target:
+    """The address of a URL such as http://127.0.0.1:8501.
+
+    Raises:
+        CtrlabError: it is none, or not of HTTP.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query or parts.username:
+        raise CtrlabError(f"A load goes to an address such as http://127.0.0.1:8501, with no path; received {url[:100]}.")
+    return Target(parts.hostname, port or 80)
+
+
+def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
+    """{input: datatype} of a model.
+
+    Raises:
+        CtrlabError: nothing listens, the token is not the server's, there is no such model, or it is no server of models.
+    """
+    status, body = _ask(where, "GET", f"/v2/models/{quote(model, safe='')}", b"", token)
+    if status == 401:
+        raise CtrlabError(f"The server at {where} asks for its token: set CTRLAB_TOKEN to it.")
+    try:
+        found = json.loads(body)
+        if status == 200:
+            return {each["name"]: each["datatype"] for each in found["inputs"]}
+        said = str(found["error"])
+    except (ValueError, KeyError, TypeError):
+        said = f"it answers {status} to a request for the model's inputs, and no JSON of the open inference protocol"
+    raise CtrlabError(f"The server at {where} has no model {model}: {said.rstrip('.')}.")
+
+
+def posted(model: str, body: Body, token: str = "") -> bytes:
+    """A request for a model's scores."""
+    name = quote(model, safe="")
+    if body.header is None:
+        return post(f"/v1/models/{name}:predict", body.data, token)
+    headers = {"Inference_Header_Content_Length": str(body.header), "Content_Type": "application/octet-stream"}
+    return post(f"/v2/models/{name}/infer", body.data, token, **headers)
+
+
+def answer(where: Target, request: bytes) -> tuple[int, bytes]:
+    """The status and the body that a request, as `posted` makes it, is answered with.
+
+    Raises:
+        CtrlabError: nothing listens.
+    """
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    return _ask(where, "POST", first.split(" ")[1], body, headers=headers)
+
+
+def _ask(where: Target, method: str, path: str, body: bytes, token: str = "", headers: dict[str, str] | None = None):
+    connection = http.client.HTTPConnection(where.host, where.port, timeout=WAITS)
+    given = headers or ({"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        connection.request(method, path, body or None, given)
+        found = connection.getresponse()
+        return found.status, found.read()
+    except (OSError, http.client.HTTPException) as problem:
+        why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        raise CtrlabError(f"A load needs a server that answers; {where} does not ({why}): start one by `ctrlab serve`.") from None
+    finally:
+        connection.close()

@@ -1,0 +1,93 @@
+"""The most requests per second that a server answers within a limit: doubled until it fails, then bisected.
+
+A rate holds if 99 % of all its requests are answered within the limit. Other work on the machine only slows a server down, so a
+rate that fails is tried once more, with another schedule, before it counts as failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ctrlab.errors import CtrlabError
+from ctrlab.load.outcome import LATE, Outcome
+from ctrlab.plain import Plain
+
+PERCENT = 99
+PRECISION = 1.08
+"""The ratio of a rate that failed to one that held at which the search ends."""
+LEAST = 1.0
+"""Requests per second: a server that can't do this does none."""
+
+
+@dataclass(frozen=True)
+class Most(Plain):
+    """What was found.
+
+    Attributes:
+        rate: the largest that held, requests per second as they were answered; 0 if none did.
+        within: the limit, seconds.
+        tries: every run, in order.
+        of_generator: whether the generator ended the search: the server may do more.
+    """
+
+    rate: float
+    within: float
+    tries: tuple[Outcome, ...]
+    of_generator: bool = False
+
+
+def most_within(run: Callable[[float, int], Outcome], within: float, start: float, highest: float = 100_000.0) -> Most:
+    """Searches for the largest rate whose 99th percentile stays within the limit.
+
+    Args:
+        run: (rate, seed) -> the outcome of a schedule of that rate.
+        within: seconds.
+        start: the rate that is tried first.
+    Raises:
+        CtrlabError: a limit or a rate that is not above 0.
+    """
+    if not (within > 0 and math.isfinite(within) and LEAST <= start <= highest):
+        raise CtrlabError(
+            f"A search has a limit above 0 and begins at {LEAST:g} to {highest:g} a second; received {within}, {start}."
+        )
+    tries: list[Outcome] = []
+    held: dict[float, float] = {}
+
+    def holds(rate: float) -> bool | None:
+        """Whether the rate holds; None if the generator could not make it."""
+        behind = 0
+        for _ in range(2):
+            outcome = run(rate, len(tries))
+            tries.append(outcome)
+            if outcome.percentile(PERCENT) <= within:
+                held[rate] = min(outcome.achieved, rate)
+                return True
+            behind += outcome.behind(min(LATE, within / 4))
+        return None if behind == 2 else False
+
+    low, high, of_generator = 0.0, math.inf, False
+    rate = start
+    while low == 0 or high == math.inf:
+        found = holds(rate)
+        if found:
+            low = rate
+            if rate >= highest:
+                break
+        else:
+            high, of_generator = rate, found is None
+            if rate <= LEAST:
+                break
+        if high == math.inf:
+            rate = min(2 * low, highest)
+        elif low == 0:
+            rate = max(high / 2, LEAST)
+    while low and high / low > PRECISION and high < math.inf:
+        rate = math.sqrt(low * high)
+        found = holds(rate)
+        if found:
+            low = rate
+        else:
+            high, of_generator = rate, found is None
+    return Most(held[low] if low else 0.0, within, tuple(tries), of_generator)

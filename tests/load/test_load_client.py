@@ -1,0 +1,182 @@
+"""The open loop: latencies from the time that a request was due, and every way in which one can fail."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from fake_servers import OK, answering, request, serving
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ctrlab.errors import CtrlabError
+from ctrlab.load import arrivals
+from ctrlab.load.answers import NotHttp, Reader
+from ctrlab.load.client import Target, post, send
+
+POST = [post("/", b"{}")]
+
+
+def at(port):
+    return [Target("127.0.0.1", port)]
+
+
+def test_gaps_are_exponential_and_the_same_for_a_seed():
+    due = arrivals.poisson(200, 20, seed=1)
+    assert stats.kstest(np.diff(due, prepend=0), "expon", args=(0, 1 / 200)).pvalue > 0.01
+    assert abs(len(due) - 4000) < 4 * np.sqrt(4000) and np.all(np.diff(due) > 0) and due[-1] < 20
+    assert np.array_equal(due, arrivals.poisson(200, 20, seed=1)) and len(arrivals.poisson(200, 20, most=7)) == 7
+    assert stats.kstest(np.diff(np.linspace(0, 20, 4000)), "expon", args=(0, 1 / 200)).pvalue < 1e-6  # the test can fail
+
+
+@pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": float("nan")}, {"seconds": -1}, {"most": 0}])
+def test_a_load_of_nothing_is_refused(wrong):
+    with pytest.raises(CtrlabError, match="is a number above 0; received"):
+        arrivals.poisson(**{"rate": 1, "seconds": 1} | wrong)
+
+
+def test_each_request_is_answered_once():
+    with serving(answering()) as port:
+        found = send(at(port), POST, arrivals.poisson(500, 1), timeout=5)
+    assert found.requests == len(found.latencies) == len(arrivals.poisson(500, 1)) and found.failures == {}
+    assert 0 < found.percentile(50) < 0.05 and found.cpu > 0 and found.lag < 0.05
+
+
+def test_a_stall_shows_in_every_request_that_was_due_meanwhile():
+    """The server stands still from 0.5 to 1.5 s. Of the requests that are due then, one at `t` takes at least 1.5 - t."""
+    begun = []
+
+    async def handle(reader, writer):
+        while True:
+            await request(reader)
+            begun.append(time.monotonic()) if not begun else None
+            since = time.monotonic() - begun[0]
+            if 0.5 < since < 1.5:
+                time.sleep(1.5 - since)  # the whole server
+            writer.write(OK)
+
+    due = np.arange(0, 2, 0.02)
+    with serving(handle) as port:
+        found = send(at(port), POST, due, timeout=10)
+    assert found.failures == {}
+    took = np.array(found.latencies)
+    stalled = (due > 0.55) & (due < 1.4)
+    assert np.all(took[stalled] >= 1.45 - due[stalled] - 0.05)
+    assert (took > 0.1).mean() > 0.35, "a closed loop on one connection would have one slow answer of a hundred"
+    assert np.median(took[due < 0.4]) < 0.1
+
+
+def test_refusals_are_counted_by_their_status_and_told():
+    refusal = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 8\r\n\r\ntoo many"
+    with serving(answering(refusal)) as port:
+        found = send(at(port), POST, np.arange(20) / 100)
+    assert found.failures == {"status 429": 20} and found.why == "status 429: too many" and found.percentile(50) == np.inf
+
+
+def test_what_is_not_answered_in_time_is_counted_and_not_dropped():
+    with serving(answering(seconds=30)) as port:
+        begun = time.monotonic()
+        found = send(at(port), POST, np.arange(10) / 100, timeout=0.3)
+    assert found.failures == {"timeout": 10} and time.monotonic() - begun < 3 and "within 0.3 s" in found.why
+
+
+def test_requests_that_wait_for_a_connection_take_longer_and_are_late_in_time():
+    with serving(answering(seconds=0.1)) as port:
+        found = send(at(port), POST, np.zeros(10), most_connections=1, timeout=0.55)
+    assert found.failures == {"timeout": 10 - len(found.latencies)} and 3 <= len(found.latencies) <= 5
+    assert np.all(np.diff(found.latencies) > 0.09)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.0 200 OK\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n1;a=b\r\n}\r\n0\r\nTrailer: x\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
+    ],
+)
+def test_answers_of_each_form(answer):
+    async def handle(reader, writer):
+        while True:
+            await request(reader)
+            for byte in answer:  # in pieces
+                writer.write(bytes([byte]))
+                await writer.drain()
+            if b"close" in answer or b"1.0" in answer:
+                return
+
+    with serving(handle) as port:
+        found = send(at(port), POST, np.arange(10) / 100, timeout=5)
+    assert found.failures == {} and len(found.latencies) == 10
+
+
+@pytest.mark.parametrize("half", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{", b"SSH-2.0-x\r\n\r\n", OK + b"more"])
+def test_connections_that_break_are_counted(half):
+    async def handle(reader, writer):
+        await request(reader)
+        writer.write(half)
+
+    with serving(handle) as port:
+        found = send(at(port), POST, np.arange(10) / 100, timeout=5)
+    assert found.failures == {"connection": 10} and found.why.startswith("connection: ")
+
+
+def test_a_server_that_dies_ends_nothing():
+    with serving(answering()) as port, serving(answering()) as other:
+        pass
+    found = send(at(port), POST, np.arange(10) / 100, timeout=5)
+    assert found.failures == {"connection": 10} and "can't be reached" in found.why
+    count = []
+
+    async def dies(reader, writer):
+        while True:
+            await request(reader)
+            count.append(1)
+            if len(count) > 10:
+                writer.transport.abort()
+                return
+            writer.write(OK)
+
+    with serving(dies) as port:
+        found = send([*at(port)], POST, np.arange(30) / 100, timeout=5)
+    assert len(found.latencies) == 10 and found.failures == {"connection": 20}
+    assert other
+
+
+def test_several_addresses_share_the_load():
+    counts = {}
+
+    def counting(name):
+        async def handle(reader, writer):
+            while True:
+                await request(reader)
+                counts[name] = counts.get(name, 0) + 1
+                await asyncio.sleep(0.02)
+                writer.write(OK)
+
+        return handle
+
+    with serving(counting("a")) as a, serving(counting("b")) as b:
+        found = send(at(a) + at(b), POST, np.arange(100) / 100)
+    assert found.failures == {} and min(counts.values()) > 30
+
+
+@given(st.lists(st.sampled_from([OK, b"HTTP/1.1 204 x\r\n\r\n"]), max_size=1), st.binary(max_size=60), st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_bytes_are_more_than_an_answer_or_a_refusal(first, rest, data):
+    reader, sent = Reader(), b"".join(first) + rest
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=4)))
+    try:
+        for begin, end in zip([0, *cuts], [*cuts, len(sent)]):
+            answer = reader.feed(sent[begin:end])
+            assert answer is None or answer.status in (200, 204)
+        reader.end()
+    except NotHttp as refused:
+        assert str(refused).endswith(".")
+
+
+def test_a_header_that_would_be_two_is_refused():
+    with pytest.raises(CtrlabError, match="printable ASCII; Authorization is not"):
+        post("/", b"", token="a\r\nX: y")
