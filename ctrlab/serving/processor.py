@@ -144,7 +144,7 @@ class Processor:
 
     Args:
         folder: of the model; its versions are folders in it.
-        configuration: fields as native/processor/processor_c.h lists them: name, version, intra_op_threads, poll_seconds,
+        configuration: fields as native/processor/processor_c.h lists them: name, version, intra_op_threads, group, poll_seconds,
             most_request_bytes, batch_rows, batch_wait_micros, most_slowdown.
     Raises:
         Refused: no version can be loaded, or a field is odd. NativeLibraryError: there is no library.
@@ -204,7 +204,7 @@ class Processor:
 
         Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: for how
         long an update held requests up, at most; `stopped`: why no more updates are taken, or ""; `refused`: {version: why it is
-        not served}.
+        not served}; `members` of its group: their threads, requests inside and answered.
         """
         return json.loads(self._reply(self._library.ctrlab_processor_info).data)
 

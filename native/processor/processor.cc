@@ -47,6 +47,32 @@ std::string WriteArrow(const std::vector<tensorflow::Tensor>& tensors) {
   return bytes;
 }
 
+bool ParseGroup(const simdjson::dom::object& fields, GroupOptions* group) {
+  for (const auto& [name, value] : fields) {
+    int64_t number;
+    std::string_view text;
+    simdjson::dom::array sets;
+    if (name == "name") {
+      if (value.get(text) != simdjson::SUCCESS || text.empty()) return false;
+      group->name = text;
+    } else if (name == "members") {
+      if (value.get(number) != simdjson::SUCCESS || number < 1 || number > 1024) return false;
+      group->members = static_cast<int32_t>(number);
+    } else if (name == "policy") {
+      if (value.get(text) != simdjson::SUCCESS || !PolicyOf(text, &group->policy)) return false;
+    } else if (name == "cpus") {
+      if (value.get(sets) != simdjson::SUCCESS || sets.size() == 0) return false;
+      for (const auto& set : sets) {
+        if (set.get(text) != simdjson::SUCCESS) return false;
+        group->cpus.emplace_back(text);
+      }
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Answer Configuration::Parse(std::string_view json, Configuration* configuration) {
@@ -69,7 +95,12 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
       configuration->version = number;
     } else if (name == "intra_op_threads") {
       if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 4096) return odd("a whole number in [0, 4096]");
-      configuration->intra_op_threads = static_cast<int32_t>(number);
+      configuration->group.threads = static_cast<int32_t>(number);
+    } else if (name == "group") {
+      simdjson::dom::object group;
+      if (value.get(group) != simdjson::SUCCESS || !ParseGroup(group, &configuration->group)) {
+        return odd("an object of name, members (1 to 1024), policy (round_robin, by_model or least_in_flight), cpus");
+      }
     } else if (name == "poll_seconds") {
       double seconds;
       if (value.get(seconds) != simdjson::SUCCESS || !(seconds >= 0 && seconds <= 86'400)) return odd("a number in [0, 86400]");
@@ -91,8 +122,8 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
       configuration->most_slowdown = times;
     } else {
       return Invalid(
-          "A processor's configuration has name, version, intra_op_threads, poll_seconds, most_request_bytes, "
-          "batch_rows, batch_wait_micros, most_slowdown; ",
+          "A processor's configuration has name, version, intra_op_threads, group, poll_seconds, "
+          "most_request_bytes, batch_rows, batch_wait_micros, most_slowdown; ",
           std::string(name), " is unknown.");
     }
   }
@@ -105,6 +136,7 @@ Answer Processor::Make(const std::string& folder, Configuration configuration, s
     configuration.name = std::filesystem::canonical(folder, none).filename();
   }
   std::shared_ptr<Processor> made(new Processor(folder, std::move(configuration)));
+  if (Answer bad = Group::Named(made->configuration_.group, &made->group_); !bad.ok()) return bad;
   made->LookForVersions();
   if (!made->current_) {
     if (made->refused_.empty()) {
@@ -145,7 +177,7 @@ void Processor::LookForVersions() {
     std::string files = FilesIn(place);
     if (IsRefused(version, files)) continue;
     std::shared_ptr<Servable> found;
-    Answer answer = Servable::Load(place, version, configuration_.intra_op_threads, &found);
+    Answer answer = Servable::Load(place, version, configuration_.name, group_, &found);
     if (answer.ok() && before) answer = RequirePace(*found, *before);
     if (!answer.ok()) {
       Refuse(version, std::move(files), std::move(answer));
@@ -321,7 +353,7 @@ std::string Processor::Info() const {
           ", \"read_micros\": " + std::to_string(moment.micros) +
           ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_) +
           ", \"batches\": " + std::to_string(batcher_.counts().calls) +
-          ", \"batched_requests\": " + std::to_string(batcher_.counts().requests);
+          ", \"batched_requests\": " + std::to_string(batcher_.counts().requests) + ", \"members\": " + group_->Info();
   json += ", \"inputs\": {";
   const Signature& signature = servable->signature();
   for (int32_t i = 0; i < signature.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "processor/batcher.h"
+#include "processor/group.h"
 #include "processor/inference.h"
 #include "processor/inputs.h"
 #include "processor/processor_c.h"
@@ -22,7 +23,7 @@ namespace ctrlab::processor {
 struct Configuration {
   std::string name;
   int64_t version = -1;  // the only one to serve; -1: the newest
-  int32_t intra_op_threads = 1;
+  GroupOptions group;
   double poll_seconds = 1;
   int64_t most_request_bytes = int64_t{64} << 20;
   int64_t batch_rows = 0;  // of requests that come together; 0: none wait for others
@@ -86,6 +87,7 @@ class Processor {
 
   const std::string folder_;
   const Configuration configuration_;
+  std::shared_ptr<Group> group_;
   Batcher batcher_;
   std::string odd_update_;    // the update that was refused last, and what it was then; the watcher's
   mutable std::mutex mutex_;  // guards the next four

@@ -83,7 +83,12 @@ uint32_t ctrlab_processor_version(void);
  *   "name"                what requests call the model, where they name one; default: the folder's name. What a label stands for
  *                         is the caller's to know
  *   "version"             one version, for good; default: the newest
- *   "intra_op_threads"    threads among which an op splits its work; default 1, and 0 for one per core
+ *   "intra_op_threads"    threads among which an op splits its work, in each member of the group; default 1, the caller's, and 0
+ *                         for one per CPU of the member
+ *   "group"               {"name": "all", "members": 2, "policy": "by_model", "cpus": ["0-3", "4-7"]}: requests run in one of its
+ *                         members. Processors of a process that name one group share it; without a name it is the processor's own.
+ *                         By default it has one member and all CPUs. Policies: "round_robin", the default; "by_model": a model
+ *                         stays in one member; "least_in_flight": where the fewest requests are
  *   "poll_seconds"        how often the folder is looked at; default 1, and 0 for never
  *   "most_request_bytes"  default 67108864
  *   "batch_rows"          requests that come together are one call of the model, up to so many rows; default 0: none waits for
@@ -113,7 +118,7 @@ int32_t ctrlab_processor_parse(ctrlab_processor processor, const ctrlab_processo
 
 /* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read
  * from it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken,
- * batches and the requests in them, inputs and outputs with their types, and why newer versions are not served. */
+ * batches and the requests in them, the group's members, inputs and outputs with their types, and why newer versions are not served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);
 

@@ -14,6 +14,7 @@
 #include "tensorflow/cc/saved_model/reader.h"
 #include "tensorflow/core/lib/io/record_reader.h"
 #include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/threadpool_options.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace ctrlab::processor {
@@ -159,11 +160,14 @@ Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& 
   }
 }
 
-Answer Servable::Load(const std::string& folder, int64_t version, int32_t intra_op_threads, std::shared_ptr<Servable>* servable) {
+Answer Servable::Load(const std::string& folder, int64_t version, const std::string& model, std::shared_ptr<Group> group,
+                      std::shared_ptr<Servable>* servable) {
   std::shared_ptr<Servable> made(new Servable);
   made->version_ = version;
+  made->model_ = model;
+  made->group_ = std::move(group);
   tensorflow::SessionOptions options;
-  options.config.set_intra_op_parallelism_threads(intra_op_threads);
+  options.config.set_intra_op_parallelism_threads(1);
   options.config.set_inter_op_parallelism_threads(1);
   options.config.set_use_per_session_threads(true);
   const absl::Status loaded = LoadOwn(options, folder, &made->bundle_);
@@ -266,7 +270,9 @@ Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving:
   {
     std::shared_lock<embedding::Gate> inside;
     if (weights_) inside = std::shared_lock(weights_->gate());
-    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr);
+    const Group::Inside member = group_->Enter(model_);
+    const tensorflow::thread::ThreadPoolOptions pools = {.intra_op_threadpool = member.pool()};
+    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr, pools);
     if (weights_) *moment = weights_->moment();
   }
   if (!ran.ok()) return AnswerOf(ran);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "processor/group.h"
 #include "processor/inputs.h"
 #include "serving/bundle.h"
 #include "tensorflow/cc/saved_model/loader.h"
@@ -39,8 +40,10 @@ class Tensors : public Arrays {
 
 class Servable {
  public:
-  // Loads the version's folder, and runs its warm-up requests. Refused where it does not answer them.
-  static Answer Load(const std::string& folder, int64_t version, int32_t intra_op_threads, std::shared_ptr<Servable>* servable);
+  // Loads the version's folder, and runs its warm-up requests. Refused where it does not answer them. Requests run in the group,
+  // as ones of `model`.
+  static Answer Load(const std::string& folder, int64_t version, const std::string& model, std::shared_ptr<Group> group,
+                     std::shared_ptr<Servable>* servable);
   ~Servable();
 
   int64_t version() const { return version_; }
@@ -69,6 +72,8 @@ class Servable {
   Answer WarmUp(const std::string& folder);
 
   int64_t version_ = 0;
+  std::string model_;
+  std::shared_ptr<Group> group_;
   bool rows_apart_ = true;
   std::shared_ptr<serving::Bundle> weights_;
   tensorflow::SavedModelBundle bundle_;
