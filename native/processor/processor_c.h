@@ -118,7 +118,8 @@ int32_t ctrlab_processor_parse(ctrlab_processor processor, const ctrlab_processo
 
 /* The model as a JSON object: name, version, update, the step of the training that its weights are of and when they were read
  * from it (microseconds since 1970; 0 in a stock export), the longest time that an update held requests up, why no more are taken,
- * batches and the requests in them, the group's members, inputs and outputs with their types, and why newer versions are not served. */
+ * batches and the requests in them, the group's members, inputs and outputs with their types, and why newer versions are not
+ * served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);
 

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +33,18 @@ def test_members_take_turns_answer_the_same_and_give_the_cpus_back(din, threads)
             assert os.sched_getaffinity(0) == set(CPUS)
         assert [now - then for now, then in zip(answered(processor), before)] == [5, 5]
         assert [member["inside"] for member in processor.info()["members"]] == [0, 0]
+
+
+def tasks():
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
+
+
+def test_the_threads_of_a_member_have_its_cpus(din):
+    """A pool's threads are bound when they begin. Other threads that TensorFlow starts meanwhile may run anywhere."""
+    before = tasks()
+    with Processor(din[0], poll_seconds=0, intra_op_threads=2, group=TWO):
+        found = [os.sched_getaffinity(task) for task in tasks() - before]
+    assert sorted(map(sorted, (cpus for cpus in found if len(cpus) == 1))) == [[CPUS[0]]] * 2 + [[CPUS[1]]] * 2
 
 
 def test_a_model_stays_in_its_member(din):
