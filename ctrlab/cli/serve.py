@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,6 +24,13 @@ def command(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     token: Annotated[bool, typer.Option(help="Ask clients for a token: CTRLAB_TOKEN's, or a new one that is printed.")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="Requests inside at once; else one a core, 16 with batches.")] = None,
+    members: Annotated[int, typer.Option(min=1, help="Of the session group that requests run in.")] = 1,
+    policy: Annotated[
+        Literal["round_robin", "by_model", "least_in_flight"],
+        typer.Option(help="The member that a request runs in. By model: each model has threads of its own, too."),
+    ] = "round_robin",
+    member_threads: Annotated[int, typer.Option(min=0, help="Of each member; 0: one for each of its CPUs.")] = 1,
+    cpus: Annotated[str, typer.Option(help="The CPUs of each member, such as 0-3;4-7; else all have all.")] = "",
     batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
@@ -61,7 +68,9 @@ def command(
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
+    group = {"name": "all", "members": members, "policy": policy} | ({"cpus": cpus.split(";")} if cpus else {})
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
+    configuration |= {"intra_op_threads": member_threads, "group": group}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
     models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **configuration)
 

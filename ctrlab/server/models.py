@@ -52,13 +52,35 @@ def folders_in(folder: Path) -> dict[str, Path]:
     return found
 
 
+class _Line:
+    """Threads that answer requests, and the requests that wait for them."""
+
+    def __init__(self, threads: int, most_waiting: int):
+        self.pool = ThreadPoolExecutor(threads, "ctrlab-serve")
+        self.inside = 0
+        self._most = threads + most_waiting
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        """Raises Overloaded if too many are inside."""
+        with self._lock:
+            if self.inside >= self._most:
+                raise Overloaded(f"{self._most} requests are worked on or wait, as many as this server takes: try again later.")
+            self.inside += 1
+
+    def leave(self, _=None) -> None:
+        with self._lock:
+            self.inside -= 1
+
+
 class Models:
     """Answers requests in threads of its own. Thread-safe.
 
     Args:
         folder: of a model, or of models.
         threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
-        most_waiting: how many more may wait; a request beyond is refused at once.
+        most_waiting: how many more may wait; a request beyond is refused at once. With the policy "by_model" of the configuration
+            `group` both count for each model by itself: the requests of one never wait for those of another.
         log: for what is answered; it is closed with the models.
         keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
         configuration: of each processor.
@@ -94,13 +116,12 @@ class Models:
         except BaseException:
             self._close()
             raise
-        self.most = threads + most_waiting
         self._log = log
         self._refusals = Refusals()
         self.metrics = Metrics(self.served, lambda: self.inside, log)
-        self._pool = ThreadPoolExecutor(threads, "ctrlab-serve")
-        self._lock = threading.Lock()
-        self._inside = 0
+        apart = configuration.get("group", {}).get("policy") == "by_model"
+        lines = [_Line(threads, most_waiting) for _ in (self.served if apart else [""])]
+        self._lines = dict(zip(self.served, lines if apart else lines * len(self.served)))
         self.came = 0.0
         """When the last request came, of `time.monotonic`."""
         self._ends = threading.Event()
@@ -138,8 +159,8 @@ class Models:
         """
         came = self.came = time.monotonic()
         try:
-            served = self.of(name)
-            self._enter()
+            served, line = self.of(name), self._lines[name]
+            line.enter()
         except (Refused, Overloaded) as problem:
             self.refuse(name, _why(problem), str(problem), id)
             raise
@@ -157,24 +178,25 @@ class Models:
             return reply
 
         try:
-            found = self._pool.submit(answer)
+            found = line.pool.submit(answer)
         except BaseException:
-            self._leave(None)
+            line.leave()
             raise
-        found.add_done_callback(self._leave)
+        found.add_done_callback(line.leave)
         found.add_done_callback(lambda done: self._count(name, done, id))
         return found
 
     @property
     def inside(self) -> int:
         """Requests that are worked on or wait."""
-        return self._inside
+        return sum(line.inside for line in {*self._lines.values()})
 
     def close(self) -> None:
         """Ends when all requests inside are answered."""
         self._ends.set()
         self._watcher.join()
-        self._pool.shutdown()
+        for line in {*self._lines.values()}:
+            line.pool.shutdown()
         self._refusals.tell()
         if self._log:
             self._log.close()
@@ -190,16 +212,6 @@ class Models:
         known = model if model in self.served else ""
         self.metrics.refuse(known, why)
         self._refusals.add(known, why, sentence, id)
-
-    def _enter(self) -> None:
-        with self._lock:
-            if self._inside >= self.most:
-                raise Overloaded(f"{self.most} requests are worked on or wait, as many as this server takes: try again later.")
-            self._inside += 1
-
-    def _leave(self, _) -> None:
-        with self._lock:
-            self._inside -= 1
 
     def _count(self, name: str, done: Future, id: str) -> None:
         if not done.cancelled() and (problem := done.exception()):

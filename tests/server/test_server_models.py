@@ -92,3 +92,19 @@ def test_a_refused_request_leaves(slow):
 def test_odd_numbers_are_refused(tmp_path, odd):
     with pytest.raises(CtrlabError, match="at least 1 thread"):
         server.Models(tmp_path, **odd)
+
+
+def test_by_model_the_requests_of_one_never_wait_for_another(monkeypatch, tmp_path):
+    monkeypatch.setattr(served, "Processor", Slow)
+    monkeypatch.setattr(server, "folders_in", lambda folder: {"heavy": folder, "light": folder})
+    models = server.Models(tmp_path, threads=1, most_waiting=1, group={"policy": "by_model"})
+    heavy, light = (models.served[name].newest for name in ("heavy", "light"))
+    light.goes.set()
+    inside = [models.submit("heavy", b"a", "json") for _ in range(2)]
+    with pytest.raises(server.Overloaded, match="2 requests"):
+        models.submit("heavy", b"a", "json")
+    assert [models.submit("light", b"b", "json").result(60).data for _ in range(3)] == [b"b"] * 3
+    assert models.inside == 2 and not any(future.done() for future in inside)
+    heavy.goes.set()
+    assert [future.result(60).data for future in inside] == [b"a"] * 2
+    models.close()
