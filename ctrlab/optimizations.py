@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.model_names import DATA_SETS
 
-Level = Literal["model", "input", "run"]
+Level = Literal["model", "input", "run", "serving"]
 LEVELS: tuple[str, ...] = get_args(Level)
 
 
@@ -24,7 +24,8 @@ class Optimization:
     Attributes:
         name: used in commands and code, e.g. "indicator".
         summary: what it does, in one line.
-        level: where it is passed: to `build` ("model"), the readers ("input") or the training loop ("run").
+        level: where it is passed: to `build` ("model"), the readers ("input"), the training loop ("run") or an export
+            ("serving").
         models: the models it affects.
         lesson: the lesson that teaches it, "02_ops/01_indicator_column".
         published: the gain that others have reported, with its source.
@@ -189,6 +190,24 @@ LADDER: tuple[Optimization, ...] = (
         lesson="02_ops/14_checkpoints",
         published="31.7 s of the six-model total of 2,063 s (NicePerf, DeepRec CTR contest)",
     ),
+    Optimization(
+        name="bf16_rows",
+        summary="serve the rows of tables in bfloat16: half the memory",
+        level="serving",
+        models=MODELS,
+        lesson="04_serving/01_export",
+        published="none found by itself",
+        changes_results=True,
+    ),
+    Optimization(
+        name="int8_rows",
+        summary="serve them in 8 bits and a scale per row instead: from a dimension of 16 on, less than a third of the memory",
+        level="serving",
+        models=MODELS,
+        lesson="04_serving/01_export",
+        published="none found by itself",
+        changes_results=True,
+    ),
 )
 
 STOCK = Optimization(
@@ -250,4 +269,9 @@ def of_level(optimizations: str | Iterable[str], level: Level) -> tuple[str, ...
     return tuple(name for name in resolve(optimizations) if RUNGS[name].level == level)
 
 
-_TAKERS = {"model": "ctrlab.build", "input": "ctrlab.data.prepare_for", "run": "ctrlab.training"}
+_TAKERS = {
+    "model": "ctrlab.build",
+    "input": "ctrlab.data.prepare_for",
+    "run": "ctrlab.training",
+    "serving": "ctrlab.serving.export",
+}

@@ -16,7 +16,7 @@ def command(
     out: Annotated[Path, typer.Option(help="The model's folder; the version becomes a folder in it, named by its number.")],
     optimizations: Annotated[
         str,
-        typer.Option(help="`stock` for TensorFlow's own ops only; `all,bf16` changes results a little."),
+        typer.Option(help="`stock` for TensorFlow's own ops only; `all,bf16` and `all,int8_rows` change results a little."),
     ] = "all",
     inputs: Annotated[Literal["text", "ids"], typer.Option(help="What requests hold: raw text, or ids made of it.")] = "text",
     number: Annotated[int | None, typer.Option("--version", min=1, help="Its number; else one more than the newest.")] = None,
@@ -40,14 +40,16 @@ def command(
     import_tensorflow()
     from ctrlab.data import prepare
     from ctrlab.serving import export_model, load, read_manifest
+    from ctrlab.serving.export import levels
     from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
-        model, save = load(run, optimizations, storage)
+        built, served = levels(optimizations)
+        model, save = load(run, built, storage)
         files = prepare(model.schema.name, profile=profile, source=data)
         rows = rows_of(files.read_test(EXAMPLES))
-        options = {"inputs": inputs, "number": number, "memory_rows": memory_rows, "share_users": share_users}
-        folder = export_model(model, out, rows=rows, save=save, **options)
+        options = {"inputs": inputs, "rows": rows, "number": number, "memory_rows": memory_rows, "share_users": share_users}
+        folder = export_model(model, out, save=save, optimizations=served, **options)
     found = read_manifest(folder)
     size = sum(file.bytes for file in found.files.values())
     console().print(

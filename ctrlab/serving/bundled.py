@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.protobuf import saved_model_pb2
 
 from ctrlab import _native
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
+from ctrlab.optimizations import resolve
 from ctrlab.serving.graph import saved_model, traced
 from ctrlab.serving.inputs import Input
 from ctrlab.serving.own import OwnModel
+from ctrlab.serving.rows import Format
 from ctrlab.serving.weights import Moment, write_weights
 
+FORMATS: dict[str, Format] = {"bf16_rows": "bf16", "int8_rows": "int8"}
+LOOKUP = "Ctrlab>Lookup"
 WEIGHTS = "weights"
 """The file's name in the folder of assets: TensorFlow gives the initializer the path of an asset wherever the folder lies."""
 
@@ -44,13 +50,24 @@ class Bundled:
         trace: the graph of a call.
         tables, growing: the tables with a fixed number of rows, and the embedding variables, in the order of their numbers.
         limits: `memory_rows` of each of `growing`; 0: all.
+        formats: of the rows of each table, fixed ones first.
+    Raises:
+        CtrlabError: rows are to be packed that stock ops read.
     """
 
-    def __init__(self, model: CTRModel | OwnModel, inputs: Sequence[Input], memory_rows: int | None = None):
+    def __init__(
+        self,
+        model: CTRModel | OwnModel,
+        inputs: Sequence[Input],
+        memory_rows: int | None = None,
+        optimizations: str | Iterable[str] = "none",
+    ):
         self.trace = traced(model, inputs)
         self.tables = [table for table, *_ in self.trace.tables]
         self.growing = [table for table, _ in self.trace.growing]
         self.limits = [_memory_rows(table, memory_rows) for table in self.growing]
+        self.rungs = resolve(optimizations, level="serving")
+        self.formats = self._formats()
 
     def saved_model(self, bundle: str) -> saved_model_pb2.SavedModel:
         """A SavedModel with one signature, as `ctrlab.serving.frozen` has it, and `bundle` for the name of its weights."""
@@ -64,7 +81,7 @@ class Bundled:
             types, shapes = [tensor.dtype for tensor in trace.dense], [tensor.shape for tensor in trace.dense]
             dense = ops.ctrlab_serving_dense(bundle=bundle, types=types, shapes=shapes, name="dense")
             connected |= {tensor.name: value for tensor, value in zip(trace.dense, dense)}
-            tf.import_graph_def(trace.graph.as_graph_def(), connected, name="")
+            tf.import_graph_def(self._definition(), connected, name="")
             path = tf.constant(WEIGHTS, name="path")
             opened = ops.ctrlab_serving_open(
                 path=path,
@@ -73,6 +90,7 @@ class Bundled:
                 table_dims=[table.shape[1] for table in self.tables] + [table.dim for table in self.growing],
                 table_rows=[table.shape[0] for table in self.tables] + [-1] * len(self.growing),
                 memory_rows=[0] * len(self.tables) + self.limits,
+                row_formats=self.formats,
                 dense_bytes=[shape.num_elements() * dtype.size for dtype, shape in zip(types, shapes)],
                 name="open",
             )
@@ -84,7 +102,32 @@ class Bundled:
         dense = self.trace.dense_values(self.trace.weight_values())
         tables = [table.value for table in self.tables]
         with contextlib.closing(self._cuts()) as cuts:
-            write_weights(weights_in(folder), bundle, Moment.now(step), tables, cuts, dense)
+            write_weights(weights_in(folder), bundle, Moment.now(step), tables, cuts, dense, self.formats)
+
+    def _formats(self) -> list[Format]:
+        """Rows of one number, the linear weights, stay as they are: a scale for each would be larger than what it scales."""
+        packed = _packed(self.rungs)
+        fixed = [packed if table.shape[1] > 1 else "float32" for table in self.tables]
+        growing = [packed if table.dim > 1 else "float32" for table in self.growing]
+        for (table, handle, read), format in zip(self.trace.tables, fixed):
+            others = [op for op in handle.consumers() if op.type != LOOKUP and op is not read.op] + read.consumers()
+            if format != "float32" and others:
+                raise CtrlabError(
+                    f"Packed rows are read by the lookup of rung 'lookup'; those of table {table.name} are read by stock ops: "
+                    "build the model with optimizations='all'."
+                )
+        return fixed + growing
+
+    def _definition(self) -> GraphDef:
+        """The trace's graph, whose lookups know the formats of their tables."""
+        definition = self.trace.graph.as_graph_def()
+        formats = {handle.op.name: format for (_, handle, _), format in zip(self.trace.tables, self.formats)}
+        for node in definition.node:
+            if node.op == LOOKUP:
+                own = [formats[name] for name in node.input[: node.attr["T"].i]]
+                if set(own) != {"float32"}:
+                    node.attr["row_formats"].list.s[:] = [format.encode() for format in own]
+        return definition
 
     def _cuts(self) -> Iterator[tuple[Cut, bool]]:
         """One after the other, because each is a copy of the rows in memory."""
@@ -94,6 +137,11 @@ class Bundled:
                 yield table.cut(consumer), bool(limit)
             finally:
                 table.forget(consumer)  # the table would log changes for it
+
+
+def _packed(rungs: Iterable[str]) -> Format:
+    """As the ladder's last rung has it."""
+    return next((FORMATS[name] for name in reversed(tuple(rungs)) if name in FORMATS), "float32")
 
 
 def _memory_rows(table: EmbeddingVariable, asked: int | None) -> int:

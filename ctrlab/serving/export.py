@@ -30,6 +30,7 @@ from ctrlab.embedding.options import require_whole
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.models.saving import description, from_description
+from ctrlab.optimizations import of_level, resolve
 from ctrlab.serving import manifest as manifests
 from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled
@@ -57,8 +58,8 @@ def export(
 
     Args:
         run: the folder with the checkpoints.
-        optimizations: of level "model"; "none" or "stock" for a stock export. "all" has those that don't change results;
-            "all,bf16" also has the towers' products in bfloat16.
+        optimizations: of levels "model" and "serving"; "none" or "stock" for a stock export. "all" has those that don't change
+            results; "all,bf16" also has the towers' products in bfloat16, "all,int8_rows" the rows of tables in 8 bits.
         inputs: whether requests hold raw text or ids.
         rows: features of real batches, as readers yield them: the warm-up requests.
         number: of the version; None: one more than the newest.
@@ -71,10 +72,22 @@ def export(
         BadData: no complete checkpoint, or it does not describe its model. CtrlabError: as `export_model`.
     """
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
-        model, save = load(run, optimizations, storage)
-        return export_model(
-            model, out, inputs=inputs, rows=rows, number=number, save=save, memory_rows=memory_rows, share_users=share_users
-        )
+        built, served = levels(optimizations)
+        model, save = load(run, built, storage)
+        options = {"inputs": inputs, "rows": rows, "number": number, "memory_rows": memory_rows, "share_users": share_users}
+        return export_model(model, out, save=save, optimizations=served, **options)
+
+
+def levels(optimizations: str | Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The optimizations of level "model", and those of level "serving".
+
+    Raises:
+        UnknownName, CtrlabError: as `ctrlab.optimizations.resolve`, and for one of another level that is named.
+    """
+    names = optimizations.split(",") if isinstance(optimizations, str) else list(optimizations)
+    names = [name.strip() for name in names]
+    served = of_level(names, "serving")
+    return resolve([name for name in names if name not in served] or "none", level="model"), served
 
 
 def load(run: Path, optimizations: str | Iterable[str] = "all", storage: str | None = None) -> tuple[CTRModel, Save]:
@@ -109,6 +122,7 @@ def export_model(
     save: Save | None = None,
     memory_rows: int | None = None,
     share_users: bool = False,
+    optimizations: str | Iterable[str] = "none",
 ) -> Path:
     """Exports a model, with the optimizations that it was built with. It must not be trained meanwhile. The other arguments are
     those of `export`.
@@ -117,6 +131,7 @@ def export_model(
         model: one of the six, or a functional Keras model of yours, with `ctrlab.embedding.Embedding` or without; see
             `ctrlab.serving.own`. An own model without ops of ours is a stock export.
         save: the metadata of the checkpoint that the weights are of.
+        optimizations: of level "serving".
     Raises:
         CtrlabError: a stock export can't hold the model's weights; an own model has inputs that no request can have; a row lacks
             a column; users can't be shared; an answer is not finite; this version exists; another export writes into `out`; the
@@ -128,15 +143,21 @@ def export_model(
     columns = inputs_of(model, inputs, share_users=share_users)
     requests = [to_tensors(of_one_user(features, columns), columns, model) for features in rows[: warm_up.MOST]]
     step = save.step if save else 0
+    served = resolve(optimizations, level="serving")
     if is_stock(model, columns):
+        if served:
+            raise CtrlabError(
+                f"A stock export holds its tables as TensorFlow's own ops read them; received {served[0]!r}: build the model "
+                "with optimizations='all', or leave it out."
+            )
         graph, write = frozen(model, columns), lambda folder: None
     else:
-        bundled, bundle = Bundled(model, columns, memory_rows), secrets.token_hex(16)
+        bundled, bundle = Bundled(model, columns, memory_rows, served), secrets.token_hex(16)
         graph, write = bundled.saved_model(bundle), lambda folder: bundled.write(folder, bundle, step)
     with new_version(out, number) as (number, folder):
         write(folder)
         trained = Trained(save.run, step, save.position) if save else Trained()
-        complete(folder, Path(out).resolve().name, model, columns, requests, graph, trained)
+        complete(folder, Path(out).resolve().name, model, columns, requests, graph, trained, served)
     return Path(out) / str(number)
 
 
@@ -157,11 +178,13 @@ def complete(
     requests: Sequence[Mapping[str, tf.Tensor]],
     graph: saved_model_pb2.SavedModel,
     trained: Trained,
+    served: Sequence[str],
 ) -> None:
     """Writes a version's graph beside its weights, tries it on the warm-up requests, and writes these and the manifest.
 
     Args:
         name: of the model, for the requests.
+        served: optimizations of level "serving".
     Raises:
         CtrlabError: an answer is not finite, or the version refuses a request. OSError: the disk refuses.
     """
@@ -177,7 +200,7 @@ def complete(
     found = Manifest(
         format=manifests.FORMAT,
         model=description(model),
-        optimizations=tuple(sorted(model.rungs)),
+        optimizations=tuple(sorted({*model.rungs, *served})),
         inputs=columns,
         tasks=model.tasks,
         rows_apart=model.rows_apart,

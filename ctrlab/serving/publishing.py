@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -38,6 +38,7 @@ from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, of_one_user, to_tensors
 from ctrlab.serving.labels import label_lock, read_labels
 from ctrlab.serving.own import subject
+from ctrlab.serving.rows import Format
 from ctrlab.serving.versions import UPDATES, hide, new_version, sweep, versions
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.tensors import make_folder, sync_folder
@@ -86,7 +87,7 @@ class Publisher:
         full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
         keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
             exports are not. What can't be deleted now is tried again after the next publication.
-        inputs, rows, memory_rows, share_users: as of `export_model`.
+        inputs, rows, memory_rows, share_users, optimizations: as of `export_model`.
         run: settings of the training, for the manifest.
     Raises:
         CtrlabError: a step was taken before; a number is odd; a row lacks a column; users can't be shared; another publisher has
@@ -109,6 +110,7 @@ class Publisher:
         rows: Sequence[Features] = (),
         memory_rows: int | None = None,
         share_users: bool = False,
+        optimizations: str | Iterable[str] = "none",
         run: Mapping[str, str] | None = None,
     ):
         _require_numbers(every, full_every, keep)
@@ -120,7 +122,7 @@ class Publisher:
         self._columns = inputs_of(self.model, inputs, share_users=share_users)
         examples = [of_one_user(features, self._columns) for features in rows[: warm_up.MOST]]
         self._requests = [to_tensors(features, self._columns, self.model) for features in examples]
-        self._bundled = Bundled(self.model, self._columns, memory_rows)
+        self._bundled = Bundled(self.model, self._columns, memory_rows, optimizations)
         self._lock = _lock(self.folder)
         try:
             self._changes = track(model, optimizer) if self._bundled.tables else None
@@ -243,8 +245,8 @@ class Publisher:
         trained = Trained(self.run, content.moment.step)
         with new_version(self.folder) as (number, folder):
             fixed = [content.fixed[table.path].rows for table in self._bundled.tables]
-            size = write_weights(weights_in(folder), bundle, content.moment, fixed, self._growing(content), self._dense(content))
-            complete(folder, name, self.model, self._columns, self._requests, graph, trained)
+            size = write_weights(weights_in(folder), bundle, content.moment, fixed, *self._others(content))
+            complete(folder, name, self.model, self._columns, self._requests, graph, trained, self._bundled.rungs)
             make_folder(self._updates_of(number))
         self._version, self._update = (number, bundle), 0
         return size
@@ -255,7 +257,7 @@ class Publisher:
         part = folder / f".{content.moment.update}-{secrets.token_hex(8)}"
         try:
             fixed = [content.fixed[table.path] for table in self._bundled.tables]
-            size = write_update(part, bundle, content.moment, fixed, self._growing(content), self._dense(content))
+            size = write_update(part, bundle, content.moment, fixed, *self._others(content))
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             part.rename(folder / str(content.moment.update))
@@ -266,11 +268,10 @@ class Publisher:
         sync_folder(folder)
         return size
 
-    def _growing(self, content: _Content) -> list[tuple[Cut, bool]]:
-        return [(cut, bool(limit)) for cut, limit in zip(content.growing, self._bundled.limits)]
-
-    def _dense(self, content: _Content) -> list[np.ndarray]:
-        return self._bundled.trace.dense_values(content.weights)
+    def _others(self, content: _Content) -> tuple[list[tuple[Cut, bool]], list[np.ndarray], list[Format]]:
+        """What is written besides the fixed tables, and the formats of all."""
+        growing = [(cut, bool(limit)) for cut, limit in zip(content.growing, self._bundled.limits)]
+        return growing, self._bundled.trace.dense_values(content.weights), self._bundled.formats
 
     def _updates_of(self, number: int) -> Path:
         return self.folder / f"{number}{UPDATES}"

@@ -17,6 +17,7 @@ import numpy as np
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError
 from ctrlab.serving.record_file import record_file
+from ctrlab.serving.rows import Format, pack
 from ctrlab.training.changes import Changed
 
 FORMAT = 1
@@ -51,6 +52,7 @@ def write_weights(
     fixed: Sequence,
     growing: Iterable[tuple[Cut, bool]],
     dense: Sequence[np.ndarray],
+    formats: Sequence[Format],
 ) -> int:
     """Writes all weights of a version; returns the file's bytes. Tables are numbered in one order, fixed ones first.
 
@@ -58,11 +60,12 @@ def write_weights(
         bundle: its name in the graph.
         fixed: float32 [V, D] each, arrays or variables.
         growing: a cut of everything each, and whether a server keeps a part of the rows only in memory.
+        formats: of the rows of each table.
     Raises:
-        OSError: the disk refused. CtrlabError: a weight is not finite.
+        OSError: the disk refused. CtrlabError: a weight is not finite, or too large for its table's format.
     """
-    runs = (record for t, table in enumerate(fixed) for record in _runs(t, table))
-    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted))
+    runs = (record for t, table in enumerate(fixed) for record in _runs(t, table, formats[t]))
+    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted, formats[t]))
     return _write(path, bundle, moment, (runs, rows, _dense(dense)))
 
 
@@ -73,10 +76,11 @@ def write_update(
     fixed: Sequence[Changed],
     growing: Iterable[tuple[Cut, bool]],
     dense: Sequence[np.ndarray],
+    formats: Sequence[Format],
 ) -> int:
     """Writes what changed since the version, or since the update before; otherwise as `write_weights`."""
-    changed = (record for t, table in enumerate(fixed) for record in _changed(t, table))
-    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted))
+    changed = (record for t, table in enumerate(fixed) for record in _changed(t, table, formats[t]))
+    rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted, formats[t]))
     return _write(path, bundle, moment, (changed, rows, _dense(dense)))
 
 
@@ -93,29 +97,29 @@ def _write(path: Path, bundle: str, moment: Moment, groups: Iterable[Iterable[by
     return Path(path).stat().st_size
 
 
-def _runs(t: int, table) -> Iterator[bytes]:
+def _runs(t: int, table, format: Format) -> Iterator[bytes]:
     rows, dim = table.shape
     step = _rows_a_part(4 * dim)
     for first in range(0, rows, step):
         values = np.asarray(table[first : first + step])
-        yield _record(RUN, t, first, len(values), finite(values, f"table {t}"))
+        yield _record(RUN, t, first, len(values), _packed(t, values, format))
 
 
-def _changed(t: int, changed: Changed) -> Iterator[bytes]:
+def _changed(t: int, changed: Changed, format: Format) -> Iterator[bytes]:
     step = _rows_a_part(8 + 4 * changed.rows.shape[1])
     for first in range(0, len(changed.ids), step):
         ids = changed.ids[first : first + step]
-        yield _record(ROWS, t, 0, len(ids), ids, finite(changed.rows[first : first + step], f"table {t}"))
+        yield _record(ROWS, t, 0, len(ids), ids, _packed(t, changed.rows[first : first + step], format))
 
 
-def _rows(t: int, cut: Cut, counted: bool) -> Iterator[bytes]:
+def _rows(t: int, cut: Cut, counted: bool, format: Format) -> Iterator[bytes]:
     for part in cut.parts(_rows_a_part(16 + 4 * cut.dim)):
         step = _rows_a_part(8)
         for first in range(0, len(part.removed), step):
             keys = part.removed[first : first + step]
             yield _record(REMOVED, t, 0, len(keys), keys)
         frequencies = [part.frequencies] if counted else []
-        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, finite(part.values, f"table {t}"))
+        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, _packed(t, part.values, format))
 
 
 def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
@@ -137,6 +141,10 @@ def finite(values: np.ndarray, where: str) -> np.ndarray:
             f"A model for serving has finite weights; {where} has others, so its training diverged: take an earlier checkpoint."
         )
     return values
+
+
+def _packed(t: int, values: np.ndarray, format: Format) -> np.ndarray:
+    return pack(finite(values, f"table {t}"), format)
 
 
 def _rows_a_part(bytes_a_row: int) -> int:

@@ -85,8 +85,8 @@ absl::Status FindTables(OpKernelContext* context, const Dims& dims, std::vector<
   for (int t = 0; t < handles.size(); ++t) {
     TF_RETURN_IF_ERROR(FindResource(context, handles[t], &tables->emplace_back()));
     const TableResource& found = *tables->back();
-    if (found.table().dim() != dims(t)) {
-      return InvalidArgument("Embedding variable ", found.name(), " has rows of ", found.table().dim(), " numbers; table ", t,
+    if (found.table().numbers() != dims(t)) {
+      return InvalidArgument("Embedding variable ", found.name(), " has rows of ", found.table().numbers(), " numbers; table ", t,
                              " of the op should have ", dims(t), ".");
     }
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/lookup/lookup.h"
+#include "kernels/lookup/packed_lookup.h"
 #include "kernels/registry.h"
 #include "ops/lookup_base.h"
 #include "ops/variables.h"
@@ -14,6 +15,7 @@ namespace {
 
 CTRLAB_KERNEL(lookup);
 CTRLAB_KERNEL(lookup_merge);
+CTRLAB_KERNEL(packed_lookup);
 
 REGISTER_OP("Ctrlab>Lookup")
     .Attr("T: int >= 1")
@@ -24,13 +26,16 @@ REGISTER_OP("Ctrlab>Lookup")
     .Attr("table_of: list(int)")
     .Attr("output_of: list(int)")
     .Attr("combiners: list(string)")
+    .Attr("row_formats: list(string) = []")
     .Input("tables: T * resource")
     .Input("ids: C * int64")
     .Input("splits: C * int64")
     .Output("out: M * float")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kPlaces); })
-    .Doc("Rows of T tables for C id columns, side by side in M outputs. Empty splits: one id a row.");
+    .Doc(
+        "Rows of T tables for C id columns, side by side in M outputs. Empty splits: one id a row. `row_formats` are those of "
+        "kernels/lookup/row_format.h; none: all are float32.");
 
 REGISTER_OP("Ctrlab>LookupGradient")
     .Attr("T: int >= 1")
@@ -51,7 +56,14 @@ REGISTER_OP("Ctrlab>LookupGradient")
 
 class LookupOp : public LookupBase {
  public:
-  explicit LookupOp(OpKernelConstruction* context) : LookupBase(context, Ids::kPlaces) {}
+  explicit LookupOp(OpKernelConstruction* context) : LookupBase(context, Ids::kPlaces) {
+    OP_REQUIRES_OK(context, ReadRowFormats(context, &formats_));
+    packed_ = !formats_.empty();
+    formats_.resize(packed_ ? formats_.size() : plan_.tables.size(), RowFormat::kFloat32);
+    OP_REQUIRES(
+        context, formats_.size() == plan_.tables.size(),
+        InvalidArgument("Each of ", plan_.tables.size(), " tables has a format of rows; received ", formats_.size(), "."));
+  }
 
  private:
   absl::Status Run(OpKernelContext* context) override {
@@ -62,15 +74,23 @@ class LookupOp : public LookupBase {
     TF_RETURN_IF_ERROR(variables.Lock(LockedVariables::For::kReading));
     std::vector<const float*> tables;
     for (int t = 0; t < std::ssize(plan_.tables); ++t) {
-      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("Table ", t), variables.tensor(t), {plan_.tables[t].rows, plan_.tables[t].dim}));
+      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("Table ", t), variables.tensor(t),
+                                    {plan_.tables[t].rows, RowWords(formats_[t], plan_.tables[t].dim)}));
       tables.push_back(variables.data(t));
     }
     std::vector<float*> out;
     TF_RETURN_IF_ERROR(Outputs(context, batch, &out));
     const ParallelFor pool = IntraOpPool(context);
-    lookup_kernel(&batch.input, tables.data(), out.data(), &pool);
+    if (packed_) {
+      packed_lookup_kernel(&batch.input, tables.data(), formats_.data(), out.data(), &pool);
+    } else {
+      lookup_kernel(&batch.input, tables.data(), out.data(), &pool);
+    }
     return absl::OkStatus();
   }
+
+  std::vector<RowFormat> formats_;
+  bool packed_ = false;
 };
 
 class LookupGradientOp : public LookupBase {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/lookup/lookup.h"
+#include "kernels/lookup/row_format.h"
 #include "ops/errors.h"
 #include "ops/op.h"
 
@@ -18,6 +19,21 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // rows per tabl
 
 // The ids of a column: rows of a table, or -1 for "unknown"; or any key, without "unknown".
 enum class Ids { kPlaces, kAnyKey };
+
+// The attribute `row_formats`: a format of each table, by name.
+template <class Attributes>
+absl::Status ReadRowFormats(Attributes* attributes, std::vector<RowFormat>* formats) {
+  std::vector<std::string> names;
+  TF_RETURN_IF_ERROR(attributes->GetAttr("row_formats", &names));
+  for (const std::string& name : names) {
+    const auto found = std::find(std::begin(kRowFormats), std::end(kRowFormats), name);
+    if (found == std::end(kRowFormats)) {
+      return InvalidArgument("A table's rows must be float32, bf16 or int8; received ", name, ".");
+    }
+    formats->push_back(static_cast<RowFormat>(found - std::begin(kRowFormats)));
+  }
+  return absl::OkStatus();
+}
 
 struct Plan {
   std::vector<LookupTable> tables;    // [T]

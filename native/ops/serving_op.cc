@@ -11,6 +11,7 @@
 
 #include "ops/checks.h"
 #include "ops/embedding_table.h"
+#include "ops/lookup_plan.h"
 #include "ops/parallel_for.h"
 #include "serving/bundle.h"
 #include "table/messages.h"
@@ -29,13 +30,14 @@ REGISTER_OP("Ctrlab>ServingOpen")
     .Attr("table_dims: list(int)")
     .Attr("table_rows: list(int)")
     .Attr("memory_rows: list(int)")
+    .Attr("row_formats: list(string)")
     .Attr("dense_bytes: list(int)")
     .Input("path: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(
         "Loads the weights of an exported version (native/serving/weights_file.h), once in a process. A table of -1 rows takes "
-        "any keys; of these, `memory_rows` above 0 are kept in memory.");
+        "any keys; of these, `memory_rows` above 0 are kept in memory. `row_formats` are those of kernels/lookup/row_format.h.");
 
 REGISTER_OP("Ctrlab>ServingTables")
     .Attr("bundle: string")
@@ -120,15 +122,17 @@ class ServingOpenOp : public BundleOp {
   explicit ServingOpenOp(OpKernelConstruction* context) : BundleOp(context) {
     std::vector<std::string> names;
     std::vector<int64_t> dims, rows, memory_rows;
+    std::vector<RowFormat> formats;
     OP_REQUIRES_OK(context, context->GetAttr("table_names", &names));
     OP_REQUIRES_OK(context, context->GetAttr("table_dims", &dims));
     OP_REQUIRES_OK(context, context->GetAttr("table_rows", &rows));
     OP_REQUIRES_OK(context, context->GetAttr("memory_rows", &memory_rows));
     OP_REQUIRES_OK(context, context->GetAttr("dense_bytes", &shape_.dense_bytes));
+    OP_REQUIRES_OK(context, ReadRowFormats(context, &formats));
     const size_t count = names.size();
-    OP_REQUIRES(context, dims.size() == count && rows.size() == count && memory_rows.size() == count,
-                InvalidArgument("Each of the ", count, " tables has a dim, rows, and rows in memory."));
-    for (size_t t = 0; t < count; ++t) shape_.tables.push_back({names[t], dims[t], rows[t], memory_rows[t]});
+    OP_REQUIRES(context, dims.size() == count && rows.size() == count && memory_rows.size() == count && formats.size() == count,
+                InvalidArgument("Each of the ", count, " tables has a dim, rows, rows in memory, and a format."));
+    for (size_t t = 0; t < count; ++t) shape_.tables.push_back({names[t], dims[t], rows[t], memory_rows[t], formats[t]});
   }
 
  private:
@@ -191,7 +195,7 @@ class ServingTablesOp : public WeightsOp {
       return InvalidArgument("The bundle has ", tables.size(), " tables; the graph asks for ", context->num_outputs(), ".");
     }
     for (size_t t = 0; t < tables.size(); ++t) {
-      const auto& [name, dim, rows, memory_rows] = tables[t];
+      const serving::TableShape& shape = tables[t];
       const serving::BundleTable& table = bundle_->table(t);
       Tensor& handle = outputs->emplace_back(tensorflow::DT_RESOURCE, TensorShape({}));
       const auto take = [&](auto* resource) {
@@ -199,11 +203,12 @@ class ServingTablesOp : public WeightsOp {
             tensorflow::ResourceHandle::MakeRefCountingHandle(resource, context->device()->name());
       };
       if (table.growing) {
-        take(new TableResource(name, table.growing));
+        take(new TableResource(shape.name, table.growing));
         continue;
       }
       auto* const variable = new tensorflow::Var(tensorflow::DT_FLOAT);
-      *variable->tensor() = TensorOf(tensorflow::DT_FLOAT, TensorShape({rows, dim}), table.fixed->data<void>(), table.fixed);
+      *variable->tensor() =
+          TensorOf(tensorflow::DT_FLOAT, TensorShape({shape.rows, shape.words()}), table.fixed->data<void>(), table.fixed);
       variable->is_initialized = true;
       take(variable);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <new>
@@ -126,10 +127,10 @@ Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
       return Problem("Table ", table.name, " can't have ", table.rows, " rows, ", table.memory_rows, " of them in memory.");
     }
     if (table.rows >= 0) {
-      if (table.dim < 1 || table.rows > (int64_t{1} << 60) / 4 / table.dim) {
+      if (table.dim < 1 || table.dim > (int64_t{1} << 31) || table.rows > (int64_t{1} << 60) / 4 / table.words()) {
         return Problem("Table ", table.name, " can't have ", table.rows, " rows of ", table.dim, " numbers.");
       }
-      made.fixed = std::make_shared<Pages>(table.rows * table.dim * 4 + kAlignment);
+      made.fixed = std::make_shared<Pages>(table.rows * table.words() * 4 + kAlignment);
       continue;
     }
     if (table.memory_rows > 0 && !filled->storage) {
@@ -137,7 +138,10 @@ Status Bundle::Make(const BundleShape& shape, Filled* filled) const {
     }
     const int64_t number = std::ssize(filled->tables) - 1;
     embedding::TableOptions options;
-    options.dim = table.dim;
+    if (table.dim > (1 << 16)) return Problem("Table ", table.name, " can't have rows of ", table.dim, " numbers.");
+    options.dim = table.words();
+    options.format = table.format;
+    options.numbers = table.dim;
     std::unique_ptr<embedding::Table> rows;
     Status bad = embedding::Table::Make(options, &rows);
     if (bad.ok() && table.memory_rows > 0) {
@@ -160,9 +164,18 @@ Status Misfit(const Record& record, const std::string& whose) {
                  record.bytes, " bytes does not fit ", whose, ": export the model again.");
 }
 
+Status CheckRows(const TableShape& table, const float* rows, int64_t count) {
+  for (int64_t r = 0; table.format == RowFormat::kInt8 && r < count; ++r) {
+    const float scale = rows[r * table.words()];
+    if (std::isfinite(scale) && scale >= 0) continue;
+    return Problem("a row of int8 has a scale of at least 0; one of ", table.name, " has ", scale, ": export the model again.");
+  }
+  return Status();
+}
+
 bool RowArrays::Find(const Record& record, const TableShape& table) {
   const int64_t numbers = table.memory_rows > 0 ? 2 : 1, count = record.count;  // numbers: int64 of each row
-  if (count < 0 || count > WeightsFile::kMostBytes || record.bytes != count * (8 * numbers + 4 * table.dim)) return false;
+  if (count < 0 || count > WeightsFile::kMostBytes || record.bytes != count * (8 * numbers + 4 * table.words())) return false;
   keys = reinterpret_cast<const int64_t*>(record.arrays);
   frequencies = numbers > 1 ? keys + count : nullptr;
   values = reinterpret_cast<const float*>(keys + numbers * count);
@@ -189,15 +202,17 @@ Status Bundle::Load(const BundleShape& shape, const Record& record, const Parall
   BundleTable& to = filled->tables[record.index];
   int64_t& there = filled->rows[record.index];
   if (record.kind == RecordKind::kRun && to.fixed) {
-    if (record.bytes != count * table.dim * 4 || record.first != there || count > table.rows - there) {
+    if (record.bytes != count * table.words() * 4 || record.first != there || count > table.rows - there) {
       return Misfit(record, table.name);
     }
-    std::memcpy(to.fixed->data<float>() + there * table.dim, record.arrays, record.bytes);
+    if (Status bad = CheckRows(table, reinterpret_cast<const float*>(record.arrays), count); !bad.ok()) return bad;
+    std::memcpy(to.fixed->data<float>() + there * table.words(), record.arrays, record.bytes);
     there += count;
     return Status();
   }
   RowArrays rows;
   if (record.kind != RecordKind::kRows || !to.growing || !rows.Find(record, table)) return Misfit(record, table.name);
+  if (Status bad = CheckRows(table, rows.values, count); !bad.ok()) return bad;
   return to.growing->Load({rows.keys, rows.values, count, rows.frequencies}, parallel_for);
 }
 

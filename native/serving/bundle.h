@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/abi.h"
+#include "kernels/lookup/row_format.h"
 #include "serving/weights_file.h"
 #include "store/gate.h"
 #include "store/status.h"
@@ -32,6 +33,9 @@ struct TableShape {
   int64_t dim;              // D
   int64_t rows;             // of a table with a fixed number of rows; -1: rows under any keys
   int64_t memory_rows = 0;  // of a table under any keys: rows beyond these lie on disk; 0: all are in memory
+  RowFormat format = RowFormat::kFloat32;
+
+  int64_t words() const { return RowWords(format, dim); }
 };
 
 struct BundleShape {
@@ -48,11 +52,14 @@ Status Misfit(const Record& record, const std::string& whose);
 struct RowArrays {
   const int64_t* keys;         // [n]
   const int64_t* frequencies;  // [n], or null
-  const float* values;         // [n, D]
+  const float* values;         // [n, words]
 
   // False if the record's size is not that of rows of the table.
   bool Find(const Record& record, const TableShape& table);
 };
+
+// Refuses packed rows whose scale is none.
+Status CheckRows(const TableShape& table, const float* rows, int64_t count);
 
 // The dense tensors, each aligned as vector code and TensorFlow want it.
 class Dense {
@@ -82,7 +89,7 @@ class DenseIn {
 
 // A table of one of the two kinds; the other member is null.
 struct BundleTable {
-  std::shared_ptr<embedding::Pages> fixed;          // float32 [rows, D]
+  std::shared_ptr<embedding::Pages> fixed;          // [rows, words]
   std::shared_ptr<embedding::ServedTable> growing;  // rows under any keys
 };
 

@@ -54,8 +54,9 @@ Status Update::Add(const Record& record, DenseIn* dense) {
   if (record.kind != RecordKind::kRows || !rows.Find(record, table)) return Misfit(record, table.name);
   const auto within = [&](int64_t id) { return id >= 0 && id < table.rows; };
   if (table.rows >= 0 && !std::all_of(rows.keys, rows.keys + record.count, within)) return Misfit(record, table.name);
+  if (Status bad = CheckRows(table, rows.values, record.count); !bad.ok()) return bad;
   changed.keys.insert(changed.keys.end(), rows.keys, rows.keys + record.count);
-  changed.values.insert(changed.values.end(), rows.values, rows.values + record.count * table.dim);
+  changed.values.insert(changed.values.end(), rows.values, rows.values + record.count * table.words());
   if (rows.frequencies) {
     changed.frequencies.insert(changed.frequencies.end(), rows.frequencies, rows.frequencies + record.count);
   }
@@ -85,11 +86,11 @@ void Update::Commit() {
   for (const auto& table : tables_) table->Commit();
   const BundleShape& shape = bundle_.shape();
   for (size_t t = 0; t < changed_.size(); ++t) {
-    const auto& [name, dim, rows, memory_rows] = shape.tables[t];
+    const int64_t rows = shape.tables[t].rows, words = shape.tables[t].words();
     const Changed& changed = changed_[t];
     for (int64_t k = 0; rows >= 0 && k < std::ssize(changed.keys); ++k) {
-      float* const row = bundle_.table(t).fixed->data<float>() + changed.keys[k] * dim;
-      std::copy_n(changed.values.data() + k * dim, dim, row);
+      float* const row = bundle_.table(t).fixed->data<float>() + changed.keys[k] * words;
+      std::copy_n(changed.values.data() + k * words, words, row);
     }
   }
   for (size_t d = 0; d < shape.dense_bytes.size(); ++d) {

@@ -14,6 +14,8 @@
 //   run     table           r       n               values float32 [n, D]: the rows r, r + 1, ...
 //   dense   tensor          b       n               n bytes of a tensor, from its byte b
 //   end     -               -       n               the last record: n records stand before it
+//
+// Where the graph has packed rows for a table, its values are those of kernels/lookup/row_format.h: [n, words of 4 bytes].
 
 #pragma once
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/lookup/row_format.h"
 #include "kernels/simd.h"
 #include "table/messages.h"
 #include "table/sorted.h"
@@ -31,7 +32,8 @@ int64_t First(const LookupColumn& column, int64_t b) { return column.splits ? co
 // time with the gate closed to writers.
 class TableReader {
  public:
-  TableReader(Table* table, bool training) : table_(table), dim_(table->dim()), training_(training) {}
+  TableReader(Table* table, bool training)
+      : table_(table), dim_(table->numbers()), words_(table->dim()), format_(table->format()), training_(training) {}
 
   static Gate& GateOf(Table* table) { return table->gate_; }
 
@@ -86,6 +88,7 @@ class TableReader {
   }
 
   int64_t dim() const { return dim_; }
+  RowFormat format() const { return format_; }
 
   // Calls use(i, row) for each key in order, and counts it; row is null if the key has none in either tier. It is a pipeline of
   // four stages per key: prefetch the bucket, read the bucket, search further if necessary, use the row.
@@ -180,7 +183,7 @@ class TableReader {
 
   const float* Asked(Ref ref) const {
     const float* row = rows_->Row(ref - 1);
-    for (int64_t o = 0; o < dim_; o += kLanes) Prefetch(row + o, 0);
+    for (int64_t o = 0; o < words_; o += kLanes) Prefetch(row + o, 0);
     return row;
   }
 
@@ -198,7 +201,8 @@ class TableReader {
   }
 
   Table* table_;
-  int64_t dim_;
+  int64_t dim_, words_;
+  RowFormat format_;
   bool training_;
   const Index* index_ = nullptr;
   const Rows* rows_ = nullptr;
@@ -220,7 +224,9 @@ void CopyRows(const TableReader& table, const LookupColumn& column, int64_t begi
   const int64_t* keys = column.ids + begin;
   table.ForEach(keys, end - begin, [&](int64_t i, const float* row) {
     float* to = out + (begin + i) * width;
-    if (row) {
+    if (row && table.format() != RowFormat::kFloat32) {
+      AddRow<true>(table.format(), row, table.dim(), to);
+    } else if (row) {
       Copy(row, to, table.dim());
     } else {
       table.FillUnknown(keys[i], to);
@@ -237,6 +243,10 @@ void Pool(const TableReader& table, const LookupColumn& column, int64_t begin, i
   const int64_t* keys = column.ids + first;
   table.ForEach(keys, column.splits[end] - first, [&](int64_t i, const float* row) {
     while (first + i >= column.splits[b + 1]) ++b;
+    if (row && table.format() != RowFormat::kFloat32) {
+      AddRow<false>(table.format(), row, dim, out + b * width);
+      return;
+    }
     if (!row) {
       table.FillUnknown(keys[i], unknown.data());
       row = unknown.data();

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/lookup/row_format.h"
+
 namespace ctrlab::embedding {
 
 enum class InitialKind : int64_t { kConstant = 0, kUniform = 1, kNormal = 2, kTruncatedNormal = 3 };
@@ -30,9 +32,12 @@ struct Admission {
 };
 
 struct TableOptions {
-  int64_t dim = 0;  // D
+  int64_t dim = 0;  // D; of a table with packed rows: the words of a row
   Initializer initializer;
   Admission admission;
+  // Of rows that are only imported and looked up. To all but lookups they are `dim` floats, which nobody computes with.
+  RowFormat format = RowFormat::kFloat32;
+  int64_t numbers = 0;  // D of packed rows
 };
 
 }  // namespace ctrlab::embedding

@@ -107,7 +107,7 @@ Status ServedTable::Take(ImportKind kind, const ServedRows& rows, std::span<cons
 }
 
 Status ServedTable::Lookup(const int64_t* keys, int64_t count, float* rows, const ParallelFor& parallel_for) const {
-  const int64_t dim = table_->dim();
+  const int64_t dim = table_->numbers();
   const LookupTable shape{0, dim};
   const LookupColumn column{keys, nullptr, 0, 0, 0, kRows};
   Table* const tables[] = {table_.get()};

@@ -17,6 +17,10 @@ Status Table::CheckOptions(const TableOptions& options) {
   const Admission& admission = options.admission;
   if (options.dim < 1 || options.dim >= 1 << 16)
     return Problem("A table's dim must be in [1, 2^16); received ", options.dim, ".");
+  if (options.format != RowFormat::kFloat32 &&
+      (options.numbers < 1 || options.dim != RowWords(options.format, options.numbers))) {
+    return Problem("A packed row has the words of its numbers; received ", options.dim, " for ", options.numbers, ".");
+  }
   if (!std::isfinite(initial.a) || !std::isfinite(initial.b)) {
     return Problem("An initializer's numbers must be finite; received ", initial.a, " and ", initial.b, ".");
   }

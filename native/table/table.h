@@ -79,6 +79,9 @@ class Table {
   static Status Make(const TableOptions& options, std::unique_ptr<Table>* table);
 
   int64_t dim() const { return options_.dim; }
+  RowFormat format() const { return options_.format; }
+  // The numbers that a lookup gives for a key.
+  int64_t numbers() const { return format() == RowFormat::kFloat32 ? dim() : options_.numbers; }
   int64_t slots() const;         // S: 0 until SetSlots
   int64_t filter_bytes() const;  // of a Bloom filter; 0 without one
 

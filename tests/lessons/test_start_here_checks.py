@@ -215,5 +215,5 @@ def test_wrong_lines_are_refused_before_they_are_swapped_in(answer, says):
 
 def test_the_figure_shows_every_rung():
     shown = start_here.ladder()._repr_html_()
-    assert [rung.name for rung in LADDER if f">{rung.name.replace('_', ' ')}<" not in shown] == []
+    assert [rung.name for rung in LADDER if rung.level != "serving" and f">{rung.name.replace('_', ' ')}<" not in shown] == []
     assert set(start_here.PART_OF) <= {rung.name for rung in LADDER if rung.level == "model"}

@@ -37,7 +37,7 @@ def passes(program, what, seed):
     assert (ran.returncode, ran.stdout) == (0, f"passed {what} {seed}\n"), ran.stdout + ran.stderr
 
 
-RUNS = [("address,undefined", what) for what in ("whole", "damage", "odd", "threads", "memory")]
+RUNS = [("address,undefined", what) for what in ("whole", "damage", "odd", "scales", "threads", "memory")]
 
 
 @pytest.mark.parametrize("program,what", [*RUNS, ("thread", "threads")], indirect=["program"], scope="module")

@@ -22,8 +22,9 @@ def untuned(monkeypatch):
 
 
 def test_the_worker_takes_every_level_of_the_ladder():
-    """`build` refuses rungs of other levels; `Session` has to hand the first such one to the reader or the loop."""
-    assert {rung.level for rung in LADDER} == {"model", "input", "run"}
+    """`build` refuses rungs of other levels; `Session` has to hand the first such one to the reader or the loop. Exports
+    take those of serving."""
+    assert {rung.level for rung in LADDER} == {"model", "input", "run", "serving"}
 
 
 # A rung of the model, without which the baseline takes gigabytes of memory (one-hot) or most of the time.

@@ -300,7 +300,7 @@ def test_row_splits_that_are_none_are_refused(trained, tmp_path_factory, name, k
 
 def test_a_full_disk_is_one_sentence(dlrm, tmp_path, monkeypatch):
     with pytest.raises(OSError) as refused:
-        write_weights("/dev/full", "a bundle", Moment(), [], [], [np.zeros(1 << 20, "f4")])
+        write_weights("/dev/full", "a bundle", Moment(), [], [], [np.zeros(1 << 20, "f4")], [])
     assert refused.value.errno == errno.ENOSPC and "/dev/full" in str(refused.value)
 
     _, model, _ = dlrm

@@ -105,6 +105,6 @@ def test_a_graph_that_asks_for_what_can_t_be_is_refused(tmp_path, odd):
     shape = {"table_names": ["a"], "table_dims": [2], "table_rows": [-1], "memory_rows": [0], "dense_bytes": [4]} | odd
     name = secrets.token_hex(16)
     ours = tmp_path / "weights"
-    write_weights(ours, name, Moment(), [], [], [np.zeros(1, "f4")])
+    write_weights(ours, name, Moment(), [], [], [np.zeros(1, "f4")], [])
     with pytest.raises(tf.errors.OpError, match=r"can't have|Dense tensors have"):
         _native.library().ops.ctrlab_serving_open(path=str(ours), bundle=name, **shape)

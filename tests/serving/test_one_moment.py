@@ -43,7 +43,7 @@ def planted(bundle):
         path = tf.constant(WEIGHTS, name="path")
         opened = ops.ctrlab_serving_open(
             path=path, bundle=bundle, table_names=list("abcd"), table_dims=[2] * 4, table_rows=[ROWS, ROWS, -1, -1],
-            memory_rows=[0, 0, 0, 5], dense_bytes=[4_000], name="open",
+            memory_rows=[0, 0, 0, 5], row_formats=["float32"] * 4, dense_bytes=[4_000], name="open",
         )  # fmt: skip
     return saved_model(graph, {"ids": ids.name}, output.name, opened, {WEIGHTS: path})
 
@@ -57,7 +57,7 @@ def cut(u):
 
 def contents(u):
     fixed = [np.full([ROWS, 2], u, np.float32)] * 2
-    return fixed, [(cut(u), False), (cut(u), True)], [np.full(1_000, u, np.float32)]
+    return fixed, [(cut(u), False), (cut(u), True)], [np.full(1_000, u, np.float32)], ["float32"] * 4
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def model(tmp_path, monkeypatch):
     (folder / "1" / manifest.NAME).write_text('{"rows_apart": true}')
 
     def update(u):
-        fixed, growing, dense = contents(u)
+        fixed, *others = contents(u)
         changed = [Changed(np.arange(ROWS), rows, u - 1, u) for rows in fixed]
-        write_update(folder / "1.updates" / "part", bundle, Moment(u, u), changed, growing, dense)
+        write_update(folder / "1.updates" / "part", bundle, Moment(u, u), changed, *others)
         (folder / "1.updates" / "part").rename(folder / "1.updates" / str(u))
 
     past, file = tmp_path / "past", (folder / "1" / "assets" / WEIGHTS).stat()

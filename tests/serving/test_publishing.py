@@ -145,7 +145,7 @@ def test_a_damaged_update_is_noticed_and_the_next_full_version_mends_it(training
         case "empty":
             bad.touch()
         case "another export's":
-            write_update(bad, "another", Moment(4, 3), [], [], [])
+            write_update(bad, "another", Moment(4, 3), [], [], [], [])
         case "an earlier one":
             shutil.copy(folder / "1.updates" / "1", bad)
         case "a later one":

@@ -12,7 +12,7 @@ QUIET = 12  # the time at which another program starts
 
 def ladder() -> Figure:
     """The parts of a training step, and below each the rungs that make it faster; those of the lesson's model are coloured."""
-    columns = [[rung for rung in LADDER if _part(rung) == number] for number in range(len(PARTS))]
+    columns = [[rung for rung in LADDER if rung.level != "serving" and _part(rung) == number] for number in range(len(PARTS))]
     width, height, top = 122, 28, 136
     figure = Figure(750, top + 34 * max(map(len, columns)) + 10, "A training step from data to update, and the rungs per part")
     for name, first, last in (("data", 0, 0), ("model", 1, 4), ("step", 5, 5)):

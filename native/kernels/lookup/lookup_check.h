@@ -5,9 +5,11 @@
 #include "check/harness.h"
 #include "kernels/lookup/lookup.h"
 #include "kernels/lookup/lookup_scalar.h"
+#include "kernels/lookup/packed_lookup.h"
 
 #pragma weak ctrlab_lookup
 #pragma weak ctrlab_lookup_merge
+#pragma weak ctrlab_packed_lookup
 
 namespace ctrlab::check::lookup {
 
@@ -197,10 +199,63 @@ inline void Merge(const std::string& name, const Case& test, const Buffers& buff
   for (size_t m = 0; m < d_out.values.size(); ++m) Untouched(name, d_out.values[m], d_out.in[m]);
 }
 
+// Packed rows of a format, and the same numbers as float32.
+inline void AddPacked(RowFormat format, const LookupTable& table, Arrays* packed, Arrays* plain) {
+  const int64_t words = RowWords(format, table.dim);
+  Floats rows(table.rows * words, 0.0f), numbers(table.rows * table.dim);
+  for (int64_t r = 0; r < table.rows; ++r) {
+    char* const row = reinterpret_cast<char*>(&rows[r * words]);
+    const float scale = RandomFloats(1)[0];
+    for (int64_t d = 0; d < table.dim; ++d) {
+      const auto q = static_cast<int8_t>(Uniform(-127, 128));
+      float& number = numbers[r * table.dim + d] = std::abs(scale) * q;
+      if (format == RowFormat::kBf16) {
+        const uint32_t high = std::bit_cast<uint32_t>(number) >> 16;
+        std::memcpy(row + 2 * d, &high, 2);  // the low half of the word
+        number = std::bit_cast<float>(high << 16);
+      } else if (format == RowFormat::kInt8) {
+        const float size = std::abs(scale);
+        std::memcpy(row, &size, 4);
+        row[4 + d] = static_cast<char>(q);
+      } else {
+        std::memcpy(row + 4 * d, &number, 4);
+      }
+    }
+  }
+  packed->Add(rows);
+  plain->Add(numbers);
+}
+
+inline void PackedForward(const std::string& name, const Case& test, const Buffers& buffers, const Pool& pool, int64_t shift) {
+  const LookupInput input = buffers.Input(test);
+  Arrays packed, plain, expected, magnitude, out;
+  std::vector<RowFormat> formats;
+  for (size_t t = 0; t < test.tables.size(); ++t) {
+    formats.push_back(static_cast<RowFormat>((t + shift) % 3));
+    AddPacked(formats.back(), test.tables[t], &packed, &plain);
+  }
+  for (size_t m = 0; m < buffers.widths.size(); ++m) {
+    for (Arrays* outputs : {&expected, &magnitude, &out}) outputs->Add(Nans(buffers.output_rows[m] * buffers.widths[m]));
+  }
+  scalar::Lookup(input, plain.in.data(), expected.out.data());
+  scalar::Lookup(input, plain.Magnitudes().in.data(), magnitude.out.data());
+  ctrlab_packed_lookup(&input, packed.in.data(), formats.data(), out.out.data(), &pool.parallel_for);
+  for (size_t m = 0; m < buffers.widths.size(); ++m) {
+    const int64_t count = std::ssize(out.values[m]);
+    Compare("out[b, offset + d] must be the sum or mean of the unpacked table[id, d] over the known ids of row b.",
+            name + ", output " + std::to_string(m), Floats(expected.in[m], expected.in[m] + count),
+            Floats(magnitude.in[m], magnitude.in[m] + count), out.in[m], buffers.widths[m]);
+  }
+}
+
 inline void Check(const std::string& kernel) {
   for (const Case& test : Cases()) {
     const Buffers buffers(test);
     for (const Pool& pool : pools) {
+      if (kernel == "packed_lookup") {
+        for (int64_t shift = 0; shift < 3; ++shift) PackedForward(Trying(test.name, pool), test, buffers, pool, shift);
+        continue;
+      }
       (kernel == "lookup" ? Forward : Merge)(Trying(test.name, pool), test, buffers, pool);
     }
   }
@@ -208,6 +263,7 @@ inline void Check(const std::string& kernel) {
 
 inline const Entry entries[] = {
     {"lookup", &ctrlab_lookup != nullptr, "kernels/lookup/lookup.h", Check},
+    {"packed_lookup", &ctrlab_packed_lookup != nullptr, "kernels/lookup/packed_lookup.h", Check},
     {"lookup_merge", &ctrlab_lookup_merge != nullptr, "kernels/lookup/lookup.h", Check},
 };
 

@@ -5,6 +5,7 @@
 // <what>: whole     a bundle holds what its file holds, in memory and below it; a second one finds it open
 //         damage    every byte is changed, and the file is cut to every length
 //         odd       files with right checksums and anything in them
+//         scales    rows in 8 bits with a scale that is none
 //         threads   bundles of one name are found, opened, read and released at once
 //         memory    each allocation fails in turn
 
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -41,6 +43,15 @@ void HoldsAll(const Bundle& bundle) {
       }
     }
   }
+  std::vector<float> found(keys.size() * kDim, -1);
+  Good(bundle.table(4).growing->Lookup(keys.data(), std::ssize(keys), found.data(), kAlone));
+  for (int64_t r = 0; r <= kKeys; ++r) {
+    for (int64_t d = 0; d < kDim; ++d) {
+      Require(found[r * kDim + d] == (r < kKeys ? ByteValue(r, d) : 0), "A growing table unpacks its rows; another key reads 0.");
+    }
+  }
+  const std::string bytes = ByteRows(kFixed);
+  Require(std::memcmp(bundle.table(3).fixed->data<char>(), bytes.data(), bytes.size()) == 0, "A fixed table holds packed rows.");
   for (size_t d = 0; d < kDense.size(); ++d) {
     const char* const bytes = bundle.dense()->at(d);
     Require(reinterpret_cast<uintptr_t>(bytes) % 64 == 0, "A dense tensor is aligned.");
@@ -105,6 +116,25 @@ void CheckOdd(const std::string& path) {
   CheckWhole(path);
 }
 
+// In each of the places where rows in 8 bits stand.
+void CheckScales(const std::string& path) {
+  for (int32_t table = 3; table <= 4; ++table) {
+    for (const float scale : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::string rows = ByteRows(table == 3 ? kFixed : kKeys);
+      std::memcpy(rows.data() + 8 * Below(kFixed), &scale, sizeof scale);
+      std::vector<std::string> records = Records("refused");
+      for (std::string& record : records) {
+        int32_t kind, index;
+        std::memcpy(&kind, record.data(), 4);
+        std::memcpy(&index, record.data() + 4, 4);
+        if (index == table && kind != static_cast<int32_t>(RecordKind::kDense)) record = ByteRecord(table, rows);
+      }
+      Refused(path, FileOf(records), "a scale of " + std::to_string(scale));
+    }
+  }
+  CheckWhole(path);
+}
+
 void CheckThreads(const std::string& path) {
   for (const char* name : {"shared", "another"}) Write(path + name, FileOf(Records(name)));
   std::vector<std::thread> threads;
@@ -151,7 +181,11 @@ void CheckMemory(const std::string& path) {
 
 int main(int count, char** words) {
   using namespace ctrlab::check;
-  return Main(
-      count, words,
-      {{"whole", CheckWhole}, {"damage", CheckDamage}, {"odd", CheckOdd}, {"threads", CheckThreads}, {"memory", CheckMemory}});
+  return Main(count, words,
+              {{"whole", CheckWhole},
+               {"damage", CheckDamage},
+               {"odd", CheckOdd},
+               {"scales", CheckScales},
+               {"threads", CheckThreads},
+               {"memory", CheckMemory}});
 }

@@ -89,8 +89,34 @@ inline std::string Rows(int64_t first, int64_t count, bool counted, int64_t u = 
   return rows + Values(first, count, u);
 }
 
-// Table 0 has a fixed number of rows; 1 takes any keys; of 2, few rows are in memory.
-inline BundleShape Shape() { return {{{"fixed", kDim, kFixed}, {"keys", kDim, -1}, {"below", kDim, -1, 5}}, kDense}; }
+// Table 0 has a fixed number of rows; 1 takes any keys; of 2, few rows are in memory; 3 and 4 are as 0 and 1, in 8 bits.
+inline BundleShape Shape() {
+  return {{{"fixed", kDim, kFixed},
+           {"keys", kDim, -1},
+           {"below", kDim, -1, 5},
+           {"fixed bytes", kDim, kFixed, 0, RowFormat::kInt8},
+           {"bytes", kDim, -1, 0, RowFormat::kInt8}},
+          kDense};
+}
+
+// Number d of a row in 8 bits is (row + 1) * (d - row % 100).
+inline float ByteValue(int64_t row, int64_t d) { return static_cast<float>((row + 1) * (d - row % 100)); }
+inline std::string ByteRows(int64_t count) {
+  std::string rows;
+  for (int64_t r = 0; r < count; ++r) {
+    Append(&rows, static_cast<float>(r + 1));
+    for (int64_t d = 0; d < 4; ++d) rows += static_cast<char>(d < kDim ? d - r % 100 : 0);
+  }
+  return rows;
+}
+
+inline std::string ByteRecord(int32_t table, std::string rows) {
+  const bool fixed = table == 3;
+  const int64_t count = std::ssize(rows) / 8;
+  std::string keys;
+  for (int64_t r = 0; !fixed && r < count; ++r) Append(&keys, Key(r));
+  return Recorded(fixed ? RecordKind::kRun : RecordKind::kRows, table, 0, count, keys + rows);
+}
 
 inline std::string Begin(const std::string& bundle, int64_t u) {
   std::string when;
@@ -118,6 +144,8 @@ inline std::vector<std::string> Records(const std::string& bundle) {
     records.push_back(Recorded(RecordKind::kRows, t, 0, 30, Rows(0, 30, t == 2)));
     records.push_back(Recorded(RecordKind::kRows, t, 0, kKeys - 30, Rows(30, kKeys - 30, t == 2)));
   }
+  records.push_back(ByteRecord(3, ByteRows(kFixed)));
+  records.push_back(ByteRecord(4, ByteRows(kKeys)));
   AppendDense(&records, 0);
   records.push_back(Recorded(RecordKind::kEnd, 0, 0, std::ssize(records)));
   return records;
