@@ -43,7 +43,8 @@ def pack(values: np.ndarray, format: Format) -> np.ndarray:
         packed[:, : 2 * dim] = high.astype("<u2").view(np.uint8)
     else:
         scales = _scales(values)
-        _require(np.isfinite(MOST * scales).all(), values, format)
+        with np.errstate(over="ignore"):
+            _require(np.isfinite(MOST * scales).all(), values, format)
         exact = values.astype(np.float64) / np.where(scales == 0, 1, scales).astype(np.float64)[:, None]
         packed[:, :4] = scales.astype("<f4")[:, None].view(np.uint8)
         packed[:, 4 : 4 + dim] = np.rint(exact).astype(np.int8).view(np.uint8)
