@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.curve import Load
+from ctrlab.load.arrivals import poisson
 from ctrlab.plain import Plain
 
 WARM_UP = 0.1
@@ -34,9 +36,10 @@ def require_pools(pools: Sequence[Pool], loads: Mapping[str, Load]) -> None:
 
 
 def arrivals_of(load: Load, seconds: float, rng: np.random.Generator) -> Iterator[tuple[float, int]]:
-    """When requests come, by the clock of the simulation, and how many rows each has: a Poisson process."""
-    count = rng.poisson(load.per_second * seconds)
-    yield from zip(np.sort(rng.uniform(0, seconds, count)).tolist(), rng.choice(load.rows, count).tolist())
+    """When requests come, by the clock of the simulation, and how many rows each has."""
+    if load.per_second:
+        due = poisson(load.per_second, seconds, seed=int(rng.integers(1 << 32)), most=sys.maxsize)
+        yield from zip(due.tolist(), rng.choice(load.rows, len(due)).tolist())
 
 
 @dataclass

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/lookup/lookup.h"
-#include "kernels/lookup/packed_lookup.h"
 #include "kernels/registry.h"
 #include "ops/lookup_base.h"
 #include "ops/variables.h"

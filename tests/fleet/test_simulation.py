@@ -41,7 +41,7 @@ def test_a_core_of_another_model_is_cold():
     took = np.concatenate(list(simulate([Pool(1, ("a", "b"))], loads, seconds=5_000.0).values()))
     assert np.mean(took > 1.4e-3) == pytest.approx(0.5, abs=0.03)
     apart = simulate([Pool(1, ("a",)), Pool(1, ("b",))], loads, seconds=5_000.0)
-    assert np.median(apart["a"]) == pytest.approx(1e-3) and np.mean(apart["a"] > 1.4e-3) == 0
+    assert np.median(apart["a"]) == pytest.approx(1e-3) and np.mean(apart["a"] > 1.4e-3) < 0.01  # some wait
 
 
 def test_a_warm_core_is_preferred():

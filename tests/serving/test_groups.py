@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from served import TOLERANCE, first, probabilities
 from wire_requests import by_columns
 
@@ -63,6 +64,51 @@ def test_a_model_stays_in_its_member(din):
         assert [now - then for now, then in zip(answered(light), before)] == [1, 7]
         with pytest.raises(Refused, match="the same options"):
             Processor(din[0], group=shared | {"policy": "round_robin"})
+
+
+def test_the_fewest_requests_inside(din):
+    """One request after the other finds all members idle, and takes the first; two at once are never in one."""
+    with Processor(din[0], poll_seconds=0, group=TWO | {"policy": "least_in_flight"}) as processor:
+        before, request = answered(processor), by_columns(din[3])
+        for _ in range(5):
+            processor.process(request, "json")
+        assert [now - then for now, then in zip(answered(processor), before)] == [5, 0]
+        most = [0, 0]
+        ends = threading.Event()
+
+        def ask():
+            for _ in range(100):
+                processor.process(request, "json")
+
+        def watch():
+            while not ends.is_set():
+                for k, member in enumerate(processor.info()["members"]):
+                    most[k] = max(most[k], member["inside"])
+
+        watcher, askers = threading.Thread(target=watch), [threading.Thread(target=ask) for _ in range(2)]
+        for thread in (watcher, *askers):
+            thread.start()
+        for thread in askers:
+            thread.join()
+        ends.set()
+        watcher.join()
+        assert max(most) <= 1
+        assert sum(answered(processor)) == sum(before) + 205
+
+
+def test_a_request_that_the_model_refuses_leaves_its_member(din):
+    out, _, _, right = din
+    odd = {name: values[:-1] if name == "history_categories/values" else values for name, values in right.items()}
+    splits = odd["history_categories/row_splits"].numpy().copy()
+    splits[-1] -= 1
+    odd["history_categories/row_splits"] = tf.constant(splits)
+    with Processor(out, poll_seconds=0, group=TWO) as processor:
+        for _ in range(4):
+            with pytest.raises(Refused):
+                processor.process(by_columns(odd), "json")
+            assert os.sched_getaffinity(0) == set(CPUS)
+        assert [member["inside"] for member in processor.info()["members"]] == [0, 0]
+        processor.process(by_columns(right), "json")
 
 
 @pytest.mark.parametrize(

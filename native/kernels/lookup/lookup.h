@@ -15,6 +15,8 @@ namespace ctrlab {
 
 enum Combiner : int64_t { kRows = 0, kSum = 1, kMean = 2 };
 
+enum class RowFormat : int64_t;  // row_format.h
+
 struct LookupColumn {
   const int64_t* ids;     // [n], each in [-1, V)
   const int64_t* splits;  // [B + 1]: row b has ids[splits[b]] to ids[splits[b + 1] - 1]; null: row b has only ids[b]
@@ -49,6 +51,11 @@ struct MergedRows {
 // tables[t] [V, D] -> out[m], uninitialised on entry; each element belongs to one column.
 CTRLAB_EXPORT void ctrlab_lookup(const ctrlab::LookupInput* input, const float* const* tables, float* const* out,
                                  const ctrlab::ParallelFor* parallel_for);
+
+// The same of tables[t] [V, RowWords(formats[t], D)], whose numbers become float32 as they are summed: see row_format.h.
+CTRLAB_EXPORT void ctrlab_packed_lookup(const ctrlab::LookupInput* input, const float* const* tables,
+                                        const ctrlab::RowFormat* formats, float* const* out,
+                                        const ctrlab::ParallelFor* parallel_for);
 
 // d_out[m] -> merged[t]. Each sum runs column by column, row by row: bitwise equal results for any number of threads.
 CTRLAB_EXPORT void ctrlab_lookup_merge(const ctrlab::LookupInput* input, const float* const* d_out, ctrlab::MergedRows* merged,

@@ -5,7 +5,7 @@
 #include "check/harness.h"
 #include "kernels/lookup/lookup.h"
 #include "kernels/lookup/lookup_scalar.h"
-#include "kernels/lookup/packed_lookup.h"
+#include "kernels/lookup/row_format.h"
 
 #pragma weak ctrlab_lookup
 #pragma weak ctrlab_lookup_merge
@@ -263,7 +263,7 @@ inline void Check(const std::string& kernel) {
 
 inline const Entry entries[] = {
     {"lookup", &ctrlab_lookup != nullptr, "kernels/lookup/lookup.h", Check},
-    {"packed_lookup", &ctrlab_packed_lookup != nullptr, "kernels/lookup/packed_lookup.h", Check},
+    {"packed_lookup", &ctrlab_packed_lookup != nullptr, "kernels/lookup/lookup.h", Check},
     {"lookup_merge", &ctrlab_lookup_merge != nullptr, "kernels/lookup/lookup.h", Check},
 };
 

@@ -1,7 +1,9 @@
-#include "kernels/lookup/packed_lookup.h"
+// The lookup of tables whose rows have other formats than float32.
 
 #include <algorithm>
 
+#include "kernels/lookup/lookup.h"
+#include "kernels/lookup/row_format.h"
 #include "kernels/simd.h"
 
 namespace ctrlab {
