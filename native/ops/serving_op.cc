@@ -30,14 +30,15 @@ REGISTER_OP("Ctrlab>ServingOpen")
     .Attr("table_dims: list(int)")
     .Attr("table_rows: list(int)")
     .Attr("memory_rows: list(int)")
-    .Attr("row_formats: list(string)")
+    .Attr("row_formats: list(string) = []")
     .Attr("dense_bytes: list(int)")
     .Input("path: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(
         "Loads the weights of an exported version (native/serving/weights_file.h), once in a process. A table of -1 rows takes "
-        "any keys; of these, `memory_rows` above 0 are kept in memory. `row_formats` are those of kernels/lookup/row_format.h.");
+        "any keys; of these, `memory_rows` above 0 are kept in memory. `row_formats` are those of kernels/lookup/row_format.h; "
+        "none: all are float32.");
 
 REGISTER_OP("Ctrlab>ServingTables")
     .Attr("bundle: string")
@@ -130,6 +131,7 @@ class ServingOpenOp : public BundleOp {
     OP_REQUIRES_OK(context, context->GetAttr("dense_bytes", &shape_.dense_bytes));
     OP_REQUIRES_OK(context, ReadRowFormats(context, &formats));
     const size_t count = names.size();
+    if (formats.empty()) formats.assign(count, RowFormat::kFloat32);
     OP_REQUIRES(context, dims.size() == count && rows.size() == count && memory_rows.size() == count && formats.size() == count,
                 InvalidArgument("Each of the ", count, " tables has a dim, rows, rows in memory, and a format."));
     for (size_t t = 0; t < count; ++t) shape_.tables.push_back({names[t], dims[t], rows[t], memory_rows[t], formats[t]});
