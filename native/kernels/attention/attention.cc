@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kernels/attention/attention_layer.h"
+#include "kernels/attention/softmax.h"
 #include "kernels/row_blocks.h"
 #include "kernels/transpose.h"
 
@@ -95,21 +96,6 @@ void ScoreBlock(const AttentionInput& input, const FirstLayer& first, const Sigm
   for (int64_t n = input.splits[begin]; n < input.splits[end]; n += kTile) {
     stack.Forward(kept, N, n, std::min(kTile, input.splits[end] - n), scores + n);
   }
-}
-
-// weights[0:n] = softmax of scores[0:n]
-void Softmax(const float* scores, int64_t n, float* weights) {
-  const float most = *std::max_element(scores, scores + n);
-  float sum = 0;
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = std::min(kLanes, n - i);
-    float part[kLanes] = {};
-    std::copy_n(scores + i, lanes, part);
-    Store(part, Exp(Load(part) - most));
-    for (int64_t lane = 0; lane < lanes; ++lane) sum += part[lane];
-    std::copy_n(part, lanes, weights + i);
-  }
-  for (int64_t i = 0; i < n; ++i) weights[i] /= sum;
 }
 
 // A block's gradient of the first layer's four parts, [C, wide] each; of its bias, [wide]; then of the layers above. `query` sums

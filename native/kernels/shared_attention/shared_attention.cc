@@ -11,6 +11,7 @@
 #include "kernels/shared_attention/shared_attention.h"
 
 #include "kernels/attention/attention_layer.h"
+#include "kernels/attention/softmax.h"
 #include "kernels/candidate_blocks.h"
 
 namespace ctrlab {
@@ -131,20 +132,8 @@ struct SharedAttention {
 void Pool(const float* keys, int64_t events, int64_t C, float* scores, float* sum) {
   std::fill_n(sum, C, 0.0f);
   if (events == 0) return;
-  const float most = *std::max_element(scores, scores + events);
-  float total = 0;
-  for (int64_t n = 0; n < events; n += kLanes) {
-    const int64_t count = std::min(kLanes, events - n);
-    float part[kLanes] = {};
-    std::copy_n(scores + n, count, part);
-    Store(part, Exp(Load(part) - most));
-    for (int64_t l = 0; l < count; ++l) total += part[l];
-    std::copy_n(part, count, scores + n);
-  }
-  for (int64_t n = 0; n < events; ++n) {
-    scores[n] /= total;
-    AddScaled(sum, scores[n], keys + n * C, C);
-  }
+  Softmax(scores, events, scores);
+  for (int64_t n = 0; n < events; ++n) AddScaled(sum, scores[n], keys + n * C, C);
 }
 
 }  // namespace
