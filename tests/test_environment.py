@@ -22,7 +22,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 LAB, SERVE, FLEET = ({canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve", "fleet"))
-FOREIGN = ("ctrlab.cuda", "ctrlab.peers.torch_models", "ctrlab.peers.torch_worker", "ctrlab.peers.deepctr_worker")
+FOREIGN = (
+    "ctrlab.cuda",
+    "ctrlab.peers.torch_models",
+    "ctrlab.peers.torch_worker",
+    "ctrlab.peers.deepctr_worker",
+    "ctrlab.peers.stock_server",
+)
 """They run in the environments of other libraries."""
 WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
 LOCK_LINES = (ROOT / "requirements.lock").read_text().splitlines()

@@ -173,8 +173,9 @@ def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], 
         "A request has a row of the user's and the context's columns for each number of candidates, 0 or more, and of the others "
         "as many as these add up to; this one has not."
     )
-    tf.raw_ops.Assert(condition=good, data=[said])  # not tf.debugging's, which is a branch and costs more
-    of = sharing.Users.of(candidates, rows)
+    checked = tf.raw_ops.Assert(condition=good, data=[said])  # not tf.debugging's, which is a branch and costs more
+    with tf.control_dependencies([checked]):  # else an op that meets the odd counts first says so in its own words
+        of = sharing.Users.of(tf.identity(candidates), rows)
     return {
         each.column: sharing.wrapped(features[each.column], of if each.per_user else None) for each in inputs if each != COUNTS
     }

@@ -35,7 +35,7 @@ def test_the_command(tmp_path, monkeypatch):
         "--json",
         str(out),
     ]
-    found = CliRunner().invoke(app, arguments)
+    found = CliRunner(env={"COLUMNS": "160"}).invoke(app, arguments)
     assert found.exit_code == 0, found.output
     assert "2 together" in found.output and "dedicated" in found.output
     written = json.loads(out.read_text())

@@ -72,7 +72,7 @@ def test_a_server_that_does_not_follow_says_why(monkeypatch, stopped, refused, w
 
 def test_the_rows_of_an_update_are_read_from_its_file(tmp_path):
     rows = [Changed(np.array(ids, np.int64), np.zeros([len(ids), 2], np.float32), 0, 1) for ids in ([3, 5], [], [1])]
-    write_update(tmp_path / "1", "bundle", Moment(1, 1), rows, [], [np.zeros(9, np.float32)], ["float32"])
+    write_update(tmp_path / "1", "bundle", Moment(1, 1), rows, [], [np.zeros(9, np.float32)], ["float32"] * 3)
     found = changed_rows(tmp_path / "1")
     assert {table: ids.tolist() for table, ids in found.items()} == {0: [3, 5], 2: [1]}
 

@@ -107,10 +107,10 @@ def test_a_request_has_one_user_and_many_candidates(served, files):
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed (Debian: apt-get install wrk)")
 def test_a_closed_loop_of_wrk_takes_as_long(served, files, tmp_path):
-    """One connection, one request after the other: wrk's mean latency is the generator's at a rate at which nothing waits.
+    """One connection, one request after the other: wrk's median latency is the generator's at a rate at which nothing waits.
 
-    Both see the same server; noise of a shared machine is far below the factor of two that is allowed either way, and an error in
-    units, in the clock or in what is sent would be far above it.
+    Both see the same server in turns, and the least of their medians counts: other work on the machine only adds to one. An error
+    in units, in the clock or in what is sent would be far above the factor of two that is allowed either way.
     """
     where = Target("127.0.0.1", served)
     inputs, table = server.inputs_of(where, "din", TOKEN), pq.read_table(files.test[0])
@@ -120,11 +120,14 @@ def test_a_closed_loop_of_wrk_takes_as_long(served, files, tmp_path):
     script = "\n".join(['wrk.method = "POST"', body_of, header])
     (tmp_path / "post.lua").write_text(script)
     url = f"http://127.0.0.1:{served}/v1/models/din:predict"
-    ran = subprocess.run(
-        ["wrk", "-t1", "-c1", "-d3", "--latency", "-s", tmp_path / "post.lua", url], capture_output=True, text=True, check=True
-    )
-    assert "Non-2xx" not in ran.stdout, ran.stdout
-    number, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", ran.stdout).groups()
-    theirs = float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
-    ours = send([where], [server.posted("din", body, TOKEN)], arrivals.poisson(0.1 / theirs, 3, seed=4))
-    assert ours.failures == {} and 0.5 < ours.percentile(50) / theirs < 2, (ours.percentile(50), theirs)
+    command = ["wrk", "-t1", "-c1", "-d1", "--latency", "-s", tmp_path / "post.lua", url]
+    theirs, ours = [], []
+    for seed in range(5):
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "Non-2xx" not in ran.stdout, ran.stdout
+        number, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", ran.stdout).groups()
+        theirs.append(float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit])
+        found = send([where], [server.posted("din", body, TOKEN)], arrivals.poisson(0.1 / theirs[-1], 1, seed))
+        assert found.failures == {}
+        ours.append(found.percentile(50))
+    assert 0.5 < min(ours) / min(theirs) < 2, (ours, theirs)

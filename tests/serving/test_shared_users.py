@@ -178,14 +178,12 @@ def test_what_does_not_add_up_is_refused_in_a_sentence(din, odd):
 @pytest.mark.parametrize("rungs", ["stock", "all"])
 @pytest.mark.parametrize("odd", [{"candidates": [5, 2]}, {"candidates": [10, -1]}, {"candidates": [5, 4, 0]}])
 def test_a_graph_without_a_processor_refuses_it_too(trained, tmp_path, rungs, odd):
-    """In the graph's own sentence, or in that of an op which runs before it."""
     model, features = trained("din", optimizations=rungs)
     folder = serving.export_model(model, tmp_path / "ctr", share_users=True)
     columns = serving.read_manifest(folder).inputs
     right = inputs.to_tensors(shared(features, columns, [5, 4])[0], columns, model)
     wrong = right | {name: tf.constant(values, tf.int64) for name, values in odd.items()}
-    said = ("as many as these add up to", "The candidates must sum to", "received -1 for user 1", "one number per history")
-    with pytest.raises(CtrlabError, match="|".join(said)):
+    with pytest.raises(CtrlabError, match=r"for each number of candidates, 0 or more, .* as many as these add up to"):
         list(answers(folder, [wrong]))
 
 
