@@ -1,6 +1,10 @@
 """The open loop: latencies from the time that a request was due, and every way in which one can fail."""
 
 import asyncio
+import re
+import shutil
+import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -180,3 +184,21 @@ def test_no_bytes_are_more_than_an_answer_or_a_refusal(first, rest, data):
 def test_a_header_that_would_be_two_is_refused():
     with pytest.raises(CtrlabError, match="printable ASCII; Authorization is not"):
         post("/", b"", token="a\r\nX: y")
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed (Debian: apt-get install wrk)")
+def test_wrk_measures_the_same_latency():
+    """Where nothing waits, an open loop and wrk's closed one agree: on a server that takes much longer than any of the two."""
+    taken = 0.05
+    with serving(answering(seconds=taken)) as port:
+        command = ["wrk", "-t1", "-c1", "-d2", "--latency", f"http://127.0.0.1:{port}/"]
+        script = "wrk.method, wrk.body = 'POST', '{}'"
+        with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+            file.write(script)
+            file.flush()
+            said = subprocess.run([*command, "-s", file.name], capture_output=True, text=True, check=True).stdout
+        ours = send(at(port), POST, np.arange(20) * 0.1)
+    assert "Non-2xx" not in said and ours.failures == {}
+    number, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", said).groups()
+    theirs = float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
+    assert theirs > taken < ours.percentile(50) and ours.percentile(50) == pytest.approx(theirs, rel=0.1)

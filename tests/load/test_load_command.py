@@ -3,8 +3,6 @@
 import itertools
 import json
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +16,8 @@ from serve_command import TOKEN, Server
 
 import ctrlab
 from ctrlab import cli, data, serving
-from ctrlab.load import arrivals, requests, server
-from ctrlab.load.client import Target, send
+from ctrlab.load import requests, server
+from ctrlab.load.client import Target
 
 
 @pytest.fixture(scope="module")
@@ -103,31 +101,3 @@ def test_a_request_has_one_user_and_many_candidates(served, files):
         shared += len(lists) == 1
         users.append(columns["user"][0])
     assert shared == 20 and len(set(users)) > 1
-
-
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed (Debian: apt-get install wrk)")
-def test_a_closed_loop_of_wrk_takes_as_long(served, files, tmp_path):
-    """One connection, one request after the other: wrk's median latency is the generator's at a rate at which nothing waits.
-
-    Both see the same server in turns, and the least of their medians counts: other work on the machine only adds to one. An error
-    in units, in the clock or in what is sent would be far above the factor of two that is allowed either way.
-    """
-    where = Target("127.0.0.1", served)
-    inputs, table = server.inputs_of(where, "din", TOKEN), pq.read_table(files.test[0])
-    [body] = requests.bodies(table, files.schema, inputs, candidates=(50, 50), count=1)
-    (tmp_path / "body").write_bytes(body.data)
-    body_of, header = f'wrk.body = io.open("{tmp_path}/body"):read("*a")', f'wrk.headers["Authorization"] = "Bearer {TOKEN}"'
-    script = "\n".join(['wrk.method = "POST"', body_of, header])
-    (tmp_path / "post.lua").write_text(script)
-    url = f"http://127.0.0.1:{served}/v1/models/din:predict"
-    command = ["wrk", "-t1", "-c1", "-d1", "--latency", "-s", tmp_path / "post.lua", url]
-    theirs, ours = [], []
-    for seed in range(5):
-        ran = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "Non-2xx" not in ran.stdout, ran.stdout
-        number, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", ran.stdout).groups()
-        theirs.append(float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit])
-        found = send([where], [server.posted("din", body, TOKEN)], arrivals.poisson(0.1 / theirs[-1], 1, seed))
-        assert found.failures == {}
-        ours.append(found.percentile(50))
-    assert 0.5 < min(ours) / min(theirs) < 2, (ours, theirs)
