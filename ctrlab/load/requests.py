@@ -4,6 +4,8 @@
     columns   of the user and the context (`Schema.role`): those of one row of that user, alike for all candidates
     others    of the candidates: of rows drawn from the whole set, one a candidate
 
+A model that was exported with users that candidates share gets the first two once, and the number of candidates.
+
 All bodies are made before the load, so that making them takes nothing from the server.
 """
 
@@ -27,6 +29,8 @@ FORMATS = ("columns", "binary")
 TYPES = {"BYTES": pa.string(), "INT32": pa.int32(), "INT64": pa.int64(), "FP32": pa.float32()}
 """By the open inference protocol's names."""
 SKEW = 1.0
+COUNTS = "candidates"
+"""The input that holds how many candidates each user has: `ctrlab.serving.inputs.COUNTS`."""
 
 
 class Body(NamedTuple):
@@ -64,7 +68,8 @@ def bodies(
     if table.num_rows == 0:
         raise CtrlabError("Requests are made of rows; the table has none.")
     write = _columns if format == "columns" else _binary
-    return [write(_tensors(rows, schema, inputs)) for rows in _drawn(table, schema, inputs, low, high, count, seed)]
+    drawn = _drawn(table, schema, [name for name in inputs if name != COUNTS], low, high, count, seed)
+    return [write(_tensors(rows, schema, inputs), rows.num_rows) for rows in drawn]
 
 
 def _drawn(table, schema, inputs, low, high, count, seed) -> Iterator[pa.Table]:
@@ -97,8 +102,12 @@ def _tensors(rows: pa.Table, schema: Schema, inputs: Mapping[str, str]) -> dict[
     """{input: (its datatype, its values)}."""
     found = {}
     for name, datatype in inputs.items():
+        if name == COUNTS:
+            found[name] = datatype, pa.array([rows.num_rows], TYPES[datatype])
+            continue
         column, _, part = name.partition("/")
-        values = rows[column].combine_chunks()
+        once = COUNTS in inputs and schema.role(column) != "candidate"
+        values = (rows[:1] if once else rows)[column].combine_chunks()
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if part:
@@ -115,12 +124,11 @@ def _tensors(rows: pa.Table, schema: Schema, inputs: Mapping[str, str]) -> dict[
     return found
 
 
-def _columns(tensors) -> Body:
-    rows = _rows(tensors)
+def _columns(tensors, rows: int) -> Body:
     return Body(json.dumps({"inputs": {name: values.to_pylist() for name, (_, values) in tensors.items()}}).encode(), None, rows)
 
 
-def _binary(tensors) -> Body:
+def _binary(tensors, rows: int) -> Body:
     given, tail = [], []
     for name, (datatype, values) in tensors.items():
         raw = _packed(values) if datatype == "BYTES" else values.to_numpy().tobytes()
@@ -129,13 +137,9 @@ def _binary(tensors) -> Body:
         tail.append(raw)
     outputs = [{"name": "probabilities", "parameters": {"binary_data": True}}]
     head = json.dumps({"inputs": given, "outputs": outputs}).encode()
-    return Body(head + b"".join(tail), len(head), _rows(tensors))
+    return Body(head + b"".join(tail), len(head), rows)
 
 
 def _packed(values: pa.Array) -> bytes:
     texts = [text.encode() for text in values.to_pylist()]
     return b"".join(part for text in texts for part in (struct.pack("<I", len(text)), text))
-
-
-def _rows(tensors) -> int:
-    return min(len(values) - name.endswith("/row_splits") for name, (_, values) in tensors.items() if "/values" not in name)

@@ -35,7 +35,9 @@ def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
     Raises:
         CtrlabError: nothing listens, the token is not the server's, there is no such model, or it is no server of models.
     """
-    status, body = _ask(where, "GET", f"/v2/models/{quote(model, safe='')}", b"", token)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with Connection(where) as connection:
+        status, body = connection.ask("GET", f"/v2/models/{quote(model, safe='')}", b"", headers)
     if status == 401:
         raise CtrlabError(f"The server at {where} asks for its token: set CTRLAB_TOKEN to it.")
     try:
@@ -57,27 +59,42 @@ def posted(model: str, body: Body, token: str = "") -> bytes:
     return post(f"/v2/models/{name}/infer", body.data, token, **headers)
 
 
+class Connection:
+    """One connection to a server, for one request after the other."""
+
+    def __init__(self, where: Target):
+        self.where = where
+        self._http = http.client.HTTPConnection(where.host, where.port, timeout=WAITS)
+
+    def answer(self, request: bytes) -> tuple[int, bytes]:
+        """The status and the body that a request, as `posted` makes it, is answered with.
+
+        Raises:
+            CtrlabError: nothing listens.
+        """
+        head, _, body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode("ascii").split("\r\n")
+        return self.ask("POST", first.split(" ")[1], body, dict(line.split(": ", 1) for line in lines))
+
+    def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        try:
+            self._http.request(method, path, body or None, headers)
+            found = self._http.getresponse()
+            return found.status, found.read()
+        except (OSError, http.client.HTTPException) as problem:
+            why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+            raise CtrlabError(
+                f"A load needs a server that answers; {self.where} does not ({why}): start one by `ctrlab serve`."
+            ) from None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._http.close()
+
+
 def answer(where: Target, request: bytes) -> tuple[int, bytes]:
-    """The status and the body that a request, as `posted` makes it, is answered with.
-
-    Raises:
-        CtrlabError: nothing listens.
-    """
-    head, _, body = request.partition(b"\r\n\r\n")
-    first, *lines = head.decode("ascii").split("\r\n")
-    headers = dict(line.split(": ", 1) for line in lines)
-    return _ask(where, "POST", first.split(" ")[1], body, headers=headers)
-
-
-def _ask(where: Target, method: str, path: str, body: bytes, token: str = "", headers: dict[str, str] | None = None):
-    connection = http.client.HTTPConnection(where.host, where.port, timeout=WAITS)
-    given = headers or ({"Authorization": f"Bearer {token}"} if token else {})
-    try:
-        connection.request(method, path, body or None, given)
-        found = connection.getresponse()
-        return found.status, found.read()
-    except (OSError, http.client.HTTPException) as problem:
-        why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        raise CtrlabError(f"A load needs a server that answers; {where} does not ({why}): start one by `ctrlab serve`.") from None
-    finally:
-        connection.close()
+    """As `Connection.answer`, on a connection of its own."""
+    with Connection(where) as connection:
+        return connection.answer(request)

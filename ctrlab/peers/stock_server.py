@@ -46,9 +46,8 @@ class App:
 def main(folder: str, port: str) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    uvicorn.run(
-        App(folder), host="127.0.0.1", port=int(port), loop="uvloop", http="httptools", log_level="error", access_log=False
-    )
+    quick = {"loop": "uvloop", "http": "httptools", "log_level": "error", "access_log": False}
+    uvicorn.run(App(folder), host="127.0.0.1", port=int(port), timeout_keep_alive=75, **quick)  # longer than a balancer's
 
 
 if __name__ == "__main__":

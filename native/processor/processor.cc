@@ -241,6 +241,10 @@ void Processor::TakeUpdates(const Servable& servable) {
     const std::string file = path + " " + std::to_string(about.st_ino) + " " + std::to_string(about.st_size) + " " +
                              std::to_string(about.st_mtim.tv_sec) + "." + std::to_string(about.st_mtim.tv_nsec);
     if (file == odd_update_) return;
+    {  // before the answers are of the update: whoever sees those never reads why there was none
+      const std::lock_guard lock(mutex_);
+      stopped_.clear();
+    }
     const embedding::Status applied = servable.weights()->Apply(path);
     if (applied.ok() && servable.moment().update >= next) continue;
     odd_update_ = embedding::IsOutOfMemory(applied) ? "" : file;

@@ -101,3 +101,17 @@ def test_a_request_has_one_user_and_many_candidates(served, files):
         shared += len(lists) == 1
         users.append(columns["user"][0])
     assert shared == 20 and len(set(users)) > 1
+
+
+def test_a_model_whose_candidates_share_users_gets_the_user_once(served, files):
+    where, table = Target("127.0.0.1", served), pq.read_table(files.test[0])
+    inputs = server.inputs_of(where, "din", TOKEN)
+    [plain] = requests.bodies(table, files.schema, inputs, candidates=(9, 9), count=1)
+    [once] = requests.bodies(table, files.schema, inputs | {"candidates": "INT64"}, candidates=(9, 9), count=1)
+    of_all, of_one = (json.loads(body.data)["inputs"] for body in (plain, once))
+    assert of_one["candidates"] == [once.rows] == [plain.rows] == [9]
+    for name, values in of_one.items():
+        if name.startswith(("user", "history")):
+            assert values == of_all[name][: len(values)] and len(values) < len(of_all[name])
+        elif name != "candidates":
+            assert values == of_all[name]

@@ -41,19 +41,20 @@ def command(
 
 def table_of(rows: Sequence[Row]) -> Table:
     """One line a model, number of candidates and side."""
-    from ctrlab.peers.serving import LIMIT, STOCK, ratio
+    from ctrlab.peers.serving import LIMIT, SHORT, STOCK, ratio
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
 
     table = Table(title=f"Served models; the limit is {LIMIT:g} times the stock server's unloaded median", caption=machine().line)
     for heading in ("model", "rows", "side"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("CPU us a request", "times less CPU", "limit, ms", "most/s within it"):
+    short = f"within {1e3 * SHORT:g} ms"
+    for heading in ("CPU us per request", "times less", "without a front", "limit, ms", "most per s within it", short):
         table.add_column(heading, justify="right")
     for row in rows:
         stock = next(one for one in rows if (one.model, one.rows, one.side) == (row.model, row.rows, STOCK))
         less = "" if row.side == STOCK else str(ratio(stock, row))
-        most = f"{Interval.of(row.most).median:.4g}" if row.most else ""
-        cpu = f"{1e6 * Interval.of(row.cpu).median:,.0f}"
-        table.add_row(row.model, str(row.rows), row.side, cpu, less, f"{1e3 * row.limit:.3g}", most)
+        most, most_short = (str(Interval.of(found)) if found else "" for found in (row.most, row.most_short))
+        cpu, alone = (f"{1e6 * Interval.of(found).median:,.0f}" if found else "" for found in (row.cpu, row.alone))
+        table.add_row(row.model, str(row.rows), row.side, cpu, less, alone, f"{1e3 * row.limit:.3g}", most, most_short)
     return table
