@@ -11,6 +11,7 @@ request first meet; the tensors there are the *dense tensors* of the export.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,20 +169,42 @@ def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterat
     Raises:
         CtrlabError: the version can't be loaded, or refuses a request.
     """
-    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    [meta] = saved.meta_graphs
-    signature = meta.signature_def[SIGNATURE]
-    assets = {each.tensor_info.name: str(folder / "assets" / each.filename) for each in meta.asset_file_def}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.import_graph_def(meta.graph_def, name="")
-        try:
-            if INITIALIZER in meta.signature_def:
-                session.run(meta.signature_def[INITIALIZER].outputs[INITIALIZER].name, assets)
+    try:
+        with opened(folder) as (session, signature):
             for request in requests:
                 feed = {signature.inputs[name].name: tensor.numpy() for name, tensor in request.items()}
                 yield session.run(signature.outputs[OUTPUT].name, feed)
-        except tf.errors.OpError as error:
-            raise CtrlabError(f"A version is tried before it appears, and it refused: {sentence(error)}") from None
+    except tf.errors.OpError as error:
+        raise CtrlabError(f"A version is tried before it appears, and it refused: {sentence(error)}") from None
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path, request: Mapping[str, tf.Tensor] | None = None, *, intra_op_threads: int = 0, inter_op_threads: int = 0
+) -> Iterator[tuple[tf.compat.v1.Session, meta_graph_pb2.SignatureDef]]:
+    """A session of TensorFlow's own on a version, and the names of its inputs and outputs.
+
+    Args:
+        request: what inputs hold that are not fed. As defaults of placeholders they aren't constants: nothing is computed ahead.
+        intra_op_threads: among which an op splits its work. inter_op_threads: that run ops. 0: TensorFlow's own choice of both.
+    """
+    [meta] = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+    signature = meta.signature_def[SIGNATURE]
+    assets = {each.tensor_info.name: str(folder / "assets" / each.filename) for each in meta.asset_file_def}
+    config = tf.compat.v1.ConfigProto(
+        use_per_session_threads=bool(intra_op_threads or inter_op_threads),
+        intra_op_parallelism_threads=intra_op_threads,
+        inter_op_parallelism_threads=inter_op_threads,
+    )
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        given = {
+            signature.inputs[name].name: tf.compat.v1.placeholder_with_default(tensor.numpy(), tensor.shape)
+            for name, tensor in (request or {}).items()
+        }
+        tf.import_graph_def(meta.graph_def, input_map=given, name="")
+        if INITIALIZER in meta.signature_def:
+            session.run(meta.signature_def[INITIALIZER].outputs[INITIALIZER].name, assets)
+        yield session, signature
 
 
 def _copy_needed(whole: GraphDef, ends: Sequence[str], to: GraphDef) -> None:
