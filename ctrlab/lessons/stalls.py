@@ -1,0 +1,259 @@
+"""Servers that stall and lines to them, on a simulated and on a real clock, for the lesson on latency. Times are microseconds.
+
+A generator of load talks to a line:
+
+    line.now()          microseconds since the beginning
+    line.send(number)   sends that request, and returns at once
+    line.wait(until)    returns [(number, when it was answered)] as soon as there is one, or at `until` at the latest
+
+A request that was refused is answered at `math.inf`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import heapq
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons.queueing import NEVER
+from ctrlab.load import arrivals, sweep
+from ctrlab.load.outcome import Outcome
+
+SECOND = 1_000_000
+ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
+DRAWN = 100  # the answers from which on a chart has a 99th percentile
+
+Pause = tuple[int, int]
+"""When a server stops to begin calls, and when it goes on."""
+Loop = Callable[[Sequence[int], object], Iterable[tuple[int, float]]]
+"""A generator of load: (due, line) -> (number, latency) of each request, as answers come."""
+
+
+def schedule(rate: float, seconds: float, seed: int = 0) -> list[int]:
+    """When requests are due, ascending: as users come who don't know of each other, at a mean rate per second."""
+    return (arrivals.poisson(rate, seconds, seed) * SECOND).astype(int).tolist()
+
+
+def percentile(latencies: Sequence[float], percent: float) -> float:
+    """The time within which so many percent of all requests were answered, as the package counts; infinite if fewer ever were."""
+    answered = tuple(each for each in latencies if each < math.inf)
+    refused = len(latencies) - len(answered)
+    return Outcome(1.0, 1.0, answered, {"refused": refused} if refused else {}).percentile(percent)
+
+
+def goes_on(at: int, pauses: Collection[Pause]) -> int:
+    """The first moment from `at` on that is in no pause."""
+    for begins, ends in sorted(pauses):
+        if begins <= at < ends:
+            at = ends
+    return at
+
+
+class SimulatedLine:
+    """A line to a server that answers first come, first served, on a clock that moves only while the generator waits.
+
+    Args:
+        service: what each request takes.
+        workers: how many are worked on at once; then answers may overtake each other.
+        pauses: in which no call begins. refused: the numbers of requests that the server does not take.
+        tick: the clock moves to multiples of it, as that of a machine that wakes threads late.
+        most_waits: how often the generator may wait; None: as often as it likes.
+    Attributes:
+        sent: {number: when}. waits: how often the generator has waited.
+    Raises:
+        CtrlabError: a request is sent twice, or there is none of its number, or the wait would never end.
+    """
+
+    def __init__(
+        self,
+        service: Sequence[int],
+        *,
+        workers: int = 1,
+        pauses: Collection[Pause] = (),
+        refused: Collection[int] = (),
+        tick: int = 1,
+        most_waits: int | None = None,
+    ):
+        self.sent: dict[int, int] = {}
+        self.waits = 0
+        self._service, self._pauses, self._refused, self._tick = service, pauses, refused, tick
+        self._free, self._now, self._most_waits = [0] * workers, 0, most_waits
+        self._coming: list[tuple[int, int]] = []
+
+    def now(self) -> int:
+        return self._now
+
+    def send(self, number: int) -> None:
+        if number in self.sent or not 0 <= number < len(self._service):
+            raise CtrlabError(f"Each request is sent once; number {number} was sent before, or there is none.")
+        self.sent[number] = self._now
+        if number in self._refused:
+            heapq.heappush(self._coming, (self._now, number))
+            return
+        begins = goes_on(max(self._now, heapq.heappop(self._free)), self._pauses)
+        ends = begins + self._service[number]
+        heapq.heappush(self._free, ends)
+        heapq.heappush(self._coming, (ends, number))
+
+    def wait(self, until: float) -> list[tuple[int, float]]:
+        self.waits += 1
+        if self._most_waits is not None and self.waits > self._most_waits:
+            raise CtrlabError(f"A generator sleeps until something happens; this one has looked {self.waits} times.")
+        first = self._coming[0][0] if self._coming else NEVER
+        if min(first, until) >= NEVER:
+            raise CtrlabError("This wait never ends: no request is inside, and none is due.")
+        wakes = max(self._now, min(first, until))
+        self._now = -(-wakes // self._tick) * self._tick
+        came = []
+        while self._coming and self._coming[0][0] <= self._now:
+            at, number = heapq.heappop(self._coming)
+            came.append((number, math.inf if number in self._refused else at))
+        return came
+
+
+def simulated(loop: Loop, due: Sequence[int], service: int | Sequence[int], **options) -> list[float]:
+    """The latencies that a generator measures of a simulated server, in due order.
+
+    Args:
+        service: of each request, or the same of all. options: of the `SimulatedLine`.
+    """
+    line = SimulatedLine([service] * len(due) if isinstance(service, int) else service, **options)
+    took = Recorder(len(due))
+    for number, latency in loop(due, line):
+        took.add(number, latency)
+    return took.latencies
+
+
+def trial(loop: Loop, service: int, seconds: float) -> Callable[[float, int], list[float]]:
+    """(rate, seed) -> the latencies of a schedule of that rate, of a simulated server."""
+    return lambda rate, seed: simulated(loop, schedule(rate, seconds, seed), service)
+
+
+def most_as_the_package(run: Callable[[float, int], Sequence[float]], within: float, start: float) -> float:
+    """What the search of `ctrlab load --find-most` finds, from latencies of which none is endless."""
+    tries = sweep.most_within(lambda rate, seed: Outcome(rate, 1.0, tuple(run(rate, seed))), within, start).tries
+    return max((outcome.rate for outcome in tries if outcome.percentile(sweep.PERCENT) <= within), default=0.0)
+
+
+class Recorder:
+    """Takes the latency of each request, and draws the 99th percentile of those so far.
+
+    Raises:
+        CtrlabError: from `latencies`, some are missing.
+    """
+
+    def __init__(self, count: int, chart=None, name: str = ""):
+        self._took: list[float | None] = [None] * count
+        self._sorted: list[float] = []
+        self._chart, self._name, self._begun = chart, name, time.monotonic()
+
+    def add(self, number: int, latency: float) -> None:
+        self._took[number] = latency
+        if self._chart:
+            bisect.insort(self._sorted, latency)
+            if len(self._sorted) >= DRAWN:
+                so_far = self._sorted[math.ceil(0.99 * len(self._sorted)) - 1]
+                self._chart.add(self._name, time.monotonic() - self._begun, so_far / 1_000)
+
+    @property
+    def latencies(self) -> list[float]:
+        if missing := self._took.count(None):
+            raise CtrlabError(f"A generator tells of each request; {missing} of {len(self._took)} are missing.")
+        return self._took
+
+
+class Server:
+    """Answers one request of a kind after the other in a thread of its own, as a server with one worker, and can be paused.
+
+    Args:
+        answer: does the work of a request.
+    """
+
+    def __init__(self, answer: Callable[[], object]):
+        self._answer, self._pool = answer, ThreadPoolExecutor(1, "ctrlab-lesson")
+
+    def ask(self) -> Future:
+        return self._pool.submit(self._answer)
+
+    def pause(self, micros: float) -> None:
+        """Does nothing for so long, after those who wait already."""
+        self._pool.submit(time.sleep, micros / SECOND)
+
+    def capacity(self) -> float:
+        """How many requests per second it answers one after the other."""
+        begun, answers = time.monotonic(), 0
+        while time.monotonic() < begun + ENOUGH_SECONDS:
+            self.ask().result()
+            answers += 1
+        return answers / (time.monotonic() - begun)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+class Line:
+    """A line to a server on the real clock, which begins when it is made.
+
+    Args:
+        pauses: in which the server does nothing; they come as timers ring, whatever the generator does.
+    """
+
+    def __init__(self, server: Server, pauses: Collection[Pause] = ()):
+        self._server, self._came = server, queue.SimpleQueue()
+        self._begun = time.monotonic()
+        self._timers = [threading.Timer(begins / SECOND, server.pause, [ends - begins]) for begins, ends in pauses]
+        for timer in self._timers:
+            timer.daemon = True
+            timer.start()
+
+    def now(self) -> float:
+        return (time.monotonic() - self._begun) * SECOND
+
+    def send(self, number: int) -> None:
+        def answered(done: Future) -> None:
+            failed = done.cancelled() or done.exception() is not None
+            self._came.put((number, math.inf if failed else self.now()))
+
+        self._server.ask().add_done_callback(answered)
+
+    def wait(self, until: float) -> list[tuple[int, float]]:
+        left = None if until >= NEVER else max(0.0, (until - self.now()) / SECOND)
+        came: list[tuple[int, float]] = []
+        with contextlib.suppress(queue.Empty):
+            came.append(self._came.get(timeout=left))
+            while True:
+                came.append(self._came.get_nowait())
+        return came
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
+
+
+def run(loop: Loop, server: Server, due: Sequence[int], *, pauses: Collection[Pause] = (), chart=None, name="") -> list[float]:
+    """The latencies that a generator measures of a real server, in due order.
+
+    Args:
+        chart: takes the 99th percentile in milliseconds over the seconds since the beginning.
+    """
+    took, line = Recorder(len(due), chart, name), Line(server, pauses)
+    try:
+        for number, latency in loop(due, line):
+            took.add(number, latency)
+    finally:
+        line.close()
+    return took.latencies
