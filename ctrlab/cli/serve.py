@@ -31,6 +31,9 @@ def command(
     ] = "round_robin",
     member_threads: Annotated[int, typer.Option(min=0, help="Of each member; 0: one for each of its CPUs.")] = 1,
     cpus: Annotated[str, typer.Option(help="The CPUs of each member, such as 0-3;4-7; else all have all.")] = "",
+    dedicated: Annotated[
+        list[str] | None, typer.Option(help="CPUs that a model has to itself, such as ctr=0-3; the other models share the rest.")
+    ] = None,
     batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
@@ -51,6 +54,10 @@ def command(
     wait = round(1e6 * duration("--batch-wait", batch_wait))
     if wait > LONGEST_WAIT:
         raise CtrlabError(f"--batch-wait is at most 1s; received {batch_wait}.")
+    if dedicated and (threads or members > 1 or cpus or policy != "round_robin" or member_threads != 1):
+        raise CtrlabError(
+            "--dedicated makes the members itself, one per CPU: leave out --threads, --members, --policy and --cpus."
+        )
     drain_seconds = duration("--drain", drain)
     try:
         import grpc  # noqa: F401
@@ -71,8 +78,9 @@ def command(
     group = {"name": "all", "members": members, "policy": policy} | ({"cpus": cpus.split(";")} if cpus else {})
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
     configuration |= {"intra_op_threads": member_threads, "group": group}
+    waiting = {"threads": threads, "most_waiting": most_waiting, "dedicated": dedicated or ()}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
-    models = Models(folder, threads=threads, most_waiting=most_waiting, keep=keep, log=requests, **configuration)
+    models = Models(folder, **waiting, keep=keep, log=requests, **configuration)
 
     def ready(http: int, rpc: int) -> None:
         for name, served in models.served.items():

@@ -6,10 +6,12 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.cores import allocated, group, pool_of
 from ctrlab.server.logs import Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
@@ -81,6 +83,8 @@ class Models:
         threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
         most_waiting: how many more may wait; a request beyond is refused at once. With the policy "by_model" of the configuration
             `group` both count for each model by itself: the requests of one never wait for those of another.
+        dedicated: models that have CPUs of their own, such as "ctr=0-3"; the others share the rest. Each CPU is a member of a group
+            then, and the threads are the CPUs. Instead of `threads` and a `group` of the configuration.
         log: for what is answered; it is closed with the models.
         keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
         configuration: of each processor.
@@ -95,6 +99,7 @@ class Models:
         *,
         threads: int | None = None,
         most_waiting: int = 100,
+        dedicated: Sequence[str] = (),
         keep: int = 1,
         log: RequestLog | None = None,
         **configuration,
@@ -104,11 +109,14 @@ class Models:
             raise CtrlabError(
                 f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."
             )
+        folders = folders_in(folder)
+        cores = allocated(dedicated, folders) if dedicated else {}
         self.served: dict[str, ServedModel] = {}
         try:
-            for name, place in folders_in(folder).items():
+            for name, place in folders.items():
+                own = group(pool_of(name, cores), cores[pool_of(name, cores)]) if cores else {}
                 try:
-                    self.served[name] = ServedModel(place, name, keep=keep, **configuration)
+                    self.served[name] = ServedModel(place, name, keep=keep, **configuration | own)
                 except Refused as refused:
                     broken = _broken(name, refused)
             if not self.served:
@@ -120,8 +128,9 @@ class Models:
         self._refusals = Refusals()
         self.metrics = Metrics(self.served, lambda: self.inside, log)
         apart = configuration.get("group", {}).get("policy") == "by_model"
-        lines = [_Line(threads, most_waiting) for _ in (self.served if apart else [""])]
-        self._lines = dict(zip(self.served, lines if apart else lines * len(self.served)))
+        pools = {name: name if apart else pool_of(name, cores) for name in self.served}
+        lines = {pool: _Line(len(cores.get(pool, ())) or threads, most_waiting) for pool in pools.values()}
+        self._lines = {name: lines[pool] for name, pool in pools.items()}
         self.came = 0.0
         """When the last request came, of `time.monotonic`."""
         self._ends = threading.Event()

@@ -1,0 +1,75 @@
+"""Cores of a model's own, in a server: what `ctrlab.fleet.allocation` calls the policy "dedicated".
+
+    dedicated    {"ctr": "0-5"}: requests for ctr run on CPUs 0 to 5, and no other model's do
+    the rest     is shared by all other models
+
+Each CPU is a member of a session group with one thread, so a request never waits while one of its CPUs is idle.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from ctrlab.errors import CtrlabError
+
+Cores = Mapping[str, frozenset[int]]
+"""The CPUs of models by name, and those of all others under `OTHERS`."""
+OTHERS = ""
+
+
+def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[int] | None = None) -> Cores:
+    """The CPUs of each model.
+
+    Args:
+        asked: such as "ctr=0-3,8".
+        models: that the server has.
+        cpus: that the process may use; None: as the system says.
+    Raises:
+        CtrlabError: what is asked for is malformed, a CPU is not there or is two models', or the others get none.
+    """
+    free = set(os.sched_getaffinity(0) if cpus is None else cpus)
+    found: dict[str, frozenset[int]] = {}
+    for text in asked:
+        name, _, sets = text.partition("=")
+        if name not in models or name in found:
+            why = "twice" if name in found else "and the server has " + ", ".join(models)
+            raise CtrlabError(f"--dedicated names a model of the server once, such as ctr=0-3; received {text!r}, {why}.")
+        wanted = _cpus(sets, text)
+        if odd := sorted(wanted - free):
+            left = ", ".join(map(str, sorted(free))) or "none"
+            raise CtrlabError(
+                f"--dedicated gives a CPU to one model; received {text!r}, and those left are {left}, not {odd[0]}."
+            )
+        free -= wanted
+        found[name] = frozenset(wanted)
+    if len(found) < len(models):
+        if not free:
+            raise CtrlabError("--dedicated leaves the other models a CPU; all of the process's are given away: give fewer.")
+        found[OTHERS] = frozenset(free)
+    return found
+
+
+def _cpus(sets: str, text: str) -> set[int]:
+    """Of "0-3,8"."""
+    found: set[int] = set()
+    for part in sets.split(","):
+        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last:
+            raise CtrlabError(f"CPUs are numbers and ranges, such as ctr=0-3,8; received {text!r}.")
+        found |= set(range(first, last + 1))
+    return found
+
+
+def pool_of(model: str, cores: Cores) -> str:
+    """Under which name a model's CPUs are."""
+    return model if model in cores else OTHERS
+
+
+def group(name: str, cpus: Iterable[int]) -> dict:
+    """A processor's configuration for a model that has these CPUs."""
+    sets = [str(cpu) for cpu in sorted(cpus)]
+    shared = {"name": f"cores of {name}" if name else "cores of all others", "members": len(sets), "cpus": sets}
+    return {"intra_op_threads": 1, "group": shared | {"policy": "least_in_flight"}}
