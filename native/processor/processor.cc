@@ -47,30 +47,35 @@ std::string WriteArrow(const std::vector<tensorflow::Tensor>& tensors) {
   return bytes;
 }
 
-bool ParseGroup(const simdjson::dom::object& fields, GroupOptions* group) {
+Answer ParseGroup(const simdjson::dom::object& fields, GroupOptions* group) {
   for (const auto& [name, value] : fields) {
+    const auto odd = [&](const char* wanted) {
+      return Invalid("A group's \"", std::string(name), "\" must be ", wanted, "; received ", simdjson::minify(value), ".");
+    };
     int64_t number;
     std::string_view text;
     simdjson::dom::array sets;
     if (name == "name") {
-      if (value.get(text) != simdjson::SUCCESS || text.empty()) return false;
+      if (value.get(text) != simdjson::SUCCESS || text.empty()) return odd("text that is not empty");
       group->name = text;
     } else if (name == "members") {
-      if (value.get(number) != simdjson::SUCCESS || number < 1 || number > 1024) return false;
+      if (value.get(number) != simdjson::SUCCESS || number < 1 || number > 1024) return odd("a whole number in [1, 1024]");
       group->members = static_cast<int32_t>(number);
     } else if (name == "policy") {
-      if (value.get(text) != simdjson::SUCCESS || !PolicyOf(text, &group->policy)) return false;
+      const bool known = value.get(text) == simdjson::SUCCESS && PolicyOf(text, &group->policy);
+      if (!known) return odd("round_robin, by_model or least_in_flight");
     } else if (name == "cpus") {
-      if (value.get(sets) != simdjson::SUCCESS || sets.size() == 0) return false;
+      const char* wanted = "a list of sets of CPUs, such as [\"0-3\", \"4-7\"]";
+      if (value.get(sets) != simdjson::SUCCESS || sets.size() == 0) return odd(wanted);
       for (const auto& set : sets) {
-        if (set.get(text) != simdjson::SUCCESS) return false;
+        if (set.get(text) != simdjson::SUCCESS) return odd(wanted);
         group->cpus.emplace_back(text);
       }
     } else {
-      return false;
+      return Invalid("A group has name, members, policy and cpus; ", std::string(name), " is unknown.");
     }
   }
-  return true;
+  return {};
 }
 
 }  // namespace
@@ -98,9 +103,8 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
       configuration->group.threads = static_cast<int32_t>(number);
     } else if (name == "group") {
       simdjson::dom::object group;
-      if (value.get(group) != simdjson::SUCCESS || !ParseGroup(group, &configuration->group)) {
-        return odd("an object of name, members (1 to 1024), policy (round_robin, by_model or least_in_flight), cpus");
-      }
+      if (value.get(group) != simdjson::SUCCESS) return odd("an object of name, members, policy, cpus");
+      if (Answer bad = ParseGroup(group, &configuration->group); !bad.ok()) return bad;
     } else if (name == "poll_seconds") {
       double seconds;
       if (value.get(seconds) != simdjson::SUCCESS || !(seconds >= 0 && seconds <= 86'400)) return odd("a number in [0, 86400]");

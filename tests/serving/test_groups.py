@@ -119,7 +119,13 @@ def test_a_request_that_the_model_refuses_leaves_its_member(din):
         ({"cpus": [""]}, "are numbers and ranges"),
         ({"cpus": ["3-1"]}, "are numbers and ranges"),
         ({"cpus": ["1023"]}, "that the process may use"),
-        ({"policy": "random"}, '"group" must be an object'),
+        ({"policy": "random"}, '"policy" must be round_robin, by_model or least_in_flight; received "random"'),
+        ({"members": 0}, '"members" must be a whole number in'),
+        ({"cpus": [0]}, '"cpus" must be a list of sets'),
+        ({"cpus": []}, '"cpus" must be a list of sets'),
+        ({"name": ""}, '"name" must be text that is not empty'),
+        ({"threads": 2}, "A group has name, members, policy and cpus; threads is unknown"),
+        (7, '"group" must be an object'),
     ],
 )
 def test_odd_groups_are_refused(din, group, sentence):

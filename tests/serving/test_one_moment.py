@@ -87,14 +87,18 @@ REQUEST = {"ids": tf.constant(np.arange(len(KEYS)), tf.int64)}
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("batching", [{}, {"batch_rows": 100, "batch_wait_micros": 100}], ids=["alone", "batched"])
+@pytest.mark.parametrize(
+    "configuration",
+    [{}, {"batch_rows": 100, "batch_wait_micros": 100}, {"group": {"members": 2, "policy": "least_in_flight"}}],
+    ids=["alone", "batched", "two members"],
+)
 @pytest.mark.parametrize("updates", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
-def test_no_answer_is_of_two_moments(model, updates, batching):
+def test_no_answer_is_of_two_moments(model, updates, configuration):
     """The model is also asked past the processor, without its gate: there, moments are mixed, so this test can see it."""
     folder, update, past = model
     body, end, seen = warm_up.predict_request("ctr", REQUEST), threading.Event(), []
     _native.library()
-    with Processor(folder, poll_seconds=0.001, **batching) as processor, ThreadPoolExecutor(4) as pool:
+    with Processor(folder, poll_seconds=0.001, **configuration) as processor, ThreadPoolExecutor(4) as pool:
 
         def ask():
             count = 0
@@ -123,5 +127,5 @@ def test_no_answer_is_of_two_moments(model, updates, batching):
         seen = [future.result() for future in asked]
         wait_for(lambda: processor.info()["stopped"] == "")
         assert processor.info()["update"] == updates
-        assert min(seen) > 100 and past_it.result() > 0 and bool(processor.info()["batches"]) == bool(batching)
+        assert min(seen) > 100 and past_it.result() > 0 and bool(processor.info()["batches"]) == ("batch_rows" in configuration)
         print(f"{sum(seen)} answers, none mixed; {past_it.result()} mixed past the gate")
