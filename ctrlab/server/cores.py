@@ -39,9 +39,7 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
         wanted = _cpus(sets, text)
         if odd := sorted(wanted - free):
             left = ", ".join(map(str, sorted(free))) or "none"
-            raise CtrlabError(
-                f"--dedicated gives a CPU to one model; received {text!r}, and those left are {left}, not {odd[0]}."
-            )
+            raise CtrlabError(f"--dedicated gives a CPU to one model; received {text!r}, and {left} are left, not {odd[0]}.")
         free -= wanted
         found[name] = frozenset(wanted)
     if len(found) < len(models):

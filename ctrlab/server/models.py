@@ -83,8 +83,8 @@ class Models:
         threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
         most_waiting: how many more may wait; a request beyond is refused at once. With the policy "by_model" of the configuration
             `group` both count for each model by itself: the requests of one never wait for those of another.
-        dedicated: models that have CPUs of their own, such as "ctr=0-3"; the others share the rest. Each CPU is a member of a group
-            then, and the threads are the CPUs. Instead of `threads` and a `group` of the configuration.
+        dedicated: models that have CPUs of their own, such as "ctr=0-3"; the others share the rest. Each CPU is a member of a
+            group then, and the threads are the CPUs. Instead of `threads` and a `group` of the configuration.
         log: for what is answered; it is closed with the models.
         keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
         configuration: of each processor.

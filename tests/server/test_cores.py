@@ -38,8 +38,8 @@ def test_a_model_has_what_was_asked_and_the_others_the_rest(asked, found):
         (["a=0;1"], "CPUs are numbers and ranges"),
         (["a=99999"], "CPUs are numbers and ranges"),
         (["a=0", "a=1"], "twice"),
-        (["a=0-2", "b=2"], "those left are 3, not 2"),
-        (["a=8"], "those left are 0, 1, 2, 3, not 8"),
+        (["a=0-2", "b=2"], "and 3 are left, not 2"),
+        (["a=8"], "0, 1, 2, 3 are left, not 8"),
         (["a=0-3"], "leaves the other models a CPU"),
     ],
 )
