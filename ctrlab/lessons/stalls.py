@@ -29,6 +29,7 @@ from ctrlab.load.outcome import Outcome
 SECOND = 1_000_000
 ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
 DRAWN = 100  # the answers from which on a chart has a 99th percentile
+EACH = 10  # answers between two points of a chart: the generator has other things to do
 
 Pause = tuple[int, int]
 """When a server stops to begin calls, and when it goes on."""
@@ -158,7 +159,7 @@ class Recorder:
         self._took[number] = latency
         if self._chart:
             bisect.insort(self._sorted, latency)
-            if len(self._sorted) >= DRAWN:
+            if len(self._sorted) >= DRAWN and len(self._sorted) % EACH == 0:
                 so_far = self._sorted[math.ceil(0.99 * len(self._sorted)) - 1]
                 self._chart.add(self._name, time.monotonic() - self._begun, so_far / 1_000)
 
