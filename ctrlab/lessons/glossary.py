@@ -32,7 +32,7 @@ TERMS = {
     "compaction": "Rewriting the live records of a file and deleting the file, to get rid of the dead ones.",
     "compute-bound": "Limited by the speed of arithmetic: faster memory would not help.",
     "condition variable": "Where a thread waits until another says that something has changed. Then it looks again.",
-    "coordinated omission": "A load generator waits while the server stalls, and so leaves out the slow requests. Many become one.",
+    "coordinated omission": "A load generator waits while the server stalls: the slow requests are left out, many become one.",
     "delta": "What changed since the last save. If a thousandth of the rows changed, the delta has a thousandth of the bytes.",
     "denormal (subnormal)": "The tiniest floats, below 1.2e-38 in float32. The closer to zero, the fewer bits of precision.",
     "dictionary encoding": "Each different value is stored once, and the column stores numbers. Parquet does this.",

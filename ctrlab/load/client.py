@@ -15,6 +15,7 @@ import gc
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -90,7 +91,8 @@ def send(
     gc.disable()
     cpu = time.process_time()
     try:
-        asyncio.run(run.whole())
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own has a loop that runs already
+            thread.submit(asyncio.run, run.whole()).result()
     finally:
         cpu = time.process_time() - cpu
         if collecting:

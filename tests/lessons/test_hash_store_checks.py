@@ -320,6 +320,7 @@ def test_an_array_among_the_learners_names_is_no_obstacle():
         check.run(LESSON, 1, names["twice"])
 
 
+@pytest.mark.long
 def test_at_exactly_a_third_both_are_right():
     assert in_floats(THIRDS, 1 / 3) is None and compact(THIRDS, 1 / 3) is not None
     for seed in range(20):

@@ -202,3 +202,13 @@ def test_wrk_measures_the_same_latency():
     number, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", said).groups()
     theirs = float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
     assert theirs > taken < ours.percentile(50) and ours.percentile(50) == pytest.approx(theirs, rel=0.1)
+
+
+def test_a_notebook_can_send_too():
+    """Where a loop runs already."""
+    with serving(answering()) as port:
+
+        async def cell():
+            return send(at(port), POST, np.zeros(3))
+
+        assert asyncio.run(cell()).failures == {}

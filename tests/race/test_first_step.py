@@ -27,6 +27,7 @@ def session_of(model, rungs, batch=None):
     return session, batch
 
 
+@pytest.mark.long
 def test_what_trains_otherwise_is_found_whichever_tensor_it_is(monkeypatch, tmp_path):
     model = "dlrm"
     path = str(tmp_path / "first_step.npz")

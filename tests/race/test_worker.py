@@ -61,6 +61,7 @@ def test_input_rungs_train_on_the_same_rows(model, data_set):
         assert losses[name] == pytest.approx(losses[""], rel=1e-5), name
 
 
+@pytest.mark.long
 def test_run_rungs_train_on_the_same_rows():
     run = [rung.name for rung in LADDER if rung.level == "run"]
     sessions = {
