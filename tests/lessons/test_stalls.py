@@ -5,22 +5,12 @@ import threading
 import time
 
 import pytest
+from loops import open_loop
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import stalls
 from ctrlab.lessons.queueing import NEVER, Cost, Request, simulate
 from ctrlab.lessons.stalls import SimulatedLine
-
-
-def open_loop(due, line):
-    sent = answered = 0
-    while answered < len(due):
-        while sent < len(due) and due[sent] <= line.now():
-            line.send(sent)
-            sent += 1
-        for number, at in line.wait(due[sent] if sent < len(due) else NEVER):
-            yield number, at - due[number]
-            answered += 1
 
 
 def test_a_simulated_server_answers_first_come_first_served():
