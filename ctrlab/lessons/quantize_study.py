@@ -28,7 +28,7 @@ from ctrlab.training.metrics import auc, calibration
 RATE = 1e-2
 """The learning rate. One pass at DeepFM's own, .001, leaves its tables nearly as they were drawn: nothing could be lost."""
 SLICES = 16
-TINY_BUCKETS = 10_000
+TINY_BUCKETS = 2_000
 BATCH = 512
 LINE = 64  # bytes of a cache line
 Change = Callable[[np.ndarray], np.ndarray]

@@ -49,7 +49,7 @@ def test_a_learners_rows_are_exported_and_served(trained, tmp_path):
     }
     assert weights.pack is rows.pack
     sizes = {name: study.weights_bytes(version) for name, version in versions.items()}
-    assert sizes["float32"] > 2 * sizes["yours"] and sizes["yours"] == sizes["ours"]
+    assert sizes["float32"] > 1.5 * sizes["yours"] and sizes["yours"] == sizes["ours"]
     found = {}
     for name, version in versions.items():
         with Processor(version.parent, poll_seconds=0) as processor:
@@ -79,11 +79,13 @@ def test_rows_are_packed_as_the_package_packs_them(dim):
 
 
 def test_an_outlier_is_one_number_of_a_row_that_nobody_read(trained):
+    counts = []
     for name, values in trained.tables.items():
         found = trained.with_outlier(name, 30)
-        changed = np.argwhere(found != values)
-        assert len(changed) == (len(values) > 10) and trained.with_outlier(name, 0) is values
-        assert abs(found).max() == pytest.approx((30 if len(changed) else 1) * abs(values).max())
+        counts.append(np.sum(found != values))
+        assert trained.with_outlier(name, 0) is values
+        assert abs(found).max() == pytest.approx((30 if counts[-1] else 1) * abs(values).max())
+    assert set(counts) <= {0, 1} and sum(counts) >= 3  # in tables of which every row was read there is none
     before = trained.scores()
     assert np.mean(abs(trained.scores(outlier=30) - before) > 1e-6) < 0.05
     np.testing.assert_array_equal(trained.scores(), before)
