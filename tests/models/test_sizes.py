@@ -163,7 +163,9 @@ def answers_of(model):
     return answers, training.get_state(model, optimizer)
 
 
-@pytest.mark.parametrize("embedding, rungs", [("hashed", "all"), ("hashed", "stock"), ("variable", "all")])
+@pytest.mark.parametrize(
+    "embedding, rungs", [("hashed", "all"), pytest.param("hashed", "stock", marks=pytest.mark.long), ("variable", "all")]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_set_of_optimizations_takes_the_same_step(name, embedding, rungs, batch):
     """With all that can be regularized: masks, penalties and moving statistics are the same, too."""

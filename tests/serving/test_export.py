@@ -55,7 +55,7 @@ def test_the_served_probabilities_are_the_models(trained, tmp_path, name, kind):
     )
 
 
-@pytest.mark.parametrize("rungs", ["none", "all"])
+@pytest.mark.parametrize("rungs", [pytest.param("none", marks=pytest.mark.long), "all"])
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_a_model_of_any_sizes_answers_alike(trained, tmp_path, name, normalized, rungs):
