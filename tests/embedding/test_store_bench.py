@@ -38,6 +38,7 @@ def test_the_page_of_latencies_needs_nothing_else():
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_the_program_measures_every_store_that_is_there(tmp_path):
     bench = bench_store(64, "tiny", folder=tmp_path)
     assert set(bench.stores) | set(bench.missing) == {"ctrlab", *store_bench.PEERS}

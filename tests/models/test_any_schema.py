@@ -87,6 +87,7 @@ def test_one_column_few_or_all(name, names, batch):
 @pytest.mark.parametrize("name", MODELS)
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.sets(st.sampled_from(sorted(COLUMNS)), min_size=2), labels=st.integers(1, 3), negatives=st.booleans())
+@pytest.mark.long
 def test_random_schemas(name, batch, names, labels, negatives):
     trains_alike_or_is_refused(name, schema_of(names, labels, negatives), batch)
 

@@ -34,6 +34,7 @@ def planted(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.long
 def test_beats_logistic_regression(name, planted):
     schema, train, test, logistic_auc, ceiling = planted(DATA_SETS[name])
     model = build(name, schema, "all")

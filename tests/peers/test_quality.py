@@ -71,6 +71,7 @@ def test_words_numbers_and_lists_that_were_never_seen_are_no_problem():
         assert np.isfinite(model.predict_proba(encode(test))).all()
 
 
+@pytest.mark.long
 def test_a_data_set_gets_a_row_a_model(monkeypatch):
     monkeypatch.setenv("CTRLAB_PROFILE", "tiny")
     monkeypatch.setattr(quality, "EPOCHS", 1)

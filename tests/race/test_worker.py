@@ -131,6 +131,7 @@ def test_a_worker_trains_evaluates_and_starts_over(session):
     assert int(session.run.optimizer.iterations) == 1
 
 
+@pytest.mark.long
 def test_a_race_of_one_model_from_the_command_line(tmp_path):
     """Two real workers, baseline and all, and everything that comes out of them."""
     command = [sys.executable, "-m", "ctrlab", "race", "--models", "deepfm", "--profile", "tiny"]

@@ -39,7 +39,7 @@ def small(trained, tmp_path_factory):
     return serving.export_model(model, out, rows=[first(features, 3), first(features, 1)]), model, features
 
 
-@pytest.mark.parametrize("kind", ["text", "ids"])
+@pytest.mark.parametrize("kind", ["text", pytest.param("ids", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_the_served_probabilities_are_the_models(trained, tmp_path, name, kind):
     model, features = trained(name, optimizations="stock" if kind == "text" else "none")

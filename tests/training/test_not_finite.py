@@ -183,7 +183,7 @@ def test_a_huge_number_of_standardized_numbers():
     refuses(trained, batch(1, price=1e21), KEPT.format("numbers/variance"))
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adagrad", "ftrl", "keras"])
+@pytest.mark.parametrize("kind", ["adagrad", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("sgd", "ftrl", "keras"))])
 def test_a_huge_number_whatever_the_optimizer(kind):
     model, optimizer = made("sgd" if kind == "keras" else kind, **UNSCALED)
     if kind == "keras":
