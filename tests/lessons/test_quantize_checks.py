@@ -9,7 +9,7 @@ from ctrlab.lessons import check
 from ctrlab.lessons.checks.quantize import reference_bfloat16, reference_quantize, scales_for
 from ctrlab.serving.rows import pack
 
-LESSON = "04_serving/07_quantize"
+LESSON = "04_serving/08_quantize"
 
 
 def refuse(values, found=np.isfinite):

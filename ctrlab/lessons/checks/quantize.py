@@ -1,4 +1,4 @@
-"""Checks of 04_serving/07_quantize: (1) rows in few bits with a scale each, (2) bfloat16, rounded to nearest even."""
+"""Checks of 04_serving/08_quantize: (1) rows in few bits with a scale each, (2) bfloat16, rounded to nearest even."""
 
 from __future__ import annotations
 
