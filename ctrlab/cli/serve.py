@@ -30,7 +30,9 @@ def command(
         typer.Option(help="The member that a request runs in. By model: each model has threads of its own, too."),
     ] = "round_robin",
     member_threads: Annotated[int, typer.Option(min=0, help="Of each member; 0: one for each of its CPUs.")] = 1,
-    cpus: Annotated[str, typer.Option(help="The CPUs of each member, such as 0-3;4-7; else all have all.")] = "",
+    cpus: Annotated[
+        str, typer.Option(help="The CPUs of each member, such as 0-3;4-7, or auto: by core and NUMA node; else all have all.")
+    ] = "",
     dedicated: Annotated[
         list[str] | None, typer.Option(help="CPUs that a model has to itself, such as ctr=0-3; the other models share the rest.")
     ] = None,
@@ -69,13 +71,18 @@ def command(
     import_tensorflow()
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
+    from ctrlab.server.nodes import nodes, shared_out
     from ctrlab.server.request_log import RequestLog
     from ctrlab.server.serving import Address, bracketed, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
-    group = {"name": "all", "members": members, "policy": policy} | ({"cpus": cpus.split(";")} if cpus else {})
+    if cpus == "auto":
+        sets = [",".join(map(str, each)) for each in shared_out(members, nodes())]
+    else:
+        sets = cpus.split(";") if cpus else []
+    group = {"name": "all", "members": members, "policy": policy} | ({"cpus": sets} if sets else {})
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
     configuration |= {"intra_op_threads": member_threads, "group": group}
     waiting = {"threads": threads, "most_waiting": most_waiting, "dedicated": dedicated or ()}

@@ -9,10 +9,10 @@ Each CPU is a member of a session group with one thread, so a request never wait
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.nodes import cpus_of
 
 Cores = Mapping[str, frozenset[int]]
 """The CPUs of models by name, and those of all others under `OTHERS`."""
@@ -36,7 +36,9 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
         if name not in models or name in found:
             why = "twice" if name in found else "and the server has " + ", ".join(models)
             raise CtrlabError(f"--dedicated names a model of the server once, such as ctr=0-3; received {text!r}, {why}.")
-        wanted = _cpus(sets, text)
+        wanted = cpus_of(sets)
+        if wanted is None:
+            raise CtrlabError(f"CPUs are numbers and ranges, such as ctr=0-3,8; received {text!r}.")
         if odd := sorted(wanted - free):
             left = ", ".join(map(str, sorted(free))) or "none"
             raise CtrlabError(f"--dedicated gives a CPU to one model; received {text!r}, and {left} are left, not {odd[0]}.")
@@ -46,18 +48,6 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
         if not free:
             raise CtrlabError("--dedicated leaves the other models a CPU; all of the process's are given away: give fewer.")
         found[OTHERS] = frozenset(free)
-    return found
-
-
-def _cpus(sets: str, text: str) -> set[int]:
-    """Of "0-3,8"."""
-    found: set[int] = set()
-    for part in sets.split(","):
-        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-        if first > last:
-            raise CtrlabError(f"CPUs are numbers and ranges, such as ctr=0-3,8; received {text!r}.")
-        found |= set(range(first, last + 1))
     return found
 
 

@@ -131,6 +131,13 @@ PLANTED = {
         "  return current_;",
         "ctrlab::processor::Processor::current",
     ),
+    "a member that is picked without a lock": (
+        "thread",
+        "group.cc",
+        "  const std::lock_guard lock(mutex_);\n  size_t m = 0;",
+        "  size_t m = 0;",
+        "ctrlab::processor::Group::Pick",
+    ),
     "an answer's values that are gone": (
         "address,undefined",
         "processor.cc",

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from served import TOLERANCE, first, probabilities, served
+from served import TOLERANCE, first, probabilities, served, wait_for
 from tensorflow.core.protobuf import saved_model_pb2
 from trainers import Trainer, published
 from wire_requests import by_columns
@@ -18,6 +18,7 @@ from ctrlab import serving
 from ctrlab.embedding import Options, Storage, embedding_variables
 from ctrlab.embedding.choices import QuotientRemainder, Variable
 from ctrlab.errors import CtrlabError
+from ctrlab.serving import weights
 from ctrlab.serving.bundled import FORMATS, Bundled
 from ctrlab.serving.export import levels
 from ctrlab.serving.inputs import inputs_of, to_tensors
@@ -165,6 +166,44 @@ def test_updates_bring_packed_rows(small_batches, tmp_path, embedding, rung):
             plain.step()
             published(wide)
     assert publisher.published.rows == wide.published.rows and publisher.published.bytes < wide.published.bytes
+
+
+@pytest.mark.parametrize("scale", [np.nan, -1.0])
+@pytest.mark.parametrize("embedding", ["hashed", Variable()], ids=["hashed", "variable"])
+def test_an_update_with_an_odd_scale_changes_nothing(small_batches, tmp_path, monkeypatch, embedding, scale):
+    """The last scale in the file: a server that applied what it has read would answer with half of the update."""
+    trainer, folder, written = Trainer(small_batches, "din", embedding), tmp_path / "ctr", []
+    odd = None
+
+    def packed(values, format):
+        rows = pack(values, format)
+        if format == "int8":
+            written.append(rows)
+            if len(written) == odd:
+                rows[-1, 0] = scale
+        return rows
+
+    monkeypatch.setattr(weights, "pack", packed)
+    with trainer.publisher(folder, every=1e6, optimizations="int8_rows") as publisher:
+        trainer.step()
+        published(publisher)
+        with Processor(folder, poll_seconds=0.02) as processor:
+            request = by_columns(to_tensors(first(trainer.batches[0][0], 50), inputs_of(trainer.model, "text"), trainer.model))
+            written.clear()
+            trainer.step()
+            published(publisher)
+            wait_for(lambda: processor.info()["update"] == 1)
+            odd = len(written)
+            written.clear()
+            trainer.number = 1  # the same batch again: the same tables change
+            trainer.step()
+            before = json.loads(processor.process(request, "json").data)["outputs"]
+            published(publisher)
+            assert len(written) == odd
+            wait_for(lambda: processor.info()["stopped"])
+            assert "a row of int8 has a scale of at least 0" in processor.info()["stopped"]
+            assert processor.info()["update"] == 1
+            assert json.loads(processor.process(request, "json").data)["outputs"] == before
 
 
 @pytest.mark.parametrize("rungs,said", [("none", "A stock export"), ("indicator", "rung 'lookup'")])

@@ -1,5 +1,5 @@
 // Checks the processor with TensorFlow below it, under sanitizers: eight threads ask while versions and updates come, and while
-// processors are released and made anew.
+// processors are released and made anew. Every second processor shares the members of a session group with the others that do.
 //
 //   check_processor <seconds> <folder>...    exit code 0, and for each folder a line of the versions and updates that answered,
 //                                            such as "1.0 1.1 4.0"; or 1 and a sentence on stderr
@@ -60,10 +60,16 @@ std::vector<Request> RequestsIn(const std::string& folder) {
   return requests;
 }
 
+constexpr const char* kConfigurations[] = {
+    R"({"poll_seconds": 0.01})",
+    R"({"poll_seconds": 0.01, "intra_op_threads": 2, "group": {"name": "of all", "members": 2, "policy": "least_in_flight"}})",
+};
+
 ctrlab_processor Make(const std::string& folder) {
+  static std::atomic<int> number = 0;
   char problem[1000];
   ctrlab_processor made;
-  const int32_t code = The().initialize(folder.c_str(), R"({"poll_seconds": 0.01})", &made, problem, sizeof problem);
+  const int32_t code = The().initialize(folder.c_str(), kConfigurations[number++ % 2], &made, problem, sizeof problem);
   Require(code == CTRLAB_PROCESSOR_OK, "A processor is made of " + folder, problem);
   return made;
 }

@@ -1,0 +1,84 @@
+"""CPUs of a session group's members, by what they share: the threads of a core, and the memory of a NUMA node.
+
+A node is a socket or a part of one, with memory of its own; another node's memory is slower to reach. So a member's CPUs are of
+one node, or whole nodes where there are more nodes than members. Where the numbers allow it, they are whole cores.
+
+Source: Linux, Documentation/ABI, /sys/devices/system/node and /sys/devices/system/cpu.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+
+SYSTEM = Path("/sys/devices/system")
+
+
+def cpus_of(text: str) -> set[int] | None:
+    """Of "0-3,8"; None if it is no such list."""
+    found: set[int] = set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last:
+            return None
+        found |= set(range(first, last + 1))
+    return found
+
+
+def nodes(cpus: Collection[int] | None = None, system: Path = SYSTEM) -> list[list[int]]:
+    """The CPUs of each NUMA node, those of a core side by side; one node where the system names none.
+
+    Args:
+        cpus: that the process may use; None: as the system says. No other CPU is in the result.
+    """
+    free = set(os.sched_getaffinity(0) if cpus is None else cpus)
+    found = []
+    for node in sorted((system / "node").glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        here = free & _listed(node / "cpulist")
+        found += [here] if here else []
+        free -= here
+    if free:
+        found.append(free)
+    return [sorted(here, key=lambda cpu: (min(_siblings(cpu, system)), cpu)) for here in found]
+
+
+def shared_out(members: int, nodes: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The CPUs of each member, as many each as nodes allow.
+
+    Raises:
+        CtrlabError: there are more members than CPUs.
+    """
+    count = sum(map(len, nodes))
+    if members > count:
+        raise CtrlabError(f"--cpus auto gives each member a CPU of its own; received {members} members for {count} CPUs.")
+    if members <= len(nodes):
+        return [sorted(itertools.chain(*each)) for each in _parts(nodes, members)]
+    given = [1] * len(nodes)
+    while sum(given) < members:  # the next one where its members have most CPUs each
+        fullest = max(range(len(nodes)), key=lambda n: len(nodes[n]) / given[n])
+        given[fullest] += 1
+    return [sorted(part) for node, members_here in zip(nodes, given) for part in _parts(node, members_here)]
+
+
+def _parts(whole: Sequence, count: int) -> list[Sequence]:
+    """Of like length, one after the other."""
+    ends = [len(whole) * n // count for n in range(count + 1)]
+    return [whole[first:last] for first, last in itertools.pairwise(ends)]
+
+
+def _siblings(cpu: int, system: Path) -> set[int]:
+    return _listed(system / "cpu" / f"cpu{cpu}" / "topology" / "thread_siblings_list") or {cpu}
+
+
+def _listed(path: Path) -> set[int]:
+    """Of a file such as "0-3,8"; empty where there is none, or no CPU in it."""
+    try:
+        return cpus_of(path.read_text().strip()) or set()
+    except OSError:
+        return set()
