@@ -8,6 +8,8 @@
 `throughput` has one caller per core, each of which asks again once it was answered. A session's calls read no request and write
 no answer, the processor's do both: what the group gains is its least.
 
+`pools` are sessions with more threads than there are cores, from which `ctrlab.fleet.splitting` says what a larger machine gains.
+
 `beside` has a light model with few requests, due at their times whoever is busy, while each core's caller asks a heavy model
 without a pause. `changing` has the light model alone, while it gets a new version over and over.
 """
@@ -31,6 +33,7 @@ import tensorflow as tf
 import ctrlab
 from ctrlab import data, serving
 from ctrlab.embedding.formats.folder_lock import FolderLock
+from ctrlab.fleet.splitting import Pools, measure
 from ctrlab.load import arrivals
 from ctrlab.model_names import DATA_SETS
 from ctrlab.plain import Plain
@@ -61,6 +64,7 @@ class Found(Plain):
         beside: {layout: p99 of the light model beside the heavy one, seconds}; heavy: what that answered per second meanwhile.
         alone: {layout: the light model's p99 without the heavy one}.
         changing: {layout: its p99 while versions change}; versions: how many came in all.
+        pools: `model` in sessions whose pools have more and more threads.
     """
 
     model: str
@@ -74,6 +78,7 @@ class Found(Plain):
     alone: dict[str, list[float]]
     changing: dict[str, list[float]]
     versions: int
+    pools: Pools
 
 
 def cpus() -> list[int]:
@@ -146,7 +151,7 @@ def bench_groups(
     optimizations: str = "all",
     profile: str | None = None,
 ) -> Found:
-    """All three comparisons.
+    """All comparisons.
 
     Args:
         rows: candidates of a request; the light model's has a tenth.
@@ -156,11 +161,12 @@ def bench_groups(
     rounds = current(profile).repetitions
     with exported(model, rows, optimizations, profile) as one:
         tuning, per_second = throughput(one, seconds, rounds)
+        pools = measure(lambda threads: one.session((threads, threads)), closed_loop, seconds, rounds)
     less = max(1, rows // 10)
     with exported(light, less, optimizations, profile) as low, exported(heavy, rows, optimizations, profile) as high:
         alone, both, answered = beside(low, high, seconds, rounds)
         changes, versions = changing(low, seconds, rounds)
-    return Found(model, light, heavy, rows, tuning, per_second, both, answered, alone, changes, versions)
+    return Found(model, light, heavy, rows, tuning, per_second, both, answered, alone, changes, versions, pools)
 
 
 def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int, int], dict[str, list[float]]]:

@@ -27,6 +27,11 @@ def test_rows_have_a_ratio_to_each_variant_above_and_a_bound():
         ["baseline", "scatter_nd", "stock"],
     ]
     assert all(row.measurement.percent_of_bound > 0 and row.shape.startswith("B=64, V=10000, C=1, 30 ids") for row in rows)
+    medians = {row.variant: row.measurement.median for row in rows}
+    for row in rows:
+        bound = row.measurement.bound
+        left = {other: (row.measurement.median - bound) / (medians[other] - bound) for other in row.speedup}
+        assert row.closed == pytest.approx({other: 100 * (1 - part) for other, part in left.items()})
     assert json.loads(json.dumps([row.to_json() for row in rows]))[3]["speedup"]["baseline"]["median"] > 0
 
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctrlab.cli import serve
 from ctrlab.errors import CtrlabError
+from ctrlab.server import models
 from ctrlab.server.nodes import cpus_of, nodes, shared_out
 
 
@@ -87,3 +89,18 @@ def test_each_cpu_is_one_member_s_and_none_is_across_nodes_without_need(sizes, d
 @pytest.mark.parametrize("text", ["", "x", "3-1", "1,", "-1", "0-", "1;2", "99999"])
 def test_odd_lists_are_none(text):
     assert cpus_of(text) is None
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
+def test_ctrlab_serve_gives_them_to_its_members(tmp_path, monkeypatch):
+    made = {}
+
+    def models_of(folder, **options):
+        made.update(options)
+        raise CtrlabError("No server is needed here.")
+
+    monkeypatch.setattr(models, "Models", models_of)
+    with pytest.raises(CtrlabError, match="No server"):
+        serve.command(tmp_path, members=2, cpus="auto")
+    cpus = [",".join(map(str, each)) for each in shared_out(2, nodes())]
+    assert made["group"] == {"name": "all", "members": 2, "policy": "round_robin", "cpus": cpus}

@@ -13,6 +13,9 @@ from ctrlab.cli.app import JsonOption, ProfileOption, console, duration, import_
 if TYPE_CHECKING:
     from ctrlab.fleet.groups import Found
 
+CORES = (16, 32, 64, 128)
+"""Of machines for which a gain is said."""
+
 
 def command(
     model: Annotated[str, typer.Argument(help="Whose requests per second are compared.")] = "deepfm",
@@ -45,7 +48,8 @@ def command(
 
 
 def tables_of(found: Found) -> Sequence[Table]:
-    """Requests per second; then latencies of the light model."""
+    """Requests per second; latencies of the light model; what a larger machine gains."""
+    from ctrlab.fleet.splitting import FITTED
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
 
@@ -66,7 +70,15 @@ def tables_of(found: Found) -> Sequence[Table]:
             f"{1e3 * Interval.of(of[layout]).median:.3g}" for of in (found.alone, found.beside, found.changing)
         )
         second.add_row(layout, alone, both, f"{Interval.of(found.heavy_per_second[layout]).median:.4g}", changes)
-    return first, second
+    model = found.pools.fitted()
+    off = ", ".join(f"{threads}: {100 * error:+.0f} %" for threads, error in found.pools.errors().items())
+    title = f"{found.model}: what more threads in one pool cost"
+    third = Table(title=title, caption=f"by pools of {FITTED} threads; off at others by {off}")
+    third.add_column("cores", justify="right")
+    third.add_column("a group's gain, at least", justify="right")
+    for cores in CORES:
+        third.add_row(str(cores), f"{100 * (model.gain(cores) - 1):+.0f} %")
+    return first, second, third
 
 
 def _ratio(samples: Mapping[str, Sequence[float]], side: str, base: str):

@@ -17,6 +17,8 @@ def command(
 ) -> None:
     """Time every op's implementations against each other, in pairs, and against this machine's limits.
 
+    The gap of an implementation is its distance from the least time that the work needs on this machine.
+
     - `ctrlab bench ops`
     - `ctrlab bench ops indicator --json ops.json`
     """
@@ -32,12 +34,14 @@ def command(
     for heading in ("milliseconds", "% of bound"):
         table.add_column(heading, justify="right")
     table.add_column("times as fast as")
+    table.add_column("% of its gap closed", justify="right")
     for i, row in enumerate(rows):
         if i and rows[i - 1].bench != row.bench:
             table.add_section()
         measured = row.measurement
+        closed = "\n".join(f"{percent:.0f}" for percent in row.closed.values())
         ratios = "\n".join(f"{name}: {ratio}" for name, ratio in row.speedup.items())
-        table.add_row(row.bench, row.variant, f"{1e3 * measured.median:.3g}", f"{measured.percent_of_bound:.2g}", ratios)
+        table.add_row(row.bench, row.variant, f"{1e3 * measured.median:.3g}", f"{measured.percent_of_bound:.2g}", ratios, closed)
     out = console()
     out.print(table)
     for bench, shape in {row.bench: row.shape for row in rows}.items():

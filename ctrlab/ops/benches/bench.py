@@ -60,13 +60,18 @@ def random(call: int, *shapes: Sequence[int], scale: float = 1.0) -> list[tf.Ten
 
 @dataclass(frozen=True)
 class Row:
-    """One variant of one bench: its time, and its speed relative to every variant above it (the baseline first)."""
+    """One variant of one bench: its time, and its speed relative to every variant above it (the baseline first).
+
+    Attributes:
+        closed: {variant above: the percentage of its distance from the bound that this one has closed}.
+    """
 
     bench: str
     shape: str
     variant: str
     measurement: Measurement
     speedup: dict[str, Interval]
+    closed: dict[str, float]
 
     def to_json(self) -> dict:
         speedup = {name: vars(interval) for name, interval in self.speedup.items()}
@@ -87,5 +92,8 @@ def run(name: str, bench: Bench, repetitions: int, limits: Ceilings) -> list[Row
     rows = []
     for i, variant in enumerate(variants):
         speedup = {other: Comparison(comparison.measurements, other).ratio(variant) for other in variants[:i]}
-        rows.append(Row(name, bench.shape, variant, comparison[variant], speedup))
+        measured = comparison[variant]
+        above = {other: comparison[other].median for other in speedup}
+        closed = {other: 100 * (slower - measured.median) / (slower - measured.bound) for other, slower in above.items()}
+        rows.append(Row(name, bench.shape, variant, measured, speedup, closed))
     return rows
