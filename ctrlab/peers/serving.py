@@ -39,7 +39,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.load import arrivals, client, requests, server
 from ctrlab.load.client import Target
 from ctrlab.load.requests import Body
-from ctrlab.load.sweep import most_within
+from ctrlab.load.sweep import LEAST, most_within
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
 from ctrlab.peers import environments
@@ -231,7 +231,8 @@ class _Running:
 
     def most(self, posts: list[bytes], limit: float, quick: bool) -> float:
         """The most requests per second; 0 at once where half of them take longer although nothing waits."""
-        if self.unloaded(posts, BODIES) > limit:
+        alone = self.unloaded(posts, BODIES)
+        if alone > limit:
             return 0.0
 
         def run(rate: float, seed: int):
@@ -239,7 +240,8 @@ class _Running:
             due = arrivals.poisson(rate, seconds, seed)
             return client.send(self.targets, posts, due if len(due) else np.zeros(1), rate=rate, seconds=seconds)
 
-        return most_within(run, limit, 40.0, 60.0 if quick else 20_000.0).rate
+        highest = 60.0 if quick else 20_000.0
+        return most_within(run, limit, min(max(0.5 * cores() / alone, LEAST), highest), highest).rate
 
 
 @contextlib.contextmanager
