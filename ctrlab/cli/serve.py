@@ -61,19 +61,14 @@ def command(
             "--dedicated makes the members itself, one per CPU: leave out --threads, --members, --policy and --cpus."
         )
     drain_seconds = duration("--drain", drain)
-    try:
-        import grpc  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as missing:
-        raise CtrlabError(
-            f"A server needs the extra `serve`; {missing.name} is not installed: pip install 'ctrlab[serve]'."
-        ) from None
+    require_extra()
     import_tensorflow()
+    from ctrlab.server.listening import bracketed
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
     from ctrlab.server.nodes import nodes, shared_out
     from ctrlab.server.request_log import RequestLog
-    from ctrlab.server.serving import Address, bracketed, serve
+    from ctrlab.server.serving import Address, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
@@ -111,3 +106,14 @@ def command(
             "give it more time by --drain."
         )
     out.print("Stopped; every request was answered.")
+
+
+def require_extra() -> None:
+    """Raises CtrlabError if the extra `serve` is missing."""
+    try:
+        import grpc  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as missing:
+        raise CtrlabError(
+            f"A server needs the extra `serve`; {missing.name} is not installed: pip install 'ctrlab[serve]'."
+        ) from None

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.application import WARM_UP, shown
 from ctrlab.server.cores import allocated, group, pool_of
 from ctrlab.server.logs import Refusals
 from ctrlab.server.metrics import Metrics
@@ -24,11 +25,8 @@ LOOK_SECONDS = 1.0
 """Between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads a core where most wait for their batch."""
-LONGEST_ID = 200
-"""Characters of a request's id."""
 LONGEST_LABEL = 101
 """None has more than 100: the rest of one that nobody has is not told."""
-STOPS = "The server stops and does not answer this request: ask another, or again later."
 
 
 class Overloaded(CtrlabError):
@@ -182,7 +180,7 @@ class Models:
                 reply = processor.process(request, format, header)
                 served.require(version, reply.version)
             self.metrics.answered(name, begun - came, time.monotonic() - came, reply)
-            if self._log:
+            if self._log and id != WARM_UP:
                 self._log.add(served, id, request, format, header, reply)
             return reply
 
@@ -243,11 +241,6 @@ def _broken(name: str, refused: Refused) -> Refused:
     told = Refused(refused.code, f"Model {name} is not served: {str(refused).rstrip('.')}; {cure}.")
     log.warning("%s", told)
     return told
-
-
-def shown(text: str) -> str:
-    """As much of what a client sent as a sentence has room for."""
-    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def states(served: ServedModel, version: int | None, label: str) -> dict[int, str]:

@@ -19,7 +19,8 @@ import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.models import LONGEST_ID, LONGEST_LABEL, STOPS, Late, Models, Overloaded, shown, states
+from ctrlab.server.application import LONGEST_ID, STOPS, shown
+from ctrlab.server.models import LONGEST_LABEL, Late, Models, Overloaded, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
 from ctrlab.serving.wire import field, fields, number, read_varint, varint

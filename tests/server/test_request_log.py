@@ -19,6 +19,7 @@ from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.server import request_log
+from ctrlab.server.application import WARM_UP
 from ctrlab.server.request_log import RequestLog, to_table
 from ctrlab.server.served import ServedModel
 from ctrlab.serving import inputs, warm_up
@@ -58,6 +59,7 @@ def test_each_protocol_s_requests_are_logged_with_their_answers(published, tmp_p
     _, headers, _ = server.ask("POST", "/v1/models/ctr:predict", by_rows(tensors))
     sent[headers["x-request-id"]] = None
     assert server.ask("POST", "/v1/models/ctr:predict", b"{}", WITH | {"X-Request-Id": "refused"})[0] == 400
+    assert server.ask("POST", "/v1/models/ctr:predict", by_rows(tensors), WITH | {"X-Request-Id": WARM_UP})[0] == 200
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         for id, method, request in (
             ("predict", "/tensorflow.serving.PredictionService/Predict", warm_up.predict_request("ctr", tensors)),

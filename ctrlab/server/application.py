@@ -1,0 +1,175 @@
+"""An ASGI application that answers in JSON: routes, a token, bodies within limits, and each refusal in one sentence.
+
+It has the open inference protocol's /v2/health/live and /v2/health/ready; a subclass has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+
+from ctrlab.errors import CtrlabError
+
+REQUEST_ID = b"x-request-id"
+"""By which the log knows a request; who sends none gets one with the answer."""
+LONGEST_ID = 200
+"""Characters of a request's id."""
+WARM_UP = "warm-up"
+"""The id of requests that nobody learns from: they are not in the log."""
+STOPS = "The server stops and does not answer this request: ask another, or again later."
+log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """Of a request."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", b"application/json"),)
+
+
+class Wrong(CtrlabError):
+    """A request that is refused before it reaches a model."""
+
+    def __init__(self, status: int, sentence: str, *headers: tuple[bytes, bytes]):
+        super().__init__(sentence)
+        self.status, self.headers = status, headers
+
+
+Headers = Mapping[bytes, bytes]
+Handler = Callable[[dict[str, str | None], Headers, Callable], Awaitable[Answer]]
+"""Takes the groups of a route's pattern, the headers, and ASGI's `receive`."""
+
+
+def of_json(found: object, status: int = 200, *headers: tuple[bytes, bytes]) -> Answer:
+    return Answer(json.dumps(found).encode(), status, ((b"content-type", b"application/json"), *headers))
+
+
+def shown(text: str) -> str:
+    """As much of what a client sent as a sentence has room for."""
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+class Application:
+    """A server's answers; a subclass adds its routes.
+
+    Args:
+        token: that requests bring, `Authorization: Bearer ...`; "": none is asked for.
+        refuse: told of each request that gets no answer: the model or "", why in a word, and the sentence.
+        most_bytes: of a request's body.
+        body_seconds: in which a body has to come.
+
+    Attributes:
+        ready: whether clients may go on asking here; else each answer ends its connection.
+        routes: (method, pattern of the whole path, handler).
+        open: the handlers that ask for no token.
+    """
+
+    serves = ""
+    """Which paths there are, for the sentence about another."""
+
+    def __init__(
+        self, token: str, refuse: Callable[[str, str, str], None], most_bytes: int = 64 << 20, body_seconds: float = 30.0
+    ):
+        self._token, self.refuse, self.most_bytes, self.body_seconds = token.encode(), refuse, most_bytes, body_seconds
+        self.ready = True
+        self.routes: list[tuple[str, re.Pattern, Handler]] = [
+            ("GET", re.compile(r"/v2/health/live"), self._live),
+            ("GET", re.compile(r"/v2/health/ready"), self._health),
+        ]
+        self.open: tuple[Handler, ...] = (self._live, self._health)
+
+    def status_of(self, problem: Exception) -> int | None:
+        """The status of an error of a handler that has been counted already; None: it is one of the server."""
+        return None
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            answer = await self._answer(scope, receive)
+        except Wrong as wrong:
+            self.refuse("", HTTPStatus(wrong.status).name.lower(), str(wrong))
+            answer = of_json({"error": str(wrong)}, wrong.status, *wrong.headers)
+        except asyncio.CancelledError:  # it took longer than a server that stops waits
+            answer = of_json({"error": STOPS}, 503)
+        except Exception as problem:
+            if status := self.status_of(problem):
+                answer = of_json({"error": str(problem)}, status)
+            else:
+                log.exception("A request failed inside the server")
+                answer = of_json({"error": "The server failed; its log says how."}, 500)
+        headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
+        if not self.ready:
+            headers.append(CLOSE_HEADER)
+        try:
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        except Exception:  # uvicorn's own words about it are not told
+            log.exception("An answer could not be sent")
+            raise
+
+    async def _answer(self, scope, receive) -> Answer:
+        path, allowed = scope["path"], []
+        asked = "GET" if scope["method"] == "HEAD" else scope["method"]  # whose body the connection leaves out
+        headers = dict(scope["headers"])
+        for method, pattern, handler in self.routes:
+            if found := pattern.fullmatch(path):
+                if method == asked:
+                    if handler not in self.open:
+                        self._require_token(headers)
+                    return await handler(found.groupdict(), headers, receive)
+                allowed.append(method)
+        if allowed:
+            takes = (b"allow", ", ".join(allowed).encode())
+            raise Wrong(405, f"{shown(path)} takes {' and '.join(allowed)}; received {shown(scope['method'])}.", takes)
+        raise Wrong(404, f"This server has {self.serves}; received {shown(path)}.")
+
+    def _require_token(self, headers: Headers) -> None:
+        given = headers.get(b"authorization", b"")
+        if self._token and not hmac.compare_digest(given, b"Bearer " + self._token):
+            said = "none" if not given else "another"
+            sentence = f"A request brings the server's token, in the header Authorization: Bearer ...; received {said}."
+            raise Wrong(401, sentence, (b"www-authenticate", b"Bearer"))
+
+    async def body(self, headers: Headers, receive) -> bytes:
+        """The body of a request.
+
+        Raises:
+            Wrong: it is compressed, too large, too slow, or cut off.
+        """
+        if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
+            said = f"A request's body is sent as it is; received Content-Encoding: {shown(coding.decode('latin-1'))}."
+            raise Wrong(415, said, (b"accept-encoding", b"identity"))
+        too_large = Wrong(413, f"A request has at most {self.most_bytes} bytes: split it.")
+        if headers.get(b"content-length", b"0").isdigit() and int(headers.get(b"content-length", b"0")) > self.most_bytes:
+            raise too_large
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Wrong(400, "The client left before its request was whole.")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self.most_bytes:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Wrong(408, f"A request's body comes within {self.body_seconds:g} s; this one did not.") from None
+
+    async def _live(self, *_) -> Answer:
+        return Answer(b"")
+
+    async def _health(self, *_) -> Answer:
+        return Answer(b"", 200 if self.ready else 503)

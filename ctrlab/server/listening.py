@@ -1,0 +1,148 @@
+"""An application on a port of this machine, from its first connection until nobody is inside any more.
+
+Clients and whoever sends them here learn late that a server stops. So it first says that it is not ready, and serves on until
+nothing has come for a while (`quiet`); then it takes no more (`Http.refuse_more`); then it waits for what is inside (`drained`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import time
+from collections.abc import Callable
+
+import uvicorn
+
+from ctrlab.errors import CtrlabError
+from ctrlab.server.application import Application
+from ctrlab.server.connections import Connection
+
+MOST_CONNECTIONS = 2_000
+QUIET_SECONDS = 1.0
+"""Without a request: then nobody is left who believes that the server is ready."""
+MOST_QUIET_SECONDS = 5.0
+"""For which it waits for that."""
+FLUSH_SECONDS = 30
+"""In which a client has to read its answer."""
+
+
+class Http(uvicorn.Server):
+    """Without uvicorn's own handling of signals: several fronts stop together."""
+
+    running: asyncio.Task
+
+    @classmethod
+    async def on(cls, app: Application, host: str, port: int) -> Http:
+        """An application that listens.
+
+        Args:
+            host: as `own_address` gives it.
+            port: 0: any that is free.
+        Raises:
+            CtrlabError: the port is taken.
+        """
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=functools.partial(Connection, refuse=app.refuse),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=FLUSH_SECONDS,
+        )
+        http = cls(config)
+        http.running = asyncio.create_task(http.serve())
+        while not http.started and not http.running.done():
+            await asyncio.sleep(0.01)
+        if http.running.done():
+            raise taken(host, port)
+        return http
+
+    @property
+    def port(self) -> int:
+        return self.servers[0].sockets[0].getsockname()[1]
+
+    @property
+    def inside(self) -> set[asyncio.Task]:
+        """Requests that are worked on."""
+        return self.server_state.tasks
+
+    async def refuse_more(self) -> None:
+        """Closes the port, and each connection once it was answered."""
+        for listener in self.servers:
+            listener.close()
+        await asyncio.sleep(0.1)  # what was sent over connections that are open is read
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
+    async def end(self) -> int:
+        """Returns how many clients read no answer."""
+        self.should_exit = True
+        await self.running
+        return len(self.server_state.connections)
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        yield
+
+    async def serve(self, sockets=None) -> None:
+        with contextlib.suppress(SystemExit):  # it says so when its port is taken
+            await super().serve(sockets)
+
+
+async def quiet(came: Callable[[], float], ends: float) -> None:
+    """Until no request has come for `QUIET_SECONDS`, within limits.
+
+    Args:
+        came: when the last one came, of `time.monotonic`.
+        ends: when it is over at the latest.
+    """
+    begun = time.monotonic()
+    while time.monotonic() < min(begun + MOST_QUIET_SECONDS, max(begun, came()) + QUIET_SECONDS, ends):
+        await asyncio.sleep(0.02)
+
+
+async def drained(inside: Callable[[], set[asyncio.Task]], ends: float) -> int:
+    """Until nothing is inside. Cancels what is then there still, and returns how much that is."""
+    while inside() and time.monotonic() < ends:
+        await asyncio.sleep(0.02)
+    cut = inside()
+    for task in cut:
+        task.cancel()
+    return len(cut)
+
+
+def bracketed(host: str) -> str:
+    """As it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def own_address(host: str) -> str:
+    """The host without brackets, if it is one of this machine.
+
+    Raises:
+        CtrlabError: it is none.
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        family, *_, place = socket.getaddrinfo(bare, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.bind(place)
+    except (OSError, UnicodeError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise CtrlabError(
+            f"A server listens on an address of this machine; {host[:100]} is none that it can have ({why}): "
+            "name another, such as 127.0.0.1 or ::1."
+        ) from None
+    return bare
+
+
+def taken(host: str, port: int) -> CtrlabError:
+    """The error for a port that is another's."""
+    place = f"{bracketed(host)}:{port}"
+    return CtrlabError(f"A server listens on a port of its own; {place} can't be had: stop who has it, or name another.")
