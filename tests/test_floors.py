@@ -15,8 +15,8 @@ FLOORS = (
     ("models",),
     ("training",),
     ("race", "cuda", "serving", "load"),
-    ("server", "fleet"),
-    ("peers",),
+    ("server",),
+    ("fleet", "peers"),
     ("lessons",),
     ("cli",),
 )

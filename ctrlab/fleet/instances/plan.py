@@ -1,0 +1,119 @@
+"""What a fleet consists of: its arms, their instances, and the command of each."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctrlab.errors import CtrlabError
+from ctrlab.fleet.instances.instance import Instance
+from ctrlab.fleet.instances.split import Split
+from ctrlab.fleet.instances.supervisor import Patience
+from ctrlab.server.nodes import cpus_of, nodes, shared_out
+
+TOKEN = "CTRLAB_TOKEN"
+ALL = "all"
+"""The arm of a fleet that has one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fleet.
+
+    Attributes:
+        arms: {name: the folder of models that its instances serve}.
+        percent: {name: percent of the users}, for more than one arm.
+        experiment: the A/B test's name.
+        instances: of each arm.
+        token: that clients bring, and instances; "": none.
+        options: of each `ctrlab serve`.
+        cpus: "0-3;4-7": the CPUs of each instance; "auto": shared out among them; "": all have all.
+        seconds: in which a request is answered, with its second try.
+    Raises:
+        CtrlabError: arms and percents that make no sense, a folder that is not there, CPUs that are not there.
+    """
+
+    arms: Mapping[str, Path]
+    percent: Mapping[str, float] = field(default_factory=dict)
+    experiment: str = ""
+    instances: int = 2
+    token: str = ""
+    options: Sequence[str] = ()
+    cpus: str = ""
+    seconds: float = 30.0
+    patience: Patience = Patience()  # noqa: RUF009 (frozen)
+
+    def __post_init__(self):
+        for name, folder in self.arms.items():
+            if not Path(folder).is_dir():
+                raise CtrlabError(f"An arm has a folder of models, as `ctrlab export` writes them; {folder} of {name} is none.")
+        if len(self.arms) > 1:
+            Split(self.experiment, self.percent)
+        elif self.experiment:
+            raise CtrlabError(f"An A/B test has several arms; received the experiment {self.experiment} and one arm.")
+        self.made()
+
+    def split(self) -> Split | None:
+        """Which arm a user is in, where there are several."""
+        return Split(self.experiment, self.percent) if len(self.arms) > 1 else None
+
+    def made(self) -> list[Instance]:
+        """Its instances; none has a process yet."""
+        names = [(arm, f"{arm}-{number}") for number in range(1, self.instances + 1) for arm in self.arms]
+        if not names:
+            raise CtrlabError(f"A fleet has at least one instance of each arm; received {self.instances}.")
+        sets = cpu_sets(self.cpus, len(names))
+        return [Instance(name, arm, cpus) for (arm, name), cpus in zip(names, sets)]
+
+    def command(self, instance: Instance) -> list[str]:
+        """Of an instance's process: `ctrlab serve` on ports of its own."""
+        ports = ["--port", "0", "--grpc-port", "0"]
+        secret = [] if self.token else ["--no-token"]
+        return [sys.executable, "-m", "ctrlab", "serve", str(self.arms[instance.arm]), *ports, *secret, *self.options]
+
+    def environment(self) -> dict[str, str]:
+        """Of each process."""
+        return os.environ | {TOKEN: self.token, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def cpu_sets(text: str, count: int) -> list[frozenset[int]]:
+    """The CPUs of each of so many instances; empty sets: all have all.
+
+    Raises:
+        CtrlabError: as many sets are not there, or a CPU is none that this process may use.
+    """
+    free = os.sched_getaffinity(0)
+    if not text:
+        return [frozenset()] * count
+    if text == "auto":
+        if count > len(free):
+            raise CtrlabError(f"--cpus auto gives each instance a CPU of its own; received {count} for {len(free)} CPUs.")
+        return [frozenset(each) for each in shared_out(count, nodes())]
+    sets = [cpus_of(part) for part in text.split(";")]
+    if None in sets or len(sets) != count:
+        raise CtrlabError(f"--cpus has a set for each of the {count} instances, such as 0-3;4-7; received {text!r}.")
+    if odd := sorted(set().union(*sets) - free):
+        raise CtrlabError(f"An instance's CPUs are this process's; received {text!r}, and CPU {odd[0]} is not.")
+    return [frozenset(each) for each in sets]
+
+
+def arms_of(texts: Iterable[str]) -> tuple[dict[str, Path], dict[str, float]]:
+    """{arm: folder} and {arm: percent} of one folder, or of arms such as new=models:10.
+
+    Raises:
+        CtrlabError: malformed, or a name twice.
+    """
+    texts = list(texts)
+    if len(texts) == 1 and not re.fullmatch(r"[^=/]+=.*:[0-9.]+", texts[0]):
+        return {ALL: Path(texts[0])}, {}
+    folders, percent = {}, {}
+    for text in texts:
+        found = re.fullmatch(r"([A-Za-z0-9_.-]{1,50})=(.+):([0-9]+(?:\.[0-9]+)?)", text)
+        if not found or found[1] in folders:
+            raise CtrlabError(f"An arm has a name of its own, a folder and a percent, such as new=models:10; received {text!r}.")
+        folders[found[1]], percent[found[1]] = Path(found[2]), float(found[3])
+    return folders, percent

@@ -1,0 +1,220 @@
+"""The life cycle of a fleet's instances: each is started, warmed, watched, drained and stopped, and started again after a crash.
+
+A process that is gone is noticed at once. One that has not said for a while that it is there (`Patience.answer`) hangs, and is
+killed. Starts that follow each other get further apart, so that an instance that can't start takes no machine down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ctrlab.errors import CtrlabError
+from ctrlab.fleet.instances.instance import Changed, Instance, State
+from ctrlab.fleet.instances.process import Ended, Process
+from ctrlab.fleet.instances.upstream import Broken, Upstream
+from ctrlab.fleet.instances.warm import NoAccess, warm_up
+
+HEALTH = "/v2/health/ready"
+CHECK_SECONDS = 1.0
+"""Between two questions whether an instance is there; one to which a connection broke is asked at once."""
+QUESTIONS = 5
+"""That go without an answer before it is killed; after the first it gets no more requests."""
+STOP_SECONDS = 30.0
+"""In which a process that is drained ends after SIGTERM."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds.
+
+    Attributes:
+        start: until an instance is warm.
+        answer: until one that does not say that it is there is killed.
+        drain: in which the requests inside are answered.
+        backoff, most_backoff: before the first start after a crash, and at most; each doubles the one before.
+    """
+
+    start: float = 300.0
+    answer: float = 10.0
+    drain: float = 300.0
+    backoff: float = 0.25
+    most_backoff: float = 30.0
+
+
+class Supervisor:
+    """Of one event loop.
+
+    Args:
+        begin: starts the process of an instance.
+        token: that instances take; "": none.
+        changed: told whenever an instance changes its state.
+    """
+
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        begin: Callable[[Instance], Awaitable[Process]],
+        token: str,
+        changed: Changed,
+        patience: Patience = Patience(),
+    ):
+        self.instances, self._begin, self._token, self._changed, self.patience = instances, begin, token, changed, patience
+        self._tasks: dict[str, asyncio.Task] = {}
+        self._replacing = asyncio.Lock()
+        self._stops = False
+
+    async def start(self) -> None:
+        """Until every instance has been ready.
+
+        Raises:
+            CtrlabError: one says that it can't start, is not warm in time, or takes another token.
+        """
+        first = [asyncio.get_running_loop().create_future() for _ in self.instances]
+        self._tasks = {i.name: asyncio.create_task(self._keep(i, begun)) for i, begun in zip(self.instances, first)}
+        await asyncio.gather(*first)
+
+    async def replace(self) -> None:
+        """Replaces the processes of all instances one after the other: the next one when all others take requests."""
+        async with self._replacing:
+            for instance in self.instances:
+                await self._until(lambda: all(other.state is State.READY for other in self.instances))
+                starts = instance.starts
+                instance.leave.set()
+                await self._until(lambda i=instance, n=starts: i.starts > n and i.state is State.READY)
+
+    async def stop(self) -> None:
+        """Drains and ends all instances."""
+        self._stops = True
+        for instance in self.instances:
+            instance.leave.set()
+            if instance.state not in (State.READY, State.SUSPECT, State.DRAINING) and (task := self._tasks.get(instance.name)):
+                task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def doubt(self, instance: Instance) -> None:
+        """A connection to an instance broke: it takes no requests until it has said that it is there."""
+        if instance.state is State.READY:
+            self._become(instance, State.SUSPECT)
+            instance.doubted.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._changed.wait()
+
+    def _become(self, instance: Instance, state: State) -> None:
+        if instance.state is not state:
+            instance.state, instance.since = state, time.time()
+            log.info("Instance %s is %s", instance.name, state.value, extra={"instance": instance.name, "state": state.value})
+            self._changed.tell()
+
+    async def _keep(self, instance: Instance, begun: asyncio.Future) -> None:
+        """One process after the other, until the fleet stops."""
+        failures = 0
+        try:
+            while not self._stops:
+                instance.leave.clear()
+                started = time.monotonic()
+                problem = await self._life(instance, begun)
+                if problem is None:
+                    continue
+                instance.why = str(problem)
+                self._become(instance, State.CRASHED)
+                if not begun.done() and not (isinstance(problem, Ended) and not problem.by_itself):
+                    begun.set_exception(CtrlabError(f"A fleet begins once each instance is ready. {problem}"))
+                    return
+                if time.monotonic() - started > 2 * self.patience.most_backoff:
+                    failures = 0
+                wait = min(self.patience.backoff * 2**failures, self.patience.most_backoff)
+                failures += 1
+                log.warning("%s It is started again in %g s", problem, wait, extra={"instance": instance.name})
+                await asyncio.sleep(wait)
+        finally:
+            begun.cancel()
+            self._become(instance, State.STOPPED)
+
+    async def _life(self, instance: Instance, begun: asyncio.Future) -> CtrlabError | None:
+        """A process from its start to its end. Returns why it ended, or None: it was drained."""
+        process = None
+        try:
+            self._become(instance, State.STARTING)
+            process = await self._begin(instance)
+            instance.pid, instance.starts = process.pid, instance.starts + 1
+            async with asyncio.timeout(self.patience.start):
+                instance.upstream = Upstream("127.0.0.1", await process.port())
+                self._become(instance, State.WARMING)
+                await warm_up(instance.upstream, self._token)
+            self._become(instance, State.READY)
+            if not begun.done():
+                begun.set_result(None)
+            return await self._watch(instance, process)
+        except TimeoutError:
+            seconds = self.patience.start
+            return CtrlabError(f"Instance {instance.name} has not answered a request of each model after {seconds:g} s.")
+        except Broken as problem:  # while it was warmed
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(process.end(), CHECK_SECONDS)
+            return problem
+        except (ValueError, KeyError, TypeError) as problem:
+            return CtrlabError(f"Instance {instance.name} does not answer as `ctrlab serve` does: {problem}.")
+        except (Ended, NoAccess) as problem:
+            return problem
+        except OSError as problem:
+            return CtrlabError(f"No process can be had for instance {instance.name}: {problem.strerror or problem}.")
+        finally:
+            if process:
+                await process.stop(STOP_SECONDS)
+            if instance.upstream:
+                instance.upstream.close()
+
+    async def _watch(self, instance: Instance, process: Process) -> CtrlabError | None:
+        gone = asyncio.create_task(process.end())
+        leaves = asyncio.create_task(instance.leave.wait())
+        hangs = asyncio.create_task(self._ask(instance))
+        try:
+            await asyncio.wait({gone, leaves, hangs}, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                self._become(instance, State.CRASHED)
+                return gone.result()
+            if leaves.done():
+                await self._drain(instance, gone)
+                return None
+            self._become(instance, State.CRASHED)
+            await process.stop(0.0)
+            seconds = self.patience.answer
+            return CtrlabError(f"Instance {instance.name} has not said for {seconds:g} s that it is there, and was killed.")
+        finally:
+            for task in (gone, leaves, hangs):
+                task.cancel()
+            await asyncio.gather(gone, leaves, hangs, return_exceptions=True)
+
+    async def _drain(self, instance: Instance, gone: asyncio.Task) -> None:
+        """Until nothing is inside, or the process is gone, or there is no more time."""
+        self._become(instance, State.DRAINING)
+        ends = time.monotonic() + self.patience.drain
+        while instance.inside and not gone.done() and time.monotonic() < ends:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
+
+    async def _ask(self, instance: Instance) -> None:
+        """Asks an instance again and again whether it is there, until it does not say so for too long."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < self.patience.answer:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(instance.doubted.wait(), CHECK_SECONDS)
+            instance.doubted.clear()
+            try:
+                async with asyncio.timeout(self.patience.answer / QUESTIONS):
+                    ready = (await instance.upstream.ask("GET", HEALTH)).status == 200
+            except (Broken, TimeoutError):
+                self.doubt(instance)
+                await asyncio.sleep(CHECK_SECONDS / 10)
+                continue
+            heard = time.monotonic()
+            if instance.state is not State.DRAINING or not instance.leave.is_set():
+                self._become(instance, State.READY if ready else State.DRAINING)
