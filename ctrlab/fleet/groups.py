@@ -1,12 +1,13 @@
 """Session groups beside sessions of TensorFlow's own, on one exported graph.
 
-    default      a session as TensorFlow makes it: a thread per core that runs ops, and as many among which an op splits its work
-    tuned        a session with those thread counts of `tunings` that answered most in a trial
-    one pool     our processor, one member with a thread per core
-    group        our processor, a member per core with one thread and a CPU of its own
+    default            a session as TensorFlow makes it: a thread per core that runs ops, and as many among which an op splits
+    tuned              a session with those thread counts of `tunings` that answered most in a trial
+    one pool           our processor, with a thread per core among which an op splits
+    caller's thread    our processor, with the caller's thread alone
+    group              our processor, a member per core with one thread and a CPU of its own
 
 `throughput` has one caller per core, each of which asks again once it was answered. A session's calls read no request and write
-no answer, the processor's do both: what the group gains is its least.
+no answer, the processor's do both. So a group is compared with the processor's other ways, and those say what it gains.
 
 `pools` are sessions with more threads than there are cores, from which `ctrlab.fleet.splitting` says what a larger machine gains.
 
@@ -47,6 +48,8 @@ from ctrlab.serving.versions import hide, new_version
 from ctrlab.serving.warm_up import predict_request
 
 Ask = Callable[[], object]
+SESSIONS, PROCESSORS = ("default", "tuned"), ("one pool", "caller's thread", "group")
+"""Sides; the first of each is as it comes, the second is tuned."""
 BUSY = 0.1
 """Of a core, by the light model's requests."""
 CHANGES_SECONDS = 1.0
@@ -180,6 +183,7 @@ def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int,
             "default": held.enter_context(model.session()),
             "tuned": held.enter_context(model.session(best)),
             "one pool": held.enter_context(model.processor(intra_op_threads=0)),
+            "caller's thread": held.enter_context(model.processor()),
             "group": held.enter_context(model.processor(group=members())),
         }
         rates = {name: lambda ask=ask: closed_loop(ask, seconds) for name, ask in sides.items()}

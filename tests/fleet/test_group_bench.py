@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.fleet import groups
-from ctrlab.fleet.groups import LAYOUTS, Found, exported
+from ctrlab.fleet.groups import LAYOUTS, PROCESSORS, SESSIONS, Found, exported
 from ctrlab.serving.processor import Processor
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
@@ -51,7 +51,7 @@ def test_the_command(tmp_path, monkeypatch):
     written = json.loads(out.read_text())
     del written["machine"], written["optimizations"]
     record = Found.from_json(written)
-    assert record.per_second.keys() == {"default", "tuned", "one pool", "group"} and record.tuning in groups.tunings()
+    assert tuple(record.per_second) == (*SESSIONS, *PROCESSORS) and record.tuning in groups.tunings()
     for each in (record.beside, record.alone, record.changing, record.heavy_per_second):
         assert each.keys() == LAYOUTS.keys() and all(len(of) == 3 and min(of) > 0 for of in each.values())
     assert all(min(of) > 0 for of in record.pools.cpu)

@@ -49,17 +49,21 @@ def command(
 
 def tables_of(found: Found) -> Sequence[Table]:
     """Requests per second; latencies of the light model; what a larger machine gains."""
+    from ctrlab.fleet.groups import PROCESSORS, SESSIONS
     from ctrlab.fleet.splitting import FITTED
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
 
     first = Table(title=f"{found.model}, {found.rows} candidates, a caller per core", caption=machine().line)
     first.add_column("side", no_wrap=True)
-    for heading in ("requests per s", "x default", "x tuned"):
+    for heading in ("requests per s", "x as it comes", "x tuned"):
         first.add_column(heading, justify="right", no_wrap=True)
     for side, rates in found.per_second.items():
+        if side == PROCESSORS[0]:
+            first.add_section()
         name = f"tuned ({found.tuning[0]} intra, {found.tuning[1]} inter)" if side == "tuned" else side
-        against = [str(_ratio(found.per_second, side, base)) for base in ("default", "tuned")]
+        as_it_comes, tuned, *_ = SESSIONS if side in SESSIONS else PROCESSORS
+        against = [str(_ratio(found.per_second, side, base)) for base in (as_it_comes, tuned)]
         first.add_row(name, f"{Interval.of(rates).median:.4g}", *against)
     second = Table(title=f"p99 of {found.light}, ms", caption=f"{found.versions} versions came while they changed")
     second.add_column("threads", no_wrap=True)
