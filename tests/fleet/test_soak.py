@@ -197,11 +197,11 @@ def test_an_instance_is_killed_while_a_model_is_updated(small_batches, tmp_path)
 @pytest.mark.timeout(900)
 def test_minutes_of_updates_and_crashes_lose_nothing_and_memory_stays(small_batches, tmp_path):
     kinds = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-    seen = {"instances": 3, "rate": 25.0, "seconds": 240.0, "publish_every": 2.0, "kill_every": 10.0}
+    seen = {"instances": 3, "rate": 25.0, "seconds": 180.0, "publish_every": 2.0, "kill_every": 10.0}
     load, moments, memory, told = soak(small_batches, tmp_path, **seen, kinds=kinds, seed=2)
     require_right(load, moments)
     restarts = sum(each["starts"] - 1 for each in told.values())
-    assert restarts >= 10 and told["all-1"]["starts"] == 1
+    assert restarts >= 8 and told["all-1"]["starts"] == 1
     slowest = sorted(each.seconds for each in load.answers)
     counts = f"{len(load.answers)} answers, {len(moments.expected)} moments, {restarts} restarts"
     print(f"{counts}; p50 {slowest[len(slowest) // 2]:.3f} s, longest {slowest[-1]:.1f}")

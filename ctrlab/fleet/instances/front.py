@@ -68,7 +68,7 @@ class Front(Application):
         self.metrics = Metrics(instances)
         super().__init__(token, lambda _, why, sentence: self.metrics.refuse(why))
         self._arms: Mapping[str, list[Instance]] = {i.arm: [j for j in instances if j.arm == i.arm] for i in instances}
-        self._instances, self._changed, self._doubt = instances, changed, doubt
+        self._instances, self.changed, self._doubt = instances, changed, doubt
         self._arm_of, self._choose, self._seconds = arm_of, choose, seconds
         self.came, self._sent = 0.0, 0
         self.routes += [
@@ -134,7 +134,7 @@ class Front(Application):
         while True:
             instance = await self._free(arm, tried)
             try:
-                reply = await self._ask(instance, method, path, headers, body)
+                reply = await self.ask(instance, method, path, headers, body)
             except Broken as broken:
                 if not broken.sent:  # nobody has seen it
                     continue
@@ -150,10 +150,15 @@ class Front(Application):
     async def _free(self, arm: str, tried: Sequence[str]) -> Instance:
         """The instance that the request goes to; waits until there is one."""
         while (instance := self._choose(self._arms[arm], tried)) is None:
-            await self._changed.wait()
+            await self.changed.wait()
         return instance
 
-    async def _ask(self, instance: Instance, method: str, path: str, headers, body: bytes) -> Reply:
+    async def ask(self, instance: Instance, method: str, path: str, headers, body: bytes) -> Reply:
+        """The answer of one instance.
+
+        Raises:
+            Broken: there is none; the instance is doubted then.
+        """
         upstream = instance.upstream
         self._sent += 1
         instance.inside, instance.last = instance.inside + 1, self._sent
@@ -166,4 +171,4 @@ class Front(Application):
         finally:
             instance.inside -= 1
             if instance.state is State.DRAINING and not instance.inside:
-                self._changed.tell()
+                self.changed.tell()

@@ -152,7 +152,7 @@ def running(fleet: Fleet) -> Iterator[Running]:
             problem.append(raised)
         started.set()
 
-    thread = threading.Thread(target=run, name="ctrlab-fleet")
+    thread = threading.Thread(target=run, name="ctrlab-fleet", daemon=True)  # its end ends the instances
     thread.start()
     try:
         started.wait()
