@@ -97,15 +97,20 @@ def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> 
     for seed in track(range(1, seeds + 1), f"{name} on {files.name}"):
         model = _plain(files, seed) if name == PLAIN else compile_model(build(name, files.schema, "all", seed, size="small"))
         size = BATCH if name == PLAIN else model.hyper.batch_size
-        stopping = EarlyStopping(data.read(validation, files.schema, batch_size=size))
-        batches = files.read_train(size, shuffle=10 * SHUFFLE_ROWS, seed=seed)
-        model.fit(batches, epochs=EPOCHS, callbacks=[stopping], verbose=0)
+        epochs.append(fit(model, files, validation, size, seed))
         found = evaluate(model, files.read_test(size))
         for label in auc:
             auc[label].append(found.auc[label])
             loss[label].append(found.log_loss[label])
-        epochs.append(stopping.best + 1)
     return Row(files.name, name, auc, loss, epochs)
+
+
+def fit(model: keras.Model, files: data.DataFiles, validation: Path, size: int, seed: int) -> int:
+    """Trains a compiled model until validation rows no longer gain; it then has its best epoch's state. Returns which, from 1."""
+    stopping = EarlyStopping(data.read(validation, files.schema, batch_size=size))
+    batches = files.read_train(size, shuffle=10 * SHUFFLE_ROWS, seed=seed)
+    model.fit(batches, epochs=EPOCHS, callbacks=[stopping], verbose=0)
+    return stopping.best + 1
 
 
 def _plain(files: data.DataFiles, seed: int) -> keras.Model:

@@ -42,12 +42,11 @@ def pack(values: np.ndarray, format: Format) -> np.ndarray:
         _require(((high & 0x7F80) != 0x7F80).all(), values, format)
         packed[:, : 2 * dim] = high.astype("<u2").view(np.uint8)
     else:
-        scales = _scales(values)
+        scales, steps = _quantized(values, MOST)
         with np.errstate(over="ignore"):
             _require(np.isfinite(MOST * scales).all(), values, format)
-        exact = values.astype(np.float64) / np.where(scales == 0, 1, scales).astype(np.float64)[:, None]
         packed[:, :4] = scales.astype("<f4")[:, None].view(np.uint8)
-        packed[:, 4 : 4 + dim] = np.rint(exact).astype(np.int8).view(np.uint8)
+        packed[:, 4 : 4 + dim] = steps.astype(np.int8).view(np.uint8)
     return packed.view(np.float32)
 
 
@@ -63,11 +62,21 @@ def unpack(packed: np.ndarray, format: Format, dim: int) -> np.ndarray:
     return scales * np.ascontiguousarray(raw[:, 4 : 4 + dim]).view(np.int8).astype(np.float32)
 
 
-def _scales(values: np.ndarray) -> np.ndarray:
-    """[n]. Rounded up: rounded down, the largest number would not fit, and in denormals it would not by far."""
-    most = abs(values).max(axis=1).astype(np.float64)
-    scales = (most / MOST).astype(np.float32)
-    return np.where(scales.astype(np.float64) * MOST < most, np.nextafter(scales, np.float32(np.inf)), scales)
+def rounded(values: np.ndarray, bits: int) -> np.ndarray:
+    """float32 [n, D] -> float32 [n, D]: what is left of rows in so many bits, 2 to 8, and a scale each; 8 are int8."""
+    scales, steps = _quantized(np.ascontiguousarray(values, np.float32), 2 ** (bits - 1) - 1)
+    return scales[:, None] * steps.astype(np.float32)
+
+
+def _quantized(values: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The scales [n], and how many of them each number is, [n, D]: whole, at most `most` of either sign.
+
+    A scale is rounded up: rounded down, the largest number would not fit, and in denormals it would not by far.
+    """
+    largest = abs(values).max(axis=1).astype(np.float64)
+    scales = (largest / most).astype(np.float32)
+    scales = np.where(scales.astype(np.float64) * most < largest, np.nextafter(scales, np.float32(np.inf)), scales)
+    return scales, np.rint(values.astype(np.float64) / np.where(scales == 0, 1, scales).astype(np.float64)[:, None])
 
 
 def _require(good: bool, values: np.ndarray, format: Format) -> None:

@@ -51,6 +51,7 @@ FIGURES = {
     "bins": lambda: charts.bins([0, 1, 2, 4], {"ids": [2, 1, 1], "traffic": [0, 1, 9]}, title="Often", x="times (ids)"),
     "what if": lambda: charts.what_if([1, 2, 9], {"rows": [1, 0.5, 0]}, title="Threshold", x="threshold", chosen=2),
     "waiting": lambda: charts.waiting({"quiet": watch(0.0, 1e-3), "evicts": watch(0.5, 0.2)}),
+    "panels": lambda: charts.panels({"size (%)": {"none": Interval(3.0, 2.0, 5.0, 0.95)}, "AUC": {}}, title="Rungs"),
     "roofline": lambda: charts.roofline(CEILINGS, {"matmul": (Work(flops=1e9, bytes=1e6), 0.01)} | COMPARISON.measurements),
 }
 
@@ -105,6 +106,21 @@ def test_the_rest_is_summed_not_dropped():
     kept, rest = charts.breakdowns([DEEPFM, DIEN], most=1).data
     assert (kept.name, list(kept.x)) == ("linear", pytest.approx([80, 0]))
     assert (rest.name, list(rest.x)) == ("the rest", pytest.approx([20, 100]))
+
+
+def test_a_panel_has_each_measure_with_its_interval():
+    of = {"none": Interval(3.0, 2.0, 5.0, 0.95), "int8_rows": Interval(1.0, 0.5, 1.5, 0.95)}
+    chart = charts.panels({"time (ms)": of, "size (MB)": {"int8_rows": Interval(7.0, 7.0, 7.0, 0.95)}}, title="Rungs")
+    assert [(dot.name, dot.y[0], dot.error_y.array[0], dot.error_y.arrayminus[0], dot.yaxis) for dot in chart.data] == [
+        ("none", 3.0, 2.0, 1.0, "y"),
+        ("int8_rows", 1.0, 0.5, 0.5, "y"),
+        ("int8_rows", 7.0, 0.0, 0.0, "y2"),
+    ]
+    assert chart.data[1].marker.color == chart.data[2].marker.color
+    assert (chart.layout.yaxis.title.text, chart.layout.yaxis2.title.text) == ("time (ms)", "size (MB)")
+    assert chart.layout.xaxis.domain[1] < chart.layout.xaxis2.domain[0]
+    with pytest.raises(CtrlabError, match="at least one measure"):
+        charts.panels({}, title="Rungs")
 
 
 def test_waterfall_steps_start_where_the_last_ended():

@@ -23,7 +23,7 @@ from ctrlab.serving.bundled import FORMATS, Bundled
 from ctrlab.serving.export import levels
 from ctrlab.serving.inputs import inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.rows import pack, unpack, words
+from ctrlab.serving.rows import pack, rounded, unpack, words
 
 FLOATS = np.finfo(np.float32)
 LARGEST = 2.0**100
@@ -69,6 +69,20 @@ def test_rows_in_bfloat16_are_rounded_to_nearest_even(values):
     found = unpack(pack(values, "bf16"), "bf16", values.shape[1])
     expected = values.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32)
     np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+@given(ROWS, st.integers(2, 8))
+@settings(max_examples=200, deadline=None)
+def test_rows_in_fewer_bits(values, bits):
+    """Of few values each, of which none is off by more than half of the step; 8 bits are those that are packed."""
+    found = rounded(values, bits)
+    assert found.shape == values.shape and found.dtype == np.float32
+    most = 2 ** (bits - 1) - 1
+    step = abs(values).max(axis=1, initial=0).astype(np.float64)[:, None] / most
+    assert (abs(found.astype(np.float64) - values) <= step / 2 * (1 + 1e-5) + FLOATS.smallest_subnormal).all()
+    assert all(len(np.unique(row)) <= 2 * most + 1 for row in found)
+    if bits == 8:
+        np.testing.assert_array_equal(found, unpack(pack(values, "int8"), "int8", values.shape[1]))
 
 
 @pytest.mark.parametrize("row", [[0.0, -0.0], [1e-45], [-3e-45, 1e-45], [1e-38, 1e30], [5.0, 5.0, 5.0], [-7.0]])

@@ -5,6 +5,7 @@ Every figure says what it shows, in which unit, and on which machine. A name has
 
 from ctrlab.profiling.charts.figures import breakdown, breakdowns, ladder, latency, loss_curves, waterfall
 from ctrlab.profiling.charts.live import LiveChart
+from ctrlab.profiling.charts.panels import panels
 from ctrlab.profiling.charts.roof import roofline
 from ctrlab.profiling.charts.surface import heat_map
 from ctrlab.profiling.charts.tables import bins, what_if
@@ -19,6 +20,7 @@ __all__ = [
     "ladder",
     "latency",
     "loss_curves",
+    "panels",
     "roofline",
     "waiting",
     "waterfall",
