@@ -9,7 +9,8 @@ This module imports only NumPy; each worker imports its library.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,15 @@ class Session:
         for _ in range(steps):
             self.running.step(self.done % self.batches)
             self.done += 1
+
+
+def cpu_per_call(call: Callable, given: Sequence, calls: int) -> float:
+    """CPU seconds of this process per call, each with the next of `given`."""
+    call(given[-1])  # warm-up: other processes have used the caches meanwhile
+    before = time.process_time()
+    for i in range(calls):
+        call(given[i % len(given)])
+    return (time.process_time() - before) / calls
 
 
 def serve_cases(prepare: dict[str, Prepare]) -> None:

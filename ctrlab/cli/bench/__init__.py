@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from ctrlab.cli.app import add_commands, make_app
-from ctrlab.cli.bench import checkpoints, embedding, fleet, freshness, groups, input, ops, peers, quality, serving, store, waiting
+from ctrlab.cli.bench import (
+    checkpoints,
+    embedding,
+    fleet,
+    freshness,
+    graphs,
+    groups,
+    input,
+    ops,
+    peers,
+    quality,
+    serving,
+    store,
+    waiting,
+)
 
 app = make_app("Measure parts against each other.")
-add_commands(app, ops, checkpoints, peers, input, embedding, store, waiting, freshness, quality, serving, groups, fleet)
+add_commands(app, ops, checkpoints, peers, input, embedding, store, waiting, freshness, quality, serving, graphs, groups, fleet)
