@@ -9,16 +9,22 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
 
 LAUNCH = Path(__file__).with_name("launch.py")
 LISTENS = re.compile(rb"HTTP on http://127\.0\.0\.1:([0-9]+)")
+COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
+"""Which a process may be told to write whatever its output is, by FORCE_COLOR: notebooks do."""
 LONGEST_LINE = 1 << 20
 LAST_WORDS = 500
 log = logging.getLogger(__name__)
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 class Ended(CtrlabError):
@@ -32,16 +38,23 @@ class Ended(CtrlabError):
 class Process:
     """Use `start`. What it writes to its outputs is told on: lines of JSON with its name, others only as last words."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process):
-        self.name, self._process = name, process
+    def __init__(self, name: str, process: asyncio.subprocess.Process, tell: Callable[[str], None]):
+        self.name, self._process, self._tell = name, process, tell
         self._port = asyncio.get_running_loop().create_future()
         self._last = ""
         self._hears = asyncio.create_task(self._hear())
         self._gone = asyncio.create_task(process.wait())
 
     @classmethod
-    async def start(cls, name: str, command: Sequence[str], cpus: Collection[int], environment: Mapping[str, str]) -> Process:
-        """Begins a command, on these CPUs; on all if there is none among them.
+    async def start(
+        cls,
+        name: str,
+        command: Sequence[str],
+        cpus: Collection[int],
+        environment: Mapping[str, str],
+        tell: Callable[[str], None] = to_stderr,
+    ) -> Process:
+        """Begins a command, on these CPUs; on all if there is none among them. `tell` takes its lines of JSON.
 
         Raises:
             OSError: the system refuses another process.
@@ -50,7 +63,7 @@ class Process:
         pipe = asyncio.subprocess.PIPE
         streams = {"stdin": asyncio.subprocess.DEVNULL, "stdout": pipe, "stderr": asyncio.subprocess.STDOUT}
         more = {"env": dict(environment), "limit": LONGEST_LINE, "start_new_session": True}  # Ctrl-C reaches the fleet alone
-        return cls(name, await asyncio.create_subprocess_exec(*launch, *command, **streams, **more))
+        return cls(name, await asyncio.create_subprocess_exec(*launch, *command, **streams, **more), tell)
 
     @property
     def pid(self) -> int:
@@ -92,10 +105,11 @@ class Process:
                 continue
             if not line:
                 return
+            line = COLOURS.sub(b"", line)
             if (found := LISTENS.search(line)) and not self._port.done():
                 self._port.set_result(int(found[1]))
             if line.startswith(b"{"):
-                print(_named(line, self.name), file=sys.stderr, flush=True)
+                self._tell(_named(line, self.name))
             elif text := line.decode(errors="replace").strip():
                 self._last = text[-LAST_WORDS:]
 

@@ -19,7 +19,7 @@ from typing import Any
 from ctrlab.fleet.instances.front import Front
 from ctrlab.fleet.instances.instance import Changed, Choose, Instance, least_inside
 from ctrlab.fleet.instances.plan import Plan
-from ctrlab.fleet.instances.process import Process
+from ctrlab.fleet.instances.process import Process, to_stderr
 from ctrlab.fleet.instances.supervisor import Supervisor
 from ctrlab.server.listening import Http, drained, own_address, quiet
 
@@ -30,10 +30,17 @@ class Fleet:
     Args:
         choose: which instance of an arm gets a request.
         arm_of: the arm of a user; None: as the plan's percents and its experiment say.
+        tell: takes the lines that instances write to their logs.
     """
 
-    def __init__(self, plan: Plan, choose: Choose = least_inside, arm_of: Callable[[bytes], str] | None = None):
-        self.plan, self.instances = plan, plan.made()
+    def __init__(
+        self,
+        plan: Plan,
+        choose: Choose = least_inside,
+        arm_of: Callable[[bytes], str] | None = None,
+        tell: Callable[[str], None] = to_stderr,
+    ):
+        self.plan, self.instances, self._tell = plan, plan.made(), tell
         self.http: Http | None = None
         split = plan.split()
         changed = Changed()
@@ -52,21 +59,26 @@ class Fleet:
         await self.supervisor.start()
         return self.http.port
 
+    async def leave(self) -> None:
+        """Says that it is not ready, and serves on until whoever sends requests here has seen it."""
+        self.front.ready = False
+        await quiet(lambda: self.front.came, time.monotonic() + self.plan.patience.drain)
+
     async def stop(self) -> int:
-        """Says that it is not ready, answers what is inside, and ends all instances. Returns how many requests were cut off."""
+        """Answers what is inside, and ends all instances. Returns how many requests were cut off."""
         ends = time.monotonic() + self.plan.patience.drain
         self.front.ready = False
         if not self.http:
             await self.supervisor.stop()
             return 0
-        await quiet(lambda: self.front.came, ends)
         await self.http.refuse_more()
         cut = await drained(lambda: self.http.inside, ends)
         await self.supervisor.stop()
         return cut + await self.http.end()
 
     async def _begin(self, instance: Instance) -> Process:
-        return await Process.start(instance.name, self.plan.command(instance), instance.cpus, self.plan.environment())
+        command, environment = self.plan.command(instance), self.plan.environment()
+        return await Process.start(instance.name, command, instance.cpus, environment, self._tell)
 
 
 def serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], None]) -> int:
@@ -95,6 +107,7 @@ async def _serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], Non
             on_ready(starts.result())
             loop.add_signal_handler(signal.SIGHUP, replace)
             await stops.wait()
+            await fleet.leave()
     finally:
         for task in (starts, told, *replacing):
             task.cancel()

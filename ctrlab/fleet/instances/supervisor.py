@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError
@@ -168,7 +168,7 @@ class Supervisor:
             return CtrlabError(f"No process can be had for instance {instance.name}: {problem.strerror or problem}.")
         finally:
             if process:
-                await process.stop(STOP_SECONDS)
+                await _whole(process.stop(STOP_SECONDS))
             if instance.upstream:
                 instance.upstream.close()
 
@@ -218,3 +218,13 @@ class Supervisor:
             heard = time.monotonic()
             if instance.state is not State.DRAINING or not instance.leave.is_set():
                 self._become(instance, State.READY if ready else State.DRAINING)
+
+
+async def _whole(coroutine: Coroutine) -> None:
+    """Waits for it to its end, also where the task is cancelled meanwhile: no process may be left."""
+    task = asyncio.create_task(coroutine)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
