@@ -40,8 +40,12 @@ class Exported:
         folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="ctrlab-")))
         self._features, _ = next(iter(data.prepare(DATA_SETS[name], profile=profile).read_train(MOST_ROWS, drop_remainder=True)))
         self._model = ctrlab.build(name, optimizations=optimizations)
-        serving.export_model(self._model, folder / name, rows=[self.rows(1)])
         self.folder = folder / name
+        self.export()
+
+    def export(self) -> int:
+        """Exports the model as one more version, and returns its number."""
+        return int(serving.export_model(self._model, self.folder, rows=[self.rows(1)]).name)
 
     def rows(self, rows: int) -> Features:
         """Features of so many examples, at most `MOST_ROWS`."""

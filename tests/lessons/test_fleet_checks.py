@@ -1,0 +1,452 @@
+"""The checks of the lesson on fleets, against right answers and every kind of wrong one."""
+
+import hashlib
+import random
+import zlib
+
+import numpy as np
+import pytest
+from wrong_answers import judge
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.deliveries import Broken, Late, Refused, deliver_by_the_rules, in_turn
+
+LESSON = "04_serving/10_fleet"
+
+
+def hash64(text):
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+
+def arm_of(user, experiment, percents):
+    at = 100 * hash64(f"{experiment}/{user}") / 2**64
+    for arm, percent in percents.items():
+        at -= percent
+        if at < 0:
+            return arm
+    return arm
+
+
+def by_rendezvous(user, experiment, percents):
+    """Another right answer: the arm with the best score, weighed by its percent."""
+    scores = {arm: hash64(f"{experiment}/{user}/{arm}") / 2**64 for arm, percent in percents.items() if percent}
+    return max(scores, key=lambda arm: -percents[arm] / np.log(scores[arm] or 1e-30))
+
+
+def by_a_seeded_generator(user, experiment, percents):
+    """Another one: Python's generator takes a text's bytes as its seed, not its hash()."""
+    return random.Random(f"{experiment}/{user}").choices(list(percents), list(percents.values()))[0]
+
+
+def no_op(user, experiment, percents):
+    pass
+
+
+def constant(user, experiment, percents):
+    return max(percents, key=percents.get)
+
+
+def per_request(user, experiment, percents):
+    return random.choices(list(percents), list(percents.values()))[0]
+
+
+drawn = {}
+
+
+def drawn_once(user, experiment, percents):
+    """Each server stores what it has drawn."""
+    if (user, experiment) not in drawn:
+        drawn[user, experiment] = random.choices(list(percents), list(percents.values()))[0]
+    arm = drawn[user, experiment]
+    return arm if percents.get(arm) else constant(user, experiment, percents)
+
+
+def _place(at, percents):
+    for arm, percent in percents.items():
+        at -= percent
+        if at < 0:
+            return arm
+    return arm
+
+
+def pythons_hash(user, experiment, percents):
+    return _place(hash(f"{experiment}/{user}") % 10**6 / 10**4, percents)
+
+
+def reseeds_the_program(user, experiment, percents):
+    random.seed(f"{experiment}/{user}")
+    return random.choices(list(percents), list(percents.values()))[0]
+
+
+def unsalted(user, experiment, percents):
+    return _place(100 * hash64(user) / 2**64, percents)
+
+
+def shifted_by_the_experiment(user, experiment, percents):
+    """The experiment is added after the hash."""
+    return _place((hash64(user) + hash64(experiment)) % 2**64 / 2**64 * 100, percents)
+
+
+def salted_by_its_length(user, experiment, percents):
+    return _place(100 * hash64(f"{len(experiment)}/{user}") / 2**64, percents)
+
+
+def salted_by_its_letters(user, experiment, percents):
+    return _place(100 * hash64(f"{sorted(experiment)}/{user}") / 2**64, percents)
+
+
+def salted_in_lower_case(user, experiment, percents):
+    return _place(100 * hash64(f"{experiment.lower()}/{user}") / 2**64, percents)
+
+
+def the_experiment_alone(user, experiment, percents):
+    return _place(100 * hash64(experiment) / 2**64, percents)
+
+
+def whole_percents(user, experiment, percents):
+    return _place(hash64(f"{experiment}/{user}") % 100, percents)
+
+
+def of_one_byte(user, experiment, percents):
+    """Modulo bias: 256 values by 100."""
+    return _place(hashlib.blake2b(f"{experiment}/{user}".encode()).digest()[0] % 100, percents)
+
+
+def by_the_last_digit(user, experiment, percents):
+    digits = "".join(c for c in user if c.isdigit()) or "0"
+    return _place(10 * int(digits[-1]), percents)
+
+
+def sum_of_letters(user, experiment, percents):
+    return _place(sum(map(ord, experiment + user)) % 100, percents)
+
+
+def halves_only(user, experiment, percents):
+    names = [arm for arm, percent in percents.items() if percent]
+    return names[hash64(f"{experiment}/{user}") % len(names)]
+
+
+def salted_by_the_percents(user, experiment, percents):
+    return _place(100 * hash64(f"{experiment}/{percents}/{user}") / 2**64, percents)
+
+
+def counts_the_users(user, experiment, percents, seen=[]):  # noqa: B006
+    seen.append(user)
+    return _place(len(seen) * 37 % 100, percents)
+
+
+def takes_off(user, experiment, percents):
+    arm = arm_of(user, experiment, percents)
+    percents.clear()
+    return arm
+
+
+def a_number(user, experiment, percents):
+    return list(percents).index(arm_of(user, experiment, percents))
+
+
+def an_arm_of_nobody(user, experiment, percents):
+    return next(iter(percents)) if user == "" else arm_of(user, experiment, percents)
+
+
+def needs_a_user(user, experiment, percents):
+    assert user
+    return arm_of(user, experiment, percents)
+
+
+def ascii_only(user, experiment, percents):
+    return _place(100 * int(hashlib.sha1(f"{experiment}/{user}".encode("ascii")).hexdigest(), 16) / 2**160, percents)
+
+
+def crc(user, experiment, percents):
+    """A checksum is linear: with experiments of the same length it says of any two users whether they are apart."""
+    return _place(100 * zlib.crc32(f"{experiment}/{user}".encode()) / 2**32, percents)
+
+
+ARMS = {
+    no_op: "name of an arm that has users",
+    constant: None,
+    per_request: "A user who comes again",
+    drawn_once: "Another server",
+    pythons_hash: "Another server",
+    reseeds_the_program: "leaves the program's random numbers alone",
+    unsalted: "independently",
+    shifted_by_the_experiment: "independently",
+    salted_by_its_length: "independently",
+    salted_by_its_letters: "independently",
+    salted_in_lower_case: "independently",
+    crc: "independently",
+    the_experiment_alone: "percent of the users",
+    whole_percents: "percent of the users",
+    of_one_byte: "percent of the users",
+    by_the_last_digit: None,
+    sum_of_letters: None,
+    halves_only: "percent of the users",
+    salted_by_the_percents: "nobody leaves it",
+    counts_the_users: None,
+    takes_off: None,
+    a_number: "name of an arm",
+    an_arm_of_nobody: "name of an arm that has users",
+    needs_a_user: "answers every valid input",
+    ascii_only: "answers every valid input",
+}
+
+
+def deliver(request, fleet):
+    broken = 0
+    while True:
+        ready = [each for each in fleet.instances() if each.state == "ready"]
+        if not ready:
+            fleet.wait()
+            continue
+        try:
+            return fleet.send(request, min(ready, key=lambda each: each.inside).name)
+        except Refused:
+            continue
+        except Broken:
+            broken += 1
+            if broken == 2:
+                raise
+
+
+class Changed:
+    """A fleet of which one thing is done in another way."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+
+    def __getattr__(self, name):
+        return getattr(self.fleet, name)
+
+
+def delivers_nothing(request, fleet):
+    pass
+
+
+def says_ok(request, fleet):
+    deliver(request, fleet)
+    return "ok"
+
+
+def not_again(request, fleet):
+    """One try."""
+    while not (ready := [each for each in fleet.instances() if each.state == "ready"]):
+        fleet.wait()
+    return fleet.send(request, min(ready, key=lambda each: each.inside).name)
+
+
+def on_and_on(request, fleet):
+    """A request that ends processes ends all of them."""
+    while True:
+        try:
+            return not_again(request, fleet)
+        except (Refused, Broken):
+            continue
+
+
+def three_times(request, fleet):
+    for _ in range(2):
+        try:
+            return not_again(request, fleet)
+        except Refused:
+            return three_times(request, fleet)
+        except Broken:
+            continue
+    return not_again(request, fleet)
+
+
+def counts_refused_ones(request, fleet):
+    try:
+        return not_again(request, fleet)
+    except (Refused, Broken):
+        return not_again(request, fleet)
+
+
+def never_after_a_refusal(request, fleet):
+    try:
+        return not_again(request, fleet)
+    except Broken:
+        return not_again(request, fleet)
+
+
+def the_first_that_is_ready(request, fleet):
+    class First(Changed):
+        def instances(self):
+            ready = [each for each in self.fleet.instances() if each.state == "ready"]
+            return ready[:1]
+
+    return deliver(request, First(fleet))
+
+
+def whoever_has_fewest(request, fleet):
+    """The state is not looked at."""
+
+    class Any(Changed):
+        def instances(self):
+            return [each._replace(state="ready") for each in self.fleet.instances()]
+
+    return deliver(request, Any(fleet))
+
+
+def also_to(*states):
+    def answer(request, fleet):
+        class More(Changed):
+            def instances(self):
+                found = self.fleet.instances()
+                return [each._replace(state="ready") if each.state in states else each for each in found]
+
+        return deliver(request, More(fleet))
+
+    answer.__name__ = "also_to_" + "_".join(states)
+    return answer
+
+
+def the_most_inside(request, fleet):
+    class Most(Changed):
+        def instances(self):
+            return [each._replace(inside=-each.inside) for each in self.fleet.instances()]
+
+    return deliver(request, Most(fleet))
+
+
+def the_last_of_as_many(request, fleet):
+    class Reversed(Changed):
+        def instances(self):
+            return self.fleet.instances()[::-1]
+
+    return deliver(request, Reversed(fleet))
+
+
+def by_chance(request, fleet):
+    class Shuffled(Changed):
+        def instances(self):
+            return [each._replace(inside=random.random()) for each in self.fleet.instances()]
+
+    return deliver(request, Shuffled(fleet))
+
+
+def looks_once(request, fleet):
+    """At what was so when the request came."""
+    seen = fleet.instances()
+
+    class Old(Changed):
+        def instances(self):
+            return seen
+
+        def wait(self):
+            self.fleet.wait()
+            seen[:] = self.fleet.instances()
+
+    return deliver(request, Old(fleet))
+
+
+def gives_up_where_none_is_ready(request, fleet):
+    class Hasty(Changed):
+        def wait(self):
+            raise Late("nobody is ready")
+
+    return deliver(request, Hasty(fleet))
+
+
+def looks_again_at_once(request, fleet):
+    """Without waiting: it burns the processor, and here never ends."""
+
+    class Restless(Changed):
+        def wait(self):
+            raise RuntimeError("it turns for ever")
+
+    return deliver(request, Restless(fleet))
+
+
+def waits_first(request, fleet):
+    fleet.wait()
+    return deliver(request, fleet)
+
+
+def waits_after_each_failure(request, fleet):
+    class Careful(Changed):
+        def send(self, request, name):
+            try:
+                return self.fleet.send(request, name)
+            except Refused:
+                self.fleet.wait()
+                raise
+
+    return deliver(request, Careful(fleet))
+
+
+def none_where_it_is_late(request, fleet):
+    try:
+        return deliver(request, fleet)
+    except Late:
+        return None
+
+
+def another_error(request, fleet):
+    try:
+        return deliver(request, fleet)
+    except Broken:
+        raise Late("broken") from None
+
+
+def twice_to_be_sure(request, fleet):
+    deliver(request, fleet)
+    return deliver(request, fleet)
+
+
+def another_request(request, fleet):
+    return deliver(request + "!", fleet)
+
+
+def the_whole_instance(request, fleet):
+    class Whole(Changed):
+        def send(self, request, name):
+            return self.fleet.send(request, next(each for each in self.fleet.instances() if each.name == name))
+
+    return deliver(request, Whole(fleet))
+
+
+DELIVERIES = {
+    delivers_nothing: "sent to none",
+    says_ok: "returns the instance's answer",
+    not_again: None,
+    on_and_on: "sent twice at most",
+    three_times: "sent twice at most",
+    counts_refused_ones: None,
+    never_after_a_refusal: None,
+    the_first_that_is_ready: "the fewest inside",
+    whoever_has_fewest: "goes to the ready instance",
+    **dict.fromkeys([also_to(state) for state in ("warming", "draining", "suspect", "starting")], "goes to the ready instance"),
+    the_most_inside: "the fewest inside",
+    the_last_of_as_many: "the fewest inside",
+    by_chance: "the fewest inside",
+    looks_once: None,
+    gives_up_where_none_is_ready: None,
+    looks_again_at_once: "answers every valid input",
+    waits_first: None,
+    waits_after_each_failure: None,
+    none_where_it_is_late: "raises where there is none",
+    another_error: "raises where there is none",
+    twice_to_be_sure: None,
+    another_request: "sent as it is",
+    the_whole_instance: "an instance's name",
+    in_turn: None,
+}
+test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (arm_of, ARMS), 2: (deliver, DELIVERIES)})
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("answer", [by_rendezvous, by_a_seeded_generator])
+def test_other_right_splits_pass(answer, seed):
+    check.run(LESSON, 1, answer, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_definition_passes(seed):
+    check.run(LESSON, 2, deliver_by_the_rules, seed)
+
+
+def test_an_answer_without_a_source_is_told_so():
+    with pytest.raises(CheckFailed, match="by `def`"):
+        check.run(LESSON, 1, eval("lambda user, experiment, percents: 'a'"), 0)
