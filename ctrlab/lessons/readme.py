@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-from ctrlab.errors import BadData
 from ctrlab.lessons import index
 from ctrlab.optimizations import LADDER
+from ctrlab.profiling.markdown import filled
 
 
 def updated(text: str) -> str:
@@ -16,11 +14,7 @@ def updated(text: str) -> str:
         BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is not there.
     """
     for name, table in (("course", index.course_table(link="notebooks/{name}.ipynb")), ("ladder", ladder_table())):
-        text, count = re.subn(
-            rf"(<!-- {name}:.*?-->\n).*?(<!-- end of {name} -->)", rf"\1\n{_literal(table)}\n\n\2", text, flags=re.S
-        )
-        if count != 1:
-            raise BadData(f"README.md has one place for the {name} table; {count} were found.")
+        text = filled(text, name, table, "README.md")
     return text
 
 
@@ -31,7 +25,3 @@ def ladder_table() -> str:
         same = "no" if rung.changes_results else "yes"
         lines.append(f"| `{rung.name}` | {rung.summary} | {rung.level} | {', '.join(rung.models)} | {same} | {rung.published} |")
     return "\n".join(lines)
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", "\\\\")
