@@ -238,23 +238,25 @@ def _graphs(folder: Path, model: str, given: list[Batch], held: contextlib.ExitS
 
 
 def _hashing(model: CTRModel, texts: list[Features], held: contextlib.ExitStack) -> _Side:
-    """The ids of a model's columns of text. The text is in the graph, so that no call has to bring it from Python."""
+    """The ids of a model's columns of text. Variables hold the text: no call brings it from Python, and TensorFlow can't hash it
+    ahead, as it does with constants and with defaults of placeholders."""
     with tf.Graph().as_default():
         fetched = []
         for features in texts:
-            given = {name: tf.nest.map_structure(_default, text, expand_composites=True) for name, text in features.items()}
+            given = {name: tf.nest.map_structure(_variable, text, expand_composites=True) for name, text in features.items()}
             ids = model.encoder.ids(given, [model.input_schema[name] for name in given])
             flat = tf.nest.flatten(list(ids.values()), expand_composites=True)
-            fetched.append(tf.concat([tf.cast(each, tf.int64) for each in flat], 0).name)  # TensorFlow drops what nobody takes
+            fetched.append(tf.concat([tf.cast(each, tf.int64) for each in flat], 0).name)  # what nobody fetches is dropped
         config = config_pb2.ConfigProto(
             use_per_session_threads=True, intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
         )
         session = held.enter_context(contextlib.closing(tf.compat.v1.Session(config=config)))
+        session.run(tf.compat.v1.global_variables_initializer())
         return _side(lambda run: run()[0], [session._make_callable_from_options(_options(fetch=[name])) for name in fetched])
 
 
-def _default(text: tf.Tensor) -> tf.Tensor:
-    return tf.compat.v1.placeholder_with_default(text.numpy(), text.shape)
+def _variable(text: tf.Tensor) -> tf.Tensor:
+    return tf.Variable(text.numpy(), trainable=False, dtype=text.dtype).read_value()
 
 
 def _options(**named) -> config_pb2.CallableOptions:

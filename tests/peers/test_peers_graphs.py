@@ -1,5 +1,6 @@
 """`ctrlab bench graphs`, beside a worker that has no onnxruntime; and the real one where it is installed."""
 
+import contextlib
 import functools
 import json
 import sys
@@ -157,6 +158,27 @@ def test_the_ids_of_a_request_are_the_hashes_of_its_text(model):
     assert any(not np.array_equal(made.ids[0][name], made.ids[1][name]) for name in made.ids[0])
 
 
+@pytest.mark.parametrize("optimizations, op", [("stock", "StringToHashBucketFast"), ("all", "Ctrlab>ParseIds")])
+def test_text_is_hashed_in_every_call(monkeypatch, optimizations, op):
+    """Not once, while the session makes its graph smaller."""
+    made = []
+
+    class Kept(tf.compat.v1.Session):
+        def __init__(self, **options):
+            super().__init__(**options)
+            made.append(self)
+
+    monkeypatch.setattr(tf.compat.v1, "Session", Kept)
+    text = {"item": tf.constant(["a", "b"]), "category": tf.constant(["c", "d"])}
+    with contextlib.ExitStack() as held:
+        side = graphs._hashing(small("din")[optimizations], [text], held)
+        [session] = made
+        fetched = [each for each in session.graph.get_operations() if each.type == "ConcatV2"][-1].outputs[0]
+        meta, options = tf.compat.v1.RunMetadata(), tf.compat.v1.RunOptions(output_partition_graphs=True)
+        np.testing.assert_array_equal(session.run(fetched, options=options, run_metadata=meta), side.answers[0])
+        assert any(node.op == op for graph in meta.partition_graphs for node in graph.node)
+
+
 def test_both_sets_have_the_same_weights_and_none_is_zero():
     built = graphs._built("wdl")
     stock, ours = ({weight.path.partition("/")[2]: weight.numpy() for weight in of.trainable_variables} for of in built.values())
@@ -174,7 +196,7 @@ def test_the_command(bench, tmp_path, monkeypatch):
     words = ["bench", "graphs", "din", "--profile", "tiny", "--json", str(out)]
     found = CliRunner(env={"COLUMNS": "200"}).invoke(app, words)
     assert found.exit_code == 0, found.output
-    assert "missing" in found.output and "din, onnxruntime: tf2onnx can't convert it: Tensorflow op" in found.output
+    assert "missing" in found.output and "din, 3 rows, onnxruntime: tf2onnx can't convert it: Tensorflow op" in found.output
     record = json.loads(out.read_text())
     assert record["profile"] == "tiny" and record["machine"]
     assert [Row.from_json(row).side for row in record["rows"]] == [TENSORFLOW, ONNX, *OURS, *HASHING.values()]

@@ -41,8 +41,9 @@ def command(
         write_json(json_path, found | {"rows": [row.to_json() for row in rows]})
     out = console()
     out.print(table_of(rows))
-    for model, side, note in dict.fromkeys((row.model, row.side, row.note) for row in rows if row.note):
-        out.print(f"{model}, {side}: {note}", highlight=False, soft_wrap=True)
+    for row in rows:
+        if row.note:
+            out.print(f"{row.model}, {row.rows} rows, {row.side}: {row.note}", highlight=False, soft_wrap=True)
 
 
 def table_of(rows: Sequence[Row]) -> Table:
@@ -50,10 +51,10 @@ def table_of(rows: Sequence[Row]) -> Table:
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
 
-    table = Table(title="Served graphs from ids, one thread; hashing text to ids apart", caption=machine().line)
+    table = Table(title="Served graphs from ids, CPU per call, one thread; hashing text to ids apart", caption=machine().line)
     for heading in ("model", "rows", "part", "side"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("CPU us per call", "times less", "difference"):
+    for heading in ("CPU us", "times less", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)
     first: Row | None = None
     for row in rows:
