@@ -14,10 +14,27 @@ from ctrlab.cli.bench import (
     ops,
     peers,
     quality,
+    quantized,
     serving,
     store,
     waiting,
 )
 
 app = make_app("Measure parts against each other.")
-add_commands(app, ops, checkpoints, peers, input, embedding, store, waiting, freshness, quality, serving, graphs, groups, fleet)
+add_commands(
+    app,
+    ops,
+    checkpoints,
+    peers,
+    input,
+    embedding,
+    store,
+    waiting,
+    freshness,
+    quality,
+    serving,
+    graphs,
+    groups,
+    fleet,
+    quantized,
+)
