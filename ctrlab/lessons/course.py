@@ -62,7 +62,6 @@ PARTS = (
         "Serving: from a checkpoint to answers under load",
         (
             "Serve with session groups",
-            "Share cores between models",
             "Serve on a GPU",
         ),
     ),

@@ -1,0 +1,190 @@
+"""Checks of 04_serving/09_share_cores: (1) the queue in front of several cores, (2) the main model's cores; no clock."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons.check import CheckFailed, call
+
+HEAP = "keep the moments at which cores get free in a heap: heapq.heapreplace takes the first and puts the new one in"
+RULE = "halve the range of n: if p99(n) holds, fewer may be enough, else more are needed"
+
+
+class Counted(int):
+    """A moment or a time that counts how often it is compared."""
+
+    compared = 0
+
+    def _counting(name: str):
+        def compare(self, other):
+            Counted.compared += 1
+            return getattr(int, name)(self, other)
+
+        return compare
+
+    __lt__, __gt__, __le__, __ge__ = map(_counting, ("__lt__", "__gt__", "__le__", "__ge__"))
+
+    def _kept(name: str):
+        def compute(self, other):
+            found = getattr(int, name)(self, other)
+            return found if found is NotImplemented else Counted(found)
+
+        return compute
+
+    __add__, __radd__, __sub__, __rsub__ = map(_kept, ("__add__", "__radd__", "__sub__", "__rsub__"))
+    __hash__ = int.__hash__
+
+
+def reference_latencies(due: Sequence[int], service: Sequence[int], cores: int) -> list[int]:
+    """The definition: each request, in order, begins when it is due and a core is free, on the core that is free first."""
+    free, took = [0] * cores, []
+    for at, work in zip(due, service):
+        core = free.index(min(free))
+        free[core] = max(at, free[core]) + work
+        took.append(free[core] - at)
+    return took
+
+
+def check_latencies(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `latencies(due, service, cores)` -> how long each request takes, from when it is due."""
+    for case, due, service, cores in _queues(rng):
+        due, service = [Counted(at) for at in due], [Counted(work) for work in service]
+        Counted.compared = 0
+        found = call(answer, due, service, cores, case=case, next_step=HEAP)
+        compared = Counted.compared
+        _require_latencies(found, reference_latencies(due, service, cores), case, f"{cores} cores, {len(due)} requests")
+        most = len(due) * (4 + 3 * math.ceil(math.log2(cores + 1)))
+        if compared > most:
+            raise CheckFailed(
+                f"A request does not look at every core; here {case}.",
+                expected=f"at most {most:,} comparisons for {len(due):,} requests and {cores} cores",
+                received=f"{compared:,} comparisons",
+                next_step=HEAP,
+            )
+
+
+def _require_latencies(found: object, expected: list[int], case: str, where: str) -> None:
+    try:
+        listed = list(found)
+    except TypeError:
+        listed = None
+    if listed is None or len(listed) != len(expected):
+        raise CheckFailed(
+            f"There is one latency per request, in the requests' order; here {case}.",
+            expected=f"{len(expected)} numbers",
+            received=type(found).__name__ if listed is None else f"{len(listed)} numbers",
+            index=where,
+            next_step="append one number per request to a list, and return the list",
+        )
+    for number, (right, took) in enumerate(zip(expected, listed)):
+        if isinstance(took, bool) or not isinstance(took, numbers.Real) or took != right:
+            raise CheckFailed(
+                f"A request begins when it is due and a core is free; its latency counts from when it is due; here {case}.",
+                expected=int(right),
+                received=took,
+                index=f"request {number}; {where}",
+                next_step="begin = max(due, the first moment at which a core is free); the latency is begin + service - due",
+            )
+
+
+def _queues(rng: np.random.Generator):
+    """(what it is, due, service, cores)."""
+    at, work = int(rng.integers(3, 900)), int(rng.integers(50, 99))
+    yield "no request", [], [], 3
+    yield "one request", [at], [work], 1
+    yield "two at the same moment, one core", [at, at], [work, work + 7], 1
+    yield "two at the same moment, two cores", [at, at], [work, work + 7], 2
+    yield "more cores than requests", [at, at, at + 1], [work, 2 * work, 3], 64
+    yield "one that is due just when a core gets free", [at, at + work], [work, work], 1
+    yield "a long one that short ones pass", [at, at + 1, at + 2, at + 3], [9 * work, 2, 3, 4], 2
+    yield "requests that take no time", [at] * 5, [0] * 5, 2
+    yield "a core that idled for long", [at, at + 1_000_000, at + 1_000_001], [work] * 3, 1
+    for cores in (1, 2, 5, 17):
+        count = 300
+        due = np.sort(rng.integers(0, 40 * count // cores, count)).tolist()
+        yield f"{cores} cores that are busy most of the time", due, rng.integers(1, 80, count).tolist(), cores
+    due = np.sort(rng.integers(0, 12_000, 1_500)).tolist()
+    yield "128 cores", due, rng.integers(1, 2_000, 1_500).tolist(), 128
+
+
+class Trial:
+    """What the main model's p99 is with n of the machine's cores: it falls. Keeps which n were asked for."""
+
+    def __init__(self, p99: Sequence[float]):
+        self.p99, self.asked = list(p99), []
+
+    def __call__(self, n: int) -> float:
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 1 <= n <= len(self.p99):
+            raise CtrlabError(f"p99 is asked for a whole number of cores from 1 to {len(self.p99)}; received {n!r}.")
+        if len(self.asked) > 10_000:
+            raise CtrlabError("A search comes to an end; this one has asked 10,000 times.")
+        self.asked.append(int(n))
+        return self.p99[int(n) - 1]
+
+
+def reference_cores(p99: Sequence[float], limit: float, busy: float, cores: int) -> int | None:
+    """The definition: the fewest, of which more than `busy` are left to the others."""
+    return next((n for n in range(1, cores) if cores - n > busy and p99[n - 1] <= limit), None)
+
+
+def check_main_cores(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `main_cores(p99, limit, busy, cores)` -> the fewest cores for the main model, or None."""
+    for case, table, limit, busy, cores in _machines(rng):
+        trial, right = Trial(table), reference_cores(table, limit, busy, cores)
+        where = f"{cores} cores, of which the others keep {busy:.4g} busy; limit {limit:.4g}"
+        found = call(answer, trial, limit, busy, cores, case=case, next_step=RULE)
+        same = found is None if right is None else isinstance(found, numbers.Integral) and found == right
+        if isinstance(found, bool) or not same:
+            raise CheckFailed(
+                "The main model gets the fewest cores whose p99 is within its limit, and the others keep more cores than they "
+                f"are busy with; here {case}.",
+                expected=right,
+                received=found,
+                index=f"{where}; asked for {trial.asked[:12]}",
+                next_step="n is at least 1, and cores - n is at least 1 and more than busy; if no such n holds, return None",
+            )
+        most = math.ceil(math.log2(cores)) + 1
+        if len(trial.asked) > most or len(set(trial.asked)) < len(trial.asked):
+            raise CheckFailed(
+                f"Each p99 is a simulation, so few are asked for, and none twice; here {case}.",
+                expected=f"at most {most} different n",
+                received=f"{len(trial.asked)}: {trial.asked[:12]}",
+                index=where,
+                next_step=RULE,
+            )
+
+
+def _machines(rng: np.random.Generator):
+    """(what it is, p99 of 1 to cores, the limit, the others' busy cores, cores)."""
+
+    def falling(cores: int) -> list[float]:
+        return np.sort(rng.uniform(1, 99, cores))[::-1].tolist()
+
+    for cores in (2, 3, 16, 128):
+        table = falling(cores)
+        yield f"{cores} cores, and one is enough", table, table[0], 0.0, cores
+        yield f"{cores} cores, and all but one are needed", table, table[cores - 2], 0.0, cores
+        yield f"{cores} cores, and all would be needed", table, table[cores - 1], 0.0, cores
+        yield f"{cores} cores, and none are enough", table, 0.5, 0.0, cores
+    some = int(rng.integers(20, 40))
+    overloaded = [math.inf] * some + falling(64 - some)
+    yield "few cores that can't keep up", overloaded, 1e9, 3.5, 64
+    table = falling(64)
+    right = int(rng.integers(20, 40))
+    yield "others whose work is a whole number", table, table[right - 1], float(64 - right - 1), 64
+    yield "others whose work is just below a whole number", table, table[right - 1], 64 - right - 0.25, 64
+    yield "others that need one core of those more", table, table[right - 1], float(64 - right), 64
+    yield "others that need a little more than there is", table, table[right - 1], 64 - right + 0.25, 64
+    yield "others that are busier than the machine", table, 99.0, 70.0, 64
+    yield "a p99 that no longer falls", [9.0] * 5 + [4.0] * 59, 4.0, 0.0, 64
+    for _ in range(30):
+        cores = int(rng.integers(2, 300))
+        yield "a machine by chance", falling(cores), float(rng.uniform(1, 99)), float(rng.uniform(0, cores)), cores
+
+
+CHECKS = {1: check_latencies, 2: check_main_cores}
