@@ -113,7 +113,12 @@ class RealFleet:
         arms: names of labels; each is version 1 at first.
     """
 
+    _last: RealFleet | None = None
+
     def __init__(self, profile: Profile, arms: Sequence[str], instances: int = 2):
+        if RealFleet._last:  # the cell that makes it is run again
+            RealFleet._last.close()
+        RealFleet._last = self
         self._held = contextlib.ExitStack()
         self._exported = Exported(NAME, profile, "all")
         self._folder, self._body = self._exported.folder, self._exported.request(ROWS)
@@ -211,6 +216,7 @@ class RealFleet:
     def close(self) -> None:
         """Stops all instances."""
         atexit.unregister(self.close)
+        RealFleet._last = None
         if not self._starts.cancel():
             with contextlib.suppress(CtrlabError):
                 self._starts.result()

@@ -15,8 +15,9 @@ def arms() -> Figure:
     for row, (name, (control, users)) in enumerate(experiments.items()):
         top, left, width = 62 + 115 * row, 120, 580
         figure.text(left - 12, top + 17, name, anchor="end", bold=True)
+        label = f"new {100 - control} %" if control < 80 else "new"
         figure.box(left, top, width * control / 100, 34, f"control {control} %", colour=BLUE)
-        figure.box(left + width * control / 100, top, width * (1 - control / 100), 34, f"new {100 - control} %", colour=ORANGE)
+        figure.box(left + width * control / 100, top, width * (1 - control / 100), 34, label, colour=ORANGE)
         for user, place in users.items():
             at = left + width * place / 100
             figure.arrow((at, top - 22), (at, top - 1))
