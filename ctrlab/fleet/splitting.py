@@ -34,6 +34,8 @@ from ctrlab.profiling.timing import paired
 FITTED = (1, 2, 4, 16, 64)
 HELD_OUT = (3, 8, 32)
 """Threads of the pools that are measured: those that the constants are of, and those that they are checked with."""
+CORES = (16, 32, 64, 128)
+"""Of machines for which a gain is said."""
 
 
 @dataclass(frozen=True)

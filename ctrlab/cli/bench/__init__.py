@@ -17,6 +17,7 @@ from ctrlab.cli.bench import (
     quantized,
     serving,
     store,
+    tables,
     waiting,
 )
 
@@ -37,4 +38,5 @@ add_commands(
     groups,
     fleet,
     quantized,
+    tables,
 )

@@ -13,9 +13,6 @@ from ctrlab.cli.app import JsonOption, ProfileOption, console, duration, import_
 if TYPE_CHECKING:
     from ctrlab.fleet.groups import Found
 
-CORES = (16, 32, 64, 128)
-"""Of machines for which a gain is said."""
-
 
 def command(
     model: Annotated[str, typer.Argument(help="Whose requests per second are compared.")] = "deepfm",
@@ -50,7 +47,7 @@ def command(
 def tables_of(found: Found) -> Sequence[Table]:
     """Requests per second; latencies of the light model; what a larger machine gains."""
     from ctrlab.fleet.groups import PROCESSORS, SESSIONS
-    from ctrlab.fleet.splitting import FITTED
+    from ctrlab.fleet.splitting import CORES, FITTED
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
 

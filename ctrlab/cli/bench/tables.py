@@ -1,0 +1,94 @@
+"""`ctrlab bench tables`: what was measured of serving, as tables in Markdown."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctrlab.cli.app import console, import_tensorflow
+from ctrlab.errors import BadData, CtrlabError
+from ctrlab.paths import write_atomically
+
+RENDERERS = {
+    "serving": "ctrlab.peers.serving_tables",
+    "groups": "ctrlab.fleet.groups_tables",
+    "fleet": "ctrlab.fleet.check_tables",
+    "quantized": "ctrlab.peers.quantized_tables",
+}
+"""Of the records of each bench: a module with `tables`."""
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="With serving.json, groups.json, fleet.json and quantized.json.")] = Path(
+        "data/measurements"
+    ),
+    into: Annotated[Path | None, typer.Option(help="Write them into the marked places of this page.", dir_okay=False)] = None,
+) -> None:
+    """Write the records of `ctrlab bench serving`, `groups`, `fleet` and `quantized` as tables.
+
+    A file has one record, or a list of them: `--json` of several runs.
+
+    - `ctrlab bench tables data/measurements --into docs/serving_measured.md`
+    """
+    records = {name: read(folder / f"{name}.json", name) for name in RENDERERS}
+    import_tensorflow()
+    if into is None:
+        for name in RENDERERS:
+            console().print(f"{rendered(name, records[name])}\n", highlight=False, soft_wrap=True, markup=False)
+        return
+    write_atomically(into, page(into.read_text(encoding="utf-8"), records, into.name))
+
+
+def read(path: Path, name: str) -> list[Mapping]:
+    """The records of a file.
+
+    Raises:
+        CtrlabError: there is none. BadData: the file is no JSON of records.
+    """
+    if not path.is_file():
+        raise CtrlabError(f"Tables are made of records; {path} is not there: measure with `ctrlab bench {name} --json {path}`.")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise BadData(f"A file of records is JSON; {path} is not: {problem}.") from None
+    records = found if isinstance(found, list) else [found]
+    if not records or not all(isinstance(record, dict) for record in records):
+        raise BadData(f"A file of records has one, or a list of them; {path} has {str(found)[:40]}: write it by --json.")
+    return records
+
+
+def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:
+    """A page's text with each table in its place.
+
+    Args:
+        records: of each of `RENDERERS`.
+        name: of the page, for errors.
+    Raises:
+        BadData: the page lacks a place, or a record is none of its bench.
+    """
+    from ctrlab.profiling.markdown import filled
+
+    for each, found in records.items():
+        text = filled(text, each, rendered(each, found), name)
+    return text
+
+
+def rendered(name: str, records: Sequence[Mapping]) -> str:
+    """The tables of a bench's records, and where they were measured.
+
+    Raises:
+        BadData: a record is none of this bench.
+    """
+    tables = importlib.import_module(RENDERERS[name]).tables
+    try:
+        machines = dict.fromkeys(record["machine" if "machine" in record else "device"] for record in records)
+        return f"Measured on {'; '.join(machines)}.\n\n{tables(records)}"
+    except (KeyError, TypeError) as problem:
+        raise BadData(
+            f"{name}.json has records of `ctrlab bench {name}`; one is none ({problem!r}): write it by --json."
+        ) from None
