@@ -185,7 +185,8 @@ def opened(
     """A session of TensorFlow's own on a version, and the names of its inputs and outputs.
 
     Args:
-        request: what inputs hold that are not fed. As defaults of placeholders they aren't constants: nothing is computed ahead.
+        request: what inputs hold that are not fed. It is in variables: what is computed from constants, or from defaults of
+            placeholders, TensorFlow would compute once, ahead.
         intra_op_threads: among which an op splits its work. inter_op_threads: that run ops. 0: TensorFlow's own choice of both.
     """
     [meta] = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
@@ -197,11 +198,11 @@ def opened(
         inter_op_parallelism_threads=inter_op_threads,
     )
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        given = {
-            signature.inputs[name].name: tf.compat.v1.placeholder_with_default(tensor.numpy(), tensor.shape)
-            for name, tensor in (request or {}).items()
-        }
+        with tf.name_scope("request"):  # apart from the names of the version's graph
+            held = {name: tf.Variable(tensor.numpy(), trainable=False) for name, tensor in (request or {}).items()}
+            given = {signature.inputs[name].name: variable.read_value() for name, variable in held.items()}
         tf.import_graph_def(meta.graph_def, input_map=given, name="")
+        session.run([variable.initializer for variable in held.values()])
         if INITIALIZER in meta.signature_def:
             session.run(meta.signature_def[INITIALIZER].outputs[INITIALIZER].name, assets)
         yield session, signature

@@ -6,24 +6,36 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.fleet import groups
 from ctrlab.fleet.groups import LAYOUTS, PROCESSORS, SESSIONS, Found, exported
+from ctrlab.serving.graph import OUTPUT, opened
 from ctrlab.serving.processor import Processor
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
 
 
 def test_a_session_answers_what_the_processor_answers():
-    """Also while a request's tensors are defaults in the graph: nothing was computed before weights were read."""
+    """Also while a request's tensors are in the graph: nothing was computed before weights were read."""
     with exported("deepfm", 6, "all", "tiny") as model, model.session((1, 2)) as ask, Processor(model.folder) as processor:
         ours = processor.process(model.request, "predict").data
         theirs = np.ravel(ask()).astype("<f4")
         assert theirs.shape == (6,) and np.ptp(theirs) > 0
         found = [np.frombuffer(ours, "<f4", 6, offset=i) for i in range(len(ours) - 23)]
         assert any(np.allclose(each, theirs, rtol=0, atol=1e-6) for each in found)
+
+
+@pytest.mark.parametrize("optimizations,op", [("all", "Ctrlab>ParseIds"), ("stock", "StringToHashBucketFast")])
+def test_a_session_parses_its_request_in_each_call(optimizations, op):
+    """TensorFlow computes once what depends on constants alone; a request that it took for one would cost a call nothing."""
+    with exported("deepfm", 6, optimizations, "tiny") as model, opened(model.folder / "1", model.tensors) as (session, signature):
+        ran = tf.compat.v1.RunMetadata()
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        session.run(signature.outputs[OUTPUT].name, options=options, run_metadata=ran)
+        assert op in {node.op for graph in ran.partition_graphs for node in graph.node}
 
 
 def test_closed_loops_count_every_answer():
