@@ -112,9 +112,11 @@ def most_load(policy: str, loads: Mapping[str, Load], cores: int, *, seconds: fl
     The machine is allocated anew for each load that is tried. 0: not even a hundredth.
 
     Raises:
-        UnknownName: there is no such policy. CtrlabError: too few cores.
+        UnknownName: there is no such policy. CtrlabError: too few cores, or no request at all.
     """
     allocate = POLICIES[choose("policy", policy, POLICIES)]
+    if not any(load.work for load in loads.values()):
+        raise CtrlabError(f"The most that a machine takes is a multiple of a load; received {len(loads)} loads without requests.")
 
     def fits(factor: float) -> bool:
         scaled = {model: load.times(factor) for model, load in loads.items()}

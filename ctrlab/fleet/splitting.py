@@ -84,16 +84,18 @@ def fit(cpu: Mapping[int, float]) -> Splitting:
     """The constants with the least squared relative error, {threads: CPU seconds of a request}; `most` is one of the threads.
 
     Raises:
-        CtrlabError: fewer than three pools.
+        CtrlabError: fewer than three pools, or a time that is not above 0.
     """
-    if len(cpu) < 3:
-        raise CtrlabError(f"Three constants need at least three pools; received {len(cpu)}.")
+    if len(cpu) < 3 or min(cpu.values()) <= 0:
+        raise CtrlabError(f"Three constants need times above 0 of at least three pools; received {dict(cpu)}.")
     threads, seconds = np.array(list(cpu)), np.array(list(cpu.values()))
     found = []
     for most in sorted(cpu)[1:]:
         parts = np.minimum(threads, most) - 1
         system = np.stack([np.ones_like(seconds), parts], 1) / seconds[:, None]
         (alone, part), *_ = np.linalg.lstsq(system, np.ones_like(seconds), rcond=None)
+        if part < 0:  # times that fall: then the best line that doesn't is level
+            alone, part = np.sum(1 / seconds) / np.sum(1 / seconds**2), 0.0
         error = float(np.sum((system @ (alone, part) - 1) ** 2))
         found.append((error, most, Splitting(float(alone), float(part), int(most))))
     return min(found, key=lambda each: each[:2])[2]

@@ -1,7 +1,7 @@
 """CPUs of a session group's members, by what they share: the threads of a core, and the memory of a NUMA node.
 
 A node is a socket or a part of one, with memory of its own; another node's memory is slower to reach. So a member's CPUs are of
-one node, or whole nodes where there are more nodes than members. Where the numbers allow it, they are whole cores.
+one node, or whole nodes where there are more nodes than members. They are whole cores, if its node has a core for each member.
 
 Source: Linux, Documentation/ABI, /sys/devices/system/node and /sys/devices/system/cpu.
 """
@@ -31,8 +31,12 @@ def cpus_of(text: str) -> set[int] | None:
     return found
 
 
-def nodes(cpus: Collection[int] | None = None, system: Path = SYSTEM) -> list[list[int]]:
-    """The CPUs of each NUMA node, those of a core side by side; one node where the system names none.
+Node = Sequence[Sequence[int]]
+"""Its cores, each as the CPUs that are its threads."""
+
+
+def nodes(cpus: Collection[int] | None = None, system: Path = SYSTEM) -> list[Node]:
+    """The NUMA nodes; one node where the system names none.
 
     Args:
         cpus: that the process may use; None: as the system says. No other CPU is in the result.
@@ -45,25 +49,36 @@ def nodes(cpus: Collection[int] | None = None, system: Path = SYSTEM) -> list[li
         free -= here
     if free:
         found.append(free)
-    return [sorted(here, key=lambda cpu: (min(_siblings(cpu, system)), cpu)) for here in found]
+    return [_cores(here, system) for here in found]
 
 
-def shared_out(members: int, nodes: Sequence[Sequence[int]]) -> list[list[int]]:
+def _cores(cpus: Collection[int], system: Path) -> Node:
+    cores: dict[int, list[int]] = {}
+    for cpu in sorted(cpus):
+        cores.setdefault(min(_siblings(cpu, system)), []).append(cpu)
+    return [cores[first] for first in sorted(cores)]
+
+
+def shared_out(members: int, nodes: Sequence[Node]) -> list[list[int]]:
     """The CPUs of each member, as many each as nodes allow.
 
     Raises:
         CtrlabError: there are more members than CPUs.
     """
-    count = sum(map(len, nodes))
-    if members > count:
+    cpus = [list(itertools.chain(*node)) for node in nodes]
+    count = sum(map(len, cpus))
+    if not 1 <= members <= count:
         raise CtrlabError(f"--cpus auto gives each member a CPU of its own; received {members} members for {count} CPUs.")
     if members <= len(nodes):
-        return [sorted(itertools.chain(*each)) for each in _parts(nodes, members)]
+        return [sorted(itertools.chain(*each)) for each in _parts(cpus, members)]
     given = [1] * len(nodes)
     while sum(given) < members:  # the next one where its members have most CPUs each
-        fullest = max(range(len(nodes)), key=lambda n: len(nodes[n]) / given[n])
+        fullest = max(range(len(nodes)), key=lambda n: len(cpus[n]) / given[n])
         given[fullest] += 1
-    return [sorted(part) for node, members_here in zip(nodes, given) for part in _parts(node, members_here)]
+    found = []
+    for node, here, of in zip(nodes, cpus, given):
+        found += (itertools.chain(*cores) for cores in _parts(node, of)) if of <= len(node) else _parts(here, of)
+    return [sorted(each) for each in found]
 
 
 def _parts(whole: Sequence, count: int) -> list[Sequence]:

@@ -63,7 +63,7 @@ class Made:
         carried[1]["split"] = 0.0
         experiments = [each.to_json() for each in (Experiment(), Experiment(variants=16, share=0.05))]
         varied = [facts | {"carried": found} for facts, found in zip(experiments, carried)] if cores else []
-        return Check(curves, settings).to_json() | {"device": MACHINE, "cores": cores, "experiments": varied}
+        return Check(curves, settings).to_json() | {"machine": MACHINE, "cores": cores, "experiments": varied}
 
     def quantized(self, model: str, tasks: tuple[str, ...] = ("label",), falls: bool = True) -> dict:
         def rung(size: int) -> quantized.Rung:

@@ -21,7 +21,7 @@ def wrong(text: str, records: Mapping[str, Sequence[Mapping]]) -> list[str]:
             found.append(f"{name}: {len(there)} tables, not {len(right)}")
         for number, (received, expected) in enumerate(zip(there, right), 1):
             found += [f"{name}, table {number}: {line}" for line in _differences(received, expected)]
-        for machine in {record.get("machine") or record["device"] for record in of}:
+        for machine in {record["machine"] for record in of}:
             if machine not in _place(text, name):
                 found.append(f"{name}: {machine} is not named")
     return found

@@ -89,6 +89,14 @@ def test_variants_that_share_take_more_than_variants_that_do_not():
     assert most["dedicated"] > 1.1 * most["split"] > 0
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_most_of_nothing_is_one_sentence(policy):
+    idle = Load(ServiceCurve(1e-3, 0.0), 0.0, (1,), 1.0)
+    for loads in ({}, {"main": idle, "variant": idle}):
+        with pytest.raises(CtrlabError, match=f"received {len(loads)} loads without requests"):
+            most_load(policy, loads, 8, seconds=1.0)
+
+
 def test_what_can_not_be_shared_out():
     with pytest.raises(CtrlabError, match=r"at least 2 cores .* received 1 cores and 2 models"):
         split({"a": load(1.0), "b": load(1.0)}, 1)

@@ -49,3 +49,9 @@ def test_the_command(tmp_path, monkeypatch):
 def test_a_model_that_is_none():
     found = CliRunner().invoke(app, ["bench", "fleet", "deepfm", "dine"])
     assert found.exit_code == 1 and "Did you mean 'din'?" in found.output + found.stderr
+
+
+def test_a_machine_has_a_core_for_each_model():
+    """Before anything is measured."""
+    found = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["bench", "fleet", "--cores", "16", "--profile", "tiny"])
+    assert found.exit_code == 1 and "one for each of 16 variants" in found.output

@@ -46,9 +46,16 @@ def test_a_pool_that_is_not_as_the_model_says_is_seen():
     assert Pools(exact.threads, cpu).errors() == pytest.approx(dict.fromkeys(HELD_OUT, -0.5))
 
 
-def test_two_pools_are_too_few():
-    with pytest.raises(CtrlabError, match="at least three pools; received 2"):
-        fit({1: 1.0, 2: 1.0})
+@pytest.mark.parametrize("cpu", [{1: 1.0, 2: 1.0}, {1: 0.0, 2: 1.0, 4: 1.0}, {}])
+def test_too_few_pools_and_odd_times_are_one_sentence(cpu):
+    with pytest.raises(CtrlabError, match="times above 0 of at least three pools; received"):
+        fit(cpu)
+
+
+def test_times_that_fall_are_noise():
+    """Handing over takes no time away."""
+    found = fit({1: 1.0e-3, 2: 0.9e-3, 4: 0.8e-3, 16: 0.9e-3})
+    assert found.part == 0 and found.gain(64) == 1 and 0.8e-3 < found.alone < 1e-3
 
 
 def test_cpu_time_is_a_request_s_own():

@@ -15,7 +15,7 @@ def command(
     second: Annotated[str, typer.Argument(help="The other one.")] = "dien",
     seconds: Annotated[str, typer.Option(help="How long each setting is measured.")] = "10s",
     cores: Annotated[
-        int | None, typer.Option(min=2, help="Also simulate a machine of so many, on which the second model has A/B variants.")
+        int | None, typer.Option(help="Also simulate a machine of so many, on which the second model has A/B variants.")
     ] = None,
     profile: ProfileOption = None,
     json_path: JsonOption = None,
@@ -27,13 +27,16 @@ def command(
     """
     require_files(json_path)
     import_tensorflow()
-    from ctrlab.errors import choose
+    from ctrlab.errors import CtrlabError, choose
     from ctrlab.fleet.allocation import POLICIES
     from ctrlab.fleet.check import check
-    from ctrlab.fleet.experiments import vary
+    from ctrlab.fleet.experiments import VARIED, vary
     from ctrlab.model_names import DATA_SETS
     from ctrlab.profiling.machine import machine
 
+    most = max(each.variants for each in VARIED)
+    if cores is not None and cores <= most:
+        raise CtrlabError(f"--cores is one for each of {most} variants and one for the main model at least; received {cores}.")
     models = [choose("model", name, DATA_SETS) for name in (first, second)]
     found = check(models, seconds=duration("--seconds", seconds), profile=profile)
     out = console()
@@ -62,4 +65,4 @@ def command(
             table.add_row(*facts, *(f"{100 * share:.0f}" for share in carried.values()))
         out.print(table)
     experiments = [each.to_json() | {"carried": carried} for each, carried in varied]
-    write_json(json_path, found.to_json() | {"device": machine().line, "cores": cores, "experiments": experiments})
+    write_json(json_path, found.to_json() | {"machine": machine().line, "cores": cores, "experiments": experiments})

@@ -86,7 +86,7 @@ def rendered(name: str, records: Sequence[Mapping]) -> str:
     """
     tables = importlib.import_module(RENDERERS[name]).tables
     try:
-        machines = dict.fromkeys(record["machine" if "machine" in record else "device"] for record in records)
+        machines = dict.fromkeys(record["machine"] for record in records)
         return f"Measured on {'; '.join(machines)}.\n\n{tables(records)}"
     except (KeyError, TypeError) as problem:
         raise BadData(
