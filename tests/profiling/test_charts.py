@@ -175,6 +175,18 @@ def test_latency_marks_say_times_as_people_do():
     assert many.mode == "markers" and "%{text}" in many.hovertemplate
 
 
+def test_a_curve_of_latencies_ends_at_the_share_that_was_answered():
+    """Of 1,000 requests 600 are answered; a chart of these alone would mark a p99 of theirs."""
+    answered = [0.001 * n for n in range(1, 601)]
+    curve, marks = charts.latency({"overloaded": [*answered, *[np.inf] * 400]}).data
+    assert curve.y[0] == 0 and curve.y[-1] == 60 and curve.x[-1] == marks.x[-1] == 600
+    assert list(marks.text) == ["p50 500 ms", "p95, p99 never"] and list(marks.y) == [50, 60]
+    none, answers = charts.latency({"refused": [np.inf] * 3, "fine": [0.001] * 3}).data[::2]
+    assert none.name == "refused" and list(none.x) == [None] and answers.y[-1] == 100
+    with pytest.raises(CtrlabError, match="at least one answered request"):
+        charts.latency({"refused": [np.inf]})
+
+
 def test_decimation_keeps_ends_and_peaks():
     y = np.zeros(100_000)
     y[[777, 50_001]] = 9, -9

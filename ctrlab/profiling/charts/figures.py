@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -212,31 +213,40 @@ MOST_LABELLED = 3
 
 
 def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", device: str = "") -> go.Figure:
-    """The fraction of requests that took at most a given time, with p50, p95 and p99 marked.
+    """The fraction of all requests that took at most a given time, with p50, p95 and p99 marked.
+
+    A curve ends at the share of the requests that were answered; a percentile beyond it is never reached.
 
     Args:
-        samples: seconds per request, by variant.
+        samples: seconds per request, by variant; infinite for one that was not answered.
+    Raises:
+        CtrlabError: a variant has no sample, or no request of any was answered.
     """
     if not samples or not all(len(values) for values in samples.values()):
         raise CtrlabError(
             f"A latency chart needs at least one sample per variant; received { ({k: len(v) for k, v in samples.items()}) }."
         )
     colour = colours.of_names(samples)
-    unit, size = unit_of([float(np.median(v)) for v in samples.values()])
+    answered = {name: np.sort([each for each in values if each < np.inf]) for name, values in samples.items()}
+    everything = np.concatenate(list(answered.values()))
+    if not len(everything):
+        raise CtrlabError(f"A latency chart needs at least one answered request; received none of {', '.join(samples)}.")
+    unit, size = unit_of([float(np.median(v)) for v in answered.values() if len(v)])
     traces = []
-    for name, values in samples.items():
-        ordered = np.sort(np.asarray(values, np.float64)) / size
-        marks = np.percentile(ordered, [50, 95, 99])
-        curve = decimate(np.linspace(0, 100, len(ordered)), ordered)
+    for name, values in answered.items():
+        shares = 100 * np.arange(len(values) + 1) / len(samples[name])
+        x, y, said = _marks(values, len(samples[name]))
+        # Where nothing was answered, the curve is one point that is not drawn: so its name is in the legend.
+        curve = decimate(shares, np.concatenate([values[:1], values]) / size) if len(values) else ([None], [None])
         traces.append(
             go.Scatter(x=curve[1], y=curve[0], mode="lines", name=name, line={"color": colour[name], "width": 2.5, "shape": "hv"})
         )
         traces.append(
             go.Scatter(
-                x=marks,
-                y=[50, 95, 99],
+                x=np.array(x) / size,
+                y=y,
                 mode="markers+text" if len(samples) <= MOST_LABELLED else "markers",
-                text=[f"p{p} {seconds(m * size)}" for p, m in zip((50, 95, 99), marks)],
+                text=said,
                 textposition="bottom right",  # the curve continues above the mark
                 textfont={"size": 11},
                 cliponaxis=False,
@@ -254,11 +264,20 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
         device=device,
         yaxis_range=[0, 105],
     )
-    everything = np.concatenate([np.asarray(v, np.float64) for v in samples.values()]) / size
-    low, high = everything.min(), everything.max()
+    low, high = everything.min() / size, everything.max() / size
     ticks = log_ticks(low, high)
     span = [np.log10(low), np.log10(high) + 0.06]
     return chart.update_xaxes(type="log", range=span, tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
+
+
+def _marks(ordered: np.ndarray, count: int) -> tuple[list[float], list[float], list[str]]:
+    """Seconds, percents and words of the percentiles of `count` requests; at the curve's end those that are never reached."""
+    ranks = {percent: math.ceil(percent / 100 * count) for percent in (50, 95, 99)}
+    found = [(ordered[rank - 1], p, f"p{p} {seconds(ordered[rank - 1])}") for p, rank in ranks.items() if rank <= len(ordered)]
+    never = ", ".join(f"p{percent}" for percent, rank in ranks.items() if rank > len(ordered))
+    if never and len(ordered):
+        found.append((ordered[-1], 100 * len(ordered) / count, f"{never} never"))
+    return [each[0] for each in found], [each[1] for each in found], [each[2] for each in found]
 
 
 def loss_curves(
