@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +75,7 @@ def command(
                 f"A run has a request at least; at {asked:g} a second {seconds:g} s have none: give it more seconds."
             )
         outcome = client.send([where], posts, due, rate=asked, seconds=seconds, timeout=patience)
-        out.print(line(outcome), highlight=False, soft_wrap=True)
+        out.print(line(outcome), highlight=False, markup=False, soft_wrap=True)
         return outcome
 
     out = console()
@@ -91,9 +93,8 @@ def command(
         from ctrlab.profiling import page
         from ctrlab.profiling.charts import latency
 
-        shown = {f"{one.rate:.4g} a second": one.latencies for one in tries if one.latencies}
-        if shown:
-            write_atomically(html, page.of_figures([latency(shown, title="Latency from the time due")], f"Load on {model}"))
+        drawn = latency(curves(tries), title="Latency from the time due")
+        write_atomically(html, page.of_figures([drawn], f"Load on {model}"))
     if rate is not None and tries[0].behind():
         raise CtrlabError(
             f"A generator sends on time; at {rate:g} a second this one was {1e3 * tries[0].lag:.0f} ms late, so the run says "
@@ -104,7 +105,13 @@ def command(
 def line(outcome: Outcome) -> str:
     """A run in a line."""
     late = " (the generator fell behind)" if outcome.behind() else ""
-    return f"{outcome.rate:.4g} a second: p99 {_ms(outcome.percentile(99))} ms, {outcome.failed} failed{late}"
+    why = f", the first: {_shown(outcome.why)}" if outcome.failed else ""
+    return f"{outcome.rate:.4g} a second: p99 {_ms(outcome.percentile(99))} ms, {outcome.failed} failed{why}{late}"
+
+
+def _shown(why: str) -> str:
+    """What a server said, without what would move a terminal's cursor."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in why).split())[:200]
 
 
 def table_of(tries: tuple[Outcome, ...]) -> Table:
@@ -115,10 +122,24 @@ def table_of(tries: tuple[Outcome, ...]) -> Table:
         table.add_column(heading, justify="right")
     for one in sorted(tries, key=lambda one: one.rate):
         times = [_ms(one.percentile(percent)) for percent in (50, 95, 99, 100)]
-        failed = ", ".join(f"{count} {why}" for why, count in one.failures.items()) or "0"
+        failed = _failures(one) or "0"
         cpu = f"{1e6 * one.cpu / one.requests:.0f}"
         table.add_row(f"{one.rate:.4g}", f"{one.achieved:.4g}", *times, failed, f"{1e3 * one.lag:.2g}", cpu)
     return table
+
+
+def curves(tries: Sequence[Outcome]) -> dict[str, tuple[float, ...]]:
+    """{a run, with what failed in it: the seconds of each of its requests, infinite for those that failed}."""
+    found = {}
+    for number, one in enumerate(tries):
+        again = ", again" if one.rate in [other.rate for other in tries[:number]] else ""
+        failed = f": {_failures(one)} of {one.requests}" if one.failed else ""
+        found[f"{one.rate:.4g} a second{again}{failed}"] = one.latencies + (math.inf,) * one.failed
+    return found
+
+
+def _failures(outcome: Outcome) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in outcome.failures.items())
 
 
 def _ms(seconds: float) -> str:
