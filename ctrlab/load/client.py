@@ -80,7 +80,7 @@ def send(
         timeout: seconds after which a request that is not answered has failed, from the time that it was due.
         most_connections: to all targets; when all are busy, requests wait here, and their latency counts on.
     Raises:
-        CtrlabError: nothing is due, or there is no request.
+        CtrlabError: nothing is due, or there is no request. KeyboardInterrupt: as it came; no more is sent then.
     """
     if not len(due) or not requests or not targets:
         raise CtrlabError("A load has at least one address, one request and one time at which it is due; it has none.")
@@ -92,7 +92,11 @@ def send(
     cpu = time.process_time()
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook's own has a loop that runs already
-            thread.submit(asyncio.run, run.whole()).result()
+            try:
+                thread.submit(asyncio.run, run.whole()).result()
+            except BaseException:  # Ctrl-C: the thread is waited for, whatever ends this
+                run.stop()
+                raise
     finally:
         cpu = time.process_time() - cpu
         if collecting:
@@ -184,9 +188,20 @@ class _Run:
         self.connections: set[_Connection] = set()
         self.opening: set[asyncio.Task] = set()
         self.clocks: dict[int, tuple[asyncio.TimerHandle, _Connection | None]] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.done, self.stopped = asyncio.Event(), False
+
+    def stop(self) -> None:
+        """Ends it before its time. Thread-safe."""
+        self.stopped = True
+        if self.loop:
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                self.loop.call_soon_threadsafe(self.done.set)
 
     async def whole(self) -> None:
-        self.loop, self.done = asyncio.get_running_loop(), asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        if self.stopped:
+            return
         self.begun = self.loop.time() + BEGINS_SECONDS
         for place in self.places:
             for _ in range(min(READY, self.most // len(self.places))):
@@ -197,6 +212,7 @@ class _Run:
             await self.done.wait()
         finally:
             alarm.close()
+            self.waiting.clear()  # a connection that ends makes room for the next
             for task in self.opening:
                 task.cancel()
             for connection in list(self.connections):
@@ -261,7 +277,8 @@ class _Run:
 
     def answered(self, number: int, answer: Answer) -> None:
         if answer.status == 200:
-            self.latencies[number] = self.loop.time() - self.begun - self.due[number]
+            self.last = self.loop.time() - self.begun
+            self.latencies[number] = self.last - self.due[number]
             self._end(number)
         else:
             self.failed(number, f"status {answer.status}", answer.body[:500].decode(errors="replace"))
@@ -297,7 +314,6 @@ class _Run:
 
     def _end(self, number: int) -> None:
         self.clocks.pop(number)[0].cancel()
-        self.last = self.loop.time() - self.begun
         self.left -= 1
         if not self.left:
             self.done.set()

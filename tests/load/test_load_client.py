@@ -1,10 +1,13 @@
 """The open loop: latencies from the time that a request was due, and every way in which one can fail."""
 
 import asyncio
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -212,3 +215,44 @@ def test_a_notebook_can_send_too():
             return send(at(port), POST, np.zeros(3))
 
         assert asyncio.run(cell()).failures == {}
+
+
+@pytest.mark.parametrize("most", [256, 2], ids=["each request has a connection", "others wait for one"])
+def test_ctrl_c_ends_a_load_at_once(most):
+    """The main thread waits for the one that sends: this one ends too, and with it its connections."""
+    came, broken = [], []
+
+    async def handle(reader, writer):
+        try:
+            while True:
+                await request(reader)
+                came.append(time.monotonic())
+                await asyncio.sleep(0.2)
+        except asyncio.IncompleteReadError:
+            broken.append(time.monotonic())
+
+    with serving(handle) as port:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            send(at(port), POST, np.arange(0, 20, 0.05), most_connections=most)
+        assert 0.4 < time.monotonic() - begun < 1.5
+        sent = len(came)
+        time.sleep(0.5)
+        assert 0 < len(came) == sent and len(broken) == min(most, max(sent, 4))
+
+
+def test_what_failed_late_does_not_slow_the_answers():
+    """Ten answers in 0.1 s, and one request that times out after 0.5 s."""
+    count = []
+
+    async def handle(reader, writer):
+        while True:
+            await request(reader)
+            count.append(1)
+            if len(count) != 5:
+                writer.write(OK)
+
+    with serving(handle) as port:
+        found = send(at(port), POST, np.arange(11) / 100, rate=100, seconds=0.11, timeout=0.5)
+    assert found.failures == {"timeout": 1} and found.took < 0.3 and found.achieved > 40
