@@ -19,7 +19,12 @@ from ctrlab.errors import CtrlabError
 from ctrlab.paths import write_atomically
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ctrlab.load.outcome import Outcome
+
+WARM_RATE, WARM_SECONDS = 20.0, 2.0
+"""Requests a second before the first run, and for how long, at most."""
 
 
 def command(
@@ -31,7 +36,7 @@ def command(
     within: Annotated[str, typer.Option(help="The limit, for 99 % of the requests.")] = "50ms",
     candidates: Annotated[str, typer.Option(help="Rows of a request: a number, or a range such as 1-500.")] = "200",
     seconds: Annotated[float, typer.Option(min=0.1, max=3600, help="Of a run.")] = 10.0,
-    most_requests: Annotated[int, typer.Option(min=1, help="Of a run, at most.")] = 100_000,
+    most_requests: Annotated[int, typer.Option(min=1, help="Of a run, which is cut there.")] = 100_000,
     format: Annotated[str, typer.Option(help="columns (JSON) or binary (the open inference protocol).")] = "columns",
     bodies: Annotated[int, typer.Option(min=1, help="Different requests, sent in rotation.")] = 64,
     timeout: Annotated[str, typer.Option(help="After which a request has failed.")] = "10s",
@@ -68,27 +73,44 @@ def command(
     if status != 200:
         raise CtrlabError(f"The server at {where} refuses such requests ({status}): {said.decode(errors='replace')[:300]}")
 
+    def odd(number: int, answer: bytes) -> str:
+        return server.odd(made[number], answer)
+
+    if why := odd(0, said):
+        raise CtrlabError(f"The server at {where} answers without scores: {_shown(why)}.")
+
+    def send(due: np.ndarray, asked: float, length: float, before: str = "", after: str = "") -> Outcome:
+        outcome = client.send([where], posts, due, rate=asked, seconds=length, timeout=patience, odd=odd)
+        out.print(f"{before}{line(outcome)}{after}", highlight=False, markup=False, soft_wrap=True)
+        return outcome
+
     def run(asked: float, number: int) -> Outcome:
         due = arrivals.poisson(asked, seconds, seed + number, most_requests)
         if not len(due):
             raise CtrlabError(
                 f"A run has a request at least; at {asked:g} a second {seconds:g} s have none: give it more seconds."
             )
-        outcome = client.send([where], posts, due, rate=asked, seconds=seconds, timeout=patience)
-        out.print(line(outcome), highlight=False, markup=False, soft_wrap=True)
-        return outcome
+        if len(due) < most_requests:
+            return send(due, asked, seconds)
+        length = float(due[-1])
+        return send(due, asked, length, after=f"; cut after {length:.3g} s: --most-requests is {most_requests}")
 
     out = console()
-    run(min(rate or 20.0, 20.0), 1_000_000)  # connections, pages and caches are warm then; it isn't counted
+    pace, length = min(rate or WARM_RATE, WARM_RATE), min(seconds, WARM_SECONDS)
+    send(arrivals.even(pace, length), pace, length, before="Warm-up, ")  # connections, pages and caches
     if rate is not None:
         tries = (run(rate, 0),)
     else:
-        most = sweep.most_within(run, limit, 20.0)
+        most = sweep.most_within(run, limit, WARM_RATE)
         tries = most.tries
         ended = "; the generator can't make more, the server may" if most.of_generator else ""
         out.print(f"Within {within}: {most.rate:.4g} requests a second{ended}", highlight=False, soft_wrap=True)
     out.print(table_of(tries))
     write_json(json_path, [dataclasses.asdict(one) for one in tries], indent=None)
+    if not any(one.latencies for one in tries):
+        unwritten = f"; {html} is not written" if html else ""
+        asked, why = sum(one.requests for one in tries), _shown(tries[0].why)
+        raise CtrlabError(f"A load has an answer at least; none of the {asked} requests got one ({why}){unwritten}.")
     if html:
         from ctrlab.profiling import page
         from ctrlab.profiling.charts import latency

@@ -1,4 +1,4 @@
-"""When requests are due: a Poisson process, as users come who don't know of each other."""
+"""When requests are due: a Poisson process, as users come who don't know of each other; or evenly, to make a server warm."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -
     enough = min(most, math.ceil(mean + 10 * math.sqrt(mean) + 10))  # that too few are drawn is a matter of ten deviations
     due = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, enough))
     return due[due < seconds]
+
+
+def even(rate: float, seconds: float) -> np.ndarray:
+    """Seconds from the beginning, float64 [N], one request at least: the first at 0, the others 1 / rate apart."""
+    return np.arange(max(1, math.floor(rate * seconds))) / rate

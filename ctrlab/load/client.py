@@ -14,7 +14,7 @@ import contextlib
 import gc
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,15 +70,18 @@ def send(
     seconds: float | None = None,
     timeout: float = 10.0,
     most_connections: int = MOST_CONNECTIONS,
+    odd: Callable[[int, bytes], str] = lambda number, body: "",
 ) -> Outcome:
     """Sends a request at each time that is due, in rotation.
 
     Args:
         requests: as `post` makes them.
         due: seconds from the beginning, ascending; see `ctrlab.load.arrivals`.
-        rate, seconds: what the schedule was drawn for; None: what it has.
+        rate, seconds: what the schedule was drawn for; None: what it has. One that was cut is not as long as it was to be.
         timeout: seconds after which a request that is not answered has failed, from the time that it was due.
         most_connections: to all targets; when all are busy, requests wait here, and their latency counts on.
+        odd: (place in `requests`, body with status 200) -> why it is no answer, "" if it is one. It runs between two requests, so
+            it takes microseconds.
     Raises:
         CtrlabError: nothing is due, or there is no request. KeyboardInterrupt: as it came; no more is sent then.
     """
@@ -86,7 +89,7 @@ def send(
         raise CtrlabError("A load has at least one address, one request and one time at which it is due; it has none.")
     seconds = float(due[-1]) if seconds is None else seconds
     rate = len(due) / max(seconds, 1e-9) if rate is None else rate
-    run = _Run(targets, requests, due, timeout, most_connections)
+    run = _Run(targets, requests, due, timeout, most_connections, odd)
     collecting = gc.isenabled()
     gc.disable()
     cpu = time.process_time()
@@ -177,9 +180,10 @@ class _Connection(asyncio.Protocol):
 class _Run:
     """One schedule, from its first request to its last answer."""
 
-    def __init__(self, targets, requests, due, timeout, most_connections):
+    def __init__(self, targets, requests, due, timeout, most_connections, odd):
         self.places = [_Place(target) for target in targets]
         self.requests, self.due, self.timeout, self.most = requests, due, timeout, most_connections
+        self.odd = odd
         self.latencies, self.lags = np.full(len(due), np.nan), np.zeros(len(due))
         self.failures: Counter[str] = Counter()
         self.why, self.last, self.opened = "", 0.0, 0
@@ -276,12 +280,14 @@ class _Run:
             self._next()
 
     def answered(self, number: int, answer: Answer) -> None:
-        if answer.status == 200:
-            self.last = self.loop.time() - self.begun
-            self.latencies[number] = self.last - self.due[number]
-            self._end(number)
-        else:
+        came = self.loop.time() - self.begun
+        if answer.status != 200:
             self.failed(number, f"status {answer.status}", answer.body[:500].decode(errors="replace"))
+        elif why := self.odd(number % len(self.requests), answer.body):
+            self.failed(number, "odd answer", why)
+        else:
+            self.last, self.latencies[number] = came, came - self.due[number]
+            self._end(number)
         self._next()
 
     def failed(self, number: int, kind: str, why: str) -> None:

@@ -18,12 +18,13 @@ class Outcome(Plain):
     """Of one run.
 
     Attributes:
-        rate, seconds: what was asked: requests per second in the mean, and for how long.
+        rate: requests per second that were asked for, in the mean.
+        seconds: for how long requests were due; less than was asked for where there were too many.
         latencies: seconds from the time that each request was due to its answer, of those that were answered, in due order.
-        failures: how many were not, by why: "status 503", "timeout", "connection".
+        failures: how many were not, by why: "status 503", "timeout", "connection", "odd answer".
         why: the first failure in words; "" if there is none.
         lag: the seconds by which 99 % of the requests were taken up by the generator; beyond `LATE` it has fallen behind.
-        took: seconds from the first request that was due to the last answer.
+        took: seconds from the schedule's beginning to the last answer.
         cpu: the generator's own CPU seconds.
         connections: how many were opened.
     """

@@ -22,6 +22,7 @@ def target(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")  # as the system's look-up encodes it
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query or parts.username:
@@ -33,8 +34,10 @@ def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
     """{input: datatype} of a model.
 
     Raises:
-        CtrlabError: nothing listens, the token is not the server's, there is no such model, or it is no server of models.
+        CtrlabError: nothing listens, the token is none or not the server's, there is no such model, or it is no server of models.
     """
+    if not (token.isascii() and token.isprintable()):
+        raise CtrlabError("A token is printable ASCII; CTRLAB_TOKEN's has other characters: set it to the server's.")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     with Connection(where) as connection:
         status, body = connection.ask("GET", f"/v2/models/{quote(model, safe='')}", b"", headers)
@@ -57,6 +60,18 @@ def posted(model: str, body: Body, token: str = "") -> bytes:
         return post(f"/v1/models/{name}:predict", body.data, token)
     headers = {"Inference_Header_Content_Length": str(body.header), "Content_Type": "application/octet-stream"}
     return post(f"/v2/models/{name}/infer", body.data, token, **headers)
+
+
+def odd(body: Body, answer: bytes) -> str:
+    """Why an answer is not a request's scores; "" if it may be.
+
+    Looked at is that it has outputs, and that their size is enough for a score each: commas of JSON, or four bytes. The scores
+    themselves are not read, so that a generator can look at each answer.
+    """
+    room = len(answer) // 4 if body.header is not None else answer.count(b",") + 1
+    if room >= body.rows and b'"outputs"' in answer:
+        return ""
+    return f"{body.rows} scores were asked for; received {answer[:200].decode(errors='replace') or 'nothing'}"
 
 
 class Connection:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -44,8 +45,8 @@ def serving(handle):
 async def request(reader):
     """Reads one request; its body."""
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
-    return await reader.readexactly(length)
+    lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+    return await reader.readexactly(sum(lengths))
 
 
 def answering(answer=OK, seconds=0.0, at_once=None):
@@ -61,5 +62,31 @@ def answering(answer=OK, seconds=0.0, at_once=None):
             elif seconds:
                 await asyncio.sleep(seconds)
             writer.write(answer)
+
+    return handle
+
+
+def said(body, status=200):
+    """The bytes of an answer."""
+    return b"HTTP/1.1 %d x\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+def scores(body):
+    """What a model answers to a request by columns."""
+    rows = len(json.loads(body)["inputs"]["item"])
+    return said(json.dumps({"outputs": [[0.5]] * rows}).encode())
+
+
+def a_model(answer=lambda number, body: scores(body)):
+    """A handler of a model that takes users and items; `answer(number, body)` is what each request for scores gets."""
+    inputs = said(json.dumps({"inputs": [{"name": name, "datatype": "BYTES"} for name in ("user", "item")]}).encode())
+    count = []
+
+    async def handle(reader, writer):
+        while True:
+            body = await request(reader)
+            if body:
+                count.append(1)
+            writer.write(answer(len(count) - 1, body) if body else inputs)
 
     return handle
