@@ -29,19 +29,21 @@ def command(
         Literal["round_robin", "by_model", "least_in_flight"],
         typer.Option(help="The member that a request runs in. By model: each model has threads of its own, too."),
     ] = "round_robin",
-    member_threads: Annotated[int, typer.Option(min=0, help="Of each member; 0: one for each of its CPUs.")] = 1,
+    member_threads: Annotated[int, typer.Option(min=0, max=4096, help="Of each member; 0: one for each of its CPUs.")] = 1,
     cpus: Annotated[
         str, typer.Option(help="The CPUs of each member, such as 0-3;4-7, or auto: by core and NUMA node; else all have all.")
     ] = "",
     dedicated: Annotated[
         list[str] | None, typer.Option(help="CPUs that a model has to itself, such as ctr=0-3; the other models share the rest.")
     ] = None,
-    batch_rows: Annotated[int, typer.Option(min=0, help="Requests that come together are one call of so many rows; 0: not.")] = 0,
+    batch_rows: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Requests that come together are one call of so many rows; 0: not.")
+    ] = 0,
     batch_wait: Annotated[str, typer.Option(help="For how long the first of them waits for others.")] = "1ms",
     most_waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them; more are refused at once.")] = 100,
     keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions clients may ask for by number.")] = 1,
     most_slowdown: Annotated[
-        float, typer.Option(min=0, help="A newer version may take so many times as long as the one that serves; 0: any.")
+        float, typer.Option(min=0, max=1e9, help="A newer version may take so many times as long as the one that serves; 0: any.")
     ] = 10.0,
     drain: Annotated[str, typer.Option(help="For how long requests inside are waited for when the server is stopped.")] = "5m",
     log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
@@ -61,25 +63,22 @@ def command(
             "--dedicated makes the members itself, one per CPU: leave out --threads, --members, --policy and --cpus."
         )
     drain_seconds = duration("--drain", drain)
+    from ctrlab.server.members import group
+
+    of_members = group(members, policy, cpus)
     require_extra()
     import_tensorflow()
     from ctrlab.server.listening import bracketed
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
-    from ctrlab.server.nodes import nodes, shared_out
     from ctrlab.server.request_log import RequestLog
     from ctrlab.server.serving import Address, serve
 
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
-    if cpus == "auto":
-        sets = [",".join(map(str, each)) for each in shared_out(members, nodes())]
-    else:
-        sets = cpus.split(";") if cpus else []
-    group = {"name": "all", "members": members, "policy": policy} | ({"cpus": sets} if sets else {})
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
-    configuration |= {"intra_op_threads": member_threads, "group": group}
+    configuration |= {"intra_op_threads": member_threads, "group": of_members}
     waiting = {"threads": threads, "most_waiting": most_waiting, "dedicated": dedicated or ()}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None
     models = Models(folder, **waiting, keep=keep, log=requests, **configuration)
