@@ -247,7 +247,8 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
                 y=y,
                 mode="markers+text" if len(samples) <= MOST_LABELLED else "markers",
                 text=said,
-                textposition="bottom right",  # the curve continues above the mark
+                # Below the curve, and the last one inside the chart.
+                textposition=["bottom left" if each.endswith("never") else "bottom right" for each in said],
                 textfont={"size": 11},
                 cliponaxis=False,
                 marker={"color": colour[name], "size": 8},
