@@ -60,10 +60,7 @@ PARTS = (
     Part(
         "04_serving",
         "Serving: from a checkpoint to answers under load",
-        (
-            "Serve with session groups",
-            "Serve on a GPU",
-        ),
+        ("Serve on a GPU",),
     ),
 )
 

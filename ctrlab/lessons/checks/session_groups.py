@@ -1,0 +1,266 @@
+"""Checks of 04_serving/06_session_groups: (1) calls go to the member with the fewest inside, (2) the CPUs of each member."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.interleaving import Condition, Stuck, Threads
+
+ENTER = "with the lock: find the member, count it up, note that its turn was now; then call, and count down in a `finally`"
+WHOLE = "take the cores one after the other, and put all CPUs of a core into the same member"
+
+
+class Planned(Exception):
+    """What a call raises on purpose."""
+
+
+class Reference:
+    """The definition: the fewest inside; of several the one whose last call began longest ago, then the lowest number."""
+
+    def __init__(self, members: int):
+        self.inside, self.last, self._calls = [0] * members, [0] * members, 0
+
+    def enter(self) -> int:
+        self._calls += 1
+        member = min(range(len(self.inside)), key=lambda m: (self.inside[m], self.last[m], m))
+        self.inside[member] += 1
+        self.last[member] = self._calls
+        return member
+
+    def leave(self, member: int) -> None:
+        self.inside[member] -= 1
+
+
+class _Lock(Condition):
+    """Counts how often it was taken."""
+
+    taken = 0
+
+    def acquire(self) -> bool:
+        self.taken += 1
+        return super().acquire()
+
+
+class _Trial:
+    """Calls of a router that begin and end when the check says so."""
+
+    def __init__(self, answer: Callable, members: int, threads: Threads, case: str):
+        self.lock = _Lock(threads._current)
+        self.router = call(answer, members, self.lock, case=case, next_step=ENTER)
+        self.threads, self.case, self.members = threads, case, members
+        self.where: dict[str, int] = {}
+        self.returned: dict[str, object] = {}
+
+    def start(self, name: str, fails: bool = False) -> None:
+        def work(member: int) -> str:
+            self.where[name] = member
+            self.threads.pause()
+            if fails:
+                raise Planned(name)
+            return f"answer {name}"
+
+        def run() -> None:
+            try:
+                self.returned[name] = self.router.run(work)
+            except Planned as raised:
+                self.returned[name] = raised
+
+        self.threads.start(name, run)
+
+    def begin(self, name: str, fails: bool = False) -> int:
+        """Lets a call begin; its member."""
+        self.start(name, fails)
+        if self.go_on(name) != "inside":
+            self._fail(f"call {name} begins at once", "it waits, or ends before it was inside")
+        return self.member(name)
+
+    def end(self, name: str, fails: bool) -> None:
+        """Lets it end: the caller gets what the call returned or raised."""
+        if self.go_on(name) != "done":
+            self._fail(f"call {name} ends", "it waits for something")
+        found = self.returned.get(name)
+        if not (isinstance(found, Planned) if fails else found == f"answer {name}"):
+            self._fail(f"the caller gets what call {name} {'raised' if fails else 'returned'}", repr(found))
+
+    def go_on(self, name: str) -> str:
+        try:
+            return self.threads.go_on(name)
+        except Stuck:
+            return "waits"
+        except CheckFailed:
+            raise
+        except Exception as error:
+            raise CheckFailed(
+                f"`run` handles every call; here {self.case}.",
+                expected="a call in some member",
+                received=f"{type(error).__name__}: {error}",
+                next_step=ENTER,
+            ) from error
+
+    def member(self, name: str) -> int:
+        found = self.where.get(name)
+        if isinstance(found, bool) or not isinstance(found, numbers.Integral) or not 0 <= found < self.members:
+            self._fail(f"call(member) with a member from 0 to {self.members - 1}", repr(found))
+        return int(found)
+
+    def _fail(self, expected: str, received: str) -> None:
+        raise CheckFailed(
+            f"Calls run at the same time, each in one member; here {self.case}.",
+            expected=expected,
+            received=received,
+            next_step="hold the lock while you count, never while you call",
+        )
+
+
+def check_router(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `Router(members, lock).run(call)`."""
+    for case, members, script in _scripts(rng):
+        _play(answer, members, script, case)
+    for steps in range(6):
+        _interrupted(answer, steps)
+
+
+def _play(answer: Callable, members: int, script: Sequence[tuple[str, int, bool]], case: str) -> None:
+    """Begins and ends calls as the script says; each must be where the definition has it."""
+    right, expected = Reference(members), {}
+    with Threads() as threads:
+        trial = _Trial(answer, members, threads, case)
+        for place, (what, number, fails) in enumerate(script):
+            name, before = f"{number}", trial.lock.taken
+            if what == "begin":
+                inside = list(right.inside)
+                expected[number] = right.enter()
+                if (found := trial.begin(name, fails)) != expected[number]:
+                    raise CheckFailed(
+                        "A call goes to the member with the fewest inside; of several, to the one whose last call began longest "
+                        f"ago; here {case}.",
+                        expected=f"member {expected[number]}",
+                        received=f"member {found}",
+                        index=f"call {number}, with {inside} inside; {_told(script[:place])}",
+                        next_step=ENTER,
+                    )
+            else:
+                right.leave(expected[number])
+                trial.end(name, fails)
+            if trial.lock.taken == before:
+                raise CheckFailed(
+                    f"Counts are read and changed with the lock alone; here {case}.",
+                    expected="`with self.lock:` where a call begins, and where it ends",
+                    received=f"no lock where call {number} {what}s",
+                    next_step=ENTER,
+                )
+
+
+def _interrupted(answer: Callable, steps: int) -> None:
+    """One call is interrupted after so many steps, before it is inside; another one comes between."""
+    case = "a call that comes while another one is about to begin"
+    with Threads() as threads:
+        trial = _Trial(answer, 2, threads, case)
+        trial.start("first")
+        for _ in range(steps):
+            if "first" in trial.where or "first" not in threads.can_go():
+                break
+            threads.go("first")
+        trial.start("second")
+        for _ in range(8):  # whoever has the lock lets go of it
+            if trial.go_on("second") == "inside" or "first" not in threads.can_go():
+                break
+            threads.go("first")
+        if trial.go_on("first") == "waits" or {"first", "second"} - trial.where.keys():
+            trial._fail("both calls are inside", "one of them waits for the other")
+        if trial.member("first") == trial.member("second"):
+            raise CheckFailed(
+                f"To look for a member and to count it up is one step; here {case}.",
+                expected="two members, each with one call",
+                received=f"both calls in member {trial.member('first')}",
+                next_step="do both inside one `with self.lock:`",
+            )
+
+
+def _told(script: Sequence[tuple[str, int, bool]]) -> str:
+    said = [f"{number} {what}s" for what, number, _ in script[-8:]]
+    return ("... " if len(script) > 8 else "") + ", ".join(said) if said else "the first one"
+
+
+def _scripts(rng: np.random.Generator):
+    """(what it is, members, [(begin or end, which call, whether it raises)])."""
+    yield "calls one after the other", 3, [(what, n, False) for n in range(7) for what in ("begin", "end")]
+    yield "calls of which none ends", 3, [("begin", n, False) for n in range(7)]
+    yield "one member", 1, [("begin", 0, False), ("begin", 1, False), ("end", 0, False), ("begin", 2, False)]
+    failing = [(what, n, True) for n in range(5) for what in ("begin", "end")]
+    yield "calls that raise", 2, [*failing, *[("begin", n, False) for n in range(5, 9)]]
+    short = [(what, n, False) for n in (1, 2, 3) for what in ("begin", "end")]
+    yield "a long call in one member", 2, [("begin", 0, False), *short]
+    for _ in range(12):
+        members, inside, script = int(rng.integers(2, 6)), {}, []
+        for n in range(14):
+            inside[n] = bool(rng.integers(4) == 0)
+            script.append(("begin", n, inside[n]))
+            while inside and rng.integers(2):
+                gone = int(rng.choice(list(inside)))
+                script.append(("end", gone, inside.pop(gone)))
+        yield "calls by chance", members, script
+
+
+def check_cpu_sets(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `cpu_sets(cores, members)` -> the CPUs of each member."""
+    for case, cores, members in _machines(rng):
+        found = call(answer, [list(core) for core in cores], members, case=case, next_step=WHOLE)
+        where = f"{members} members, cores {cores if len(cores) < 9 else f'{cores[:8]} ...'}"
+        try:
+            sets = [[int(cpu) for cpu in member] for member in found]
+            whole = all(not isinstance(cpu, bool) and cpu == int(cpu) for member in found for cpu in member)
+        except (TypeError, ValueError):
+            sets, whole = [], False
+        everything = sorted(cpu for core in cores for cpu in core)
+        if not whole or len(sets) != members or sorted(cpu for each in sets for cpu in each) != everything:
+            raise CheckFailed(
+                f"There is one list per member, and each CPU is in one of them; here {case}.",
+                expected=f"{members} lists with the CPUs {everything if len(everything) < 17 else f'0 to {everything[-1]}'}",
+                received=found,
+                index=where,
+                next_step=WHOLE,
+            )
+        counts = [0] * members
+        for core in cores:
+            owners = {m for m, each in enumerate(sets) if set(core) & set(each)}
+            if len(owners) > 1:
+                raise CheckFailed(
+                    f"The threads of a core belong to one member; here {case}.",
+                    expected=f"the CPUs {core} in one list",
+                    received=sets,
+                    index=where,
+                    next_step=WHOLE,
+                )
+            counts[owners.pop()] += 1
+        if max(counts) - min(counts) > 1:
+            raise CheckFailed(
+                f"Members have equally many cores, or one more; here {case}.",
+                expected=f"{len(cores) // members} or {-(-len(cores) // members)} cores each",
+                received=counts,
+                index=where,
+                next_step="deal the cores out like cards: core i to member i % members",
+            )
+
+
+def _machines(rng: np.random.Generator):
+    """(what it is, cores with the CPUs that are their threads, members)."""
+    yield "one core and one member", [[0]], 1
+    yield "two cores and two members", [[0], [1]], 2
+    yield "two cores with two threads each", [[0, 2], [1, 3]], 2
+    yield "cores whose threads have neighbouring numbers", [[0, 1], [2, 3], [4, 5], [6, 7]], 2
+    yield "members that do not divide the cores", [[n, n + 5] for n in range(5)], 3
+    yield "as many members as cores", [[n, n + 8] for n in range(8)], 8
+    yield "CPUs that are not numbered from 0", [[12, 44], [13, 45], [30, 62]], 2
+    yield "cores of which one has a single thread", [[0, 4], [1], [2, 6]], 3
+    for _ in range(20):
+        count, threads = int(rng.integers(1, 33)), int(rng.integers(1, 3))
+        numbers_of = rng.permutation(count * threads).reshape(count, threads)
+        yield "a machine by chance", [sorted(core) for core in numbers_of.tolist()], int(rng.integers(1, count + 1))
+
+
+CHECKS = {1: check_router, 2: check_cpu_sets}

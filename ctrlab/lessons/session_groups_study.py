@@ -1,0 +1,141 @@
+"""A light and a heavy model in one process, in one pool of threads or in a group's members. For the lesson on session groups."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ctrlab.fleet import groups
+from ctrlab.lessons.stalls import Recorder
+from ctrlab.load import arrivals
+from ctrlab.profiles import Profile
+from ctrlab.profiling.timing import now, paired
+from ctrlab.server.nodes import nodes
+
+LIGHT, HEAVY = "deepfm", "dien"
+ROWS = 200
+"""Candidates of a request to the heavy model; the light model's has a tenth."""
+BUSY = 0.2
+"""Of a core, by requests to the light model."""
+
+Ask = Callable[[], object]
+Makes = Callable[[int, object], object]
+"""(members, lock) -> a router."""
+
+
+def cores() -> list[list[int]]:
+    """The cores of this machine, each as the CPUs that are its threads; CPUs one by one, if there are fewer than two cores."""
+    found = [list(core) for node in nodes() for core in node]
+    return found if len(found) > 1 else [[cpu] for core in found for cpu in core]
+
+
+class Models:
+    """Two exported models, and processors for them.
+
+    Attributes:
+        light, heavy: `groups.Exported`.
+    """
+
+    def __init__(self, profile: Profile):
+        quick = profile.name == "tiny"
+        self._seconds, self._rounds = (0.3, 3) if quick else (2.0, 5)
+        with contextlib.ExitStack() as held:
+            self.light = held.enter_context(groups.exported(LIGHT, ROWS // 10, "all", profile.name))
+            self.heavy = held.enter_context(groups.exported(HEAVY, ROWS, "all", profile.name))
+            self._held = held.pop_all()
+
+    def opened(self, **configuration) -> dict[str, Ask]:
+        """{"light" and "heavy": what asks a processor with this configuration}."""
+        return {
+            name: self._held.enter_context(model.processor(name=model.folder.name, **configuration))
+            for name, model in (("light", self.light), ("heavy", self.heavy))
+        }
+
+    def routed(self, makes: Makes, sets: Sequence[Sequence[int]]) -> dict[str, Ask]:
+        """The same, by a router of the learner's over processors with one set of CPUs each."""
+        members = [self.opened(group={"members": 1, "cpus": [",".join(map(str, cpus))]}) for cpus in sets]
+        router = makes(len(members), threading.Condition())
+
+        def ask(name: str) -> Ask:
+            return lambda: router.run(lambda member: members[member][name]())
+
+        return {name: ask(name) for name in members[0]}
+
+    def per_second(self, asks: Mapping[str, Ask]) -> dict[str, list[float]]:
+        """{way: answers per second with a caller per CPU, one number a round}."""
+        return paired(
+            {way: lambda ask=ask: groups.closed_loop(ask, self._seconds) for way, ask in asks.items()}, range(self._rounds)
+        )
+
+    def cpu(self, threads: Sequence[int]) -> dict[int, float]:
+        """{threads of a session's pool: CPU microseconds of a request to the heavy model}."""
+        with contextlib.ExitStack() as held:
+            asks = {count: held.enter_context(self.heavy.session((count, count))) for count in threads}
+            found = paired({count: lambda ask=ask: self._cpu(ask) for count, ask in asks.items()}, range(self._rounds))
+        return {count: 1e6 * float(np.median(times)) for count, times in found.items()}
+
+    def _cpu(self, ask: Ask) -> float:
+        before, begun = time.process_time(), now()
+        answered = groups.closed_loop(ask, self._seconds / 3)
+        return (time.process_time() - before) / (answered * (now() - begun))
+
+    def p99(self, asks: Mapping[str, Ask], beside: bool, chart=None, name: str = "") -> float:
+        """The light model's p99 in microseconds, of requests that come at random.
+
+        Args:
+            beside: whether a caller per CPU asks the heavy model meanwhile, without a pause.
+            chart: shows the p99 so far, as the series `name`.
+        """
+        asks["light"]()
+        begun = now()
+        asks["light"]()
+        due = arrivals.poisson(BUSY / (now() - begun), 2 * self._seconds)
+        ends = threading.Event()
+        with ThreadPoolExecutor(len(groups.cpus())) as threads:
+            work = [threads.submit(_until, ends, asks["heavy"]) for _ in groups.cpus()] if beside else []
+            try:
+                took = _asked(asks["light"], due, Recorder(len(due), chart, name))
+            finally:
+                ends.set()
+            for each in work:
+                each.result()
+        return float(np.percentile(took, 99))
+
+    def weights_bytes(self) -> int:
+        """Of both models' exports."""
+        return sum((model.folder / "1" / "assets" / "weights").stat().st_size for model in (self.light, self.heavy))
+
+    def close(self) -> None:
+        self._held.close()
+
+
+def _until(ends: threading.Event, ask: Ask) -> None:
+    while not ends.is_set():
+        ask()
+
+
+def _asked(ask: Ask, due: np.ndarray, recorder: Recorder) -> list[float]:
+    """Microseconds from when each request was due to its answer."""
+    start = now()
+    for number, at in enumerate(due.tolist()):
+        time.sleep(max(0.0, start + at - now()))
+        ask()
+        recorder.add(number, 1e6 * (now() - start - at))
+    return recorder.latencies
+
+
+def members_of(sets: Sequence[Sequence[int]], policy: str, name: str) -> dict:
+    """A processor's configuration: a group of members with these CPUs."""
+    cpus = [",".join(map(str, each)) for each in sets]
+    return {"intra_op_threads": 1, "group": {"name": name, "members": len(cpus), "policy": policy, "cpus": cpus}}
+
+
+def shown(configuration: dict) -> str:
+    """As a host would write it."""
+    return json.dumps(configuration)

@@ -1,0 +1,98 @@
+"""What the lesson on session groups measures with: routed calls, CPU sets, latencies from when they were due."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ctrlab import profiles
+from ctrlab.lessons import session_groups_study as study
+from ctrlab.lessons.session_groups_study import Models
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
+
+
+class Turns:
+    """A router that takes members in turn, and keeps who was asked."""
+
+    def __init__(self, members, lock):
+        self.members, self.calls = members, 0
+
+    def run(self, call):
+        self.calls += 1
+        return call(self.calls % self.members)
+
+
+@pytest.fixture(scope="module")
+def models():
+    found = Models(profiles.PROFILES["tiny"])
+    yield found
+    found.close()
+
+
+def test_cores_are_this_machine_s_cpus():
+    cores = study.cores()
+    assert len(cores) > 1 and sorted(cpu for core in cores for cpu in core) == sorted(os.sched_getaffinity(0))
+
+
+def test_one_core_with_two_threads_is_taken_as_two(monkeypatch):
+    monkeypatch.setattr(study, "nodes", lambda: [[[0, 1]]])
+    assert study.cores() == [[0], [1]]
+    monkeypatch.setattr(study, "nodes", lambda: [[[0, 2], [1, 3]], [[4]]])
+    assert study.cores() == [[0, 2], [1, 3], [4]]
+
+
+def test_layouts_answer_the_same(models):
+    sets, made = study.cores()[:2], []
+
+    def makes(members, lock):
+        made.append(Turns(members, lock))
+        return made[0]
+
+    layouts = {
+        "pool": models.opened(intra_op_threads=0),
+        "routed": models.routed(makes, sets),
+        "by model": models.opened(**study.members_of(sets, "by_model", "of a test")),
+    }
+    answers = {name: {model: ask().data for model, ask in asks.items()} for name, asks in layouts.items()}
+    for found in answers.values():
+        assert found["light"] != found["heavy"]
+        for model, data in found.items():
+            np.testing.assert_allclose(
+                np.frombuffer(data[-40:], "<f4"), np.frombuffer(answers["pool"][model][-40:], "<f4"), atol=1e-5
+            )
+    assert made[0].members == 2 and made[0].calls == 2
+
+
+def test_rates_count_answers(models):
+    found = models.per_second({"slow": lambda: time.sleep(0.02), "quick": lambda: time.sleep(0.005)})
+    assert 2 < np.median(found["quick"]) / np.median(found["slow"]) < 8
+    assert np.median(found["slow"]) < 1.1 * len(os.sched_getaffinity(0)) / 0.02
+
+
+def test_latencies_count_from_when_they_were_due(models):
+    """A stall delays all that are due meanwhile; a closed loop would see one slow call."""
+    calls = iter([0.0, 0.0, 0.0, 0.3])
+    asks = {"light": lambda: time.sleep(next(calls, 0.001)), "heavy": None}
+    assert models.p99(asks, beside=False) > 150_000
+
+
+def test_the_heavy_model_is_asked_meanwhile_and_not_after(models):
+    asked, ends = [], threading.Event()
+
+    def heavy():
+        assert not ends.is_set()
+        asked.append(threading.get_ident())
+        time.sleep(0.002)
+
+    models.p99({"light": lambda: time.sleep(0.002), "heavy": heavy}, beside=True)
+    ends.set()
+    time.sleep(0.05)
+    assert len(set(asked)) == len(os.sched_getaffinity(0))
+
+
+def test_cpu_times_are_of_a_request(models):
+    found = models.cpu([1, 2])
+    assert found.keys() == {1, 2} and all(10 < micros < 1e6 for micros in found.values())
