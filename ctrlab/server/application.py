@@ -75,6 +75,8 @@ class Application:
 
     serves = ""
     """Which paths there are, for the sentence about another."""
+    once: frozenset[bytes] = frozenset()
+    """Headers that a request has once at most: two would say two things."""
 
     def __init__(
         self, token: str, refuse: Callable[[str, str, str], None], most_bytes: int = 64 << 20, body_seconds: float = 30.0
@@ -121,6 +123,9 @@ class Application:
         path, allowed = scope["path"], []
         asked = "GET" if scope["method"] == "HEAD" else scope["method"]  # whose body the connection leaves out
         headers = dict(scope["headers"])
+        for name in self.once & headers.keys():
+            if sum(name == given for given, _ in scope["headers"]) > 1:
+                raise Wrong(400, f"A request has the header {name.decode().title()} once; received it several times.")
         for method, pattern, handler in self.routes:
             if found := pattern.fullmatch(path):
                 if method == asked:

@@ -1,10 +1,11 @@
 """What clients of a fleet get: an instance's answer, a second try, an arm, or a refusal in one sentence."""
 
+import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_fleets import QUICK, Fakes, ask, behave, fleet_of, plan, states, until
+from fake_fleets import PREDICT, QUICK, Fakes, ask, behave, fleet_of, plan, states, until
 
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.instances.plan import arms_of, cpu_sets
@@ -128,6 +129,12 @@ def test_arms_are_folders_with_percents(tmp_path):
         ({"experiment": "e"}, "has several arms"),
         ({"instances": 0}, "at least one instance"),
         ({"cpus": "0"}, "a set for each of the 2 instances"),
+        ({"token": "a\n"}, "printable ASCII"),
+        ({"token": "a\udcff"}, "printable ASCII"),
+        ({"experiment": "\udcff"}, "can be printed"),
+        ({"options": ["--batch-rows", "64", "--host", "::1"]}, "received --host"),
+        ({"options": ["--grpc-port=9"]}, "received --grpc-port=9"),
+        ({"percent": {"all": 50.0}}, "The only arm has all users; received 50 percent"),
         ({"cpus": "0;9999"}, "CPU 9999 is not"),
         ({"cpus": "0;x"}, "a set for each"),
         ({"cpus": "auto", "instances": 4000}, "received 4000 for"),
@@ -144,6 +151,24 @@ def test_two_arms_need_an_experiment(tmp_path):
         Fakes(folders, percent={"a": 50, "b": 50})
     with pytest.raises(CtrlabError, match="add up to 100"):
         Fakes(folders, percent={"a": 50, "b": 60}, experiment="e")
+
+
+def test_a_user_who_is_named_twice_is_in_no_arm(tmp_path):
+    behave(tmp_path / "a")
+    arms = {"a": tmp_path / "a", "b": tmp_path / "a"}
+    with fleet_of(Fakes(arms, {"a": 50, "b": 50}, "e", instances=1, token="a-token", patience=QUICK)) as found:
+        connection = http.client.HTTPConnection("127.0.0.1", found.port)
+        connection.putrequest("POST", PREDICT)
+        for name, value in {
+            "X-User-Id": "u1",
+            "X-User-ID": "u2",
+            "Authorization": "Bearer a-token",
+            "Content-Length": "0",
+        }.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert answer.status == 400 and b"X-User-Id once" in answer.read()
 
 
 def test_no_cpus_are_all():

@@ -5,17 +5,15 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_fleets import FAKE, alive, ask, behave, fleet_of, plan, states, until
+from fake_fleets import FAKE, QUICK, alive, ask, behave, fleet_of, plan, states, until
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.instances import run
+from ctrlab.fleet.instances import run, upstream
 from ctrlab.fleet.instances.instance import Instance, State, least_inside
 from ctrlab.fleet.instances.supervisor import Patience
 
@@ -188,6 +186,35 @@ def test_one_that_hangs_is_killed_and_its_requests_are_answered_by_another(tmp_p
         assert any("has not said for 1 s that it is there" in each["last_end"] for each in found.told().values())
 
 
+def test_one_that_hangs_while_it_drains_is_killed_and_its_requests_are_answered_by_another(tmp_path):
+    behave(tmp_path / "a", all={"answer": 0.3})
+    with fleet_of(plan(tmp_path / "a")) as found, ThreadPoolExecutor(1) as pool:
+        asked = asked_in_thread(pool, found, "x")
+        name = busy(found)
+        found.kill(name, signal.SIGSTOP)
+        found.do(leave(found, name))
+        until(lambda: found.told()[name]["state"] == "draining")
+        status, headers, _ = asked.result()
+        assert status == 200 and headers["x-instance"] != name
+        until(lambda: states(found) == READY)
+
+
+async def leave(found, name):
+    """In the fleet's loop."""
+    next(each for each in found.fleet.instances if each.name == name).leave.set()
+
+
+def test_a_fleet_that_was_stopped_itself_kills_nobody(program):
+    port = int(program.stdout.readline())
+    before = pids_of(port)
+    program.send_signal(signal.SIGSTOP)
+    time.sleep(2 * QUICK.answer)
+    program.send_signal(signal.SIGCONT)
+    ends = time.monotonic() + 2 * QUICK.answer
+    while time.monotonic() < ends:
+        assert ask(port)[0] == 200 and pids_of(port) == before
+
+
 def test_one_that_leaves_by_itself_gets_no_more_and_is_started_again(tmp_path):
     with fleet_of(plan(tmp_path / "a")) as found:
         found.kill("all-1", signal.SIGTERM)
@@ -206,49 +233,6 @@ def test_the_port_of_a_fleet_is_taken(tmp_path):
     assert not (tmp_path / "a" / "start-1").exists()
 
 
-PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from fake_fleets import plan
-from pathlib import Path
-from ctrlab.fleet.instances import run
-print(run.serve(plan(Path(sys.argv[2])), "127.0.0.1", 0, lambda port: print(port, flush=True)))
-"""
-
-
-@pytest.fixture
-def program(tmp_path):
-    """A process with a fleet."""
-    words = [sys.executable, "-c", PROGRAM, FAKE.parent, tmp_path / "a"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    yield process
-    process.kill()
-    process.wait()
-
-
-def pids_of(port):
-    return [each["pid"] for each in json.loads(ask(port, path="/fleet", method="GET")[2])["instances"]]
-
-
-def test_sighup_replaces_and_sigterm_stops_all(program):
-    port = int(program.stdout.readline())
-    before = pids_of(port)
-    program.send_signal(signal.SIGHUP)
-    until(lambda: set(before).isdisjoint(pids_of(port)))
-    until(lambda: ask(port, path="/v2/health/ready", method="GET", token="")[0] == 200)
-    pids = pids_of(port)
-    program.send_signal(signal.SIGTERM)
-    said, told = program.communicate(timeout=60)
-    assert (program.returncode, said) == (0, "0\n"), told
-    assert not any(alive(pid) for pid in {*before, *pids}) and "Traceback" not in told
-
-
-def test_no_instance_outlives_a_fleet_that_is_killed(program):
-    pids = pids_of(int(program.stdout.readline()))
-    program.kill()
-    until(lambda: not any(alive(pid) for pid in pids))
-
-
 def test_each_instance_has_its_cpus(tmp_path):
     cpus = sorted(os.sched_getaffinity(0))
     with fleet_of(plan(tmp_path / "a", instances=1, cpus=f"{cpus[-1]}")) as found:
@@ -258,7 +242,13 @@ def test_each_instance_has_its_cpus(tmp_path):
 def test_what_instances_say_is_told_with_their_names(tmp_path, capfd):
     with fleet_of(plan(tmp_path / "a")):
         pass
-    told = [json.loads(line) for line in capfd.readouterr().err.splitlines() if re.match(r"\{.*start [12]", line)]
+    told = []
+
+    def all_told():
+        told.extend(json.loads(line) for line in capfd.readouterr().err.splitlines() if re.match(r"\{.*start [12]", line))
+        return len(told) >= 2
+
+    until(all_told)
     assert sorted(each["instance"] for each in told) == ["all-1", "all-2"]
 
 

@@ -52,6 +52,7 @@ class Front(Application):
         seconds: in which a request is answered, with its second try.
     """
 
+    once = frozenset({USER})
     serves = "/v1/models/..., /v2/models/..., /v2/health/..., /fleet and /metrics"
 
     def __init__(

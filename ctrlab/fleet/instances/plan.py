@@ -16,6 +16,8 @@ from ctrlab.fleet.instances.supervisor import Patience
 from ctrlab.server.nodes import cpus_of, nodes, shared_out
 
 TOKEN = "CTRLAB_TOKEN"
+OWN = ("--host", "--port", "--grpc-port", "--token", "--no-token")
+"""Options of `ctrlab serve` that the fleet gives itself."""
 ALL = "all"
 """The arm of a fleet that has one."""
 
@@ -48,11 +50,21 @@ class Plan:
     patience: Patience = Patience()  # noqa: RUF009 (frozen)
 
     def __post_init__(self):
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise CtrlabError(
+                "A token is of printable ASCII characters; CTRLAB_TOKEN has another one: look for a line end in it."
+            )
+        if not self.experiment.isprintable():
+            raise CtrlabError(f"An A/B test has a name that can be printed; received {self.experiment!r}.")
+        if odd := [word for word in self.options if word.partition("=")[0] in OWN]:
+            raise CtrlabError(f"A fleet gives its instances their addresses and the token; received {odd[0]}: leave it out.")
         for name, folder in self.arms.items():
             if not Path(folder).is_dir():
                 raise CtrlabError(f"An arm has a folder of models, as `ctrlab export` writes them; {folder} of {name} is none.")
         if len(self.arms) > 1:
             Split(self.experiment, self.percent)
+        elif self.percent and list(self.percent.values()) != [100]:
+            raise CtrlabError(f"The only arm has all users; received {next(iter(self.percent.values())):g} percent: name 100.")
         elif self.experiment:
             raise CtrlabError(f"An A/B test has several arms; received the experiment {self.experiment} and one arm.")
         self.made()

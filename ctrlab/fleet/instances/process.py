@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.logs import to_stderr
 
 LAUNCH = Path(__file__).with_name("launch.py")
 LISTENS = re.compile(rb"HTTP on http://127\.0\.0\.1:([0-9]+)")
@@ -20,11 +22,15 @@ COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 """Which a process may be told to write whatever its output is, by FORCE_COLOR: notebooks do."""
 LONGEST_LINE = 1 << 20
 LAST_WORDS = 500
+FRAME = " \r\n\t─│╭╮╰╯"
+"""Around the words of a wrong option."""
 log = logging.getLogger(__name__)
 
 
 def to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """Drops it where nobody reads any more, or the disk is full: the instances go on."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
 class Ended(CtrlabError):
@@ -109,8 +115,9 @@ class Process:
             if (found := LISTENS.search(line)) and not self._port.done():
                 self._port.set_result(int(found[1]))
             if line.startswith(b"{"):
-                self._tell(_named(line, self.name))
-            elif text := line.decode(errors="replace").strip():
+                with contextlib.suppress(Exception):  # an instance whose pipe nobody reads stands still: read on
+                    self._tell(_named(line, self.name))
+            elif text := line.decode(errors="replace").strip(FRAME):
                 self._last = text[-LAST_WORDS:]
 
 

@@ -19,9 +19,10 @@ from typing import Any
 from ctrlab.fleet.instances.front import Front
 from ctrlab.fleet.instances.instance import Changed, Choose, Instance, least_inside
 from ctrlab.fleet.instances.plan import Plan
-from ctrlab.fleet.instances.process import Process, to_stderr
+from ctrlab.fleet.instances.process import Process
 from ctrlab.fleet.instances.supervisor import Supervisor
 from ctrlab.server.listening import Http, drained, own_address, quiet
+from ctrlab.server.logs import to_stderr
 
 
 class Fleet:
@@ -92,24 +93,29 @@ def serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], None]) -> 
 
 
 async def _serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], None]) -> int:
-    stops, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stops.set)
-    fleet, replacing = Fleet(plan), set()
+    stops, replaces, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+    for number, event in ((signal.SIGTERM, stops), (signal.SIGINT, stops), (signal.SIGHUP, replaces)):
+        loop.add_signal_handler(number, event.set)
+    fleet, tasks = Fleet(plan), []
 
-    def replace() -> None:
-        replacing.add(asyncio.create_task(fleet.supervisor.replace()))
+    async def replace() -> None:
+        """Those that come during a replacement are one more."""
+        while await replaces.wait():
+            replaces.clear()
+            await fleet.supervisor.replace()
 
     starts, told = asyncio.create_task(fleet.start(host, port)), asyncio.create_task(stops.wait())
     try:
         await asyncio.wait({starts, told}, return_when=asyncio.FIRST_COMPLETED)
         if not stops.is_set():
-            on_ready(starts.result())
-            loop.add_signal_handler(signal.SIGHUP, replace)
+            made = starts.result()
+            replaces.clear()  # all processes are new
+            tasks.append(asyncio.create_task(replace()))
+            on_ready(made)
             await stops.wait()
             await fleet.leave()
     finally:
-        for task in (starts, told, *replacing):
+        for task in (starts, told, *tasks):
             task.cancel()
         cut = await fleet.stop()
     return cut

@@ -182,7 +182,10 @@ class Supervisor:
                 self._become(instance, State.CRASHED)
                 return gone.result()
             if leaves.done():
-                await self._drain(instance, gone)
+                await self._drain(instance, gone, hangs)
+                if hangs.done() and not gone.done():
+                    log.warning("Instance %s hangs while it is drained, and is killed", instance.name)
+                    await process.stop(0.0)
                 return None
             self._become(instance, State.CRASHED)
             await process.stop(0.0)
@@ -193,18 +196,21 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(gone, leaves, hangs, return_exceptions=True)
 
-    async def _drain(self, instance: Instance, gone: asyncio.Task) -> None:
-        """Until nothing is inside, or the process is gone, or there is no more time."""
+    async def _drain(self, instance: Instance, gone: asyncio.Task, hangs: asyncio.Task) -> None:
+        """Until nothing is inside, or the process is gone or hangs, or there is no more time."""
         self._become(instance, State.DRAINING)
         ends = time.monotonic() + self.patience.drain
-        while instance.inside and not gone.done() and time.monotonic() < ends:
+        while instance.inside and not gone.done() and not hangs.done() and time.monotonic() < ends:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
 
     async def _ask(self, instance: Instance) -> None:
-        """Asks an instance again and again whether it is there, until it does not say so for too long."""
-        heard = time.monotonic()
-        while time.monotonic() - heard < self.patience.answer:
+        """Asks an instance again and again whether it is there, until it does not say so for too long.
+
+        Time alone does not tell: the fleet itself may have been stopped meanwhile.
+        """
+        heard, unanswered = time.monotonic(), 0
+        while time.monotonic() - heard < self.patience.answer or unanswered < QUESTIONS:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(instance.doubted.wait(), CHECK_SECONDS)
             instance.doubted.clear()
@@ -212,10 +218,11 @@ class Supervisor:
                 async with asyncio.timeout(self.patience.answer / QUESTIONS):
                     ready = (await instance.upstream.ask("GET", HEALTH)).status == 200
             except (Broken, TimeoutError):
+                unanswered += 1
                 self.doubt(instance)
                 await asyncio.sleep(CHECK_SECONDS / 10)
                 continue
-            heard = time.monotonic()
+            heard, unanswered = time.monotonic(), 0
             if instance.state is not State.DRAINING or not instance.leave.is_set():
                 self._become(instance, State.READY if ready else State.DRAINING)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ class Upstream:
 
     def __init__(self, host: str, port: int):
         self.host, self.port = host, port
-        self._idle: list[_Line] = []
+        self._idle: deque[_Line] = deque()  # those that were used last on the right
         self._closed = False
 
     async def ask(self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = (), body: bytes = b"") -> Reply:
@@ -73,6 +74,8 @@ class Upstream:
         self._idle.clear()
 
     async def _line(self) -> _Line:
+        while self._idle and not self._idle[0].fresh:  # the other side has closed it, or will
+            self._idle.popleft().close()
         while self._idle:
             line = self._idle.pop()
             if line.fresh:
