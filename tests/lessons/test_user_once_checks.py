@@ -116,6 +116,14 @@ def a_list(users, candidates, row_of, kernel):
     return [first_layer(users, candidates, row_of, kernel), None]
 
 
+def forgets_to_return(users, candidates, row_of, kernel):
+    first_layer(users, candidates, row_of, kernel)
+
+
+def as_many_rows_as_traced(users, candidates, row_of, kernel):
+    return tf.reshape(first_layer(users, candidates, row_of, kernel), [candidates.shape[0], kernel.shape[1]])
+
+
 LAYERS = dict.fromkeys((
     no_op, zeros, candidates_alone, users_alone, the_first_user_for_all, the_next_user, as_many_candidates_each,
     candidates_first, one_row_off, user_twice, low_precision, bfloat16_result, a_list, users_without_candidates_are_left_out,
@@ -128,6 +136,8 @@ LAYERS = dict.fromkeys((
     one_hot_of_users: "Budget.*\n.*multiply-adds",
     hides_a_loop: "Budget.*\n.*no loop",
     by_hand: "can be traced",
+    forgets_to_return: "received None\n.*a return",
+    as_many_rows_as_traced: "how many rows come(.*\n)*.*tf.shape",
 }  # fmt: skip
 
 
@@ -285,12 +295,33 @@ def needs_an_event(query, keys, layers):
     return attend(query, keys, layers)
 
 
+def as_many_pairs_as_traced(query, keys, layers):
+    weights, attended = attend(query, keys, layers)
+    return tf.reshape(weights, [query.shape[0], keys.shape[0]]), attended
+
+
+def zeros_if_no_events_are_known(query, keys, layers):
+    if not keys.shape[0]:  # also where their number is not known
+        return tf.zeros([tf.shape(query)[0], tf.shape(keys)[0]]), tf.zeros_like(query)
+    return attend(query, keys, layers)
+
+
+def two_products_per_candidate(query, keys, layers):
+    (kernel, bias), *above = layers
+    wq, wk, wd, wp = tf.split(kernel, 4)
+    of_queries = query @ wq + query @ wd + bias
+    return finish(of_queries[:, None] + keys @ (wk - wd) + tf.tensordot(query[:, None] * keys, wp, 1), above, keys)
+
+
 SHARED = dict.fromkeys((
     nothing, unchanged, mean, no_difference, difference_turned_round, no_product, forgets_the_bias, bias_with_each_term,
     softmax_over_candidates, scores_as_weights, sigmoid_on_top, one_event_off, one_candidate_off, turned, flat,
     attends_to_queries, bfloat16_inside, float16_first_layer,
 )) | {
-    exp_overflows: "scores of some hundreds",
+    exp_overflows: "scores of some hundreds(.*\n)*.*overflows",
+    as_many_pairs_as_traced: "how many rows come(.*\n)*.*tf.shape",
+    zeros_if_no_events_are_known: "how many rows come",
+    two_products_per_candidate: "Budget.*one matrix.*\n.*multiply-adds",
     weights_alone: "returns weights, attended",
     needs_an_event: "here no events",
     joined: "Budget.*\n.*no tensor above",

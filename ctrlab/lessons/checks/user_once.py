@@ -19,6 +19,8 @@ from ctrlab.lessons.check import CheckFailed, call, parts
 SCALED = 1e-6
 LEAST = 1e-37  # below it float32 has few bits, or none
 SLACK = 1.02  # of a budget of multiply-adds
+UNKNOWN = "a server's graph, which is traced before it is known how many rows come"
+STEP_UNKNOWN = "x.shape[0] is None there; tf.shape(x)[0] gives the number of rows"
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -45,7 +47,7 @@ def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
     (users, given, hidden), rows = (6, 96, 16), 240
     question = _request(rng, np.repeat(np.arange(users), rows // users), users, given, 4, hidden)
     inputs = list(map(tf.constant, question))
-    rule = "each user meets W once; nothing of [N, users' columns]"
+    rule = "two products, one of U rows and one of N rows; no tensor [N, users' columns]"
     Budget(rule, largest_elements=2 * rows * hidden).enforce(
         answer, *inputs, next_step="multiply the users first, [U, H]; then gather the products"
     )
@@ -56,6 +58,19 @@ def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
         rule=rule,
         next_step="two products: one for U rows of users, one for N rows of candidates",
     )
+    received = call(_as_served(answer), *inputs, case=UNKNOWN, next_step=STEP_UNKNOWN)
+    _require_within("Each number is the whole row's", received, *reference_first_layer(*question), UNKNOWN, STEP_UNKNOWN)
+
+
+def _as_served(answer: Callable) -> Callable:
+    """The answer in a graph that knows no number of rows; its last input, the weights, is known."""
+
+    def served(*inputs):
+        *rows, weights = inputs
+        specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in rows]
+        return tf.function(lambda *given: answer(*given, weights), input_signature=specs, autograph=False)(*rows)
+
+    return served
 
 
 def _request(rng, row_of, users: int, user_columns: int, candidate_columns: int, hidden: int, size: float = 1.0) -> tuple:
@@ -107,19 +122,18 @@ def reference_attend(query, keys, layers: Layers) -> tuple[tuple[np.ndarray, np.
 
 def check_attend(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `attend(query, keys, layers)` -> weights [N, T], attended [N, C], float32."""
+    rules = (
+        "A candidate's weights are the softmax of its scores, over the events",
+        "Attended is the sum of weight times event, over the events",
+    )
+    step = "q meets Wq + Wd, k meets Wk - Wd, q * k meets Wp; the bias comes once; no sigmoid on top; exp of hundreds overflows"
     for case, question in _histories(rng):
         received = call(answer, *_tensors(question), case=case, next_step="run it by hand on such shapes, and print each one")
-        expected, allowed = reference_attend(*question)
-        rules = (
-            "A candidate's weights are the softmax of its scores, over the events",
-            "Attended is the sum of weight times event, over the events",
-        )
-        step = "q meets Wq + Wd, k meets Wk - Wd, q * k meets Wp; the bias comes once; no sigmoid on top"
-        for each in zip(rules, parts(received, "weights, attended", case=case), expected, allowed):
+        for each in zip(rules, parts(received, "weights, attended", case=case), *reference_attend(*question)):
             _require_within(*each, case, step)
     n, t, c, units = 24, 20, 16, (32, 8, 1)
     inputs = _tensors(_history(rng, n, t, c, units))
-    rule = "q's product once per candidate, k's once per event; per pair only q * k meets the first W"
+    rule = "in the first layer, each candidate, each event and each q * k is multiplied by one matrix"
     Budget(rule, largest_elements=n * t * units[0]).enforce(
         answer, *inputs, next_step="split W in place of joining [q, k, q - k, q * k]"
     )
@@ -129,8 +143,12 @@ def check_attend(answer: Callable, rng: np.random.Generator) -> None:
         *inputs,
         most=int(SLACK * least),
         rule=rule,
-        next_step="multiply query [N, C] and keys [T, C] by themselves; add as [N, 1, units] + [T, units] + [N, T, units]",
+        next_step="query [N, C] times Wq + Wd, keys [T, C] times Wk - Wd; add as [N, 1, units] + [T, units] + [N, T, units]",
     )
+    question = _history(rng, 5, 3, c, units)
+    received = call(_as_served(answer), *_tensors(question), case=UNKNOWN, next_step=STEP_UNKNOWN)
+    for each in zip(rules, parts(received, "weights, attended", case=UNKNOWN), *reference_attend(*question)):
+        _require_within(*each, UNKNOWN, STEP_UNKNOWN)
 
 
 def _history(rng, candidates: int, events: int, width: int, units: Sequence[int]) -> tuple[np.ndarray, np.ndarray, Layers]:
@@ -184,6 +202,8 @@ def near(rng: np.random.Generator, distance: float, candidates: int = 12, events
 
 def _require_within(rule: str, received, expected: np.ndarray, allowed: np.ndarray, case: str, next_step: str) -> None:
     rule = f"{rule}; here {case}."
+    if received is None:
+        raise CheckFailed(rule, expected="one dense tensor", received="None", next_step="end the function with a return")
     try:
         received = np.asarray(received)
     except Exception as error:
