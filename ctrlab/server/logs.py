@@ -2,20 +2,81 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import logging
+import os
+import sys
 import threading
+from collections import deque
 from dataclasses import dataclass
 
 from pythonjsonlogger.json import JsonFormatter
 
 LONGEST = 1_000
 """Characters of a sentence that are told."""
+MOST_BEHIND = 16 << 20
+"""Characters that wait to be written; more are dropped."""
+END_SECONDS = 1.0
+"""For which the end of the process waits until they are written."""
+STDERR = 2
 log = logging.getLogger(__name__)
+
+
+class Stderr:
+    """Standard error as a stream that nobody waits for: a thread writes to it. What can't be written is dropped.
+
+    An event loop that writes by itself stands still while a pipe is full that nobody reads, and a pipe that was closed raises.
+    """
+
+    def __init__(self):
+        self._waiting: deque[str] = deque()
+        self._behind = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._write, name="ctrlab-stderr", daemon=True).start()
+        atexit.register(self._end)
+
+    def write(self, text: str) -> None:
+        with self._changed:
+            if self._behind + len(text) <= MOST_BEHIND:
+                self._behind += len(text)
+                self._waiting.append(text)
+                self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Does nothing: it would wait."""
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                text = self._waiting.popleft()
+            rest = text.encode(errors="replace") if sys.__stderr__ else b""  # else the number is that of another file
+            with contextlib.suppress(OSError):
+                while rest:  # not by sys.stderr: its lock, held while it waits, would stop the end of the process
+                    rest = rest[os.write(STDERR, rest) :]
+            with self._changed:
+                self._behind -= len(text)
+                self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._behind, END_SECONDS)
+
+
+stderr = functools.cache(Stderr)
+"""This process's."""
+
+
+def to_stderr(line: str) -> None:
+    """Writes a line, or drops it."""
+    stderr().write(f"{line}\n")
 
 
 def write_json_lines() -> None:
     """From now on each record of this process is a line of JSON: time, level, logger, message, and what its caller adds."""
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler(stderr())
     handler.setFormatter(
         JsonFormatter(
             "%(levelname)s %(name)s %(message)s", timestamp="time", rename_fields={"levelname": "level", "name": "logger"}

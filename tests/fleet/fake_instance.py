@@ -102,7 +102,7 @@ time.sleep(does.get("start", 0))
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.daemon_threads = False
 signal.signal(signal.SIGTERM, stop)
-print(f"HTTP on \x1b[4;94mhttp://127.0.0.1:\x1b[0m\x1b[1m{server.server_port}\x1b[0m, gRPC on 127.0.0.1:1", flush=True)
 print(json.dumps({"message": f"start {me}"}), file=sys.stderr, flush=True)
+print(f"HTTP on \x1b[4;94mhttp://127.0.0.1:\x1b[0m\x1b[1m{server.server_port}\x1b[0m, gRPC on 127.0.0.1:1", flush=True)
 server.serve_forever()
 os._exit(0)

@@ -10,10 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_fleets import FAKE, QUICK, alive, ask, behave, fleet_of, plan, states, until
+from fake_fleets import ask, behave, fleet_of, plan, states, until
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.instances import run, upstream
+from ctrlab.fleet.instances import run
 from ctrlab.fleet.instances.instance import Instance, State, least_inside
 from ctrlab.fleet.instances.supervisor import Patience
 
@@ -202,17 +202,6 @@ def test_one_that_hangs_while_it_drains_is_killed_and_its_requests_are_answered_
 async def leave(found, name):
     """In the fleet's loop."""
     next(each for each in found.fleet.instances if each.name == name).leave.set()
-
-
-def test_a_fleet_that_was_stopped_itself_kills_nobody(program):
-    port = int(program.stdout.readline())
-    before = pids_of(port)
-    program.send_signal(signal.SIGSTOP)
-    time.sleep(2 * QUICK.answer)
-    program.send_signal(signal.SIGCONT)
-    ends = time.monotonic() + 2 * QUICK.answer
-    while time.monotonic() < ends:
-        assert ask(port)[0] == 200 and pids_of(port) == before
 
 
 def test_one_that_leaves_by_itself_gets_no_more_and_is_started_again(tmp_path):

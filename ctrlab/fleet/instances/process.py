@@ -27,12 +27,6 @@ FRAME = " \r\n\t─│╭╮╰╯"
 log = logging.getLogger(__name__)
 
 
-def to_stderr(line: str) -> None:
-    """Drops it where nobody reads any more, or the disk is full: the instances go on."""
-    with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
-
-
 class Ended(CtrlabError):
     """A process ended; `by_itself` says that no signal ended it."""
 
