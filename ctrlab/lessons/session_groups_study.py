@@ -15,7 +15,7 @@ from ctrlab.fleet import groups
 from ctrlab.lessons.stalls import Recorder
 from ctrlab.load import arrivals
 from ctrlab.profiles import Profile
-from ctrlab.profiling.timing import now, paired
+from ctrlab.profiling.timing import Interval, now, paired
 from ctrlab.server.nodes import nodes
 
 LIGHT, HEAVY = "deepfm", "dien"
@@ -45,6 +45,7 @@ class Models:
     def __init__(self, profile: Profile):
         quick = profile.name == "tiny"
         self._seconds, self._rounds = (0.3, 3) if quick else (2.0, 5)
+        self._due: np.ndarray | None = None  # the same requests for all layouts
         with contextlib.ExitStack() as held:
             self.light = held.enter_context(groups.exported(LIGHT, ROWS // 10, "all", profile.name))
             self.heavy = held.enter_context(groups.exported(HEAVY, ROWS, "all", profile.name))
@@ -67,10 +68,11 @@ class Models:
 
         return {name: ask(name) for name in members[0]}
 
-    def per_second(self, asks: Mapping[str, Ask]) -> dict[str, list[float]]:
-        """{way: answers per second with a caller per CPU, one number a round}."""
+    def per_second(self, asks: Mapping[str, Ask], callers: int | None = None) -> dict[str, list[float]]:
+        """{way: answers per second, one number a round}; with one caller per CPU if their number isn't given."""
         return paired(
-            {way: lambda ask=ask: groups.closed_loop(ask, self._seconds) for way, ask in asks.items()}, range(self._rounds)
+            {way: lambda ask=ask: groups.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
+            range(self._rounds),
         )
 
     def cpu(self, threads: Sequence[int]) -> dict[int, float]:
@@ -92,11 +94,10 @@ class Models:
             beside: whether a caller per CPU asks the heavy model meanwhile, without a pause.
             chart: shows the p99 so far, as the series `name`.
         """
+        if self._due is None:
+            self._due = arrivals.poisson(BUSY / _seconds(asks["light"]), 2 * self._seconds)
         asks["light"]()
-        begun = now()
-        asks["light"]()
-        due = arrivals.poisson(BUSY / (now() - begun), 2 * self._seconds)
-        ends = threading.Event()
+        ends, due = threading.Event(), self._due
         with ThreadPoolExecutor(len(groups.cpus())) as threads:
             work = [threads.submit(_until, ends, asks["heavy"]) for _ in groups.cpus()] if beside else []
             try:
@@ -120,6 +121,16 @@ def _until(ends: threading.Event, ask: Ask) -> None:
         ask()
 
 
+def _seconds(ask: Ask) -> float:
+    """Of a request when nobody else asks: the median of some."""
+    found = []
+    for _ in range(10):
+        begun = now()
+        ask()
+        found.append(now() - begun)
+    return float(np.median(found))
+
+
 def _asked(ask: Ask, due: np.ndarray, recorder: Recorder) -> list[float]:
     """Microseconds from when each request was due to its answer."""
     start = now()
@@ -128,6 +139,13 @@ def _asked(ask: Ask, due: np.ndarray, recorder: Recorder) -> list[float]:
         ask()
         recorder.add(number, 1e6 * (now() - start - at))
     return recorder.latencies
+
+
+def against(rates: Mapping[str, Sequence[float]], base: str) -> dict[str, Interval]:
+    """{way: its rate over the base's in the same round}."""
+    return {
+        way: Interval.of([mine / other for mine, other in zip(found, rates[base])]) for way, found in rates.items() if way != base
+    }
 
 
 def members_of(sets: Sequence[Sequence[int]], policy: str, name: str) -> dict:

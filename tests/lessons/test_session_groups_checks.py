@@ -257,6 +257,13 @@ def empties_its_input(cores, members):
     return found
 
 
+def as_many_cpus(cores, members):
+    found = [[] for _ in range(members)]
+    for core in cores:
+        min(found, key=len).extend(core)
+    return found
+
+
 def texts(cores, members):
     return [",".join(map(str, each)) for each in cpu_sets(cores, members)]
 
@@ -267,7 +274,7 @@ def none(cores, members):
 
 WRONG_SETS = [
     cpus_like_cards, cpus_in_blocks, first_threads_alone, the_last_has_the_rest, all_have_all, one_too_few,
-    leaves_out_the_last, numbers_of_cores, empties_its_input, texts, none,
+    leaves_out_the_last, numbers_of_cores, empties_its_input, as_many_cpus, texts, none,
 ]  # fmt: skip
 
 
@@ -282,6 +289,16 @@ def test_wrong_routers_are_refused(answer):
     with pytest.raises(CheckFailed) as refused:
         check.run(LESSON, 1, answer, 1)
     assert refused.value.rule.endswith(".") and refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    "answer, rule",
+    [(CallsWithTheLock, "The lock is never held"), (ForgetsTheAnswer, "`run` returns"), (HidesFailures, "`run` returns")],
+)
+def test_the_rule_is_the_one_that_was_broken(answer, rule):
+    with pytest.raises(CheckFailed) as refused:
+        check.run(LESSON, 1, answer, 1)
+    assert refused.value.rule.startswith(rule)
 
 
 def test_blocks_of_cores_are_right_too():

@@ -72,9 +72,44 @@ def test_rates_count_answers(models):
     assert np.median(found["slow"]) < 1.1 * len(os.sched_getaffinity(0)) / 0.02
 
 
+def test_one_caller_asks_alone(models):
+    inside, most = [], []
+
+    def ask():
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.002)
+        inside.pop()
+
+    models.per_second({"any": ask}, callers=1)
+    assert max(most) == 1
+
+
+def test_a_rate_is_divided_by_the_base_s_of_its_round():
+    found = study.against({"base": [1.0, 2.0, 4.0], "twice": [2.0, 4.0, 8.0]}, "base")
+    assert found.keys() == {"twice"} and found["twice"].median == found["twice"].low == found["twice"].high == 2
+
+
+def test_all_layouts_are_asked_the_same_requests(models):
+    """Also one that takes longer: with fewer requests its p99 would look better than it is."""
+    calls = {"first": 0, "short": 0, "long": 0}
+
+    def light(name, seconds):
+        def ask():
+            calls[name] += 1
+            time.sleep(seconds)
+
+        return {"light": ask, "heavy": None}
+
+    models.p99(light("first", 0.002), beside=False)
+    models.p99(light("short", 0.002), beside=False)
+    models.p99(light("long", 0.004), beside=False)
+    assert calls["short"] == calls["long"] > 10
+
+
 def test_latencies_count_from_when_they_were_due(models):
     """A stall delays all that are due meanwhile; a closed loop would see one slow call."""
-    calls = iter([0.0, 0.0, 0.0, 0.3])
+    calls = iter([0.001] * 20 + [0.3])
     asks = {"light": lambda: time.sleep(next(calls, 0.001)), "heavy": None}
     assert models.p99(asks, beside=False) > 150_000
 

@@ -36,9 +36,13 @@ class Reference:
 
 
 class _Lock(Condition):
-    """Counts how often it was taken."""
+    """Counts how often it was taken, and says whether somebody has it."""
 
     taken = 0
+
+    @property
+    def is_taken(self) -> bool:
+        return self._owner is not None
 
     def acquire(self) -> bool:
         self.taken += 1
@@ -76,6 +80,13 @@ class _Trial:
         self.start(name, fails)
         if self.go_on(name) != "inside":
             self._fail(f"call {name} begins at once", "it waits, or ends before it was inside")
+        if self.lock.is_taken:
+            raise CheckFailed(
+                f"The lock is never held while a call runs; here {self.case}.",
+                expected=f"nobody has the lock while call {name} is in its member",
+                received="`run` still has it",
+                next_step="end the `with self.lock:` before `call(member)`, and count down in another one",
+            )
         return self.member(name)
 
     def end(self, name: str, fails: bool) -> None:
@@ -84,7 +95,12 @@ class _Trial:
             self._fail(f"call {name} ends", "it waits for something")
         found = self.returned.get(name)
         if not (isinstance(found, Planned) if fails else found == f"answer {name}"):
-            self._fail(f"the caller gets what call {name} {'raised' if fails else 'returned'}", repr(found))
+            raise CheckFailed(
+                f"`run` returns what the call returned, and raises what it raised; here {self.case}.",
+                expected=f"an exception from call {name}" if fails else f"{f'answer {name}'!r}",
+                received=f"{found!r} was returned",
+                next_step="`return call(member)` in a `try`; its `finally` counts down, and the exception goes on by itself",
+            )
 
     def go_on(self, name: str) -> str:
         try:
@@ -257,6 +273,7 @@ def _machines(rng: np.random.Generator):
     yield "as many members as cores", [[n, n + 8] for n in range(8)], 8
     yield "CPUs that are not numbered from 0", [[12, 44], [13, 45], [30, 62]], 2
     yield "cores of which one has a single thread", [[0, 4], [1], [2, 6]], 3
+    yield "cores of which some have a single thread", [[0, 1], [2], [3], [4, 5], [6], [7]], 2
     for _ in range(20):
         count, threads = int(rng.integers(1, 33)), int(rng.integers(1, 3))
         numbers_of = rng.permutation(count * threads).reshape(count, threads)

@@ -24,13 +24,13 @@ QUESTIONS = (
         },
     ),
     Question(
-        "On two cores, a group answers about as many requests per second as a session that is set well. Why?",
+        "On two cores, a group answers about as many requests per second as one pool. Why?",
         right="Both keep two threads busy with the same work, and little is handed over.",
-        because="A group saves handing parts from thread to thread. A session with one thread per op saves that, too.",
+        because="A group saves handing parts from thread to thread. Between two threads there is little of it.",
         wrong={
             "The group's lock costs what it gains.": "A lock is taken twice per request, for less than a microsecond.",
             "The group copies the weights.": "Members share them.",
-            "A session has more threads.": "More threads than cores do no more work.",
+            "The pool has more threads.": "More threads than cores do no more work.",
         },
     ),
     Question(
