@@ -93,8 +93,10 @@ def test_the_command_writes_the_page(records, page, tmp_path):
 
 
 def test_what_is_no_record_is_a_sentence(records, tmp_path):
-    with pytest.raises(CtrlabError, match=r"Tables are made of records; .*serving.json is not there: measure with `ctrlab bench"):
-        tables.read(tmp_path / "serving.json", "serving")
+    with pytest.raises(CtrlabError, match=r"Records are in a folder; .*nowhere is none"):
+        tables.command(tmp_path / "nowhere")
+    assert tables.read(tmp_path / "serving.json") == []
+    assert tables.rendered("serving", []) == "There is no record of `ctrlab bench serving` yet."
     path = tmp_path / "fleet.json"
     for text, says in (
         ("{", "is JSON"),
@@ -104,7 +106,7 @@ def test_what_is_no_record_is_a_sentence(records, tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(BadData, match=says):
-            tables.read(path, "fleet")
+            tables.read(path)
     with pytest.raises(BadData, match=r"groups.json has records of `ctrlab bench groups`; one is none"):
         tables.rendered("groups", records["serving"])
     with pytest.raises(BadData, match=r"page.md has one place for the serving table; 0 were found"):

@@ -31,11 +31,13 @@ def command(
 ) -> None:
     """Write the records of `ctrlab bench serving`, `groups`, `fleet` and `quantized` as tables.
 
-    A file has one record, or a list of them: `--json` of several runs.
+    A file has one record, or a list of them: `--json` of several runs. Where there is none, that is said.
 
     - `ctrlab bench tables data/measurements --into docs/serving_measured.md`
     """
-    records = {name: read(folder / f"{name}.json", name) for name in RENDERERS}
+    if not folder.is_dir():
+        raise CtrlabError(f"Records are in a folder; {folder} is none: name the one that has serving.json and the others.")
+    records = {name: read(folder / f"{name}.json") for name in RENDERERS}
     import_tensorflow()
     if into is None:
         for name in RENDERERS:
@@ -44,14 +46,14 @@ def command(
     write_atomically(into, page(into.read_text(encoding="utf-8"), records, into.name))
 
 
-def read(path: Path, name: str) -> list[Mapping]:
-    """The records of a file.
+def read(path: Path) -> list[Mapping]:
+    """The records of a file; none if there is no file.
 
     Raises:
-        CtrlabError: there is none. BadData: the file is no JSON of records.
+        BadData: the file is no JSON of records.
     """
     if not path.is_file():
-        raise CtrlabError(f"Tables are made of records; {path} is not there: measure with `ctrlab bench {name} --json {path}`.")
+        return []
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as problem:
@@ -84,6 +86,8 @@ def rendered(name: str, records: Sequence[Mapping]) -> str:
     Raises:
         BadData: a record is none of this bench.
     """
+    if not records:
+        return f"There is no record of `ctrlab bench {name}` yet."
     tables = importlib.import_module(RENDERERS[name]).tables
     try:
         machines = dict.fromkeys(record["machine"] for record in records)
