@@ -27,9 +27,12 @@ FOREIGN = (
     "ctrlab.peers.torch_models",
     "ctrlab.peers.torch_worker",
     "ctrlab.peers.deepctr_worker",
+    "ctrlab.peers.onnx_worker",
     "ctrlab.peers.stock_server",
 )
 """They run in the environments of other libraries."""
+SERVER = ("ctrlab.server", "ctrlab.cli.serve", "ctrlab.fleet.instances")
+"""They need the extra `serve`."""
 WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
 LOCK_LINES = (ROOT / "requirements.lock").read_text().splitlines()
 
@@ -112,7 +115,7 @@ def test_the_workbook_asks_for_what_the_extra_lab_installs():
 
 def test_dependencies_are_what_the_package_imports():
     needed, late = set(), set()
-    for path in modules(*WORKBOOK, *FOREIGN, "ctrlab.server", "ctrlab.cli.serve").values():
+    for path in modules(*WORKBOOK, *FOREIGN, *SERVER).values():
         tree = ast.parse(path.read_text())
         at_once, all_of_them = third_party(tree.body), third_party(ast.walk(tree))
         needed |= at_once
@@ -123,7 +126,7 @@ def test_dependencies_are_what_the_package_imports():
 
 
 def test_the_extra_serve_is_what_the_server_imports():
-    server = modules(*WORKBOOK, *FOREIGN).keys() - modules(*WORKBOOK, *FOREIGN, "ctrlab.server", "ctrlab.cli.serve").keys()
+    server = modules(*WORKBOOK, *FOREIGN).keys() - modules(*WORKBOOK, *FOREIGN, *SERVER).keys()
     needed = set().union(*(third_party(ast.walk(ast.parse(imports.modules()[name].read_text()))) for name in server))
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
     assert needed - declared == SERVE
