@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class Http(uvicorn.Server):
         Raises:
             CtrlabError: the port is taken.
         """
+        _allow_files()
         config = uvicorn.Config(
             app,
             host=host,
@@ -93,6 +95,13 @@ class Http(uvicorn.Server):
     async def serve(self, sockets=None) -> None:
         with contextlib.suppress(SystemExit):  # it says so when its port is taken
             await super().serve(sockets)
+
+
+def _allow_files() -> None:
+    """Each connection is an open file, and shells allow fewer than `MOST_CONNECTIONS`: now the system's own limit holds."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def quiet(came: Callable[[], float], ends: float) -> None:

@@ -3,13 +3,14 @@
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from fake_fleets import FAKE, QUICK, alive, ask, until
+from fake_fleets import FAKE, QUICK, alive, ask, behave, until
 
 PROGRAM = """
 import sys
@@ -86,6 +87,32 @@ def test_a_fleet_that_was_stopped_itself_kills_nobody(begin):
     ends = time.monotonic() + 2 * QUICK.answer
     while time.monotonic() < ends:
         assert ask(port)[0] == 200 and pids_of(port) == before
+
+
+def test_a_fleet_may_have_as_many_files_as_the_system_allows(begin):
+    program = begin(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500)))
+    program.stdout.readline()
+    assert resource.prlimit(program.pid, resource.RLIMIT_NOFILE) == (500, 500)
+
+
+def test_many_sighups_at_once_are_one_replacement_and_one_more(begin):
+    program = begin()
+    port = int(program.stdout.readline())
+    for _ in range(5):
+        program.send_signal(signal.SIGHUP)
+        time.sleep(0.02)
+    until(lambda: starts_of(port) == [3, 3] and ready(port))
+    time.sleep(0.5)
+    assert starts_of(port) == [3, 3]
+
+
+def test_a_sighup_before_the_fleet_is_ready_ends_nothing(begin, tmp_path):
+    behave(tmp_path / "a", all={"start": 0.5})
+    program = begin()
+    until(lambda: (tmp_path / "a" / "start-1").exists())
+    program.send_signal(signal.SIGHUP)
+    port = int(program.stdout.readline())
+    assert ready(port) and {ask(port)[0] for _ in range(4)} == {200}
 
 
 def closed_pipe():

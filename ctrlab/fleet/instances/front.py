@@ -6,7 +6,8 @@
 
 With several arms a request has its user's id in the header X-User-Id, and goes to the user's arm. A request whose instance ends
 before its answer is whole is sent once more, to another instance: a prediction changes nothing, so that does no harm. It is not
-sent a third time, because a request may be what ends instances. Where no instance takes requests, it waits.
+sent a third time, because a request may be what ends instances. A try does not count if the process was gone before it had read
+the request; once, for who knows. Where no instance takes requests, it waits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from ctrlab.server.application import LONGEST_ID, REQUEST_ID, Answer, Applicatio
 USER = b"x-user-id"
 TRIES = 2
 """How often a request is sent."""
+AGAIN_SECONDS = 0.05
+"""After which the front asks the system again for what it could not have."""
 HANDED_ON = {b"authorization", b"accept", b"content-type", b"inference-header-content-length"}
 NOT_HANDED_BACK = {b"connection", b"content-length", b"date", b"keep-alive", b"server", b"transfer-encoding"}
 PATH = r"(?P<path>/v[12]/models/.+)"
@@ -132,12 +135,20 @@ class Front(Application):
     async def _answered(self, arm: str, method: str, path: str, headers, body: bytes) -> tuple[Instance, Reply]:
         """The answer of an instance: of the first that it was sent to, or of the second."""
         tried: list[str] = []
+        unread = False
         while True:
             instance = await self._free(arm, tried)
             try:
                 reply = await self.ask(instance, method, path, headers, body)
             except Broken as broken:
+                if broken.ours:
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    continue
                 if not broken.sent:  # nobody has seen it
+                    continue
+                if broken.unread and not unread:
+                    unread = True
+                    self.metrics.again(arm, instance.name, "unread")
                     continue
                 if len(tried) + 1 == TRIES:
                     raise
@@ -165,8 +176,8 @@ class Front(Application):
         instance.inside, instance.last = instance.inside + 1, self._sent
         try:
             return await upstream.ask(method, path, headers, body)
-        except Broken:
-            if instance.upstream is upstream:  # else it is another process already
+        except Broken as broken:
+            if instance.upstream is upstream and not broken.ours:  # else it is another process already
                 self._doubt(instance)
             raise
         finally:

@@ -211,15 +211,17 @@ class Supervisor:
         """
         heard, unanswered = time.monotonic(), 0
         while time.monotonic() - heard < self.patience.answer or unanswered < QUESTIONS:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(instance.doubted.wait(), CHECK_SECONDS)
+            if not unanswered:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(instance.doubted.wait(), CHECK_SECONDS)
             instance.doubted.clear()
             try:
                 async with asyncio.timeout(self.patience.answer / QUESTIONS):
                     ready = (await instance.upstream.ask("GET", HEALTH)).status == 200
-            except (Broken, TimeoutError):
-                unanswered += 1
-                self.doubt(instance)
+            except (Broken, TimeoutError) as problem:
+                if not (isinstance(problem, Broken) and problem.ours):
+                    unanswered += 1
+                    self.doubt(instance)
                 await asyncio.sleep(CHECK_SECONDS / 10)
                 continue
             heard, unanswered = time.monotonic(), 0
