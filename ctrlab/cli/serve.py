@@ -67,6 +67,10 @@ def command(
 
     of_members = group(members, policy, cpus)
     require_extra()
+    from ctrlab.server.application import require_token
+
+    secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
+    require_token(secret)
     import_tensorflow()
     from ctrlab.server.listening import bracketed
     from ctrlab.server.logs import write_json_lines
@@ -74,7 +78,6 @@ def command(
     from ctrlab.server.request_log import RequestLog
     from ctrlab.server.serving import Address, serve
 
-    secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     out = console()
     write_json_lines()
     configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}

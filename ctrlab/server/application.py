@@ -58,6 +58,14 @@ def shown(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
+def require_token(token: str) -> None:
+    """Raises CtrlabError if no header of a request can hold it."""
+    if not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise CtrlabError(
+            "A token is printable ASCII without spaces around it; CTRLAB_TOKEN's is not: look for a line end or an accent in it."
+        )
+
+
 class Application:
     """A server's answers; a subclass adds its routes.
 

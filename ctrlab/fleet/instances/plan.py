@@ -13,6 +13,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.fleet.instances.instance import Instance
 from ctrlab.fleet.instances.split import Split
 from ctrlab.fleet.instances.supervisor import Patience
+from ctrlab.server.application import require_token
 from ctrlab.server.nodes import cpus_of, nodes, shared_out
 
 TOKEN = "CTRLAB_TOKEN"
@@ -50,10 +51,7 @@ class Plan:
     patience: Patience = Patience()  # noqa: RUF009 (frozen)
 
     def __post_init__(self):
-        if not (self.token.isascii() and self.token.isprintable()):
-            raise CtrlabError(
-                "A token is of printable ASCII characters; CTRLAB_TOKEN has another one: look for a line end in it."
-            )
+        require_token(self.token)
         if not self.experiment.isprintable():
             raise CtrlabError(f"An A/B test has a name that can be printed; received {self.experiment!r}.")
         if odd := [word for word in self.options if word.partition("=")[0] in OWN]:
@@ -88,8 +86,8 @@ class Plan:
         return [sys.executable, "-m", "ctrlab", "serve", str(self.arms[instance.arm]), *ports, *secret, *self.options]
 
     def environment(self) -> dict[str, str]:
-        """Of each process."""
-        return os.environ | {TOKEN: self.token, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        """Of each process. Its lines are long, so that what it says of a wrong option is one."""
+        return os.environ | {TOKEN: self.token, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "1000"}
 
 
 def cpu_sets(text: str, count: int) -> list[frozenset[int]]:
