@@ -18,6 +18,8 @@ from ctrlab.errors import CtrlabError
 
 TRIES = 2
 MOST_SENT = 100
+MOST_LOOKS = 100
+"""At instances of which nothing can have changed, as the request has neither been sent nor waited."""
 
 
 class Seen(NamedTuple):
@@ -87,16 +89,21 @@ class ScriptedFleet:
     Attributes:
         sent: the instances that the request was sent to. waits: how often it has waited.
     Raises:
-        CtrlabError: a request goes to an instance that there is none of, or is another, or is sent on and on.
+        CtrlabError: a request goes to an instance that there is none of, or is another, or is sent, or looks, on and on.
     """
 
     def __init__(self, script: Script):
         self.sent: list[str] = []
         self.waits = 0
         self._script, self._left = script, list(script.outcomes)
-        self._now, self._step = list(script.steps[0]), 0
+        self._now, self._step, self._looks = list(script.steps[0]), 0, 0
 
     def instances(self) -> list[Seen]:
+        self._looks += 1
+        if self._looks > MOST_LOOKS:
+            raise CtrlabError(
+                f"Nothing changes while a request only looks; this one looked {MOST_LOOKS} times: call fleet.wait()."
+            )
         return list(self._now)
 
     def send(self, request: str, name: str) -> str:
@@ -105,6 +112,7 @@ class ScriptedFleet:
         place = next((n for n, each in enumerate(self._now) if each.name == name), None)
         if place is None:
             raise CtrlabError(f"A request is sent to an instance's name; received {name!r}.")
+        self._looks = 0
         self.sent.append(name)
         if len(self.sent) > MOST_SENT:
             raise CtrlabError(f"A request is not sent on and on; this one was sent {len(self.sent)} times.")
@@ -115,6 +123,7 @@ class ScriptedFleet:
         raise (Broken if outcome == "broken" else Refused)(f"Instance {name} is gone.")
 
     def wait(self) -> None:
+        self._looks = 0
         self.waits += 1
         self._step += 1
         if self._step >= len(self._script.steps):

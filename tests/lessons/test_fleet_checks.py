@@ -2,7 +2,10 @@
 
 import hashlib
 import random
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +89,11 @@ def unsalted(user, experiment, percents):
 def shifted_by_the_experiment(user, experiment, percents):
     """The experiment is added after the hash."""
     return _place((hash64(user) + hash64(experiment)) % 2**64 / 2**64 * 100, percents)
+
+
+def begins_each_arm_at_zero(user, experiment, percents):
+    place = 100 * hash64(f"{experiment}/{user}") / 2**64
+    return next((arm for arm, percent in percents.items() if place < percent), list(percents)[-1])
 
 
 def salted_by_its_length(user, experiment, percents):
@@ -178,7 +186,8 @@ ARMS = {
     salted_in_lower_case: "independently",
     crc: "independently",
     the_experiment_alone: "percent of the users",
-    whole_percents: "percent of the users",
+    whole_percents: "whole percents only",
+    begins_each_arm_at_zero: "begins where the one before it ends",
     of_one_byte: "percent of the users",
     by_the_last_digit: None,
     sum_of_letters: None,
@@ -350,11 +359,11 @@ def gives_up_where_none_is_ready(request, fleet):
 
 
 def looks_again_at_once(request, fleet):
-    """Without waiting: it burns the processor, and here never ends."""
+    """Without waiting: it burns the processor."""
 
     class Restless(Changed):
         def wait(self):
-            raise RuntimeError("it turns for ever")
+            pass
 
     return deliver(request, Restless(fleet))
 
@@ -423,7 +432,7 @@ DELIVERIES = {
     by_chance: "the fewest inside",
     looks_once: None,
     gives_up_where_none_is_ready: None,
-    looks_again_at_once: "answers every valid input",
+    looks_again_at_once: "call fleet.wait",
     waits_first: None,
     waits_after_each_failure: None,
     none_where_it_is_late: "raises where there is none",
@@ -450,3 +459,9 @@ def test_the_definition_passes(seed):
 def test_an_answer_without_a_source_is_told_so():
     with pytest.raises(CheckFailed, match="by `def`"):
         check.run(LESSON, 1, eval("lambda user, experiment, percents: 'a'"), 0)
+
+
+def test_a_right_answer_passes_in_a_program_that_has_not_imported_tensorflow():
+    """Its import draws random numbers, and the check is who imports it."""
+    program = "import test_fleet_checks as own; own.check.run(own.LESSON, 1, own.arm_of)"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)

@@ -21,12 +21,15 @@ DEVIATIONS = 5
 """By which a count may differ from its mean: a right answer does so once in a million checks."""
 USERS, MANY = 3_000, 20_000
 HASH = "hash the experiment and the user together, and let the hash say where in 0 to 100 % the user is"
+EVEN = "an arm begins where the one before it ends; places are even from 0 to 100, and a byte modulo 100 is not"
+FRACTIONS = "a hash modulo 100 has whole percents only; keep the place's fraction"
 LOOP = "in a loop: look at fleet.instances(), choose, send; `continue` where nothing was sent"
 
 
 def check_arm_of(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `arm_of(user, experiment, percents)` -> the arm's name."""
     elsewhere = _elsewhere(answer)
+    call(lambda: None, case="nothing")  # the first call imports TensorFlow, which draws random numbers
     before = random.getstate(), np.random.get_state()[1].tolist()
     for case, percents, count in _percents(rng):
         experiment = f"exp-{rng.integers(1e9)}"
@@ -106,7 +109,7 @@ def _require_shares(arms: Sequence[str], percents: Mapping[str, float], case: st
             len(arms),
             f"Each arm has its percent of the users; here {case}.",
             f"arm {arm!r} of {dict(percents)}",
-            "a hash modulo 100 has whole percents only, and a hash of 256 values modulo 100 has some more often than others",
+            EVEN if all(float(each).is_integer() for each in percents.values()) else FRACTIONS,
         )
 
 
@@ -199,7 +202,7 @@ def _elsewhere(answer: Callable) -> Callable:
         raise CheckFailed(
             "The answer is a function whose source can be taken to a second server.",
             expected="def arm_of(user, experiment, percents): ... in a cell",
-            received=type(answer).__name__,
+            received=getattr(answer, "__name__", type(answer).__name__),
             next_step="define it by `def`, in a cell of its own",
         ) from problem
 
