@@ -28,6 +28,8 @@ PERCENT = 99.0
 """Of the requests must be answered within the limit."""
 HALVINGS = 6
 """Of the range in which the greatest load is looked for: within 2 % of it."""
+DIGITS = 30
+"""Binary digits of a predicted time."""
 
 
 def chance_to_wait(cores: int, busy: float) -> float:
@@ -45,15 +47,21 @@ def chance_to_wait(cores: int, busy: float) -> float:
 def predicted(load: Load, cores: int) -> float:
     """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up.
 
-    It is the greater of two times: the slowest one in a hundred alone, and the mean after the longest one wait in a hundred.
+    First come, first served: how long a request waits says nothing of how long it is served. So the probability that both
+    together take longer than t is that of a wait longer than t - s, averaged over the service times s.
     """
     seconds, variation, busy = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows), load.work
     if busy >= cores:
         return math.inf
     times = np.outer([load.curve.mean(rows) for rows in load.rows], load.curve.spread)
     waits, scale = chance_to_wait(cores, busy), seconds * (1 + variation) / (2 * (cores - busy))
-    longest = scale * max(0.0, math.log(waits / (1 - PERCENT / 100))) if waits else 0.0
-    return max(float(np.percentile(times, PERCENT)), longest + seconds)
+    late = 1 - PERCENT / 100
+    low, high = 0.0, float(times.max()) + scale * max(0.0, math.log(max(waits, late) / late))
+    for _ in range(DIGITS):
+        middle = (low + high) / 2
+        longer = np.where(times > middle, 1.0, waits * np.exp(-np.maximum(middle - times, 0.0) / scale))
+        low, high = (middle, high) if longer.mean() > late else (low, middle)
+    return high
 
 
 def cores_needed(load: Load, most: int) -> int:
@@ -62,9 +70,12 @@ def cores_needed(load: Load, most: int) -> int:
     Raises:
         CtrlabError: `most` are too few.
     """
-    for cores in range(1, most + 1):
-        if predicted(load, cores) <= load.within:
-            return cores
+    few, enough = 0, most + 1
+    while enough - few > 1:
+        cores = (few + enough) // 2
+        few, enough = (few, cores) if predicted(load, cores) <= load.within else (cores, enough)
+    if enough <= most:
+        return enough
     raise CtrlabError(
         f"A model needs cores for {load.work:.2f} cores' work and to spare, and no request may be slower alone than "
         f"{1e3 * load.within:.3g} ms; {most} cores are too few: give it fewer requests, or more time."
@@ -91,13 +102,13 @@ def shared(loads: Mapping[str, Load], cores: int) -> list[Pool]:
 
 
 def dedicated(loads: Mapping[str, Load], cores: int) -> list[Pool]:
-    """What the first model needs, and the rest for the others; but at least a core each way."""
+    """What the first model needs beside the others, and the rest for these; but at least a core each way."""
     _require(loads, cores, min(2, len(loads)))
     first, *others = loads
     if not others:
         return shared(loads, cores)
     try:
-        own = cores_needed(loads[first], cores - 1)
+        own = cores_needed(loads[first].beside(_busy_share(loads, cores)), cores - 1)
     except CtrlabError:
         own = cores - 1
     return [Pool(own, (first,)), Pool(cores - own, tuple(others))]
@@ -132,6 +143,13 @@ def most_load(policy: str, loads: Mapping[str, Load], cores: int, *, seconds: fl
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def _busy_share(loads: Mapping[str, Load], cores: int) -> float:
+    """Of the cores. Busy cores slow each other down, and so keep each other busy longer: b = sum of work (1 + crowding b)."""
+    work = sum(load.work for load in loads.values()) / cores
+    more = sum(load.work * load.curve.crowding for load in loads.values()) / cores
+    return min(1.0, work / (1 - more)) if more < 1 else 1.0
 
 
 def _require(loads: Mapping[str, Load], cores: int, least: int) -> None:

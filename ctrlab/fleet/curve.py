@@ -8,7 +8,7 @@ seconds = (fixed + per_row * rows) * s        on a core that served the same mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,3 +96,9 @@ class Load(Plain):
     def times(self, factor: float) -> Load:
         """So many times the requests."""
         return Load(self.curve, self.per_second * factor, self.rows, self.within)
+
+    def beside(self, busy: float) -> Load:
+        """The same requests on a machine a share `busy` of whose other cores is busy: each takes longer."""
+        slower = 1 + self.curve.crowding * busy
+        curve = replace(self.curve, fixed=self.curve.fixed * slower, per_row=self.curve.per_row * slower, crowding=0.0)
+        return Load(curve, self.per_second, self.rows, self.within)

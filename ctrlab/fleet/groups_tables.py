@@ -27,7 +27,7 @@ def tables(records: Sequence[Mapping]) -> str:
         "Requests per second, from a caller per core": (RATES, _rates),
         "The light model's 99th percentile": (P99, _p99),
         "What more threads in one pool cost": (POOLS, _pools),
-        "A group's gain on larger machines, at least": (GAINS, _gains),
+        "A group's gain on larger machines, estimated from that": (GAINS, _gains),
     }
     return "\n\n".join(
         f"{said}:\n\n{table(headings, [line for each in found for line in lines(*each)])}"

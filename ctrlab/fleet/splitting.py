@@ -12,9 +12,9 @@ that move. A larger pool makes more parts, up to as many as its ops are large en
 A busy machine of n cores answers n / cpu(n) requests per second from one pool, and n / cpu(1) from a group of n members with one
 thread each. The group's gain is cpu(n) / cpu(1).
 
-The pools are measured with more threads than this machine has cores. So the CPU time of handing over is counted. What cores do to
-each other is not: caches and memory that more of them share, locks that more of them want at once. The gain is a least one where
-those slow one pool more than they slow a group.
+The pools are measured with more threads than this machine has cores. So the CPU time of handing over is counted, and so is what
+threads cost that take turns on a core, which they need not where there is a core for each. What cores do to each other is not
+counted: caches and memory that more of them share, locks that more of them want at once. So the gain is an estimate.
 """
 
 from __future__ import annotations

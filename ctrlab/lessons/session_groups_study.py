@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 import time
@@ -33,6 +34,16 @@ def cores() -> list[list[int]]:
     """The cores of this machine, each as the CPUs that are its threads; CPUs one by one, if there are fewer than two cores."""
     found = [list(core) for node in nodes() for core in node]
     return found if len(found) > 1 else [[cpu] for core in found for cpu in core]
+
+
+class _Drawn:
+    """The latencies of all rounds, drawn as one series."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder, self._numbers = recorder, itertools.count()
+
+    def add(self, latency: float) -> None:
+        self._recorder.add(next(self._numbers), latency)
 
 
 class Models:
@@ -87,21 +98,30 @@ class Models:
         answered = groups.closed_loop(ask, self._seconds / 3)
         return (time.process_time() - before) / (answered * (now() - begun))
 
-    def p99(self, asks: Mapping[str, Ask], beside: bool, chart=None, name: str = "") -> float:
-        """The light model's p99 in microseconds, of requests that come at random.
+    def p99(self, layouts: Mapping[str, Mapping[str, Ask]], beside: bool, chart=None) -> dict[str, float]:
+        """{layout: the light model's p99 in microseconds, of requests that come at random}.
+
+        It is the median of some rounds, in each of which all layouts are measured one after the other. So one stall of the
+        machine does not decide.
 
         Args:
             beside: whether a caller per CPU asks the heavy model meanwhile, without a pause.
-            chart: shows the p99 so far, as the series `name`.
+            chart: shows the p99 so far, a series a layout.
         """
         if self._due is None:
-            self._due = arrivals.poisson(BUSY / _seconds(asks["light"]), 2 * self._seconds)
+            alone = _seconds(next(iter(layouts.values()))["light"])
+            self._due = arrivals.poisson(BUSY / alone, self._seconds)
+        drawn = {name: _Drawn(Recorder(self._rounds * len(self._due), chart, name)) for name in layouts}
+        rounds = {name: lambda name=name: self._p99(layouts[name], beside, drawn[name]) for name in layouts}
+        return {name: float(np.median(found)) for name, found in paired(rounds, range(self._rounds)).items()}
+
+    def _p99(self, asks: Mapping[str, Ask], beside: bool, drawn: _Drawn) -> float:
         asks["light"]()
-        ends, due = threading.Event(), self._due
+        ends = threading.Event()
         with ThreadPoolExecutor(len(groups.cpus())) as threads:
             work = [threads.submit(_until, ends, asks["heavy"]) for _ in groups.cpus()] if beside else []
             try:
-                took = _asked(asks["light"], due, Recorder(len(due), chart, name))
+                took = _asked(asks["light"], self._due, drawn)
             finally:
                 ends.set()
             for each in work:
@@ -131,14 +151,15 @@ def _seconds(ask: Ask) -> float:
     return float(np.median(found))
 
 
-def _asked(ask: Ask, due: np.ndarray, recorder: Recorder) -> list[float]:
+def _asked(ask: Ask, due: np.ndarray, drawn: _Drawn) -> list[float]:
     """Microseconds from when each request was due to its answer."""
-    start = now()
-    for number, at in enumerate(due.tolist()):
+    start, took = now(), []
+    for at in due.tolist():
         time.sleep(max(0.0, start + at - now()))
         ask()
-        recorder.add(number, 1e6 * (now() - start - at))
-    return recorder.latencies
+        took.append(1e6 * (now() - start - at))
+        drawn.add(took[-1])
+    return took
 
 
 def against(rates: Mapping[str, Sequence[float]], base: str) -> dict[str, Interval]:

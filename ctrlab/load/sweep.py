@@ -81,8 +81,8 @@ def most_within(run: Callable[[float, int], Outcome], within: float, start: floa
                 break
         if high == math.inf:
             rate = min(2 * low, highest)
-        elif low == 0:
-            rate = max(high / 2, LEAST)
+        elif low == 0:  # after a second failure the limit may be out of reach at any rate: the least one tells
+            rate = max(high / 2, LEAST) if high == start else LEAST
     while low and high / low > PRECISION and high < math.inf:
         rate = math.sqrt(low * high)
         found = holds(rate)

@@ -4,7 +4,7 @@
     bf16          TensorFlow's bfloat16 matrix multiplication, 2048 x 2048
     stream        the best of copying, reading and updating arrays much larger than the caches, bytes read plus written
     random_rows   a gather of 64-byte rows (one cache line) from random positions of a table much larger than the caches
-    sigmoids      the better of TensorFlow's sigmoid and tanh (one function on two scales), in arrays that stay in the caches
+    sigmoids      the better of the kernels' sigmoid and tanh (one function on two scales), in arrays that stay in the L1 caches
 
 A ceiling is the fastest block, not the median, because noise can only slow a block down. The measurement uses the CPU in this
 process, with as many threads as TensorFlow's intra-op pool.
@@ -12,14 +12,17 @@ process, with as many threads as TensorFlow's intra-op pool.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from ctrlab import _native
 from ctrlab.paths import cache_folder, write_atomically
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.progress import track
@@ -33,7 +36,8 @@ STREAM_BYTES = 128 * 2**20  # per array; the largest shared caches hold tens of 
 TABLE_BYTES = 512 * 2**20
 ROW_BYTES = 64
 GATHERED_ROWS = 2**18
-SIGMOIDS = 2**18
+SIGMOIDS = 2**12  # per thread, in 16 KiB
+SIGMOID_TIMES = 256
 BLOCKS = 5
 
 
@@ -69,7 +73,7 @@ def _measure(here: Machine) -> Ceilings:
         "stream_one_thread": lambda: _stream(1),
         "stream": lambda: max(_stream(here.threads), found["stream_one_thread"]),
         "random_rows": lambda: _random_rows(here.threads),
-        "sigmoids": _sigmoids,
+        "sigmoids": lambda: _sigmoids(here.threads),
     }
     for name in track(list(steps), "Measuring this machine's ceilings"):
         found[name] = steps[name]()
@@ -127,13 +131,17 @@ def _random_rows(threads: int) -> float:
     return GATHERED_ROWS / seconds
 
 
-def _sigmoids() -> float:
-    """Sigmoids/s on the CPU."""
-    import tensorflow as tf
+def _sigmoids(threads: int) -> float:
+    """Sigmoids/s. ctypes releases the GIL, so Python threads compute in parallel."""
+    arrays = np.ones((threads, SIGMOIDS), np.float32)
 
-    with tf.device("CPU:0"):
-        x = tf.random.stateless_normal([SIGMOIDS], seed=[0, 1])
-        return SIGMOIDS / min(_quickest(lambda f=f: f(x)) for f in (tf.sigmoid, tf.tanh))
+    def repeat(function: Callable, array: np.ndarray) -> None:
+        function(ctypes.c_void_p(array.ctypes.data), ctypes.c_int64(SIGMOIDS), ctypes.c_int64(SIGMOID_TIMES))
+
+    functions = _native.library().c.ctrlab_sigmoids, _native.library().c.ctrlab_tanhs
+    with ThreadPoolExecutor(threads) as pool:
+        seconds = min(_quickest(lambda f=f: list(pool.map(partial(repeat, f), arrays))) for f in functions)
+    return threads * SIGMOIDS * SIGMOID_TIMES / seconds
 
 
 def _shares(size: int, threads: int) -> list[slice]:

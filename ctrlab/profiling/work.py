@@ -71,7 +71,7 @@ class Ceilings(Plain):
         stream: bytes/s read plus written by all threads, in arrays much larger than the caches.
         stream_one_thread: the same by one thread.
         random_rows: 64-byte rows/s gathered from uniformly random positions in a table much larger than the caches, all threads.
-        sigmoids: sigmoids or hyperbolic tangents/s in arrays that stay in the caches, all threads.
+        sigmoids: sigmoids or hyperbolic tangents/s in arrays that stay in the first caches, all threads.
         device: the device line of the measured machine.
     """
 

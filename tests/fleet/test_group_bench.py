@@ -67,4 +67,4 @@ def test_the_command(tmp_path, monkeypatch):
     for each in (record.beside, record.alone, record.changing, record.heavy_per_second):
         assert each.keys() == LAYOUTS.keys() and all(len(of) == 3 and min(of) > 0 for of in each.values())
     assert all(min(of) > 0 for of in record.pools.cpu)
-    assert "x tuned" in found.output and "a group's gain, at least" in found.output and "group, by model" in found.output
+    assert "x tuned" in found.output and "a group's gain, estimated" in found.output and "group, by model" in found.output

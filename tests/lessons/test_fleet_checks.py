@@ -116,6 +116,10 @@ def whole_percents(user, experiment, percents):
     return _place(hash64(f"{experiment}/{user}") % 100, percents)
 
 
+def tenths_of_a_percent(user, experiment, percents):
+    return _place(hash64(f"{experiment}/{user}") % 1000 / 10, percents)
+
+
 def of_one_byte(user, experiment, percents):
     """Modulo bias: 256 values by 100."""
     return _place(hashlib.blake2b(f"{experiment}/{user}".encode()).digest()[0] % 100, percents)
@@ -186,7 +190,8 @@ ARMS = {
     salted_in_lower_case: "independently",
     crc: "independently",
     the_experiment_alone: "percent of the users",
-    whole_percents: "whole percents only",
+    whole_percents: "few places",
+    tenths_of_a_percent: "few places",
     begins_each_arm_at_zero: "begins where the one before it ends",
     of_one_byte: "percent of the users",
     by_the_last_digit: None,

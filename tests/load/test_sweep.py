@@ -33,7 +33,9 @@ def test_the_limit_is_found_from_anywhere(limit, start):
 
 
 def test_a_server_that_can_do_nothing_has_zero():
-    assert most_within(server_of(0), 0.05, 100).rate == 0.0
+    found = most_within(server_of(0), 0.05, 10_000)
+    assert found.rate == 0.0
+    assert [one.rate for one in found.tries] == [10_000] * 2 + [5_000] * 2 + [1] * 2, "known early"
 
 
 def test_a_search_that_the_generator_ended_says_so():

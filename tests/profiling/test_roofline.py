@@ -1,9 +1,12 @@
 """Bounds follow from work and ceilings by hand; ceilings are sane and kept."""
 
+import ctypes
 import json
 
+import numpy as np
 import pytest
 
+from ctrlab._native import library
 from ctrlab.profiling import roofline
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.work import Ceilings, Work, bound, parts
@@ -43,7 +46,7 @@ def small(monkeypatch, tmp_path):
         "STREAM_BYTES": 2**22,
         "TABLE_BYTES": 2**22,
         "GATHERED_ROWS": 2**12,
-        "SIGMOIDS": 2**12,
+        "SIGMOID_TIMES": 2,
     }.items():
         monkeypatch.setattr(roofline, name, value)
     return tmp_path
@@ -60,6 +63,14 @@ def test_ceilings_are_sane_and_kept(small, monkeypatch):
     assert roofline.ceilings(measure_again=True) == lower, "what this run saw"
     assert roofline.ceilings() == found, "the cache keeps the most that was seen"
     assert [p.suffix for p in small.iterdir()] == [".json"], "nothing half-written is left"
+
+
+@pytest.mark.parametrize(("name", "function"), [("sigmoids", lambda x: 1 / (1 + np.exp(-x))), ("tanhs", np.tanh)])
+def test_what_is_timed_is_a_sigmoid(name, function):
+    x = np.random.default_rng(0).normal(0, 3, 64).astype(np.float32)
+    expected = function(function(x.astype(np.float64)))
+    library().c[f"ctrlab_{name}"](ctypes.c_void_p(x.ctypes.data), ctypes.c_int64(64), ctypes.c_int64(2))
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
 
 
 def test_another_machine_or_a_damaged_file_is_measured_again(small, monkeypatch):

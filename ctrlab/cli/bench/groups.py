@@ -76,7 +76,7 @@ def tables_of(found: Found) -> Sequence[Table]:
     title = f"{found.model}: what more threads in one pool cost"
     third = Table(title=title, caption=f"by pools of {FITTED} threads; off at others by {off}")
     third.add_column("cores", justify="right")
-    third.add_column("a group's gain, at least", justify="right")
+    third.add_column("a group's gain, estimated", justify="right")
     for cores in CORES:
         third.add_row(str(cores), f"{100 * (model.gain(cores) - 1):+.0f} %")
     return first, second, third

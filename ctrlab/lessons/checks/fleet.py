@@ -19,10 +19,10 @@ from ctrlab.lessons.deliveries import Broken, Late, Script, ScriptedFleet, Seen,
 
 DEVIATIONS = 5
 """By which a count may differ from its mean: a right answer does so once in a million checks."""
-USERS, MANY = 3_000, 20_000
+USERS, MANY = 3_000, 100_000
 HASH = "hash the experiment and the user together, and let the hash say where in 0 to 100 % the user is"
 EVEN = "an arm begins where the one before it ends; places are even from 0 to 100, and a byte modulo 100 is not"
-FRACTIONS = "a hash modulo 100 has whole percents only; keep the place's fraction"
+FRACTIONS = "a hash modulo 100 or 1000 has few places; keep the fraction of the user's place"
 LOOP = "in a loop: look at fleet.instances(), choose, send; `continue` where nothing was sent"
 
 
@@ -63,7 +63,7 @@ def _percents(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, float],
     yield "one arm", {"all": 100}, 50
     yield "an arm of nobody", {"off": 0, "on": 100}, USERS
     yield "three arms", {"control": 60, "new": 25, "newer": 15}, USERS
-    yield "percents that are no whole numbers", {"a": 33.5, "b": 0.5, "c": 66}, MANY
+    yield "percents that are no whole numbers", {"a": 33.45, "b": 0.05, "c": 66.5}, MANY
     cuts = np.sort(rng.choice(99, 3, replace=False) + 1).tolist()
     yield "percents by chance", dict(zip("abcd", np.diff([0, *cuts, 100]).tolist())), USERS
 

@@ -1,0 +1,25 @@
+// How many sigmoids a core computes at most: numbers in its first cache, and nothing between them. ctrlab/profiling/roofline.py
+// times it.
+
+#include "kernels/abi.h"
+#include "kernels/simd.h"
+#include "kernels/simd_math.h"
+
+namespace ctrlab {
+namespace {
+
+template <Vec (*function)(const Vec&)>
+void Repeat(float* x, int64_t n, int64_t times) {
+  for (int64_t t = 0; t < times; ++t) {
+    for (int64_t i = 0; i + kLanes <= n; i += kLanes) Store(x + i, function(Load(x + i)));
+  }
+}
+
+}  // namespace
+}  // namespace ctrlab
+
+// x [n] = f(x), `times` times; n is a multiple of 16.
+CTRLAB_EXPORT void ctrlab_sigmoids(float* x, int64_t n, int64_t times) { ctrlab::Repeat<ctrlab::Sigmoid>(x, n, times); }
+CTRLAB_EXPORT void ctrlab_tanhs(float* x, int64_t n, int64_t times) {
+  ctrlab::Repeat<[](const ctrlab::Vec& v) { return ctrlab::Tanh(v); }>(x, n, times);
+}
