@@ -8,10 +8,10 @@
 namespace ctrlab {
 namespace {
 
-template <Vec (*function)(const Vec&)>
-void Repeat(float* x, int64_t n, int64_t times) {
+template <class Function>
+void Repeat(float* x, int64_t n, int64_t times, const Function& function) {
   for (int64_t t = 0; t < times; ++t) {
-    for (int64_t i = 0; i + kLanes <= n; i += kLanes) Store(x + i, function(Load(x + i)));
+    for (int64_t i = 0; i < n; i += kLanes) Store(x + i, function(Load(x + i)));
   }
 }
 
@@ -19,7 +19,9 @@ void Repeat(float* x, int64_t n, int64_t times) {
 }  // namespace ctrlab
 
 // x [n] = f(x), `times` times; n is a multiple of 16.
-CTRLAB_EXPORT void ctrlab_sigmoids(float* x, int64_t n, int64_t times) { ctrlab::Repeat<ctrlab::Sigmoid>(x, n, times); }
+CTRLAB_EXPORT void ctrlab_sigmoids(float* x, int64_t n, int64_t times) {
+  ctrlab::Repeat(x, n, times, [](const ctrlab::Vec& v) { return ctrlab::Sigmoid(v); });
+}
 CTRLAB_EXPORT void ctrlab_tanhs(float* x, int64_t n, int64_t times) {
-  ctrlab::Repeat<[](const ctrlab::Vec& v) { return ctrlab::Tanh(v); }>(x, n, times);
+  ctrlab::Repeat(x, n, times, [](const ctrlab::Vec& v) { return ctrlab::Tanh(v); });
 }
