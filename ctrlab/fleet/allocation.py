@@ -48,18 +48,21 @@ def predicted(load: Load, cores: int) -> float:
     """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up.
 
     First come, first served: how long a request waits says nothing of how long it is served. So the probability that both
-    together take longer than t is that of a wait longer than t - s, averaged over the service times s.
+    together take longer than t is that of a wait longer than t - s, averaged over the service times s. A request that does not
+    wait has a core that was idle.
     """
-    seconds, variation, busy = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows), load.work
+    seconds, variation = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows)
+    busy = load.work + load.per_second * load.curve.idle * (1 - chance_to_wait(cores, load.work))
     if busy >= cores:
         return math.inf
     times = np.outer([load.curve.mean(rows) for rows in load.rows], load.curve.spread)
     waits, scale = chance_to_wait(cores, busy), seconds * (1 + variation) / (2 * (cores - busy))
     late = 1 - PERCENT / 100
-    low, high = 0.0, float(times.max()) + scale * max(0.0, math.log(max(waits, late) / late))
+    low, high = 0.0, float(times.max()) + load.curve.idle + scale * math.log(max(waits, late) / late)
     for _ in range(DIGITS):
         middle = (low + high) / 2
-        longer = np.where(times > middle, 1.0, waits * np.exp(-np.maximum(middle - times, 0.0) / scale))
+        waiting = np.exp(-np.maximum(middle - times, 0.0) / scale)
+        longer = (1 - waits) * (times + load.curve.idle > middle) + waits * waiting
         low, high = (middle, high) if longer.mean() > late else (low, middle)
     return high
 

@@ -1,7 +1,8 @@
 """Whether the simulation is right: the same pools and loads, simulated and on this machine's cores, side by side.
 
 Curves are measured from requests one after the other. The settings of the check were not used for that: several models, queues,
-and other numbers of rows.
+and other numbers of rows. A machine that is shared is quicker at one moment than at another, so requests are also timed one after
+the other before and after each setting, and the setting is simulated at that speed.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ from ctrlab.serving.inputs import inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.warm_up import predict_request
 
-MEASURED = (1, 20, 100, 200)
+MEASURED = (1, 100, 200, 500)
 """Rows of the requests from which curves are measured."""
-CHECKED = (5, 50, 150)
+CHECKED = (50, 150, 400)
+"""Long ones: what sends them takes the same two cores, some per cent of one for a thousand requests a second."""
 UTILIZATIONS = (0.3, 0.5, 0.7)
 SHARE = (0.7, 0.3)
 """Of the work, of the first model and of the second."""
 LIMIT = 1.0  # seconds: here nothing depends on it
 REPETITIONS = 10
 """Requests of each size, times the profile's repetitions."""
+TIMED = 30
+"""Requests of each size before and after a setting."""
 SETTLED = 2_000
 """Simulated requests for each that is measured, so that the simulation's own noise is small beside the measurement's."""
 
@@ -111,7 +115,10 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
         found: list[Setting] = []
         for name, pools, utilization in track(settings, "Checking"):
             loads = loads_of(curves, utilization, apart=len(pools) > 1)
+            before = slowness(asks, curves)
             measured = run(pools, loads, asks, seconds=seconds, seed=len(found))
+            after = slowness(asks, curves)
+            loads = {model: load.slower((before[model] + after[model]) / 2) for model, load in loads.items()}
             longer = seconds * max(1.0, SETTLED / sum(len(took) for took in measured.values()))
             simulated = simulate(pools, loads, seconds=longer, seed=len(found), cores=2)
             for model in models:
@@ -119,6 +126,14 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
                 figures = [float(f) for pair in zip(_figures(real), _figures(made)) for f in pair]
                 found.append(Setting(name, utilization, model, *figures, len(real)))
     return Check(curves, tuple(found))
+
+
+def slowness(asks: Mapping[str, Ask], curves: Mapping[str, ServiceCurve]) -> dict[str, float]:
+    """{model: what requests of `CHECKED` rows take on one CPU now, over what its curve says}."""
+    return {
+        model: measure_curve(ask, CHECKED, repetitions=TIMED).mean(np.mean(CHECKED)) / curves[model].mean(np.mean(CHECKED))
+        for model, ask in asks.items()
+    }
 
 
 def loads_of(curves: Mapping[str, ServiceCurve], utilization: float, *, apart: bool) -> dict[str, Load]:

@@ -9,7 +9,7 @@ from ctrlab.fleet.check import Check, Setting
 from ctrlab.fleet.curve import ServiceCurve
 from ctrlab.profiling.markdown import number, percent, table
 
-CURVES = ("model", "fixed, us", "per row, us", "after another model, us more", "beside another, % more")
+CURVES = ("model", "fixed, us", "per row, us", "after another model, us more", "after a rest, us more", "beside another, % more")
 TIMES = ("mean, ms", "mean simulated, ms", "mean off", "p99, ms", "p99 simulated, ms", "p99 off")
 SETTINGS = ("cores", "busy", "model", "requests", *TIMES)
 CARRIED = ("cores", "variants", "their work", "limit, times the mean", "crowding, times", *(f"{name}, %" for name in POLICIES))
@@ -32,7 +32,7 @@ def tables(records: Sequence[Mapping]) -> str:
 
 
 def _curve(name: str, curve: ServiceCurve) -> list[str]:
-    figures = (1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 100 * curve.crowding)
+    figures = (1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 1e6 * curve.idle, 100 * curve.crowding)
     return [name, *map(number, figures)]
 
 

@@ -2,6 +2,7 @@
 
 seconds = (fixed + per_row * rows) * s        on a core that served the same model before; s is drawn from `spread`
           + cold                              where the core served another model before: its caches hold that one's weights
+          + idle                              where the core had nothing to do before: it slept, and others had its caches
           times 1 + crowding * b              where a share b of the machine's other cores is busy: memory and clock are shared
 """
 
@@ -23,6 +24,7 @@ class ServiceCurve(Plain):
     Attributes:
         fixed, per_row: seconds per request, and per row of it.
         cold: seconds more where the core's last request was another model's.
+        idle: seconds more where the core had no request before this one came.
         crowding: the share by which all other cores, when they are busy, slow this one down.
         spread: measured times over fitted ones; their mean is 1.
     """
@@ -30,11 +32,14 @@ class ServiceCurve(Plain):
     fixed: float
     per_row: float
     cold: float = 0.0
+    idle: float = 0.0
     crowding: float = 0.0
     spread: tuple[float, ...] = (1.0,)
 
     @classmethod
-    def fit(cls, seconds: Mapping[int, Sequence[float]], *, cold: float = 0.0, crowding: float = 0.0) -> ServiceCurve:
+    def fit(
+        cls, seconds: Mapping[int, Sequence[float]], *, cold: float = 0.0, idle: float = 0.0, crowding: float = 0.0
+    ) -> ServiceCurve:
         """The line through the mean times, which are weighed relative to their size.
 
         Args:
@@ -52,7 +57,7 @@ class ServiceCurve(Plain):
         columns = np.stack([np.ones_like(rows), rows], 1) / means[:, None]
         fixed, per_row = np.maximum(np.linalg.lstsq(columns, np.ones_like(rows), rcond=None)[0], 0.0)
         ratios = np.concatenate([np.asarray(times) / (fixed + per_row * n) for n, times in seconds.items()])
-        return cls(float(fixed), float(per_row), cold, crowding, tuple(float(r) for r in np.sort(ratios / ratios.mean())))
+        return cls(float(fixed), float(per_row), cold, idle, crowding, tuple(float(r) for r in np.sort(ratios / ratios.mean())))
 
     def mean(self, rows: float) -> float:
         """Seconds on average, warm and alone. The mean over several numbers of rows is that of the mean number."""
@@ -99,6 +104,10 @@ class Load(Plain):
 
     def beside(self, busy: float) -> Load:
         """The same requests on a machine a share `busy` of whose other cores is busy: each takes longer."""
-        slower = 1 + self.curve.crowding * busy
-        curve = replace(self.curve, fixed=self.curve.fixed * slower, per_row=self.curve.per_row * slower, crowding=0.0)
-        return Load(curve, self.per_second, self.rows, self.within)
+        slower = self.slower(1 + self.curve.crowding * busy)
+        return replace(slower, curve=replace(slower.curve, crowding=0.0))
+
+    def slower(self, times: float) -> Load:
+        """The same requests, each of which takes so many times as long."""
+        each = {name: times * getattr(self.curve, name) for name in ("fixed", "per_row", "cold", "idle")}
+        return replace(self, curve=replace(self.curve, **each))

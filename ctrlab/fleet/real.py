@@ -21,6 +21,9 @@ from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of, require_pools
 from ctrlab.profiling.timing import now, paired, timed
 
+REST_SECONDS = 1e-3
+"""How long a core has had nothing to do, for `ServiceCurve.idle`: about as long as one that is half busy waits for a request."""
+
 Ask = Callable[[int], object]
 """Has a model answer a request of so many rows."""
 
@@ -70,22 +73,33 @@ def measure_curve(ask: Ask, rows: Sequence[int], *, other: Ask | None = None, re
 
     Args:
         rows: the numbers of rows that are measured, in rotating order.
-        other: another model's: it is asked before, for `cold`, and on all other CPUs, for `crowding`, with the largest number of
-            rows. None: both are 0.
+        other: another model's: it is asked before, for `cold`, and on all other CPUs, for `crowding`, with the middle one of
+            `rows`. None: these and `idle` are 0.
     """
-    most, cpus = max(rows), sorted(os.sched_getaffinity(0))
+    middle, cpus = sorted(rows)[len(rows) // 2], sorted(os.sched_getaffinity(0))
     with _bound(cpus[0]):
         for n in rows:  # the first calls of a size make room for its arrays
             ask(n)
         found = paired({n: lambda n=n: _seconds(ask, n) for n in rows}, range(repetitions))
         if other is None:
             return ServiceCurve.fit(found)
-        cold = paired({"warm": lambda: _after(ask, ask, most), "cold": lambda: _after(other, ask, most)}, range(repetitions))
-        with _worker(other, most, cpus[1:]) as beside:
-            crowded = paired({"alone": lambda: _after(ask, ask, most), "beside": lambda: beside(ask)}, range(repetitions))
-    more = np.median(cold["cold"]) - np.median(cold["warm"])
+        idle = paired({"warm": lambda: _after(ask, ask, middle), "idle": lambda: _rested(ask, middle)}, range(repetitions))
+        cold = paired({"warm": lambda: _after(ask, ask, middle), "cold": lambda: _after(other, ask, middle)}, range(repetitions))
+        with _worker(other, middle, cpus[1:]) as beside:
+            crowded = paired({"alone": lambda: _after(ask, ask, middle), "beside": lambda: beside(ask)}, range(repetitions))
     slower = np.median(crowded["beside"]) / np.median(crowded["alone"]) - 1
-    return ServiceCurve.fit(found, cold=max(0.0, float(more)), crowding=max(0.0, float(slower)))
+    more = {"cold": _more(cold["cold"], cold["warm"]), "idle": _more(idle["idle"], idle["warm"])}
+    return ServiceCurve.fit(found, **more, crowding=max(0.0, float(slower)))
+
+
+def _more(slow: Sequence[float], quick: Sequence[float]) -> float:
+    return max(0.0, float(np.median(slow) - np.median(quick)))
+
+
+def _rested(ask: Ask, rows: int) -> float:
+    ask(rows)
+    time.sleep(REST_SECONDS)
+    return _seconds(ask, rows)
 
 
 def _seconds(ask: Ask, rows: int) -> float:

@@ -76,11 +76,13 @@ def simulate(
     def request(model: str, load: Load, rows: int, spread: float, turns, idle: list[str]) -> Iterator:
         came = clock.now
         with turns.request() as turn:
+            waits = not turn.triggered
             yield turn
             served = model if model in idle else idle[0]
             idle.remove(served)
             machine.busy += 1
             took = load.curve.mean(rows) * spread + (load.curve.cold if served not in ("", model) else 0.0)
+            took += 0.0 if waits else load.curve.idle
             yield clock.timeout(took * (1 + load.curve.crowding * machine.crowded()))
             machine.busy -= 1
             idle.append(model)

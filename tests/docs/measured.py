@@ -144,9 +144,10 @@ def _fitted(cpu: Mapping[int, float]):
 def fleet(records: Sequence[Mapping]) -> list[Lines]:
     found = []
     for record in records:
-        curves = [["model", "fixed, us", "per row, us", "after another model, us more", "beside another, % more"]]
+        curves = [["model", "fixed, us", "per row, us", "after another model, us more", "after a rest, us more"]]
+        curves[0].append("beside another, % more")
         for model, curve in record["curves"].items():
-            micros = [number(1e6 * curve[name]) for name in ("fixed", "per_row", "cold")]
+            micros = [number(1e6 * curve[name]) for name in ("fixed", "per_row", "cold", "idle")]
             curves.append([model, *micros, number(100 * curve["crowding"])])
         settings = [["cores", "busy", "model", "requests", "mean, ms", "mean simulated, ms", "mean off"]]
         settings[0] += ["p99, ms", "p99 simulated, ms", "p99 off"]

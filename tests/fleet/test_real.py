@@ -66,10 +66,22 @@ def test_a_curve_is_measured():
         time.sleep(1e-4)
 
     curve = measure_curve(ask, (1, 10, 50), other=other, repetitions=5)
+    assert curve.idle < 1e-3  # a sleep is no slower after a rest
     assert 1e-3 <= curve.mean(0) < 3e-3 and 1e-4 <= curve.per_row < 3e-4
     assert threading.get_ident() in others  # before a cold call
     assert len(before) == 1 or len({*others}) >= 2  # and on other CPUs
     assert os.sched_getaffinity(0) == before
+
+
+def test_a_rest_is_measured():
+    last = [0.0]
+
+    def ask(rows):
+        time.sleep(1e-3 if time.monotonic() - last[0] < 5e-4 else 3e-3)
+        last[0] = time.monotonic()
+
+    curve = measure_curve(ask, (1, 50), other=lambda rows: None, repetitions=5)
+    assert 1e-3 < curve.idle < 3e-3
 
 
 def test_times_of_one_size_are_no_curve():

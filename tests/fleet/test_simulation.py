@@ -51,6 +51,15 @@ def test_a_warm_core_is_preferred():
     assert np.mean(took > 1.4e-3) < 0.01
 
 
+def test_a_core_that_rested_is_slower():
+    """One core, hardly busy: only requests that came meanwhile find it awake."""
+    curve = ServiceCurve(1e-3, 0.0, idle=5e-4)
+    took = simulate([Pool(1, ("m",))], {"m": Load(curve, 100.0, (1,), 1.0)}, seconds=500.0)["m"]
+    assert np.mean(np.isclose(took, 1.5e-3)) == pytest.approx(1 - 100 * took.mean(), abs=0.05)
+    busy = simulate([Pool(1, ("m",))], {"m": Load(curve, 999.0, (1,), 1.0)}, seconds=50.0)["m"]
+    assert np.mean(np.isclose(busy, 1.5e-3)) < 0.1
+
+
 def test_crowding_slows_a_full_machine():
     curve = ServiceCurve(1e-3, 0.0, crowding=0.4)
     load = {"m": Load(curve, 1_200.0, (1,), 1.0)}

@@ -40,9 +40,17 @@ def command(
     models = [choose("model", name, DATA_SETS) for name in (first, second)]
     found = check(models, seconds=duration("--seconds", seconds), profile=profile)
     out = console()
-    table = Table("model", "fixed, us", "per row, us", "after another model, us", "beside another, %", title="One core's work")
+    table = Table(
+        "model",
+        "fixed, us",
+        "per row, us",
+        "after another model, us",
+        "after a rest, us",
+        "beside another, %",
+        title="One core's work",
+    )
     for name, curve in found.curves.items():
-        numbers = [1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 100 * curve.crowding]
+        numbers = [1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 1e6 * curve.idle, 100 * curve.crowding]
         table.add_row(name, *(f"{number:.1f}" for number in numbers))
     out.print(table)
     table = Table("cores", "busy, %", "model", "requests", title="Seconds to an answer", caption=machine().line)
