@@ -105,7 +105,8 @@ class Models:
         machine does not decide.
 
         Args:
-            beside: whether a caller per CPU asks the heavy model meanwhile, without a pause.
+            beside: whether a caller asks the heavy model meanwhile, without a pause. A second one would take turns with it on the
+                CPU of a member, and stop there with Python's lock in its hands, for which the light model's caller waits then.
             chart: shows the p99 so far, a series a layout.
         """
         if self._due is None:
@@ -118,14 +119,14 @@ class Models:
     def _p99(self, asks: Mapping[str, Ask], beside: bool, drawn: _Drawn) -> float:
         asks["light"]()
         ends = threading.Event()
-        with ThreadPoolExecutor(len(groups.cpus())) as threads:
-            work = [threads.submit(_until, ends, asks["heavy"]) for _ in groups.cpus()] if beside else []
+        with ThreadPoolExecutor(1) as thread:
+            work = thread.submit(_until, ends, asks["heavy"]) if beside else None
             try:
                 took = _asked(asks["light"], self._due, drawn)
             finally:
                 ends.set()
-            for each in work:
-                each.result()
+            if work:
+                work.result()
         return float(np.percentile(took, 99))
 
     def weights_bytes(self) -> int:
