@@ -52,7 +52,7 @@ class Made:
         return found.to_json() | {"machine": MACHINE, "optimizations": graph}
 
     def fleet(self, cores: int | None = 128) -> dict:
-        curves = {model: ServiceCurve(*self.numbers(1e-3, 3), 0.05, (0.9, 1.1)) for model in ("deepfm", "dien")}
+        curves = {model: ServiceCurve(*self.numbers(1e-3, 4), 0.05, (0.9, 1.1)) for model in ("deepfm", "dien")}
         settings = tuple(
             Setting(pools, busy, model, *self.numbers(4e-3, 4), int(self.rng.integers(100, 9_999)))
             for pools in ("2 together", "1 each")
