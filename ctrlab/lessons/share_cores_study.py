@@ -105,10 +105,10 @@ def slowed(curve: ServiceCurve, others_busy: float) -> ServiceCurve:
 
 
 def undisturbed(curve: ServiceCurve) -> ServiceCurve:
-    """Without the slowest times, `SLOWEST` of them."""
+    """Without the slowest times, `SLOWEST` of them, and without what the learner's queue does not know: cold and rested cores."""
     kept = np.sort(curve.spread)[: math.ceil((1 - SLOWEST) * len(curve.spread))]
     by = float(kept.mean())
-    return replace(curve, fixed=curve.fixed * by, per_row=curve.per_row * by, spread=tuple((kept / by).tolist()))
+    return ServiceCurve(curve.fixed * by, curve.per_row * by, crowding=curve.crowding, spread=tuple((kept / by).tolist()))
 
 
 def limited(load: Load) -> Load:

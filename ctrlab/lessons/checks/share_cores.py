@@ -81,6 +81,7 @@ def _require_latencies(found: object, expected: list[int], case: str, where: str
             index=where,
             next_step="append one number per request to a list, and return the list",
         )
+    moved = sorted(map(str, listed)) == sorted(map(str, expected))
     for number, (right, took) in enumerate(zip(expected, listed)):
         if isinstance(took, bool) or not isinstance(took, numbers.Real) or took != right:
             raise CheckFailed(
@@ -88,7 +89,10 @@ def _require_latencies(found: object, expected: list[int], case: str, where: str
                 expected=int(right),
                 received=took,
                 index=f"request {number}; {where}",
-                next_step="begin = max(due, the first moment at which a core is free); the latency is begin + service - due",
+                next_step="these are the right numbers in another order: begin requests, and list them, in the order of `due`"
+                if moved
+                else "requests begin in order, each at max(due, the first moment at which a core is free); the latency is "
+                "begin + service - due",
             )
 
 
@@ -139,21 +143,25 @@ def check_main_cores(answer: Callable, rng: np.random.Generator) -> None:
         where = f"{cores} cores, of which the others keep {busy:.4g} busy; limit {limit:.4g}"
         found = call(answer, trial, limit, busy, cores, case=case, next_step=RULE)
         same = found is None if right is None else isinstance(found, numbers.Integral) and found == right
+        asked = f"asked for {trial.asked[:12]}" + (" and more" if len(trial.asked) > 12 else "")
         if isinstance(found, bool) or not same:
+            known = "" if right is None else f"; p99({right}) is {table[right - 1]:.4g}"
             raise CheckFailed(
                 "The main model gets the fewest cores whose p99 is within its limit, and the others keep more cores than they "
                 f"are busy with; here {case}.",
                 expected=right,
                 received=found,
-                index=f"{where}; asked for {trial.asked[:12]}",
-                next_step="n is at least 1, and cores - n is at least 1 and more than busy; if no such n holds, return None",
+                index=f"{where}{known}; {asked}",
+                next_step="n is a whole number, at least 1, and cores - n is at least 1 and more than busy; if such an n holds, "
+                "return it, else None",
             )
         most = math.ceil(math.log2(cores)) + 1
-        if len(trial.asked) > most or len(set(trial.asked)) < len(trial.asked):
+        twice = len(set(trial.asked)) < len(trial.asked)
+        if len(trial.asked) > most or twice:
             raise CheckFailed(
                 f"Each p99 is a simulation, so few are asked for, and none twice; here {case}.",
-                expected=f"at most {most} different n",
-                received=f"{len(trial.asked)}: {trial.asked[:12]}",
+                expected="each n once" if twice else f"at most {most} different n",
+                received=f"{len(trial.asked)}: {asked}",
                 index=where,
                 next_step=RULE,
             )
