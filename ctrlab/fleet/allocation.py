@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -111,7 +112,8 @@ def dedicated(loads: Mapping[str, Load], cores: int) -> list[Pool]:
     if not others:
         return shared(loads, cores)
     try:
-        own = cores_needed(loads[first].beside(_busy_share(loads, cores)), cores - 1)
+        slowed = replace(loads[first], curve=loads[first].curve.beside(_busy_share(loads, cores)))
+        own = cores_needed(slowed, cores - 1)
     except CtrlabError:
         own = cores - 1
     return [Pool(own, (first,)), Pool(cores - own, tuple(others))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from ctrlab.serving.warm_up import predict_request
 MEASURED = (1, 100, 200, 500)
 """Rows of the requests from which curves are measured."""
 CHECKED = (50, 150, 400)
-"""Long ones: what sends them takes the same two cores, some per cent of one for a thousand requests a second."""
+"""Long ones, and so few: what sends them takes a part of the same two cores."""
 UTILIZATIONS = (0.3, 0.5, 0.7)
 SHARE = (0.7, 0.3)
 """Of the work, of the first model and of the second."""
@@ -118,7 +118,8 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
             before = slowness(asks, curves)
             measured = run(pools, loads, asks, seconds=seconds, seed=len(found))
             after = slowness(asks, curves)
-            loads = {model: load.slower((before[model] + after[model]) / 2) for model, load in loads.items()}
+            slower = {m: load.curve.slower((before[m] + after[m]) / 2) for m, load in loads.items()}
+            loads = {m: replace(load, curve=slower[m]) for m, load in loads.items()}
             longer = seconds * max(1.0, SETTLED / sum(len(took) for took in measured.values()))
             simulated = simulate(pools, loads, seconds=longer, seed=len(found), cores=2)
             for model in models:
@@ -130,10 +131,8 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
 
 def slowness(asks: Mapping[str, Ask], curves: Mapping[str, ServiceCurve]) -> dict[str, float]:
     """{model: what requests of `CHECKED` rows take on one CPU now, over what its curve says}."""
-    return {
-        model: measure_curve(ask, CHECKED, repetitions=TIMED).mean(np.mean(CHECKED)) / curves[model].mean(np.mean(CHECKED))
-        for model, ask in asks.items()
-    }
+    mean, now = float(np.mean(CHECKED)), {m: measure_curve(ask, CHECKED, repetitions=TIMED) for m, ask in asks.items()}
+    return {model: curve.mean(mean) / curves[model].mean(mean) for model, curve in now.items()}
 
 
 def loads_of(curves: Mapping[str, ServiceCurve], utilization: float, *, apart: bool) -> dict[str, Load]:

@@ -21,7 +21,7 @@ def tables(records: Sequence[Mapping]) -> str:
     for record in records:
         measured = Check.from_json({"curves": record["curves"], "settings": record["settings"]})
         found += [
-            f"What a request costs one core:\n\n{table(CURVES, [_curve(*each) for each in measured.curves.items()])}",
+            f"What a request costs one core:\n\n{table(CURVES, [curve_line(*each) for each in measured.curves.items()])}",
             f"The time to an answer, measured and simulated:\n\n{table(SETTINGS, map(_setting, measured.settings))}",
         ]
         if record["experiments"]:
@@ -31,7 +31,7 @@ def tables(records: Sequence[Mapping]) -> str:
     return "\n\n".join(found)
 
 
-def _curve(name: str, curve: ServiceCurve) -> list[str]:
+def curve_line(name: str, curve: ServiceCurve) -> list[str]:
     figures = (1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 1e6 * curve.idle, 100 * curve.crowding)
     return [name, *map(number, figures)]
 

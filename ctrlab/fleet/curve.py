@@ -63,6 +63,14 @@ class ServiceCurve(Plain):
         """Seconds on average, warm and alone. The mean over several numbers of rows is that of the mean number."""
         return self.fixed + self.per_row * rows
 
+    def slower(self, times: float) -> ServiceCurve:
+        """Each request takes so many times as long."""
+        return replace(self, **{name: times * getattr(self, name) for name in ("fixed", "per_row", "cold", "idle")})
+
+    def beside(self, busy: float) -> ServiceCurve:
+        """On a machine a share `busy` of whose other cores is busy at all times."""
+        return replace(self.slower(1 + self.crowding * busy), crowding=0.0)
+
     def variation(self, rows: Sequence[int]) -> float:
         """The squared coefficient of variation of the seconds, variance over squared mean, of requests of these rows."""
         means = np.array([self.mean(n) for n in rows])
@@ -101,13 +109,3 @@ class Load(Plain):
     def times(self, factor: float) -> Load:
         """So many times the requests."""
         return Load(self.curve, self.per_second * factor, self.rows, self.within)
-
-    def beside(self, busy: float) -> Load:
-        """The same requests on a machine a share `busy` of whose other cores is busy: each takes longer."""
-        slower = self.slower(1 + self.curve.crowding * busy)
-        return replace(slower, curve=replace(slower.curve, crowding=0.0))
-
-    def slower(self, times: float) -> Load:
-        """The same requests, each of which takes so many times as long."""
-        each = {name: times * getattr(self.curve, name) for name in ("fixed", "per_row", "cold", "idle")}
-        return replace(self, curve=replace(self.curve, **each))

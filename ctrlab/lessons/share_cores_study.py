@@ -67,7 +67,7 @@ class Measured:
 
     def took(self, candidates: int, others_busy: float) -> dict[str, float]:
         """{curve: microseconds of a request} on a core beside others, of which such a share is busy."""
-        curves = {"main": slowed(self.main, others_busy), "variant": slowed(self.variant, others_busy)}
+        curves = {"main": self.main.beside(others_busy), "variant": self.variant.beside(others_busy)}
         means = {name: MICROS * curve.mean(candidates) for name, curve in curves.items()}
         return means | {f"{name}, p99": means[name] * float(np.percentile(curve.spread, 99)) for name, curve in curves.items()}
 
@@ -86,7 +86,7 @@ class Measured:
 
         The real one is the median of the means of `PARTS` of the time: where something else stalls the machine, it spoils a part.
         """
-        curves = {MAIN: slowed(self.main, BUSY), VARIANT: slowed(self.variant, BUSY)}
+        curves = {MAIN: self.main.beside(BUSY), VARIANT: self.variant.beside(BUSY)}
         loads = check.loads_of(curves, BUSY, apart=not together)
         pools = [Pool(2, (MAIN, VARIANT))] if together else [Pool(1, (MAIN,)), Pool(1, (VARIANT,))]
         took = real.run(pools, loads, self._asks, seconds=self._seconds)
@@ -96,12 +96,6 @@ class Measured:
 
     def close(self) -> None:
         self._held.close()
-
-
-def slowed(curve: ServiceCurve, others_busy: float) -> ServiceCurve:
-    """What a request costs a core beside others, of which such a share is busy."""
-    by = 1 + curve.crowding * others_busy
-    return replace(curve, fixed=curve.fixed * by, per_row=curve.per_row * by, crowding=0.0)
 
 
 def undisturbed(curve: ServiceCurve) -> ServiceCurve:
@@ -141,7 +135,7 @@ class Machine:
     def at(self, load: float) -> dict[str, Load]:
         """The loads, if all of them together would keep a share `load` of the machine busy; its cores slow each other down."""
         factor = load * self.cores / sum(each.work for each in self.loads.values())
-        return {model: replace(each.times(factor), curve=slowed(each.curve, load)) for model, each in self.loads.items()}
+        return {model: replace(each.times(factor), curve=each.curve.beside(load)) for model, each in self.loads.items()}
 
     def drawn(self, load: float, slow: float = 1.0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """{model: due and service of its requests, whole microseconds}.

@@ -69,13 +69,13 @@ def test_what_the_first_model_needs_is_enough(patience, crowding, idle):
     assert np.percentile(took, 99) <= 1.05 * loads["main"].within
 
 
-def test_a_slower_load_takes_so_many_times_as_long():
+def test_a_slower_curve_takes_so_many_times_as_long():
     curve = ServiceCurve(2e-4, 4e-6, cold=1e-5, idle=2e-5, crowding=0.5)
-    slow = load(2.0, curve).slower(3.0)
-    assert slow.work == pytest.approx(6.0) and slow.curve.crowding == 0.5
-    assert (slow.curve.cold, slow.curve.idle) == pytest.approx((3e-5, 6e-5))
-    beside = load(2.0, curve).beside(0.4)
-    assert beside.work == pytest.approx(2.4) and beside.curve.crowding == 0.0
+    slow, beside = curve.slower(3.0), curve.beside(0.4)
+    assert (slow.fixed, slow.per_row, slow.cold, slow.idle) == pytest.approx((6e-4, 1.2e-5, 3e-5, 6e-5))
+    assert slow.crowding == 0.5
+    assert beside.mean(50) == pytest.approx(1.2 * curve.mean(50)) and beside.idle == pytest.approx(2.4e-5)
+    assert beside.crowding == 0
 
 
 def test_cores_needed_are_the_fewest():

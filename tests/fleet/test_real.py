@@ -67,7 +67,8 @@ def test_a_curve_is_measured():
 
     curve = measure_curve(ask, (1, 10, 50), other=other, repetitions=5)
     assert curve.idle < 1e-3  # a sleep is no slower after a rest
-    assert 1e-3 <= curve.mean(0) < 3e-3 and 1e-4 <= curve.per_row < 3e-4
+    assert 1e-3 <= curve.mean(0) < 3e-3
+    assert 0.8e-4 < curve.per_row < 3e-4  # a stall in the shortest sleep makes the line flatter
     assert threading.get_ident() in others  # before a cold call
     assert len(before) == 1 or len({*others}) >= 2  # and on other CPUs
     assert os.sched_getaffinity(0) == before

@@ -30,6 +30,7 @@ def command(
     from ctrlab.errors import CtrlabError, choose
     from ctrlab.fleet.allocation import POLICIES
     from ctrlab.fleet.check import check
+    from ctrlab.fleet.check_tables import CURVES, curve_line
     from ctrlab.fleet.experiments import VARIED, vary
     from ctrlab.model_names import DATA_SETS
     from ctrlab.profiling.machine import machine
@@ -40,18 +41,9 @@ def command(
     models = [choose("model", name, DATA_SETS) for name in (first, second)]
     found = check(models, seconds=duration("--seconds", seconds), profile=profile)
     out = console()
-    table = Table(
-        "model",
-        "fixed, us",
-        "per row, us",
-        "after another model, us",
-        "after a rest, us",
-        "beside another, %",
-        title="One core's work",
-    )
-    for name, curve in found.curves.items():
-        numbers = [1e6 * curve.fixed, 1e6 * curve.per_row, 1e6 * curve.cold, 1e6 * curve.idle, 100 * curve.crowding]
-        table.add_row(name, *(f"{number:.1f}" for number in numbers))
+    table = Table(*CURVES, title="One core's work")
+    for each in found.curves.items():
+        table.add_row(*curve_line(*each))
     out.print(table)
     table = Table("cores", "busy, %", "model", "requests", title="Seconds to an answer", caption=machine().line)
     for name in ("mean, ms", "simulated", "p99, ms", "simulated"):
