@@ -1,5 +1,7 @@
 """The check of the lesson on fleets that delivers a request, against right answers and every kind of wrong one."""
 
+import random
+
 import pytest
 from wrong_answers import judge
 
