@@ -238,6 +238,6 @@ WRONG_RULES = [
 ]  # fmt: skip
 
 
-test_right_answers_pass, test_wrong_answers_are_refused = judge(
-    LESSON, {1: (latencies, WRONG_QUEUES), 2: (main_cores, WRONG_RULES)}
-)
+QUEUES = dict.fromkeys(WRONG_QUEUES) | {in_order_of_answers: "the right numbers in another order"}
+RULES = dict.fromkeys(WRONG_RULES) | {asks_once_more: "each n once", the_limit_itself_is_too_late: r"p99\(1\) is"}
+test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (latencies, QUEUES), 2: (main_cores, RULES)})
