@@ -14,6 +14,7 @@ FLOORS = (
     ("embedding",),
     ("models",),
     ("training",),
+    ("distributed",),
     ("race", "cuda", "serving", "load"),
     ("server",),
     ("fleet", "peers"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,6 +26,7 @@ from ctrlab.cli.app import (
 )
 from ctrlab.cli.train_follow import SMOOTHING, Idle, first_examples, follow_files
 from ctrlab.cli.train_options import choice_of, share_of, sizes_of
+from ctrlab.distributed.place import CONFIG
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 
@@ -86,6 +89,9 @@ def command(
         Path | None, typer.Option(help="Train on the Parquet files that appear in this folder, until SIGTERM.", file_okay=False)
     ] = None,
     idle: Annotated[str, typer.Option(help="With --follow: end when no file came for so long.")] = "",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Train in so many processes of this machine; in a cluster, TF_CONFIG says it.")
+    ] = None,
 ) -> None:
     """Train one model and hold its AUC against the best that is possible on its data.
 
@@ -95,8 +101,12 @@ def command(
     - `ctrlab train deepfm --data real --size small --dropout 0.2 --units deep=128,64 --epochs 20 --validation 10%`
     - `ctrlab train dlrm --embedding variable --admission 2 --checkpoint run --every 1000 --full-every 24`
     - `ctrlab train deepfm --optimizations all --epochs 20 --publish models/ctr --publish-every 60s`
+    - `ctrlab train dlrm --optimizations all --workers 4`
     - `ctrlab train deepfm --optimizations all --follow joined --checkpoint run --every 1000 --resume --publish models/ctr`
     """
+    if workers and not os.environ.get(CONFIG):
+        _train_locally(workers)
+        return
     if checkpoint is None and (every or full_every or resume):
         raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
     if full_every and embedding != "variable":
@@ -124,6 +134,7 @@ def command(
     share = share_of(validation) if validation else None
     choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
+    from ctrlab.distributed.cluster import join
     from ctrlab.embedding import embedding_variables
     from ctrlab.models.saving import save_model
     from ctrlab.race.contest import data_set
@@ -147,8 +158,9 @@ def command(
         validation=share,
         patience=patience,
     )
-    out = console()
-    with Run(spec) as training, contextlib.ExitStack() as last:
+    together = join()
+    out = console() if together is None or together.first else Console(quiet=True)
+    with Run(spec, together) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
             out.print(f"Threads and buffers: {training.choice.source}.", soft_wrap=True)
         if not follow and (rejected := training.files.rejected):
@@ -192,6 +204,15 @@ def command(
     if save:
         save_model(training.model, save)
         out.print(f"Model: {save}", soft_wrap=True)
+
+
+def _train_locally(workers: int) -> None:
+    """Runs this command in several processes, and ends as they end."""
+    from ctrlab.distributed.launch import local
+
+    command = [sys.executable, "-m", "ctrlab", *sys.argv[1:]]
+    if code := local(workers, command):
+        raise typer.Exit(code)
 
 
 def tell_resumed(training: Run, out: Console) -> None:

@@ -22,7 +22,7 @@ from filelock import FileLock
 from ctrlab import imports, profiles
 from ctrlab.data import make, sets
 from ctrlab.data.outputs import clear_errors
-from ctrlab.data.reader import read
+from ctrlab.data.reader import read, read_dealt
 from ctrlab.data.source import FORMATS
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.features import Schema
@@ -31,6 +31,8 @@ from ctrlab.paths import cache_folder
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from ctrlab.data.dealing import Dealing
 
 MANIFEST = "manifest.json"
 SEED = 0
@@ -63,6 +65,14 @@ class DataFiles:
     def read_train(self, batch_size: int, **options) -> tf.data.Dataset:
         """Batches of the train rows; options as of `read`."""
         return read(self.train, self.schema, batch_size=batch_size, format=self.format, **options)
+
+    def read_train_dealt(self, dealing: Dealing, worker: int, **options) -> tf.data.Dataset:
+        """A worker's batches of the train rows; options as of `read_dealt`."""
+        return read_dealt(self.train, self.schema, dealing, worker, **options)
+
+    def read_test_dealt(self, dealing: Dealing, worker: int, **options) -> tf.data.Dataset:
+        """A worker's batches of the held-out rows; options as of `read_dealt`."""
+        return read_dealt(self.test, self.schema, dealing, worker, **options)
 
     def read_test(self, batch_size: int, **options) -> tf.data.Dataset:
         """Batches of the held-out rows; options as of `read`."""

@@ -21,10 +21,11 @@ import tensorflow as tf
 
 from ctrlab._native import reader_library
 from ctrlab.data import values
+from ctrlab.data.dealing import Dealing, Pass
 from ctrlab.data.outputs import ENCODING, encoding_of
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 KINDS = {"float32": "float", "int32": "int32", "int64": "int64", "string": "text"}
@@ -32,25 +33,56 @@ KINDS = {"float32": "float", "int32": "int32", "int64": "int64", "string": "text
 
 def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
     """See `ctrlab.data.read`."""
-    schema = source.schema
-    counts = [_open(path, schema).metadata.num_rows for path in source.files]
+    rows, numbers = _rows(source), None
+    if order.shuffle:
+        numbers = dataclasses.replace(order, start=0)(tf.data.Dataset.range(rows)).batch(batch_size)
+    return _dataset(source, order, numbers, batch_size, drop_remainder)
+
+
+def dealt(source: Source, dealing: Dealing, worker: int) -> tf.data.Dataset:
+    """The batches of one of several workers, each of at most its part of a batch, down to no row.
+
+    Raises:
+        BadData: a file is empty, no whole Parquet file, or lacks a column. CtrlabError: the files have other rows than are dealt
+            out.
+    """
+    if (rows := _rows(source)) != dealing.rows:
+        raise CtrlabError(f"The rows that are dealt out are those of the files, {rows:,}; received {dealing.rows:,}.")
+    part, nothing = dealing.part(worker), _nothing(source)
+
+    def of_pass(at: Pass, done: int) -> tf.data.Dataset:
+        own = len(dealing.rows_of(at, worker))
+        # The rows of others are left out as those of steps that are done: they come first in the order, and nobody decodes them.
+        order = Order(0, None, 1, (0, 1), rows - own + min(done * part, own))
+        numbers = dealing.others(at, worker).concatenate(dealing.order(at, worker).rebatch(part))
+        missing = dealing.steps_of(at) - max(done, -(-own // part))
+        return _dataset(source, order, numbers, part, False).concatenate(nothing.repeat(missing))
+
+    first, done = dealing.start
+    ends = 2**62 if dealing.epochs == -1 else dealing.epochs
+    later = tf.data.Dataset.range(first.epoch + 1, ends).flat_map(
+        tf.autograph.experimental.do_not_convert(lambda epoch: of_pass(Pass(epoch, first.segment, dealing.workers), 0))
+    )
+    return of_pass(first, done).concatenate(later) if first.epoch < ends else later
+
+
+def _rows(source: Source) -> int:
+    """How many rows the files have, after a look into each."""
+    counts = [_open(path, source.schema).metadata.num_rows for path in source.files]
     for path, rows in zip(source.files, counts):
         if rows == 0:
             raise BadData(f"File {path} is empty: it has no rows.")
-    numbers = []
-    if order.shuffle:
-        ordered = dataclasses.replace(order, start=0)(tf.data.Dataset.range(sum(counts)))
-        numbers = [tf.data.experimental.to_variant(ordered.batch(batch_size))]
-    rows = batch_size if drop_remainder else None
-    structure = (
-        {column.name: _spec(column, source, rows) for column in schema.features},
-        tf.TensorSpec([rows, len(schema.labels)], tf.float32),
-    )
+    return sum(counts)
+
+
+def _dataset(source: Source, order: Order, numbers: tf.data.Dataset | None, batch_size: int, drop_remainder: bool):
+    """The rows with these `numbers`, int64 [<= batch_size] for each batch; None: in the files' order."""
+    schema, structure = source.schema, _structure(source, batch_size if drop_remainder else None)
     columns = [*sorted(schema.features, key=lambda column: column.name), *schema.labels]  # in tf.nest's order
     forms = ["joined" if source.unsplit(c) else "list" if hasattr(c, "separator") else "one" for c in columns]
     flat = [tf.TensorSpec([], tf.variant) if isinstance(s, tf.RaggedTensorSpec) else s for s in tf.nest.flatten(structure)]
     variant = reader_library().ctrlab_parquet_dataset(
-        order=numbers,
+        order=[] if numbers is None else [tf.data.experimental.to_variant(numbers)],
         files=[str(path) for path in source.files],
         columns=[column.name for column in columns],
         kinds=[KINDS[entry_dtype(column)] for column in columns],
@@ -74,6 +106,23 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
     options = tf.data.Options()
     options.autotune.enabled = False
     return tf.data.experimental.from_variant(variant, structure).with_options(options)
+
+
+def _structure(source: Source, rows: int | None) -> tuple[dict[str, tf.TypeSpec], tf.TensorSpec]:
+    features = {column.name: _spec(column, source, rows) for column in source.schema.features}
+    return features, tf.TensorSpec([rows, len(source.schema.labels)], tf.float32)
+
+
+def _nothing(source: Source) -> tf.data.Dataset:
+    """One batch of no row."""
+
+    def empty(spec: tf.TypeSpec):
+        if isinstance(spec, tf.RaggedTensorSpec):
+            return tf.RaggedTensor.from_row_splits(tf.zeros([0], spec.dtype), tf.zeros([1], tf.int64))
+        return tf.zeros([0, *spec.shape[1:]], spec.dtype)
+
+    features, labels = _structure(source, None)
+    return tf.data.Dataset.from_tensors(({name: empty(spec) for name, spec in features.items()}, empty(labels)))
 
 
 def _spec(column: Column, source: Source, rows: int | None) -> tf.TypeSpec:

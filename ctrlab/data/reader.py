@@ -12,6 +12,8 @@ from ctrlab.features import Schema
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ctrlab.data.dealing import Dealing
+
 
 def read(
     files: Files,
@@ -69,3 +71,39 @@ def read(
 
     source = Source(paths, format, schema, lists)
     return pipeline.batches(remember(source, order), batch_size, drop_remainder).prefetch(prefetch)
+
+
+def read_dealt(
+    files: Files,
+    schema: Schema,
+    dealing: Dealing,
+    worker: int,
+    *,
+    lists: Literal["ragged", "text"] = "ragged",
+    prefetch: int = 2,
+) -> tf.data.Dataset:
+    """The batches of one of several workers, from Parquet files: what `read` gives, but of a worker's own rows.
+
+    Every worker has the same number of batches; the last ones of an epoch are smaller, down to no row.
+
+    Args:
+        dealing: how the rows of all files are dealt out.
+        worker: which of them.
+        lists, prefetch: as of `read`.
+    Raises:
+        BadData: a file is missing, empty, no Parquet file, or lacks a column. CtrlabError: the files are of another format, or
+            have other rows than are dealt out.
+    """
+    require_schema(schema)
+    choose("form of lists", lists, ("ragged", "text"))
+    paths, format = find_files(files)
+    if format != "parquet":
+        raise CtrlabError(
+            f"Several workers read Parquet files, of which each decodes its own rows alone; received {paths[0]}, {format}: "
+            'convert it with `ctrlab data convert`, or take the rung "parquet".'
+        )
+    from ctrlab.data import parquet  # here, because it imports TensorFlow
+
+    source = Source(paths, format, schema, lists)
+    remember(source, Order(shuffle=0, seed=None, epochs=-1, shard=(0, 1)))
+    return parquet.dealt(source, dealing, worker).prefetch(prefetch)

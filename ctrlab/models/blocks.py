@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.features import IdColumn, Schema
 from ctrlab.models import raw, sharing
 from ctrlab.models.regularization import Dropout, penalty
@@ -152,7 +153,7 @@ class Tower(keras.layers.Layer):
 
     def call(self, x, training=False):
         if training and self.l2:
-            self.add_loss(penalty(self.l2, [layer.kernel.value for layer in self.layers]))
+            self.add_loss(whole_batch.once(penalty(self.l2, [layer.kernel.value for layer in self.layers])))
         layers = list(enumerate(self.layers))
         if self.stack is not None and not self.norms and not (training and self.drops):
             weights = ((self._narrow(i, layer.kernel.value), layer.bias.value) for i, layer in layers[:-1])

@@ -25,6 +25,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.models import blocks, interest, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
@@ -53,7 +54,8 @@ class AuxiliaryNet(keras.layers.Layer):
         message = "Each event of a history must have one negative: the lists of a row are of different lengths."
         tf.debugging.assert_equal(clicked.splits, skipped.splits, message)
         weights = self.affine.scale.value, self.affine.shift.value, interest.layers_of(self.tower)
-        return self.mean(interests, clicked, skipped, *weights)
+        followed = tf.maximum(clicked.splits[1:] - clicked.splits[:-1] - 1, 0)  # [B]
+        return whole_batch.weighted(self.mean(interests, clicked, skipped, *weights), tf.reduce_sum(followed))
 
     def work(self, events: float, positions: float) -> Work:
         return auxiliary.OP.work(events, positions, *self.widths, self.units)

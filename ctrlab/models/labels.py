@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.errors import BadData
 
 
@@ -47,7 +48,7 @@ def valid(labels: tf.Tensor) -> tf.Tensor:
     """
     good = (labels >= 0) & (labels <= 1)  # false for NaN
     check = tf.raw_ops.Assert(
-        condition=tf.reduce_all(good) & (tf.size(labels) > 0),
+        condition=tf.reduce_all(good) & (whole_batch.rows(labels) > 0),
         data=[
             "Labels must be numbers from 0 to 1, and a batch needs at least one row; nothing was changed; received labels",
             tf.boolean_mask(labels, ~good)[:3],

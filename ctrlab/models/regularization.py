@@ -13,10 +13,13 @@ penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` has the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import keras
 import tensorflow as tf
+
+from ctrlab import whole_batch
 
 
 class Dropout(keras.layers.Layer):
@@ -37,7 +40,8 @@ class Dropout(keras.layers.Layer):
     def call(self, x):
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.drawn.value])
         self.drawn.assign_add(1)
-        return tf.nn.experimental.stateless_dropout(x, self.rate, seed)
+        keep = functools.partial(tf.nn.experimental.stateless_dropout, rate=self.rate, seed=seed)
+        return x * whole_batch.part_of(lambda shape: keep(tf.ones(shape)), x)
 
 
 def penalty(l2: float, tensors: Iterable[tf.Tensor]) -> tf.Tensor:

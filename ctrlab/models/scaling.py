@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.models import sharing
 
 LEAST_VARIANCE = 1e-6
@@ -43,10 +44,10 @@ class Standardized(keras.layers.Layer):
 
     def _with(self, x) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance with the rows of `x`, which become the layer's."""
-        new = tf.shape(x, tf.int64)[0]
+        new = whole_batch.rows(x)
         rows = self.rows.value + new
         share = tf.cast(new / tf.maximum(rows, 1), x.dtype)  # of the new rows
-        mean, variance = tf.nn.moments(x, 0)
+        mean, variance = whole_batch.moments(x)
         step = mean - self.mean.value
         mean = self.mean.value + share * step
         variance = self.variance.value + share * (variance - self.variance.value + (1 - share) * tf.square(step))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.embedding.layer import Tables
@@ -26,6 +27,7 @@ from ctrlab.graph_names import graph_name
 from ctrlab.models import sharing
 from ctrlab.models.blocks import Seeds
 from ctrlab.models.regularization import penalty
+from ctrlab.models.shards import RowsOf
 from ctrlab.ops import indicator, lookup
 from ctrlab.profiling.parts import part
 
@@ -67,6 +69,7 @@ class Embeddings(keras.layers.Layer):
         self._seeds = {table: next(seeds) for table in schema.tables}
         self.at_once = lookup.OP.on(rungs)
         self.op = lookup.OP.pick(rungs)
+        self.shard = whole_batch.shard()
         self.build()
 
     def build(self, input_shape=None):
@@ -74,11 +77,13 @@ class Embeddings(keras.layers.Layer):
         for table, parts in self.parts.items():
             for k, (name, *shape) in enumerate(zip(parts.names(table), parts.rows, parts.dims)):
                 # A model uses at most 1,000 seeds. The large distance keeps parts and models from drawing the same numbers.
-                draw = keras.initializers.RandomNormal(
-                    stddev=parts.deviation(self.deviation), seed=self._seeds[table] + k * 10**9
-                )
+                deviation, seed = parts.deviation(self.deviation), self._seeds[table] + k * 10**9
+                draw = keras.initializers.RandomNormal(stddev=deviation, seed=seed)
+                if not self.shard.whole:
+                    draw, shape[0] = RowsOf(shape[0], self.shard, deviation, seed), self.shard.rows(shape[0])
                 with _room(f"Table {name!r}", shape):
                     self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
+                self.tables[name].sharded = not self.shard.whole
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
         self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")
         self.built = True
@@ -124,8 +129,8 @@ class Embeddings(keras.layers.Layer):
         return [(self.growing[table], ids[column]) for column, table in tables.items() if table in self.growing]
 
     def _reads(self, training: bool) -> tuple[_Reads, _Reads]:
-        fixed = _Reads({name: table.value for name, table in self.tables.items()}, self.op)
-        return fixed, _Reads(self.growing, functools.partial(grouped, training=bool(training)))
+        fixed = _Reads({name: table.value for name, table in self.tables.items()}, _of_shards(self.shard, self.op))
+        return fixed, _Reads(self.growing, _of_shards(self.shard, functools.partial(grouped, training=bool(training)), True))
 
     def _runs(self, names, ids, how: str) -> list[list[str]]:
         """Splits `names` into runs of columns whose parts are combined in the same way, and so at once."""
@@ -217,7 +222,26 @@ def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariabl
     name = name if name.isprintable() and "/" not in name else graph_name(name)  # it takes all others, for its folder, too
     # A model uses at most 1,000 seeds, and seeds from users are small. The large distance keeps them from colliding.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
-    return EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
+    variable = EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
+    variable.proxy.sharded = not whole_batch.shard().whole
+    return variable
+
+
+def _of_shards(shard: whole_batch.Shard, read: Callable, counted: bool = False) -> Callable:
+    """`read`, of tables of which this worker has its shard."""
+    if shard.whole:
+        return read
+
+    def lookup(tables, columns, layout):
+        batch = whole_batch.batch()
+        if batch is None:
+            raise CtrlabError(
+                "A model of several workers reads rows of the others, so all of them call it together; received a call of "
+                f"worker {shard.index} of {shard.count} alone: train and evaluate it with `Run`."
+            )
+        return batch.lookup(read, tables, columns, layout, counted)
+
+    return lookup
 
 
 class Wide(keras.layers.Layer):
@@ -257,6 +281,7 @@ class Wide(keras.layers.Layer):
         self.folded = {column: schema[column].buckets > size for column, size in self.sizes.items()}
         self.numbers, self.outputs, self.l2 = numbers, outputs, l2
         self.product = indicator.OP.pick(rungs)
+        self.shard = whole_batch.shard()
         self.build()
 
     def build(self, input_shape=None):
@@ -294,7 +319,7 @@ class Wide(keras.layers.Layer):
             terms.append(sharing.wrapped(product(kernel), users))
             squares += [product(tf.square(kernel))] if penalized else []
         for columns, users in sharing.apart(self.growing, ids) if self.growing else ():
-            weights = _Reads(self.growing, functools.partial(grouped, training=bool(training)))
+            weights = _Reads(self.growing, _of_shards(self.shard, functools.partial(grouped, training=bool(training)), True))
             for column in columns:
                 weights.add(column, sharing.bare(ids[column]), "sum", 0)
             weights.done()
@@ -305,7 +330,7 @@ class Wide(keras.layers.Layer):
         if penalized:
             self.add_loss(self.l2 * tf.add_n([tf.reduce_sum(square) for square in squares]))
         if penalized and self.numbers:
-            self.add_loss(penalty(self.l2, [self.number_kernel.value]))
+            self.add_loss(whole_batch.once(penalty(self.l2, [self.number_kernel.value])))
         return logit if numbers is None else logit + sharing.whole(sharing.product(numbers, self.number_kernel.value))
 
     def _rows(self, columns: Sequence[str]) -> tf.Tensor:

@@ -18,6 +18,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
@@ -91,9 +92,9 @@ class WDL(CTRModel):
 def _normalized(x: sharing.Matrix) -> sharing.Matrix:
     """x, [B, n], divided by the L2 norm of all of its numbers."""
     if isinstance(x, tf.Tensor):
-        return tf.nn.l2_normalize(x)
-    squares = sharing.added(
-        sharing.rowwise(lambda group: tf.reduce_sum(tf.square(group), 1), group) for group in sharing.groups(x)
-    )  # [B]
-    scale = tf.math.rsqrt(tf.maximum(tf.reduce_sum(squares), 1e-12))
+        squares = tf.square(x)
+    else:
+        grouped = (sharing.rowwise(lambda group: tf.reduce_sum(tf.square(group), 1), group) for group in sharing.groups(x))
+        squares = sharing.added(grouped)  # [B]
+    scale = tf.math.rsqrt(tf.maximum(whole_batch.total(tf.reduce_sum(squares)), 1e-12))
     return sharing.elementwise(lambda piece: piece * scale, x)

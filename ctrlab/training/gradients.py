@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.errors import CtrlabError
 from ctrlab.held import CURE, given_if
 
@@ -28,22 +29,45 @@ def fitting(variable, gradient):
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
 
 
-def finite(variables, gradients, steps: tf.Tensor) -> tf.Operation | None:
+def halved_squares(variables, gradients) -> tf.Tensor:
+    """Half the sum of squares of each gradient, float32 [n], over all workers where they are of sharded rows.
+
+    Args:
+        variables, gradients: at least one of each; gradients checked by `fitting`, dense or merged `tf.IndexedSlices`.
+    """
+    values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in gradients]
+    own = tf.stack([tf.nn.l2_loss(_wide(value)) for value in values])
+    sharded = [whole_batch.is_sharded(variable) for variable in variables]
+    if not any(sharded):
+        return own
+    return tf.where(sharded, whole_batch.total(tf.where(sharded, own, 0)), own)
+
+
+def finite(variables, norms: tf.Tensor, steps: tf.Tensor) -> tf.Operation | None:
     """The op that raises InvalidArgumentError if a gradient is not finite; None if the check ran eagerly.
 
     The sum of squares is finite only if every number is, and it is one pass without a copy. A finite gradient whose squares
     overflow is refused too: Adagrad, FTRL and Adam would add them to a slot, which would stay inf.
 
     Args:
-        variables, gradients: at least one of each; gradients checked by `fitting`, dense or merged `tf.IndexedSlices`.
+        norms: `halved_squares` of the gradients of these variables.
         steps: number of steps taken so far.
     """
-    values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in gradients]
-    norms = tf.stack([tf.nn.l2_loss(_wide(value)) for value in values])
     sound = tf.math.is_finite(norms)
     worst = tf.gather([getattr(variable, "path", variable.name) for variable in variables], tf.argmin(tf.cast(sound, tf.int32)))
     sentence = "A gradient and the sum of its squares must be finite; nothing was changed; received other numbers for"
     return tf.raw_ops.Assert(condition=tf.reduce_all(sound), data=[sentence, worst, "after", steps, CURE])
+
+
+def clip_factor(squares: tf.Tensor, norm: float) -> tf.Tensor:
+    """The factor for a gradient with this sum of squares, so that its L2 norm is at most `norm`."""
+    return norm / tf.maximum(tf.sqrt(squares), norm)
+
+
+def scaled(gradient, factor: tf.Tensor):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient * factor
+    return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
 
 
 def _wide(value: tf.Tensor) -> tf.Tensor:
@@ -52,8 +76,9 @@ def _wide(value: tf.Tensor) -> tf.Tensor:
 
 def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
     """The loss. Its gradient is only given if it is finite, as by `ctrlab.held.given_if`."""
-    sentence = ["The loss must be finite; nothing was changed; received", loss, "after", steps, CURE]
-    return given_if(tf.reduce_all(tf.math.is_finite(loss)), loss, sentence, skips)
+    whole = whole_batch.total(tf.stop_gradient(loss))  # so that no worker goes on alone
+    sentence = ["The loss must be finite; nothing was changed; received", whole, "after", steps, CURE]
+    return given_if(tf.reduce_all(tf.math.is_finite(whole)), loss, sentence, skips)
 
 
 def ids_are_rows(variable, gradient: tf.IndexedSlices) -> tf.Operation | None:

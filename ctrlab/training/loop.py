@@ -128,35 +128,44 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
         raise stops
 
 
-def evaluate(model, batches: Iterable, predict: Callable | None = None) -> Evaluation:
+def evaluate(model, batches: Iterable, predict: Callable | None = None, workers=None) -> Evaluation:
     """AUC, log loss, GAUC and calibration of each task over all examples in `batches` of (features, labels).
 
     Args:
         model: one of the six, or any Keras model that gives logits [B, K]. Its tasks are named "label", or "label_0" and so on,
             and there is no GAUC.
         predict: a function from an earlier `predict_step`, so that a second call needs no new trace.
+        workers: as of `train_step`, if each of several has a part of the examples; all get the same figures.
     Raises:
         BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a
             probability was not finite. CtrlabError: an embedding variable refused a lookup because of its storage.
     """
-    predict = predict or predict_step(model)
+    predict = predict or predict_step(model, workers)
     pairs, users = [], []
     with explained(), one_sentence():
         for features, labels in map(_pair, batches):
             outputs = predict(features)
-            pairs.append((outputs.numpy(), rules.checked(labels, model, outputs).numpy()))
+            if not (workers and len(labels) == 0):  # this worker has no rows left, and still reads some for the others
+                labels = rules.checked(labels, model, outputs)
+            pairs.append((outputs.numpy(), labels.numpy()))
             users.append(model.users(features) if hasattr(model, "users") else None)
     if not pairs:
         raise BadData("Evaluation needs at least one batch; the data set gave none. Check its files and sizes.")
-    p, y = (np.concatenate(part) for part in zip(*pairs))  # [examples, K] each
+    p, y = (_of_all(workers, part) for part in zip(*pairs))  # [examples, K] each
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
     tasks = list(enumerate(rules.tasks_of(model, p)))
     of_users = {}
     if users[0] is not None:
-        of_users = {t: gauc(p[:, k], y[:, k], np.concatenate(users)) for k, t in tasks}
+        everyone = _of_all(workers, users)
+        of_users = {t: gauc(p[:, k], y[:, k], everyone) for k, t in tasks}
     areas, loss, ratio = ({t: metric(p[:, k], y[:, k]) for k, t in tasks} for metric in (auc, log_loss, calibration))
     return Evaluation(areas, loss, of_users, ratio, len(y))
+
+
+def _of_all(workers, parts: Sequence[np.ndarray]) -> np.ndarray:
+    whole = np.concatenate(parts)
+    return np.concatenate(workers.gathered(whole)) if workers else whole
 
 
 def _pair(batch) -> tuple:

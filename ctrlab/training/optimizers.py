@@ -12,7 +12,7 @@ import math
 import keras
 import tensorflow as tf
 
-from ctrlab import keras_hooks
+from ctrlab import keras_hooks, whole_batch
 from ctrlab import optimizations as ladder
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.proxy import Proxy
@@ -158,12 +158,18 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         """
         self.was_traced |= not tf.executing_eagerly()
         numbers = self._numbers(learning_rate)
-        tables = [(v.table, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
+        tables = [(v, g) for v, g in zip(variables, grads) if isinstance(v, Proxy)]
         dense = [(v, self._merged(v, gradients.fitting(v, g))) for v, g in zip(variables, grads) if not isinstance(v, Proxy)]
-        done = _given([gradients.finite(*zip(*dense), self.iterations.value)]) if dense else []
-        if tables:
-            with tf.control_dependencies(done):
-                step = tf.cast(self.iterations + 1, tf.int64)
+        # The tables check their own; but what one worker refuses, all must.
+        checked = [*dense, *((v, table_ops.merged_slices(v.table, g)) for v, g in tables if whole_batch.batch())]
+        norms = gradients.halved_squares(*zip(*checked)) if checked else None
+        done = _given([gradients.finite([v for v, _ in checked], norms, self.iterations.value)]) if checked else []
+        step = tf.cast(self.iterations + 1, tf.int64)
+        tables = [(v.table, g) for v, g in tables]
+        with tf.control_dependencies(done):
+            if self.clip_norm is not None and whole_batch.batch():
+                dense, tables = self._clipped_over_workers(dense, tables, norms, numbers[0], step)
+            if tables:
                 done = _given([table_ops.step(self.rule, tables, numbers[0], step, self.clip_norm)])
         with tf.control_dependencies(done):
             if dense:
@@ -174,6 +180,18 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
                 self.changes.note(dense)
             for count in self._counts:
                 count.value.read_value()
+
+    def _clipped_over_workers(self, dense: list, tables: list, norms, learning_rate, step) -> tuple[list, list]:
+        """The updates, with gradients of sharded rows clipped by their norm over all workers: what is left of it on each is below
+        the limit, so that the step on its own rows clips them no more."""
+        sharded = [whole_batch.is_sharded(v) for v, _ in dense]
+        factors = [gradients.clip_factor(2 * norm, self.clip_norm) for norm in tf.unstack(norms[: len(dense)], len(dense))]
+        dense = [(v, gradients.scaled(g, f) if apart else g) for (v, g), f, apart in zip(dense, factors, sharded)]
+        if tables:
+            squares = tf.unstack(whole_batch.total(table_ops.norms(self.rule, tables, learning_rate, step)), len(tables))
+            factors = [gradients.clip_factor(tf.cast(square, tf.float32), self.clip_norm) for square in squares]
+            tables = [(t, table_ops.scaled(t, g, f)) for (t, g), f in zip(tables, factors)]
+        return dense, tables
 
     @property
     def _counts(self) -> list[keras.Variable]:

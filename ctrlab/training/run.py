@@ -20,8 +20,9 @@ from typing import Literal
 
 import tensorflow as tf
 
-from ctrlab import data
+from ctrlab import __version__, data
 from ctrlab import optimizations as ladder
+from ctrlab.data.dealing import Dealing
 from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.embedding.choices import NAMES, Variable
 from ctrlab.embedding.choices import Choice as Embedding
@@ -119,6 +120,7 @@ class Run:
 
     Attributes:
         spec: the description it was made from.
+        workers: what `ctrlab.distributed.join` gave, if this process is one of several that train together; else None.
         rungs: {level: rungs of `spec.optimizations`}.
         choice: the setting of threads and buffers, and its origin.
         model, optimizer: the model that is trained and its optimizer.
@@ -137,20 +139,29 @@ class Run:
     ...     print(run.evaluate().auc)
     """
 
-    def __init__(self, spec: Spec):
-        self.spec = spec
+    def __init__(self, spec: Spec, workers=None):
+        self.spec, self.workers = spec, workers
         self.rungs = {level: ladder.of_level(spec.optimizations, level) for level in ladder.LEVELS}
         own = choose_setting(spec.model, self.rungs["run"])
         self.choice = Choice(spec.setting, "as asked") if spec.setting else own
         apply_threads(self.choice.setting)
-        self.model, self.optimizer = self._new_model(spec.seed)
+        if workers:
+            _require_shareable(spec)
+            workers.connect()
+            rungs = ",".join(ladder.resolve(spec.optimizations))
+            asked = {"version": __version__, "model": spec.model, "optimizations": rungs, "epochs": str(spec.epochs)}
+            workers.agree(asked | spec.in_words)
+        with workers.building() if workers else contextlib.nullcontext():
+            self.model, self.optimizer = self._new_model(spec.seed)
         where = {"profile": spec.profile, "source": spec.source, "format": spec.format}
         self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
-        self.step = train_step(self.model, self.optimizer)
+        if workers:
+            workers.agree({"data": f"{self.files.name}, {self.files.rows} rows, {self.files.format}"})
+        self.step = train_step(self.model, self.optimizer, workers)
         if "loop" in self.rungs["run"] or ladder.STOCK.name in self.rungs["model"]:
             self.step = SeveralSteps(self.step)
-        self._predict = predict_step(self.model)
+        self._predict = predict_step(self.model, workers)
         self._held = contextlib.ExitStack()
         self.stopping = None if spec.validation is None else self._stopping()
         self.checkpoints = self._held.enter_context(self._saver(spec.saving)) if spec.saving else None
@@ -167,6 +178,9 @@ class Run:
     @property
     def batch_count(self) -> int | None:
         """Number of batches in all epochs; None: no end."""
+        if self.workers:
+            left = self._dealing.steps
+            return None if left is None else self.position + left
         return None if self.spec.epochs == -1 else self.spec.epochs * self.files.rows // self.batch_size
 
     @property
@@ -182,6 +196,11 @@ class Run:
             seed: of the order; default: the run's own.
         """
         setting = setting or self.choice.setting
+        if self.workers:
+            dealt = self.files.read_train_dealt(
+                self._dealing, self.workers.shard.index, prefetch=setting.prefetch, lists=self._lists
+            )
+            return stage(dealt, self.model, self._depth(setting))
         options = {"shuffle": SHUFFLE_ROWS, "seed": self.spec.seed if seed is None else seed, "epochs": self.spec.epochs}
         options |= {"drop_remainder": True, "start": self.position, "prefetch": setting.prefetch, "lists": self._lists}
         return stage(self.files.read_train(self.batch_size, **options), self.model, self._depth(setting))
@@ -199,13 +218,15 @@ class Run:
         """
         hooks = (on_step,) if callable(on_step) else tuple(on_step)
         if batches is not None:
-            return train(self.model, self.optimizer, batches, steps, hooks, self.step)
+            with self._together:
+                return train(self.model, self.optimizer, batches, steps, hooks, self.step)
         if self.checkpoints:
             hooks = (*hooks, self.checkpoints)
         if self.stopping and steps is None:
             history = self._train_by_epochs(hooks)
         else:
-            history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
+            with self._together:
+                history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
         if self.checkpoints and steps is None:
             self.checkpoints.save_last()
         return history
@@ -299,10 +320,15 @@ class Run:
             raise CtrlabError(
                 "A run that follows a folder has no held-out rows; its losses are of rows that it has not seen yet."
             )
-        batches = self.files.read_test(self.batch_size, lists=self._lists)
+        if self.workers:
+            dealing = Dealing(self.files.test_rows, self.batch_size, self.workers.shard.count)
+            batches = self.files.read_test_dealt(dealing, self.workers.shard.index, lists=self._lists)
+        else:
+            batches = self.files.read_test(self.batch_size, lists=self._lists)
         if most_rows is not None:
             batches = batches.take(-(-most_rows // self.batch_size))
-        return evaluate(self.model, batches, self._predict)
+        with self._together:
+            return evaluate(self.model, batches, self._predict, self.workers)
 
     def _stopping(self) -> EarlyStopping:
         """Takes the validation rows from the files."""
@@ -341,7 +367,7 @@ class Run:
     @contextlib.contextmanager
     def _ahead(self, batches: tf.data.Dataset) -> Iterator[Iterable]:
         """The batches, whose rows are loaded from the storage before the step needs them."""
-        if not self._stored:
+        if not self._stored or self.workers:  # the rows that a worker's step needs are named by all the others, too
             yield batches
             return
         with contextlib.closing(prefetched(batches, lambda batch: self.model.reads(batch[0]))) as rows:
@@ -357,8 +383,24 @@ class Run:
         return "text" if self.files.format == "csv" else "ragged"
 
     @property
+    def _together(self) -> contextlib.AbstractContextManager:
+        """A block in which the loss of another worker is one sentence."""
+        return self.workers.explained() if self.workers else contextlib.nullcontext()
+
+    @property
+    def _dealing(self) -> Dealing:
+        count, history = self.workers.shard.count, ()
+        return Dealing(self.files.rows, self.batch_size, count, SHUFFLE_ROWS, self.spec.seed, self.spec.epochs, history)
+
+    @property
     def _stored(self) -> bool:
         return any(variable.options.storage for variable in embedding_variables(self.model))
+
+
+def _require_shareable(spec: Spec) -> None:
+    if spec.follow or spec.validation is not None:
+        option = "validation" if spec.follow is None else "a followed folder"
+        raise CtrlabError(f"Several workers train on whole data sets, without {option}: leave it out, or train in one process.")
 
 
 class _Ended(Exception):

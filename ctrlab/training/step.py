@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from ctrlab import held
+from ctrlab import held, whole_batch
 from ctrlab.models import labels as rules
 
 
@@ -28,7 +29,7 @@ def loss_of(model, features, labels, training: bool, forward: Callable | None = 
     labels = rules.checked(labels, model, outputs)
     logits = tf.cast(outputs, tf.float32)
     cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)  # [B, K]
-    return tf.add_n([tf.reduce_mean(cross_entropy), *model.losses]), logits
+    return tf.add_n([whole_batch.mean(cross_entropy), *model.losses]), logits
 
 
 def gradients_of(
@@ -46,7 +47,7 @@ def gradients_of(
     return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
 
 
-def train_step(model, optimizer) -> Callable:
+def train_step(model, optimizer, workers=None) -> Callable:
     """The step `(features, labels) -> loss` as a tf.function.
 
     It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
@@ -54,36 +55,45 @@ def train_step(model, optimizer) -> Callable:
 
     The step takes labels as `ctrlab.models.labels` says, also of a model that is not ours.
 
+    Args:
+        workers: what `ctrlab.distributed.join` gave, if several train together: each gives its part of the batch, of any size
+            down to no example, and all take the step that one would take with the whole. The loss is that of the whole.
     Raises:
         InvalidArgumentError, in a step: the loss, a gradient, a moving statistic or the learning rate is not finite; labels that
             are not in [0, 1].
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
+    together = workers.program() if workers else lambda rows: contextlib.nullcontext()
 
     @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
-        with held.step(optimizer) as forward:
+        with together(tf.shape(labels)[0]), held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
             loss, _, gradients = gradients_of(
                 model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
             )
-            optimizer.apply(gradients, model.trainable_variables)
-        return loss
+            optimizer.apply(whole_batch.reduced(gradients, model.trainable_variables), model.trainable_variables)
+            return whole_batch.total(loss)
 
     return step
 
 
-def predict_step(model) -> Callable:
+def predict_step(model, workers=None) -> Callable:
     """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode.
 
+    Args:
+        workers: as in `train_step`; all of them call it, each with its own examples.
     Raises:
         BadData, in a call: a model whose output is not one tensor [B, K].
     """
 
+    together = workers.program() if workers else lambda rows: contextlib.nullcontext()
+
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
-        outputs = model(features, training=False)
+        with together(None):
+            outputs = model(features, training=False)
         rules.tasks_of(model, outputs)
         return tf.sigmoid(tf.cast(outputs, tf.float32))
 

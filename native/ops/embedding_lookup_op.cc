@@ -21,16 +21,19 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .Attr("combiners: list(string)")
     .Attr("training: bool")
     .Attr("P: int >= 0")
+    .Attr("K: int >= 0 = 0")
     .Input("tables: T * resource")
     .Input("proxies: P * resource")
     .Input("ids: C * int64")
     .Input("splits: C * int64")
+    .Input("times: K * int64")
     .Output("out: M * float")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
     .Doc(
         "Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The "
-        "proxies are not read: they are what gradients flow to, T of them, or none in a served graph.");
+        "proxies are not read: they are what gradients flow to, T of them, or none in a served graph. Nor are the times, one for "
+        "each key, or none: the gradient counts them.");
 
 REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("T: int >= 1")
@@ -40,16 +43,18 @@ REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("table_of: list(int)")
     .Attr("output_of: list(int)")
     .Attr("combiners: list(string)")
+    .Attr("K: int >= 0 = 0")
     .Input("ids: C * int64")
     .Input("splits: C * int64")
     .Input("d_out: M * float")
+    .Input("times: K * int64")
     .Output("merged_keys: T * int64")
     .Output("counts: T * int64")
     .Output("merged_rows: T * float")
     .SetShapeFn([](InferenceContext* c) { return MergedShape(c, Ids::kAnyKey, {"merged_keys", "counts"}); })
     .Doc(
         "The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the "
-        "sums of their gradients.");
+        "sums of their gradients. With times, for `rows` alone, a key came so often, not once.");
 
 REGISTER_OP("Ctrlab>EmbeddingSpread")
     .Input("merged_keys: int64")
@@ -101,7 +106,9 @@ class EmbeddingLookupGradientOp : public LookupBase {
     std::vector<const float*> d_out;
     TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
     const ParallelFor pool = IntraOpPool(context);
-    const embedding::KeyMerge merge(batch.input, pool);
+    std::vector<const int64_t*> times;
+    TF_RETURN_IF_ERROR(Times(context, batch, &times));
+    const embedding::KeyMerge merge(batch.input, pool, times.empty() ? nullptr : times.data());
     OpOutputList keys, counts, rows;
     TF_RETURN_IF_ERROR(context->output_list("merged_keys", &keys));
     TF_RETURN_IF_ERROR(context->output_list("counts", &counts));
@@ -116,6 +123,33 @@ class EmbeddingLookupGradientOp : public LookupBase {
       merged.push_back({key->flat<int64_t>().data(), count->flat<int64_t>().data(), row->flat<float>().data()});
     }
     merge.Write(d_out.data(), merged.data(), pool);
+    return absl::OkStatus();
+  }
+
+  static absl::Status Times(OpKernelContext* context, const Batch& batch, std::vector<const int64_t*>* times) {
+    OpInputList given, ids;
+    TF_RETURN_IF_ERROR(context->input_list("times", &given));
+    TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
+    if (given.size() == 0) return absl::OkStatus();
+    if (given.size() != ids.size()) {
+      return InvalidArgument("Each column has its times, or none has; received ", given.size(), " for ", ids.size(), " columns.");
+    }
+    int64_t total = 0;
+    for (int c = 0; c < given.size(); ++c) {
+      if (batch.columns[c].combiner != kRows) {
+        return InvalidArgument("Times are of keys that keep their rows; received those of column ", c, ", which is pooled.");
+      }
+      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The times of column ", c), given[c], {ids[c].NumElements()}));
+      const int64_t* of_column = given[c].flat<int64_t>().data();
+      for (int64_t i = 0; i < ids[c].NumElements(); ++i) {
+        if (of_column[i] < 1 || of_column[i] > kMost - total) {
+          return InvalidArgument("Times must be at least 1 and less than 2^31 together; received ", of_column[i], " at ", i,
+                                 " of column ", c, ".");
+        }
+        total += of_column[i];
+      }
+      times->push_back(of_column);
+    }
     return absl::OkStatus();
   }
 };

@@ -40,15 +40,45 @@ REGISTER_OP("Ctrlab>EmbeddingUpdate")
         "Counts keys, makes rows for those that have come often enough, steps all that have a row. Keys ascend, each once. "
         "`numbers` are beta1, beta2, epsilon, l1, l2, clip_norm.");
 
-class EmbeddingUpdateOp : public StatusOp {
+REGISTER_OP("Ctrlab>EmbeddingNorms")
+    .Attr("T: int >= 1")
+    .Attr("kind: {'sgd', 'adagrad', 'ftrl', 'adam_async'}")
+    .Attr("slot_names: list(string)")
+    .Input("tables: T * resource")
+    .Input("keys: T * int64")
+    .Input("counts: T * int64")
+    .Input("gradients: T * float")
+    .Input("learning_rate: float")
+    .Input("step: int64")
+    .Input("numbers: double")
+    .Output("squares: double")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      int64_t tables;
+      TF_RETURN_IF_ERROR(c->GetAttr("T", &tables));
+      c->set_output(0, c->Vector(tables));
+      return absl::OkStatus();
+    })
+    .Doc(
+        "For each table the sum of squares of the gradient of all keys that have a row after Ctrlab>EmbeddingUpdate with the "
+        "same "
+        "inputs, [T]. The step is not taken.");
+
+// What a step and the norms before it have in common: their inputs, checked, with the tables' slots locked.
+class StepOp : public StatusOp {
  public:
-  explicit EmbeddingUpdateOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit StepOp(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, ReadKind(context, &kind_));
     OP_REQUIRES_OK(context, context->GetAttr("slot_names", &slot_names_));
     OP_REQUIRES(
         context, std::ssize(slot_names_) == kSlotsOf[kind_],
         InvalidArgument("Kind ", kStepKinds[kind_], " has ", kSlotsOf[kind_], " slots; received ", slot_names_.size(), "."));
   }
+
+ protected:
+  // Does the op's work. out: its output [T], or null if it has none; `which`: the table that can't.
+  virtual embedding::Status Take(const std::vector<TablePtr>& tables, const std::vector<embedding::TableStep>& steps,
+                                 const StepRule& rule, const ParallelFor& pool, double* out, int64_t* which) const = 0;
 
  private:
   absl::Status Run(OpKernelContext* context) override {
@@ -73,11 +103,15 @@ class EmbeddingUpdateOp : public StatusOp {
                        {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(), gradients[t].flat<float>().data(),
                         keys[t].NumElements()}});
     }
+    double* out = nullptr;
+    if (context->num_outputs() > 0) {
+      Tensor* tensor;
+      TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({std::ssize(tables)}), &tensor));
+      out = tensor->flat<double>().data();
+    }
     int64_t which = 0;
-    const embedding::Status status = embedding::Update(steps, rule, pool, &which);
-    TF_RETURN_IF_ERROR(OfTable(tables[which]->name(), status));
-    for (const TablePtr& table : tables) table->SawStep(static_cast<int64_t>(rule.step));
-    return absl::OkStatus();
+    const embedding::Status status = Take(tables, steps, rule, pool, out, &which);
+    return OfTable(tables[which]->name(), status);
   }
 
   // Locked in the order of their addresses, as every caller does.
@@ -119,6 +153,32 @@ class EmbeddingUpdateOp : public StatusOp {
   std::vector<std::string> slot_names_;
 };
 
+class EmbeddingUpdateOp : public StepOp {
+ public:
+  using StepOp::StepOp;
+
+ private:
+  embedding::Status Take(const std::vector<TablePtr>& tables, const std::vector<embedding::TableStep>& steps,
+                         const StepRule& rule, const ParallelFor& pool, double*, int64_t* which) const override {
+    const embedding::Status status = embedding::Update(steps, rule, pool, which);
+    if (!status.ok()) return status;
+    for (const TablePtr& table : tables) table->SawStep(static_cast<int64_t>(rule.step));
+    return status;
+  }
+};
+
+class EmbeddingNormsOp : public StepOp {
+ public:
+  using StepOp::StepOp;
+
+ private:
+  embedding::Status Take(const std::vector<TablePtr>&, const std::vector<embedding::TableStep>& steps, const StepRule& rule,
+                         const ParallelFor& pool, double* out, int64_t* which) const override {
+    return embedding::Norms(steps, rule, pool, out, which);
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingNorms").Device(DEVICE_CPU), EmbeddingNormsOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingUpdate").Device(DEVICE_CPU), EmbeddingUpdateOp);
 
 }  // namespace

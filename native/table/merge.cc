@@ -70,7 +70,8 @@ struct KeyMerge::Work {
     std::vector<int64_t> ends;
   };
 
-  Work(const LookupInput& input, const ParallelFor& parallel_for) : input(input), keys(input.table_count) {
+  Work(const LookupInput& input, const ParallelFor& parallel_for, const int64_t* const* times)
+      : input(input), times(times), keys(input.table_count) {
     Cut();
     const auto run = [&](auto& things, int64_t cycles, const auto& work) {
       parallel_for(std::ssize(things), cycles, [&](int64_t begin, int64_t end) {
@@ -83,7 +84,7 @@ struct KeyMerge::Work {
         bins[block.first_bin + n].runs.emplace_back(block.hits + (n ? block.ends[n - 1] : 0), block.hits + block.ends[n]);
       }
     }
-    run(bins, 40 * kHitsPerBin, [](Bin& bin) { FindDifferent(bin); });
+    run(bins, 40 * kHitsPerBin, [&](Bin& bin) { FindDifferent(bin); });
     for (Bin& bin : bins) {
       keys[bin.table].insert(keys[bin.table].end(), bin.keys.begin(), bin.keys.end());
       bin.ranks.resize(bin.keys.size());
@@ -137,7 +138,7 @@ struct KeyMerge::Work {
     }
   }
 
-  static void FindDifferent(Bin& bin) {
+  void FindDifferent(Bin& bin) const {
     int64_t count = 0;
     for (const auto& [begin, end] : bin.runs) count += end - begin;
     if (count == 0) return;
@@ -153,7 +154,7 @@ struct KeyMerge::Work {
           table[at] = static_cast<int32_t>(bin.keys.size());
           bin.keys.push_back({hit->key, 0, static_cast<int32_t>(bin.index), table[at]});
         }
-        ++bin.keys[table[at]].count;
+        bin.keys[table[at]].count += times ? times[hit->column][hit->row] : 1;
         *place++ = table[at];
       }
     }
@@ -185,6 +186,7 @@ struct KeyMerge::Work {
   }
 
   const LookupInput& input;
+  const int64_t* const* times;
   std::vector<Block> blocks;
   std::vector<Bin> bins;
   std::unique_ptr<Hit[]> hits;
@@ -192,8 +194,8 @@ struct KeyMerge::Work {
   std::vector<std::vector<Different>> keys;  // for each table
 };
 
-KeyMerge::KeyMerge(const LookupInput& input, const ParallelFor& parallel_for)
-    : work_(std::make_unique<Work>(input, parallel_for)) {}
+KeyMerge::KeyMerge(const LookupInput& input, const ParallelFor& parallel_for, const int64_t* const* times)
+    : work_(std::make_unique<Work>(input, parallel_for, times)) {}
 KeyMerge::~KeyMerge() = default;
 
 int64_t KeyMerge::count(int64_t table) const { return std::ssize(work_->keys[table]); }

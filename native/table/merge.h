@@ -26,7 +26,9 @@ struct MergedKeys {
 
 class KeyMerge {
  public:
-  KeyMerge(const LookupInput& input, const ParallelFor& parallel_for);  // keeps a reference to the input
+  // It keeps references to its arguments. times, null or [C]: how often each key of a column came, [n], instead of once; all columns
+  // are then `rows`.
+  KeyMerge(const LookupInput& input, const ParallelFor& parallel_for, const int64_t* const* times = nullptr);
   ~KeyMerge();
 
   int64_t count(int64_t table) const;  // number of distinct keys

@@ -89,13 +89,13 @@ class Table::Step {
   // The factor, from the norm, for the gradients of all keys with a row.
   float Scale() {
     if (!(rule_.clip_norm > 0)) return 1;
-    const int64_t piece = RowsOfPiece(table_.dim());
-    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
-    });
-    double sum = 0;
-    for (const double s : squares_) sum += s;
-    return ClipScale(rule_, sum);
+    return ClipScale(rule_, SumOfSquares([&](int64_t i) { return rows_[i] != kNone; }));
+  }
+
+  // After Prepare: the sum of squares whose root is the norm if the step is taken.
+  double SquaresToCome() {
+    squares_.resize(Pieces());
+    return SumOfSquares([&](int64_t i) { return rows_[i] != kNone || Admitted(CountOf(i)); });
   }
 
   // Publishes the new rows, changes values and slots.
@@ -263,13 +263,23 @@ class Table::Step {
     return (batch_.size + piece - 1) / piece;
   }
 
+  template <class HasRow>
+  double SumOfSquares(const HasRow& has_row) {
+    const int64_t piece = RowsOfPiece(table_.dim());
+    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece), has_row);
+    });
+    return std::accumulate(squares_.begin(), squares_.end(), 0.0);
+  }
+
   // The sum of squares over the gradient's rows [begin, end) whose key has a row, in runs, as in the kernel for dense tables.
-  double Squares(int64_t begin, int64_t end) const {
+  template <class HasRow>
+  double Squares(int64_t begin, int64_t end, const HasRow& has_row) const {
     double sum = 0;
     while (begin < end) {
       int64_t last = begin;
-      while (last < end && rows_[last] != kNone) ++last;
-      sum += SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
+      while (last < end && has_row(last)) ++last;
+      sum += ctrlab::SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
       begin = last + 1;
     }
     return sum;

@@ -72,6 +72,11 @@ struct TableStep {
 // `which` (may be null) is the table that could not.
 Status Update(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, int64_t* which = nullptr);
 
+// squares[t]: the sum of squares of table t's gradient over the keys that will have a row after this step. It takes no step; only
+// which rows are in memory may change.
+Status Norms(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, double* squares,
+             int64_t* which = nullptr);
+
 class Table {
  public:
   // Refuses a dim outside [1, 2^16), and options that options.py refuses.
@@ -145,7 +150,7 @@ class Table {
 
  private:
   friend class TableReader;  // lookup.cc
-  friend Status Update(std::span<const TableStep>, const StepRule&, const ParallelFor&, int64_t*);
+  friend struct TableSteps;  // update.cc
 
   // Everything that Adopt replaces.
   struct Content {

@@ -67,6 +67,7 @@ def lookup(ops, variable, ids=None, **other):
         proxies=[variable.proxy.handle],
         ids=[ints(1, 2)] if ids is None else ids,
         splits=[ints()],
+        times=[],
         table_dims=[2],
         table_of=[0],
         output_of=[0],
@@ -111,9 +112,9 @@ def test_gradients_that_do_not_fit(ops):
     given = dict(ids=[ints(1, 2)], splits=[ints()], T=1, table_dims=[2], table_of=[0], output_of=[0], combiners=["rows"])
     for d_out in (tf.zeros([2, 3]), tf.zeros([3, 2]), tf.zeros([4])):
         with pytest.raises(tf.errors.InvalidArgumentError, match="d_out 0 must be"):
-            ops.ctrlab_embedding_lookup_gradient(d_out=[d_out], **given)
+            ops.ctrlab_embedding_lookup_gradient(times=[], d_out=[d_out], **given)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Each of 1 tables"):
-        ops.ctrlab_embedding_lookup_gradient(d_out=[tf.zeros([2, 2])], **given | {"table_dims": []})
+        ops.ctrlab_embedding_lookup_gradient(times=[], d_out=[tf.zeros([2, 2])], **given | {"table_dims": []})
 
 
 @pytest.mark.parametrize(

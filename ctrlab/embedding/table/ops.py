@@ -44,7 +44,13 @@ def served_by(handles: Mapping[EmbeddingVariable, tf.Tensor]) -> Iterator[None]:
         _served.reset(before)
 
 
-def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout: Layout, training: bool) -> list[tf.Tensor]:
+def grouped(
+    tables: Sequence[EmbeddingVariable],
+    columns: Sequence[Ids],
+    layout: Layout,
+    training: bool,
+    times: Sequence[tf.Tensor] = (),
+) -> list[tf.Tensor]:
     """Looks up all columns in one op, like `ctrlab.ops.lookup` for dense tables, except that every id is a valid key.
 
     Args:
@@ -52,6 +58,7 @@ def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout:
         columns: C int64 columns of keys, each a Tensor [B] (one key per example) or a RaggedTensor [B, (L)].
         layout: for each column: its table, its combiner, and its place in the outputs.
         training: a key without a row reads its initial value if true, else 0.
+        times: for each column, all under "rows", how often each of its keys came, int64 [n]; else each came once.
     Returns:
         float32 outputs: [B, width] for pooled columns, [N, width] for columns whose keys keep their rows.
     Raises:
@@ -65,6 +72,7 @@ def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout:
             tables=[served[table] if served else table.resource_handle for table in tables],
             proxies=[] if served else [handle_of(table.proxy.value) for table in tables],
             **ids_and_splits(columns),
+            times=times,
             table_dims=[table.dim for table in tables],
             table_of=layout.table_of,
             output_of=layout.output_of,
@@ -78,11 +86,12 @@ def grouped(tables: Sequence[EmbeddingVariable], columns: Sequence[Ids], layout:
 def _gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     tables, columns = op.get_attr("T"), op.get_attr("C")
     dims = op.get_attr("table_dims")
-    inputs = list(op.inputs)
+    inputs, columns_end = list(op.inputs), 2 * (tables + columns)
     merged = _native.library().ops.ctrlab_embedding_lookup_gradient(
         ids=inputs[2 * tables : 2 * tables + columns],
-        splits=inputs[2 * tables + columns :],
+        splits=inputs[2 * tables + columns : columns_end],
         d_out=[tf.convert_to_tensor(d) for d in d_out],
+        times=inputs[columns_end:],
         T=tables,
         table_dims=dims,
         **{name: op.get_attr(name) for name in ("table_of", "output_of", "combiners")},
@@ -91,7 +100,7 @@ def _gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     for keys, counts, rows, dim in zip(merged.merged_keys, merged.counts, merged.merged_rows, dims):
         spread = _native.library().ops.ctrlab_embedding_spread(merged_keys=keys, counts=counts, merged_rows=rows)
         slices.append(tf.IndexedSlices(spread.rows, spread.keys, tf.constant([0, dim], tf.int64)))
-    return [None] * tables + slices + [None] * (2 * columns)
+    return [None] * tables + slices + [None] * (len(inputs) - 2 * tables)
 
 
 def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -120,6 +129,7 @@ def merged_gradient(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tup
         ids=[keys],
         splits=[tf.zeros([0], tf.int64)],
         d_out=[rows],
+        times=[],
         T=1,
         table_dims=[table.dim],
         table_of=[0],
@@ -137,16 +147,43 @@ def step(rule: Rule, updates, learning_rate, step, clip_norm: float | None = Non
         learning_rate: float32 scalar. step: int64 scalar, 1 for the first.
         clip_norm: the maximum norm of a table's merged gradient over the keys with a row; None for no clipping.
     """
-    merged = [merged_gradient(table, gradient) for table, gradient in updates]
     with tf.device("CPU:0"):
-        return _native.library().ops.ctrlab_embedding_update(
-            tables=[table.resource_handle for table, _ in updates],
-            keys=[keys for keys, _, _ in merged],
-            counts=[counts for _, counts, _ in merged],
-            gradients=[rows for _, _, rows in merged],
-            learning_rate=learning_rate,
-            step=step,
-            numbers=rule.numbers(clip_norm),
-            kind=rule.kind,
-            slot_names=list(rule.slots),
-        )
+        return _native.library().ops.ctrlab_embedding_update(**_inputs(rule, updates, learning_rate, step, clip_norm))
+
+
+def norms(rule: Rule, updates, learning_rate, step) -> tf.Tensor:
+    """For each table, before its `step` on the same gradients, the sum of their squares over the keys that will have a row.
+
+    Returns:
+        float64 [tables].
+    """
+    with tf.device("CPU:0"):
+        return _native.library().ops.ctrlab_embedding_norms(**_inputs(rule, updates, learning_rate, step, None))
+
+
+def _inputs(rule: Rule, updates, learning_rate, step, clip_norm: float | None) -> dict:
+    merged = [merged_gradient(table, gradient) for table, gradient in updates]
+    return {
+        "tables": [table.resource_handle for table, _ in updates],
+        "keys": [keys for keys, _, _ in merged],
+        "counts": [counts for _, counts, _ in merged],
+        "gradients": [rows for _, _, rows in merged],
+        "learning_rate": learning_rate,
+        "step": step,
+        "numbers": rule.numbers(clip_norm),
+        "kind": rule.kind,
+        "slot_names": list(rule.slots),
+    }
+
+
+def merged_slices(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """A gradient of `table.proxy` with each key once; how often it came is left out."""
+    keys, _, rows = merged_gradient(table, gradient)
+    return tf.IndexedSlices(rows, keys)
+
+
+def scaled(table: EmbeddingVariable, gradient: tf.IndexedSlices, factor: tf.Tensor) -> tf.IndexedSlices:
+    """A gradient of `table.proxy` times a factor; the keys have come as often as before."""
+    keys, counts, rows = merged_gradient(table, gradient)
+    spread = _native.library().ops.ctrlab_embedding_spread(merged_keys=keys, counts=counts, merged_rows=factor * rows)
+    return tf.IndexedSlices(spread.rows, spread.keys, gradient.dense_shape)

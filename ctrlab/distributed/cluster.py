@@ -1,0 +1,156 @@
+"""The workers of a training: processes that TensorFlow connects, each of which knows its place by `TF_CONFIG`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab import whole_batch
+from ctrlab.distributed import collectives
+from ctrlab.distributed.place import CONFIG, Place, given_place
+from ctrlab.distributed.shared_step import SharedStep
+from ctrlab.errors import CtrlabError
+from ctrlab.whole_batch import Shard
+
+PROBE_SECONDS = 1.0
+
+
+class Workers:
+    """This process among the workers of a training.
+
+    Attributes:
+        shard: which worker of how many it is.
+        addresses: host:port of each.
+    """
+
+    def __init__(self, place: Place):
+        self.addresses, self.shard = place.addresses, Shard(place.index, len(place.addresses))
+        self._programs = itertools.count(1)  # 0 has the keys of `gathered`
+        self._connected = self.shard.whole
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the worker that talks to the user."""
+        return self.shard.index == 0
+
+    def connect(self) -> None:
+        """Opens this worker's port. Call it after the settings of threads, before TensorFlow runs anything.
+
+        Raises:
+            CtrlabError: TensorFlow is in use already; the port is taken.
+        """
+        if not self._connected:
+            options = tf.distribute.experimental.CommunicationOptions(
+                implementation=tf.distribute.experimental.CommunicationImplementation.RING
+            )
+            try:
+                tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)  # starts this process's server
+            except RuntimeError as error:
+                raise CtrlabError(f"Workers connect before TensorFlow runs anything in their process: {error}") from None
+            except (tf.errors.OpError, ValueError) as error:
+                raise CtrlabError(
+                    f"Worker {self.shard.index} needs its own port; {self.addresses[self.shard.index]} can't be had: "
+                    f"{error}. Name another in {CONFIG}."
+                ) from None
+            self._connected = True
+
+    def agree(self, settings: Mapping[str, str]) -> None:
+        """Waits for the others and compares what must be the same on all of them, by name.
+
+        Raises:
+            CtrlabError: a worker does not come, or has other settings.
+        """
+        said = np.frombuffer(json.dumps(dict(settings)).encode(), np.uint8)
+        for index, theirs in enumerate(self.gathered(said)):
+            others = json.loads(theirs.tobytes())
+            for name in settings | others:
+                if others.get(name) != settings.get(name):
+                    raise CtrlabError(
+                        f"All workers train the same; {name} is {others.get(name, 'missing')} on worker {index} and "
+                        f"{settings.get(name, 'missing')} on worker {self.shard.index}: start them by the same command."
+                    )
+
+    def building(self) -> contextlib.AbstractContextManager:
+        """A block in which a model is built with its shard of each table."""
+        return whole_batch.sharded(self.shard)
+
+    def program(self) -> Callable[[tf.Tensor | None], contextlib.AbstractContextManager]:
+        """For a step that is traced later: rows -> the block in which it is traced. All workers ask for theirs in the same order.
+
+        `rows` is the number of examples here, int scalar; None in a forward pass outside of training.
+        """
+        number = next(self._programs)
+        return lambda rows: whole_batch.over(None if self.shard.whole else SharedStep(self.shard, number, rows))
+
+    def gathered(self, array: np.ndarray) -> list[np.ndarray]:
+        """The array [n, ...] of each worker, whose n may differ; dtypes and other sizes are the same. All call it together."""
+        if self.shard.whole:
+            return [array]
+        data = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        with self.explained():
+            sizes = self._summed(self.shard.index, np.array([data.size]), 1)[:, 0]
+            size, number = (int(each) for each in collectives.padded(int(-(-sizes.max() // 4))))
+            words = np.zeros(size, np.int32)
+            words.view(np.uint8)[: data.size] = data
+            found = self._summed(self.shard.index, words, 2 + number)
+        parts = [row.view(np.uint8)[:n] for row, n in zip(found, sizes)]
+        return [part.view(array.dtype).reshape(-1, *array.shape[1:]) for part in parts]
+
+    def _summed(self, index: int, row: np.ndarray, key: int) -> np.ndarray:
+        """[workers, n]: the row of each worker."""
+        placed = np.zeros((self.shard.count, len(row)), row.dtype)
+        placed[index] = row
+        return collectives.summed(tf.constant(placed), self.shard.count, key).numpy()
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """A block in which the loss of another worker becomes one sentence.
+
+        Raises:
+            CtrlabError: another worker is gone, or does not answer.
+        """
+        try:
+            yield
+        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError) as error:
+            raise CtrlabError(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
+        except tf.errors.DeadlineExceededError as error:
+            raise CtrlabError(
+                f"Workers wait at most {collectives.PATIENCE:g} seconds for each other; one of {', '.join(self.addresses)} did "
+                "not answer so long: look for a process that hangs or a network that is cut, and start all again with --resume."
+            ) from error
+
+    def _gone(self, said: str) -> str:
+        lost = [index for index, address in enumerate(self.addresses) if index != self.shard.index and not _answers(address)]
+        named = lost or [
+            int(index) for index in dict.fromkeys(re.findall(r"/task:(\d+)", said)) if int(index) != self.shard.index
+        ]
+        if not named:
+            return f"A worker of {', '.join(self.addresses)} is gone"
+        who = " and ".join(f"{index} ({self.addresses[index]})" for index in named)
+        return f"Worker {who} is gone" if len(named) == 1 else f"Workers {who} are gone"
+
+
+def join() -> Workers | None:
+    """The workers of which this process is one by `TF_CONFIG`; None without one.
+
+    Raises:
+        CtrlabError: as of `given_place`.
+    """
+    place = given_place()
+    return place and Workers(place)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS)):
+            return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,87 @@
+"""What workers exchange, as differentiable ops on TensorFlow's own collectives over gRPC.
+
+    summed      x of each worker            ->  the sum, the same bits everywhere
+    exchanged   x[w] of each worker, for w  ->  what each of the others has for this one
+
+An op has a key by which the workers' calls find each other. TensorFlow fixes an op's shape by the first call with its key, and a
+call of another shape ends all exchanges of the process; so a size that changes from step to step is rounded up to one of `SIZES`,
+and each of them has a key of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import tensorflow as tf
+
+PATIENCE = 300.0
+"""Seconds that a worker waits for the others in an exchange: they may be reading, tracing or writing meanwhile."""
+GROUP = 1
+"""The key of the group of all workers."""
+
+_GROWTH = 9 / 8
+SIZES = tuple(itertools.takewhile(lambda size: size < 2**31, dict.fromkeys(round(_GROWTH**k) for k in range(200))))
+"""Sizes of what is exchanged: on average less than a sixteenth of it is padding."""
+
+KEYS_OF_OP = 1 << 8
+"""A forward op has as many keys, one for each of `SIZES`."""
+BACKWARD = 1 << 19
+"""What is added to an op's key for its gradient."""
+KEYS_OF_PROGRAM = 1 << 20
+"""A traced step has as many keys."""
+
+
+def padded(size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The least of `SIZES` that is not below `size`, and its number: int32 scalars."""
+    sizes = tf.constant(SIZES, tf.int32)
+    number = tf.searchsorted(sizes, tf.cast(size, tf.int32)[None])[0]
+    return sizes[number], number
+
+
+def summed(x: tf.Tensor, workers: int, key) -> tf.Tensor:
+    """The sum of all workers' `x`; its gradient is the sum of all workers' gradients."""
+    return _reduce(x, tf.constant(workers), tf.constant(GROUP), tf.convert_to_tensor(key))
+
+
+def exchanged(x: tf.Tensor, key) -> tf.Tensor:
+    """x, [workers, ...], whose x[w] is for worker w -> the same of what came, from worker w. It takes a gradient back."""
+    return _all_to_all(x, tf.constant(x.shape[0]), tf.constant(GROUP), tf.convert_to_tensor(key))
+
+
+def _reduce(x, workers, group, key):
+    return tf.raw_ops.CollectiveReduceV2(
+        input=x,
+        group_size=workers,
+        group_key=group,
+        instance_key=key,
+        ordering_token=[],
+        merge_op="Add",
+        final_op="Id",
+        communication_hint="ring",
+        timeout_seconds=PATIENCE,
+    )
+
+
+def _all_to_all(x, workers, group, key):
+    return tf.raw_ops.CollectiveAllToAllV2(
+        input=x,
+        group_size=workers,
+        group_key=group,
+        instance_key=key,
+        ordering_token=[],
+        communication_hint="ring",
+        timeout_seconds=PATIENCE,
+    )
+
+
+# The gradient of a sum of all workers' losses. TensorFlow has none for these ops.
+@tf.RegisterGradient("CollectiveReduceV2")
+def _reduce_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
+    workers, group, key = op.inputs[1:4]
+    return [_reduce(gradient, workers, group, key + BACKWARD), None, None, None]
+
+
+@tf.RegisterGradient("CollectiveAllToAllV2")
+def _all_to_all_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
+    workers, group, key = op.inputs[1:4]
+    return [_all_to_all(gradient, workers, group, key + BACKWARD), None, None, None]

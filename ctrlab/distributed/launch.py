@@ -1,0 +1,141 @@
+"""Starts the workers of a training as processes of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+
+from ctrlab.distributed.place import Place
+from ctrlab.errors import CtrlabError
+
+GRACE_SECONDS = 20.0
+"""What the other workers have to say why they end, when one has ended."""
+POLL_SECONDS = 0.05
+
+
+def local(count: int, command: Sequence[str]) -> int:
+    """Runs `command` in `count` processes that train together; returns the exit code, that of the first worker.
+
+    The first worker has this process's terminal. Of the others only what the one that failed first says is shown. If one fails,
+    the rest end, too; so they do if this process is told to end.
+
+    Raises:
+        CtrlabError: a worker was killed or failed.
+    """
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
+    threads = str(max(1, (os.cpu_count() or 1) // count))
+    shared = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
+    started: list[_Worker] = []
+    with contextlib.ExitStack() as last, _interrupts(started):
+        for index in range(count):
+            environment = shared | dict(os.environ) | Place(addresses, index).config()
+            started.append(last.enter_context(_Worker(index, command, environment)))
+        first = _first_to_fail(started)
+        if first is None:
+            return 0
+        until = time.monotonic() + GRACE_SECONDS
+        while any(w.running for w in started) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+    if first.code < 0:
+        raise CtrlabError(
+            f"Worker {first.index} was ended by {signal.Signals(-first.code).name}, and the others with it: start them again; "
+            "with --resume they go on from the last checkpoint."
+        )
+    if first.index:  # the first worker has said it itself
+        raise CtrlabError(f"Worker {first.index}: {first.said or f'ended with exit code {first.code}'}")
+    return first.code
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on. Each worker takes its own a moment later."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class _Worker:
+    """One process. It leaves none behind: at the end of the block it is told to end, and then ended."""
+
+    def __init__(self, index: int, command: Sequence[str], environment: dict[str, str]):
+        self.index = index
+        own = {} if index == 0 else {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, env=environment, text=True, **own)
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stderr or ():
+            self._lines = [*self._lines[-50:], line.rstrip()]
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def said(self) -> str:
+        """Its last words: an error of ours is one line."""
+        self._reader.join(1)
+        lines = [line for line in self._lines if line.strip()]
+        return lines[-1].removeprefix("Error: ") if lines else ""
+
+    def end(self, by: int) -> None:
+        if self.running:
+            self._process.send_signal(by)
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.end(signal.SIGTERM)
+        try:
+            self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.end(signal.SIGKILL)
+            self._process.wait()
+
+
+def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:
+    """The first worker that ended without success; None when all have ended well."""
+    while True:
+        running = False
+        for worker in workers:
+            running |= worker.running
+            if worker.code:
+                # What the death of one does to the others comes later, but may be seen first.
+                time.sleep(POLL_SECONDS)
+                killed = [w for w in workers if w.code is not None and w.code < 0]
+                return (killed or [worker])[0]
+        if not running:
+            return None
+        time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _interrupts(workers: Sequence[_Worker]):
+    """Hands SIGTERM on to the workers, whose hooks save; Ctrl-C reaches them by the terminal."""
+
+    def pass_on(number, frame):
+        for worker in workers:
+            worker.end(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,65 @@
+"""One traced step of several workers: a `SharedBatch` on TensorFlow's collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from ctrlab import whole_batch
+from ctrlab.distributed import collectives, exchange
+from ctrlab.whole_batch import Shard, SharedBatch
+
+BUCKET = 1 << 18
+"""Numbers that are summed at a time: the first buckets travel while the backward pass computes the next ones."""
+
+
+class SharedStep(SharedBatch):
+    """The exchanges of one trace. All workers trace the same ones in the same order, which gives each its key.
+
+    Args:
+        program: tells this step from others of the process; the same number on all workers.
+        rows: number of examples here, int scalar; None in a forward pass outside of training.
+    """
+
+    def __init__(self, shard: Shard, program: int, rows: tf.Tensor | None = None):
+        self.shard = shard
+        self._next_key = program * collectives.KEYS_OF_PROGRAM
+        here = tf.one_hot(shard.index, shard.count, dtype=tf.int64)
+        self.rows = None if rows is None else self.total(here * tf.cast(rows, tf.int64))
+
+    def _key(self) -> int:
+        key, self._next_key = self._next_key, self._next_key + collectives.KEYS_OF_OP
+        return key
+
+    def total(self, x: tf.Tensor) -> tf.Tensor:
+        return collectives.summed(x, self.shard.count, self._key())
+
+    def exchanged(self, x: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """See `collectives.exchanged`, for a size of this `number`."""
+        return collectives.exchanged(x, self._key() + number)
+
+    def lookup(self, read: Callable, tables: Sequence, columns: Sequence, layout, counted: bool) -> list[tf.Tensor]:
+        return exchange.rows_of(self, read, tables, columns, layout, counted)
+
+    def reduced(self, gradients: list, variables: Sequence) -> list:
+        whole = [i for i, (g, v) in enumerate(zip(gradients, variables)) if g is not None and not whole_batch.is_sharded(v)]
+        found = list(gradients)
+        for bucket in _buckets(whole, variables):
+            parts = [tf.reshape(tf.convert_to_tensor(gradients[i]), [-1]) for i in bucket]
+            summed = tf.split(self.total(tf.concat(parts, 0)), [variables[i].shape.num_elements() for i in bucket])
+            for i, part in zip(bucket, summed):
+                found[i] = tf.reshape(part, variables[i].shape)
+        return found
+
+
+def _buckets(indices: Sequence[int], variables: Sequence) -> list[list[int]]:
+    """The indices in runs of at least `BUCKET` numbers, from the last: a backward pass has the last layers' gradients first."""
+    buckets, room = [], 0
+    for i in reversed(indices):
+        if room <= 0:
+            buckets.append([])
+            room = BUCKET
+        buckets[-1].append(i)
+        room -= variables[i].shape.num_elements()
+    return buckets

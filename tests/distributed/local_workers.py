@@ -1,0 +1,36 @@
+"""Starts a program of this folder as several workers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ctrlab.distributed.launch import free_ports
+from ctrlab.distributed.place import Place
+
+HERE = Path(__file__).parent
+LIMIT_SECONDS = 400
+
+
+def start_workers(count: int, program: str, *arguments, addresses=None, **options) -> list[subprocess.Popen]:
+    addresses = addresses or tuple(f"127.0.0.1:{port}" for port in free_ports(count))
+    started = []
+    for index in range(count):
+        environment = os.environ | Place(addresses, index).config() | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, HERE / program, *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, env=environment, **pipes, **options))
+    return started
+
+
+def run_workers(count: int, program: str, *arguments) -> list[str]:
+    """What each prints. They must end well."""
+    started = start_workers(count, program, *arguments)
+    try:
+        said = [worker.communicate(timeout=LIMIT_SECONDS) for worker in started]
+    finally:
+        for worker in started:
+            worker.kill()
+    for index, (worker, (_, errors)) in enumerate(zip(started, said)):
+        assert worker.returncode == 0, f"worker {index}: {errors[-3000:]}"
+    return [out for out, _ in said]
