@@ -1,8 +1,8 @@
 """Training on several workers, on TensorFlow's own collectives: dense weights on each, tables sharded by key.
 
-    workers = join()                                                  # this process's place, by TF_CONFIG
-    with Run(Spec("dlrm", "all"), workers) as run:
-        run.train()
+workers = join()                                                  # this process's place, by TF_CONFIG
+with Run(Spec("dlrm", "all"), workers) as run:
+    run.train()
 """
 
 from ctrlab.lazy import loader

@@ -89,6 +89,12 @@ class Workers:
         number = next(self._programs)
         return lambda rows: whole_batch.over(None if self.shard.whole else SharedStep(self.shard, number, rows))
 
+    def checkpoints(self, folder, model, optimizer, **options):
+        """The saver of this worker: see `SharedCheckpoints`."""
+        from ctrlab.distributed.checkpoints import SharedCheckpoints
+
+        return SharedCheckpoints(self, folder, model, optimizer, **options)
+
     def gathered(self, array: np.ndarray) -> list[np.ndarray]:
         """The array [n, ...] of each worker, whose n may differ; dtypes and other sizes are the same. All call it together."""
         if self.shard.whole:

@@ -34,6 +34,8 @@ from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 
 THREAD = "ctrlab-checkpoint"
+OF_WORKERS = "workers.json"
+"""The manifest of several workers' saves, which lie in folders beside it: `ctrlab.distributed.checkpoints`."""
 
 
 class CheckpointError(CtrlabError):
@@ -206,6 +208,10 @@ class Checkpoints:
         if found and not resume:
             raise CheckpointError(
                 f"Folder {self.folder} holds checkpoints of an earlier run, up to step {max(found)}; resume it, or name another."
+            )
+        if (self.folder / OF_WORKERS).exists():
+            raise CheckpointError(
+                f"Folder {self.folder} holds checkpoints of several workers: go on with as many as you like by --workers, 1 also."
             )
         if not found and (self.folder / POINTER).exists():
             raise CheckpointError(

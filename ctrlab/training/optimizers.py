@@ -118,10 +118,13 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
             variable.table.set_slots(self.rule.slots)
             variable.table.open_storage()
             return {}
-        return {
+        slots = {
             slot: self.add_variable_from_reference(variable, name=slot, initializer=keras.initializers.Constant(value))
             for slot, value in self.rule.slots.items()
         }
+        for slot in slots.values():
+            slot.sharded = whole_batch.is_sharded(variable)
+        return slots
 
     def apply(self, grads, trainable_variables=None):
         self._scaled.apply(grads, trainable_variables)

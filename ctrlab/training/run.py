@@ -180,7 +180,7 @@ class Run:
         """Number of batches in all epochs; None: no end."""
         if self.workers:
             left = self._dealing.steps
-            return None if left is None else self.position + left
+            return None if left is None else sum(steps for _, steps in self._dealing.history) + left
         return None if self.spec.epochs == -1 else self.spec.epochs * self.files.rows // self.batch_size
 
     @property
@@ -349,7 +349,7 @@ class Run:
         spec, files = self.spec, self.files
         rows = f"{spec.source} {files.name}, {files.rows} rows" if files else "followed"
         run = {"model": spec.model, "data": rows, "batch size": str(self.batch_size)}
-        return Checkpoints(
+        return (self.workers.checkpoints if self.workers else Checkpoints)(
             saving.folder,
             self.model,
             self.optimizer,
@@ -389,7 +389,7 @@ class Run:
 
     @property
     def _dealing(self) -> Dealing:
-        count, history = self.workers.shard.count, ()
+        count, history = self.workers.shard.count, self.checkpoints.history if self.checkpoints else ()
         return Dealing(self.files.rows, self.batch_size, count, SHUFFLE_ROWS, self.spec.seed, self.spec.epochs, history)
 
     @property

@@ -64,11 +64,11 @@ def train_step(model, optimizer, workers=None) -> Callable:
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
-    together = workers.program() if workers else lambda rows: contextlib.nullcontext()
+    together = workers.program() if workers else None
 
     @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
-        with together(tf.shape(labels)[0]), held.step(optimizer) as forward:
+        with together(tf.shape(labels)[0]) if together else contextlib.nullcontext(), held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
             loss, _, gradients = gradients_of(
                 model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
@@ -88,11 +88,11 @@ def predict_step(model, workers=None) -> Callable:
         BadData, in a call: a model whose output is not one tensor [B, K].
     """
 
-    together = workers.program() if workers else lambda rows: contextlib.nullcontext()
+    together = workers.program() if workers else None
 
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
-        with together(None):
+        with together(None) if together else contextlib.nullcontext():
             outputs = model(features, training=False)
         rules.tasks_of(model, outputs)
         return tf.sigmoid(tf.cast(outputs, tf.float32))

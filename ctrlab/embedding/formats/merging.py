@@ -20,6 +20,7 @@ from ctrlab.embedding.formats.saves import Link, Save
 from ctrlab.embedding.formats.table_arrays import Sizes, checked, rows_a_part, shapes_of, write_table
 from ctrlab.embedding.options import Options, Storage
 from ctrlab.embedding.table.cut import Stage
+from ctrlab.embedding.table.resource import WHOLE
 from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import BadData
@@ -46,19 +47,21 @@ def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
     return out / save.name
 
 
-def fill(stage: Stage, state: TableState, where: str, save: Save) -> None:
+def fill(stage: Stage, state: TableState, where: str, save: Save, shard: tuple[int, int] = WHOLE) -> None:
     """Adds a save's content for one table to `stage`, part by part: a full state, or changes to what `stage` holds.
+
+    Args:
+        shard: (j, N) selects the keys with hash(key) mod N == j.
 
     Raises:
         BadData: the content is not valid for a table.
     """
     slots = stage.variable.slot_names if state.slots else ()
     for part in checked(state, where):
-        stage.load_state(
-            replace(part, slots={name: part.slots[name] for name in slots}), how="changes" if save.number else "more"
-        )
+        wanted = replace(part, slots={name: part.slots[name] for name in slots})
+        stage.load_state(wanted, shard=shard, how="changes" if save.number else "more")
     keys = len(state.keys) + len(state.candidate_keys)
-    if not save.number and stage.keys() != keys:
+    if shard == WHOLE and not save.number and stage.keys() != keys:
         raise BadData(f"{where} has each key once; of {keys:,} keys only {stage.keys():,} differ.")
 
 
