@@ -38,6 +38,8 @@ from ctrlab.whole_batch import Shard
 FOLDER = "worker-{}-of-{}"
 FOLDERS = re.compile(r"worker-(\d+)-of-(\d+)")
 POLL_SECONDS = 0.05
+LOOKS = 40
+"""For a file, before it is asked whether its worker is still there."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,10 @@ class SharedCheckpoints(Checkpoints):
         # A worker may be one save ahead of the manifest.
         super().__init__(own, model, optimizer, keep=max(keep, 2), resume=resume, **options)
 
-    def close(self) -> None:
-        self._ends.set()
-        super().close()
+    def __exit__(self, kind, exception, trace) -> None:
+        if exception is not None:
+            self._ends.set()
+        super().__exit__(kind, exception, trace)
 
     def _resume(self, resume: bool) -> None:
         common, self.restored = self._restore(read_manifest(self.base))
@@ -182,16 +185,21 @@ class SharedCheckpoints(Checkpoints):
         write_durably(self.base / OF_WORKERS, [json.dumps({"saves": [asdict(each) for each in saves]}).encode()])
 
     def _id_of(self, folder: Path, save: Save) -> str:
+        looked = 0
         while True:
             for name in (replace(save, number=0).name, replace(save, number=1).name):
                 with contextlib.suppress(BadData):
                     found = Save.from_metadata(read_metadata(folder / name), folder / name)
                     if found.position == save.position:
                         return found.id
-            if self._ends.wait(POLL_SECONDS):
+            looked += 1
+            lost = looked % LOOKS == 0 and folder.name in {
+                FOLDER.format(i, self.workers.shard.count) for i in self.workers.missing()
+            }
+            if self._ends.wait(POLL_SECONDS) or lost:
                 raise CheckpointError(
                     f"A save is whole when all workers have written theirs; {folder} has none of step {save.step}, and the "
-                    "training has ended: it goes on from the save before."
+                    "training ends: it goes on from the save before."
                 )
 
 
@@ -252,7 +260,9 @@ def _read(base: Path, common: Common, shard: Shard, model, optimizer, run: Mappi
     dense = []
     for name, variable in variables.items():
         of_all = [chain[-1].others[name] for chain in chains]
-        value = of_all[0].read() if same or not whole_batch.is_sharded(variable) else _rows([a.read() for a in of_all], shard)
+        # One worker has tables whole, and so none that says it is sharded.
+        apart = not same and (whole_batch.is_sharded(variable) or of_all[0].shape != tuple(variable.shape))
+        value = _rows([a.read() for a in of_all], shard) if apart else of_all[0].read()
         if value.shape != tuple(variable.shape) or value.dtype != np.dtype(variable.dtype):
             there, here = f"{value.dtype} {value.shape}", f"{variable.dtype} {tuple(variable.shape)}"
             raise CtrlabError(f"{first.path} is of another model: {name} is {there} in the checkpoint and {here} in the model.")

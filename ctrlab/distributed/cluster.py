@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import whole_batch
-from ctrlab.distributed import collectives
+from ctrlab.distributed import collectives, engine
 from ctrlab.distributed.place import CONFIG, Place, given_place
 from ctrlab.distributed.shared_step import SharedStep
 from ctrlab.errors import CtrlabError
@@ -25,12 +25,15 @@ PROBE_SECONDS = 1.0
 class Workers:
     """This process among the workers of a training.
 
+    Args:
+        start_seconds: how long it waits for all workers to come.
     Attributes:
         shard: which worker of how many it is.
         addresses: host:port of each.
     """
 
-    def __init__(self, place: Place):
+    def __init__(self, place: Place, start_seconds: int = engine.START_SECONDS):
+        self._start_seconds = start_seconds
         self.addresses, self.shard = place.addresses, Shard(place.index, len(place.addresses))
         self._programs = itertools.count(1)  # 0 has the keys of `gathered`
         self._connected = self.shard.whole
@@ -44,22 +47,23 @@ class Workers:
         """Opens this worker's port. Call it after the settings of threads, before TensorFlow runs anything.
 
         Raises:
-            CtrlabError: TensorFlow is in use already; the port is taken.
+            CtrlabError: TensorFlow is in use already; the port is taken; a worker does not come.
         """
-        if not self._connected:
-            options = tf.distribute.experimental.CommunicationOptions(
-                implementation=tf.distribute.experimental.CommunicationImplementation.RING
-            )
-            try:
-                tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)  # starts this process's server
-            except RuntimeError as error:
-                raise CtrlabError(f"Workers connect before TensorFlow runs anything in their process: {error}") from None
-            except (tf.errors.OpError, ValueError) as error:
-                raise CtrlabError(
-                    f"Worker {self.shard.index} needs its own port; {self.addresses[self.shard.index]} can't be had: "
-                    f"{error}. Name another in {CONFIG}."
-                ) from None
-            self._connected = True
+        if self._connected:
+            return
+        others = ", ".join(address for i, address in enumerate(self.addresses) if i != self.shard.index)
+        late = (
+            f"All workers come within {self._start_seconds:g} seconds; worker {self.shard.index} waited in vain for one of "
+            f"{others}: look whether all run and can be reached, and start all again."
+        )
+        try:
+            engine.connect(self.shard.count, self._start_seconds, late)
+        except RuntimeError as error:
+            raise CtrlabError(f"Workers connect before TensorFlow runs anything in their process: {error}") from None
+        except tf.errors.OpError as error:
+            own = self.addresses[self.shard.index]
+            raise CtrlabError(f"Worker {self.shard.index} can't have its port, {own}: name another in {CONFIG}.") from error
+        self._connected = True
 
     def agree(self, settings: Mapping[str, str]) -> None:
         """Waits for the others and compares what must be the same on all of them, by name.
@@ -76,6 +80,10 @@ class Workers:
                         f"All workers train the same; {name} is {others.get(name, 'missing')} on worker {index} and "
                         f"{settings.get(name, 'missing')} on worker {self.shard.index}: start them by the same command."
                     )
+
+    def missing(self) -> list[int]:
+        """The other workers whose port is closed: their processes have ended."""
+        return [i for i, address in enumerate(self.addresses) if i != self.shard.index and not _answers(address)]
 
     def building(self) -> contextlib.AbstractContextManager:
         """A block in which a model is built with its shard of each table."""
@@ -126,21 +134,17 @@ class Workers:
             yield
         except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError) as error:
             raise CtrlabError(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
-        except tf.errors.DeadlineExceededError as error:
-            raise CtrlabError(
-                f"Workers wait at most {collectives.PATIENCE:g} seconds for each other; one of {', '.join(self.addresses)} did "
-                "not answer so long: look for a process that hangs or a network that is cut, and start all again with --resume."
-            ) from error
 
     def _gone(self, said: str) -> str:
-        lost = [index for index, address in enumerate(self.addresses) if index != self.shard.index and not _answers(address)]
+        lost = self.missing()
         named = lost or [
             int(index) for index in dict.fromkeys(re.findall(r"/task:(\d+)", said)) if int(index) != self.shard.index
         ]
         if not named:
-            return f"A worker of {', '.join(self.addresses)} is gone"
+            return f"A worker of {', '.join(self.addresses)} is gone or does not answer"
         who = " and ".join(f"{index} ({self.addresses[index]})" for index in named)
-        return f"Worker {who} is gone" if len(named) == 1 else f"Workers {who} are gone"
+        state = "gone" if lost else "not answering"
+        return f"Worker {who} is {state}" if len(named) == 1 else f"Workers {who} are {state}"
 
 
 def join() -> Workers | None:

@@ -14,8 +14,6 @@ import itertools
 
 import tensorflow as tf
 
-PATIENCE = 300.0
-"""Seconds that a worker waits for the others in an exchange: they may be reading, tracing or writing meanwhile."""
 GROUP = 1
 """The key of the group of all workers."""
 
@@ -58,7 +56,6 @@ def _reduce(x, workers, group, key):
         merge_op="Add",
         final_op="Id",
         communication_hint="ring",
-        timeout_seconds=PATIENCE,
     )
 
 
@@ -70,7 +67,6 @@ def _all_to_all(x, workers, group, key):
         instance_key=key,
         ordering_token=[],
         communication_hint="ring",
-        timeout_seconds=PATIENCE,
     )
 
 

@@ -1,0 +1,63 @@
+"""TensorFlow's own cluster of workers, with limits to how long it waits. The one place with names that TensorFlow calls private.
+
+`tf.distribute.MultiWorkerMirroredStrategy` opens the process's port and waits until all workers are there. From then on the first
+worker's coordination service listens to all heartbeats; if one's fail, the exchanges of all end. By its own numbers it waits for
+the first without end, and minutes for the second. No public name reaches them, but a service that is configured before stays so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
+from tensorflow.python.eager.context import context
+
+START_SECONDS = 300
+"""For all workers to come."""
+HEARTBEAT_SECONDS = 15
+"""Without one of a worker, it is taken for lost."""
+
+
+def connect(workers: int, start_seconds: float, sentence: str) -> None:
+    """Opens the port that `TF_CONFIG` gives this process, and waits for the other workers.
+
+    Args:
+        start_seconds: if one has not come by then, the process ends.
+        sentence: what it says on stderr then.
+    Raises:
+        RuntimeError: TensorFlow has run something in this process before. OpError: the port is taken.
+    """
+    context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=1_000 * HEARTBEAT_SECONDS,
+        shutdown_barrier_timeout_in_ms=1_000 * HEARTBEAT_SECONDS,
+        coordinated_jobs=[CoordinatedJob(name="worker", num_tasks=workers)],
+    )
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    with _at_most(start_seconds, sentence):
+        tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float, sentence: str) -> Iterator[None]:
+    """A block that ends the process with a sentence on stderr if it takes longer.
+
+    TensorFlow waits in C++ and lets no other thread of Python run meanwhile, so another process has to do it.
+    """
+    wait = f"import os, sys, time; time.sleep({seconds}); print(sys.argv[1], file=sys.stderr)"
+    late = f"{wait}; os.kill({os.getpid()}, {int(signal.SIGKILL)})"
+    watch = subprocess.Popen([sys.executable, "-S", "-c", late, f"Error: {sentence}"], stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        watch.kill()
+        watch.wait()
