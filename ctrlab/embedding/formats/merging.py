@@ -56,13 +56,13 @@ def fill(stage: Stage, state: TableState, where: str, save: Save, shard: tuple[i
     Raises:
         BadData: the content is not valid for a table.
     """
-    slots = stage.variable.slot_names if state.slots else ()
+    slots, before = stage.variable.slot_names if state.slots else (), stage.keys()
     for part in checked(state, where):
         wanted = replace(part, slots={name: part.slots[name] for name in slots})
         stage.load_state(wanted, shard=shard, how="changes" if save.number else "more")
     keys = len(state.keys) + len(state.candidate_keys)
-    if shard == WHOLE and not save.number and stage.keys() != keys:
-        raise BadData(f"{where} has each key once; of {keys:,} keys only {stage.keys():,} differ.")
+    if shard == WHOLE and not save.number and (found := stage.keys() - before) != keys:
+        raise BadData(f"{where} has each key once; of {keys:,} keys only {found:,} differ.")
 
 
 def _merge(links: Sequence[Link], save: Save, out: Path) -> None:
