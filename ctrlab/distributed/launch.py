@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from ctrlab.distributed.place import Place
 from ctrlab.errors import CtrlabError
 
-GRACE_SECONDS = 20.0
-"""What the other workers have to say why they end, when one has ended."""
+GRACE_SECONDS = 10.0
+"""What workers have to end by themselves: when another has ended, and again when they are told to."""
 POLL_SECONDS = 0.05
 
 

@@ -73,7 +73,7 @@ def saved(tmp_path_factory):
     return saves / "run", dump
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 3])
 def test_any_number_of_workers_goes_on_from_a_save(count, saved, whole, tmp_path):
     folder, dump = saved
     copy = tmp_path / "run"
@@ -190,8 +190,8 @@ def wait_for(what, seconds=120):
 
 
 def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(tmp_path):
-    folder, rng, count, before = tmp_path / "run", np.random.default_rng(4), 3, 0
-    for kill in range(int(os.environ.get("CTRLAB_KILLS", "3"))):
+    folder, rng, count, before = tmp_path / "run", np.random.default_rng(4), 2, 0
+    for kill in range(int(os.environ.get("CTRLAB_KILLS", "2"))):
         quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         launcher = subprocess.Popen(command(count, folder, "--epochs", "1000"), **quiet)
         wait_for(lambda before=before: position(folder) > before, 200)  # it has gone on
@@ -206,7 +206,7 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(tmp_path)
         assert position(folder) >= before
         if kill:
             assert "Resumed after" in out
-        count = 2 + kill % 2
+        count = 2 + (kill + 1) % 2
     assert before > 0
 
 
