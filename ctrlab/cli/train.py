@@ -159,6 +159,12 @@ def command(
         patience=patience,
     )
     together = join()
+    if together and not together.shard.whole and (save or publish):
+        option = "--save" if save else "--publish"
+        raise CtrlabError(
+            f"{option} takes a whole model, and each of several workers has a shard of it: give them --checkpoint, and then "
+            f"--workers 1 --resume with {option}."
+        )
     out = console() if together is None or together.first else Console(quiet=True)
     with Run(spec, together) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
@@ -200,7 +206,8 @@ def command(
     if embedding != "hashed":
         out.print(kinds_of(training.model), markup=False, soft_wrap=True)
     if variables := embedding_variables(training.model):
-        out.print(size_of(variables), soft_wrap=True)
+        here = "" if together is None or together.shard.whole else " on worker 0"
+        out.print(size_of(variables, here), soft_wrap=True)
     if save:
         save_model(training.model, save)
         out.print(f"Model: {save}", soft_wrap=True)
@@ -295,10 +302,10 @@ def kinds_of(model: CTRModel) -> str:
     return f"Embeddings: {', '.join(chosen) or 'none'} as chosen; hashed: {', '.join(left) or 'none'}."
 
 
-def size_of(variables: Sequence[EmbeddingVariable]) -> str:
+def size_of(variables: Sequence[EmbeddingVariable], here: str) -> str:
     """A line on what embedding variables hold together."""
     stats = [variable.stats() for variable in variables]
     rows, below, waiting, size = (sum(getattr(s, n) for s in stats) for n in ("rows", "rows_below", "candidates", "bytes"))
     parts = [f"{rows:,} rows in {len(stats)} tables", f"{below:,} of them on the disk" if below else ""]
     parts += [f"{waiting:,} ids counted without a row" if waiting else "", f"{size / 1e6:,.1f} MB of memory"]
-    return f"Embedding variables: {', '.join(filter(None, parts))}."
+    return f"Embedding variables{here}: {', '.join(filter(None, parts))}."

@@ -222,8 +222,11 @@ def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariabl
     name = name if name.isprintable() and "/" not in name else graph_name(name)  # it takes all others, for its folder, too
     # A model uses at most 1,000 seeds, and seeds from users are small. The large distance keeps them from colliding.
     initializer = dataclasses.replace(options.initializer, seed=(options.initializer.seed * 10**9 + seed) % (1 << 63))
-    variable = EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer))
-    variable.proxy.sharded = not whole_batch.shard().whole
+    shard, storage = whole_batch.shard(), options.storage
+    if storage and not shard.whole:  # workers may share a disk
+        storage = dataclasses.replace(storage, path=f"{storage.path}/worker-{shard.index}-of-{shard.count}")
+    variable = EmbeddingVariable(name, dim, dataclasses.replace(options, initializer=initializer, storage=storage))
+    variable.proxy.sharded = not shard.whole
     return variable
 
 

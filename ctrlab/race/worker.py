@@ -27,7 +27,8 @@ from ctrlab.profiling.machine import machine
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed
 from ctrlab.training import equality
-from ctrlab.training.run import Run, Spec
+from ctrlab.training.run import Run
+from ctrlab.training.spec import Spec
 from ctrlab.training.state import get_state, set_state
 
 MOST_EVALUATED_ROWS = 131_072

@@ -13,8 +13,7 @@ import dataclasses
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,93 +23,23 @@ from ctrlab import __version__, data
 from ctrlab import optimizations as ladder
 from ctrlab.data.dealing import Dealing
 from ctrlab.data.follow import LEDGER, Followed
-from ctrlab.embedding.choices import NAMES, Variable
-from ctrlab.embedding.choices import Choice as Embedding
 from ctrlab.embedding.prefetch import prefetched
 from ctrlab.embedding.variable import embedding_variables
-from ctrlab.errors import CtrlabError, choose
-from ctrlab.models import MODELS, Sizes, build
+from ctrlab.errors import CtrlabError
+from ctrlab.models import build
 from ctrlab.training.checkpoint import Checkpoints
 from ctrlab.training.early_stopping import EarlyStopping
 from ctrlab.training.held_out import hold_out
 from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, OnStep, batch_size, evaluate, train
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import SeveralSteps
+from ctrlab.training.spec import Saving, Spec
 from ctrlab.training.stage import stage
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import predict_step, train_step
 from ctrlab.training.threads import Choice, Setting, apply_threads, choose_setting
 
 POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Saving:
-    """Where and when checkpoints are saved: see `Checkpoints`. If `every` is None: only after the last step."""
-
-    folder: Path
-    every: int | None = None
-    full_every: int = 1
-    resume: bool = False
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Describes a training run.
-
-    Attributes:
-        model: a name, as `build` takes it.
-        optimizations: rungs of all levels.
-        data_set: a name; None: the model's own data set, with the table sizes of the contest.
-        source: generated rows or the real ones.
-        format: file format, unless a rung chooses another.
-        profile: sets the number of generated rows; None: `CTRLAB_PROFILE`'s.
-        embedding: the kind of embedding for the large tables, as `build` takes it.
-        size: the model's numbers, optimizer and batch size among them, as `build` takes it.
-        seed: of the initial weights and of the order of the rows.
-        epochs: passes over the training rows; -1: no end.
-        setting: threads and buffers; None: as the rungs choose.
-        saving: None for no checkpoints.
-        follow: train on the Parquet files that appear in this folder, in place of a data set: see `Run.follow`.
-        validation: the share of the training rows, the last ones of the file, that are not trained on; None: train on all. After
-            each epoch the model is evaluated on them. Only Parquet files.
-        patience: with validation: the training ends after so many epochs in a row without a gain of AUC, in its best state.
-
-    >>> spec = Spec("deepfm", "all", epochs=3)
-    """
-
-    model: str
-    optimizations: str | Sequence[str] = "none"
-    data_set: str | None = None
-    source: Literal["generated", "real"] = "generated"
-    format: str = "csv"
-    profile: str | None = None
-    embedding: str | Embedding | Mapping[str, str | Embedding] = "hashed"
-    size: str | Sizes = "contest"
-    seed: int = 2021
-    epochs: int = 1
-    setting: Setting | None = None
-    saving: Saving | None = None
-    follow: Path | None = None
-    validation: float | None = None
-    patience: int = 2
-
-    @property
-    def in_words(self) -> dict[str, str]:
-        """The settings that must not change when a run is resumed from its checkpoints, besides model, files and batch size. The
-        place where rows are stored may change."""
-        named = self.embedding if isinstance(self.embedding, Mapping) else {"": self.embedding}
-        choices = [f"{name} {_of_choice(choice)}".strip() for name, choice in sorted(named.items())]
-        sizes = self.size if isinstance(self.size, Sizes) else MODELS[self.model].presets[self.size]
-        kept = "contest" if sizes == MODELS[self.model].presets["contest"] else str(sizes)
-        ends = "none" if self.validation is None else f"the last {self.validation:g}, patience {self.patience}"
-        return {"seed": str(self.seed), "embedding": "; ".join(choices), "sizes": kept, "validation": ends}
-
-
-def _of_choice(choice: str | Embedding) -> str:
-    choice = NAMES[choose("embedding", choice, NAMES)] if isinstance(choice, str) else choice
-    rules = (choice.options.admission, choice.options.eviction) if isinstance(choice, Variable) else ()
-    return ", ".join([type(choice).__name__, *(str(rule) for rule in rules if rule)])
 
 
 class Run:
@@ -310,7 +239,9 @@ class Run:
 
     def restart(self, seed: int) -> None:
         """Starts again from `seed`: new weights, no slots, another order of rows. It can't be combined with checkpoints."""
-        set_state(get_state(*self._new_model(seed)), self.model, self.optimizer)
+        with self.workers.building() if self.workers else contextlib.nullcontext():
+            new = self._new_model(seed)
+        set_state(get_state(*new), self.model, self.optimizer)
         self._batches = iter(self.read(seed=seed))
 
     def evaluate(self, most_rows: int | None = None) -> Evaluation:

@@ -10,7 +10,8 @@ import dataclasses
 
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed
-from ctrlab.training.run import Run, Spec
+from ctrlab.training.run import Run
+from ctrlab.training.spec import Spec
 from ctrlab.training.threads import Setting
 
 WARM_UP_STEPS = 3
