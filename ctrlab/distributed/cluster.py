@@ -132,7 +132,9 @@ class Workers:
         """
         try:
             yield
-        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError) as error:
+        except tf.errors.OpError as error:
+            if not re.search("[Cc]ollective|[Cc]oordination", error.message):
+                raise
             raise CtrlabError(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
 
     def _gone(self, said: str) -> str:

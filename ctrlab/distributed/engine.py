@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -20,7 +21,7 @@ from tensorflow.python.eager.context import context
 
 START_SECONDS = 300
 """For all workers to come."""
-HEARTBEAT_SECONDS = 15
+HEARTBEAT_SECONDS = 20
 """Without one of a worker, it is taken for lost."""
 
 
@@ -45,6 +46,8 @@ def connect(workers: int, start_seconds: float, sentence: str) -> None:
     )
     with _at_most(start_seconds, sentence):
         tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    if threading.current_thread() is threading.main_thread():  # TensorFlow has put its own handler over Python's
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ctrlab.distributed.place import Place
 from ctrlab.errors import CtrlabError
@@ -20,11 +20,13 @@ POLL_SECONDS = 0.05
 
 
 def local(count: int, command: Sequence[str]) -> int:
-    """Runs `command` in `count` processes that train together; returns the exit code, that of the first worker.
+    """Runs `command` in `count` processes that train together.
 
     The first worker has this process's terminal. Of the others only what the one that failed first says is shown. If one fails,
     the rest end, too; so they do if this process is told to end.
 
+    Returns:
+        The exit code of the first worker; 143 if this process was told to end.
     Raises:
         CtrlabError: a worker was killed or failed.
     """
@@ -32,7 +34,7 @@ def local(count: int, command: Sequence[str]) -> int:
     threads = str(max(1, (os.cpu_count() or 1) // count))
     shared = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
     started: list[_Worker] = []
-    with contextlib.ExitStack() as last, _interrupts(started):
+    with contextlib.ExitStack() as last, _passing_on(started) as told:
         for index in range(count):
             environment = shared | dict(os.environ) | Place(addresses, index).config()
             started.append(last.enter_context(_Worker(index, command, environment)))
@@ -42,6 +44,8 @@ def local(count: int, command: Sequence[str]) -> int:
         until = time.monotonic() + GRACE_SECONDS
         while any(w.running for w in started) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
+    if told:
+        return 128 + told[0]  # as shells say it
     if first.code < 0:
         raise CtrlabError(
             f"Worker {first.index} was ended by {signal.Signals(-first.code).name}, and the others with it: start them again; "
@@ -89,7 +93,8 @@ class _Worker:
         """Its last words: an error of ours is one line."""
         self._reader.join(1)
         lines = [line for line in self._lines if line.strip()]
-        return lines[-1].removeprefix("Error: ") if lines else ""
+        ours = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+        return (ours or lines or [""])[-1]
 
     def end(self, by: int) -> None:
         if self.running:
@@ -124,18 +129,20 @@ def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:
 
 
 @contextlib.contextmanager
-def _interrupts(workers: Sequence[_Worker]):
-    """Hands SIGTERM on to the workers, whose hooks save; Ctrl-C reaches them by the terminal."""
+def _passing_on(workers: Sequence[_Worker]) -> Iterator[list[int]]:
+    """Hands SIGTERM on to the workers, and notes it in the list; Ctrl-C reaches them by the terminal."""
+    told: list[int] = []
 
     def pass_on(number, frame):
+        told.append(number)
         for worker in workers:
             worker.end(number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield told
         return
     before = signal.signal(signal.SIGTERM, pass_on)
     try:
-        yield
+        yield told
     finally:
         signal.signal(signal.SIGTERM, before)

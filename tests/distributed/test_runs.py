@@ -210,6 +210,16 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(tmp_path)
     assert before > 0
 
 
+def test_workers_end_when_the_command_is_told_to(tmp_path):
+    launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: position(tmp_path / "run") > 0)
+    left = of_workers(launcher)
+    launcher.terminate()
+    launcher.communicate(timeout=60)
+    assert launcher.returncode == 128 + signal.SIGTERM
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in left)
+
+
 def test_a_worker_that_hangs_is_named(tmp_path):
     launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
     wait_for(lambda: position(tmp_path / "run") > 0)
