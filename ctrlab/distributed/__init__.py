@@ -1,8 +1,7 @@
 """Training on several workers, on TensorFlow's own collectives: dense weights on each, tables sharded by key.
 
-workers = join()                                                  # this process's place, by TF_CONFIG
-with Run(Spec("dlrm", "all"), workers) as run:
-    run.train()
+>>> with Run(Spec("dlrm", "all"), join()) as run:     # doctest: +SKIP
+...     run.train()
 """
 
 from ctrlab.lazy import loader
