@@ -79,6 +79,8 @@ class Run:
             workers.connect()
             rungs = ",".join(ladder.resolve(spec.optimizations))
             asked = {"version": __version__, "model": spec.model, "optimizations": rungs, "epochs": str(spec.epochs)}
+            if spec.saving:
+                asked |= {"steps between saves": str(spec.saving.every), "saves between whole ones": str(spec.saving.full_every)}
             workers.agree(asked | spec.in_words)
         with workers.building() if workers else contextlib.nullcontext():
             self.model, self.optimizer = self._new_model(spec.seed)
