@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab import whole_batch
-from ctrlab.embedding.formats.merging import fill
+from ctrlab.embedding.formats.merging import fill, merge
 from ctrlab.embedding.formats.saves import Link, Save, files_in, open_save, paths_in, places_of
 from ctrlab.embedding.formats.table_arrays import require_fits
 from ctrlab.errors import BadData, CtrlabError, unreadable
@@ -50,12 +50,14 @@ class Common:
         step, position: as of `Save`.
         history: (workers, steps) of the training until then, in order; the last are those that wrote it.
         ids: the id of each worker's save.
+        sharded: the names of arrays of which each has its rows.
     """
 
     step: int
     position: int
     history: tuple[tuple[int, int], ...]
     ids: tuple[str, ...]
+    sharded: tuple[str, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -74,20 +76,18 @@ def read_manifest(folder: Path) -> list[Common]:
     path = folder / OF_WORKERS
     try:
         found = json.loads(path.read_bytes())["saves"]
-        return [
-            Common(
-                int(s["step"]), int(s["position"]), tuple((int(w), int(n)) for w, n in s["history"]), tuple(map(str, s["ids"]))
-            )
-            for s in found
-        ]
+        fields = ("history", "ids", "sharded")
+        return [Common(s["step"], s["position"], *(tuple(map(_frozen, s[name])) for name in fields)) for s in found]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise unreadable(str(path), error) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BadData(
-            f"{path} says which saves are whole; it is damaged. Without it no save of the folder can be used."
-        ) from None
+        raise BadData(f"{path} says which saves are whole; it is damaged, and without it no save can be used.") from None
+
+
+def _frozen(value):
+    return tuple(value) if isinstance(value, list) else value
 
 
 class SharedCheckpoints(Checkpoints):
@@ -172,7 +172,8 @@ class SharedCheckpoints(Checkpoints):
         count = self.workers.shard.count
         history = (*self.history, (count, save.position - sum(steps for _, steps in self.history)))
         ids = tuple(self._id_of(folder, save) for folder in Common(0, 0, (), ("",) * count).folders(self.base))
-        common = Common(save.step, save.position, _joined(history), ids)
+        sharded = [name for name, v in state_variables(self.model, self.optimizer).items() if whole_batch.is_sharded(v)]
+        common = Common(save.step, save.position, _joined(history), ids, tuple(sharded))
         earlier = [each for each in read_manifest(self.base) if each.step < save.step]
         saves = [common, *earlier][: self.keep - 1]
         self._put(saves)
@@ -260,8 +261,8 @@ def _read(base: Path, common: Common, shard: Shard, model, optimizer, run: Mappi
     dense = []
     for name, variable in variables.items():
         of_all = [chain[-1].others[name] for chain in chains]
-        # One worker has tables whole, and so none that says it is sharded.
-        apart = not same and (whole_batch.is_sharded(variable) or of_all[0].shape != tuple(variable.shape))
+        # One worker has tables whole, and none of them is said to be sharded.
+        apart = not same and (whole_batch.is_sharded(variable) or name in common.sharded)
         value = _rows([a.read() for a in of_all], shard) if apart else of_all[0].read()
         if value.shape != tuple(variable.shape) or value.dtype != np.dtype(variable.dtype):
             there, here = f"{value.dtype} {value.shape}", f"{variable.dtype} {tuple(variable.shape)}"
@@ -296,8 +297,37 @@ def _rows(of_all: Sequence[np.ndarray], shard: Shard) -> np.ndarray:
 
 def _fill(stage, name: str, chains: Sequence[Sequence[Link]], shard: tuple[int, int]) -> None:
     """Puts a shard of a table into its stage. A Bloom filter's counter belongs to keys of many shards, and takes its largest."""
-    last = chains[-1][-1]
-    filters = np.maximum.reduce([np.asarray(chain[-1].tables[name].filter[:]) for chain in chains])
+    last, filters = chains[-1][-1], _filter(name, chains)
     for link in (link for chain in chains for link in chain):
         state = replace(link.tables[name], filter=filters if link is last else filters[:0])
         fill(stage, state, f"{link.path}: table {name}", link.save, shard)
+
+
+def _filter(name: str, chains: Sequence[Sequence[Link]]) -> np.ndarray:
+    return np.maximum.reduce([np.asarray(chain[-1].tables[name].filter[:]) for chain in chains])
+
+
+def merge_workers(folder: Path, out: Path) -> Path:
+    """Merges the last save of all workers into one full save in the folder `out`, for exports.
+
+    A training goes on from the workers' own: rows were dealt out to them in another order than one process reads them in.
+
+    Raises:
+        BadData: no save can be read. CtrlabError: another run or merge writes into `out`. OSError: the disk refuses.
+    """
+    problems = []
+    for common in read_manifest(folder):
+        try:
+            chains = [_chain(place, id) for place, id in zip(common.folders(folder), common.ids)]
+        except BadData as problem:
+            problems.append(str(problem))
+            continue
+        last = chains[0][-1]
+        others = {name: array.read() for name, array in last.others.items()}
+        for name in common.sharded:
+            others[name] = _rows([chain[-1].others[name].read() for chain in chains], whole_batch.WHOLE)
+        run = last.save.run | {"data": f"{last.save.run.get('data', 'rows')}, dealt out to workers"}
+        links = [link for chain in chains for link in chain]
+        filters = {name: _filter(name, chains) for name in last.tables}
+        return merge(links, Save.full(common.step, common.position, run, last.save.model), out, others, filters)
+    raise BadData(f"Folder {folder} has no save that all workers have written. {' '.join(problems)}".rstrip())

@@ -228,3 +228,19 @@ def test_a_worker_that_hangs_is_named(tmp_path):
     errors = launcher.communicate(timeout=120)[1]
     assert launcher.returncode == 1
     assert "Worker 1 (127.0.0.1:" in errors and "is not answering" in errors
+
+
+def test_saves_of_workers_are_merged_for_an_export(saved, whole, tmp_path):
+    from ctrlab.distributed.checkpoints import merge_workers
+    from ctrlab.models import build
+    from ctrlab.training import get_state, make_optimizer, restore
+
+    path = merge_workers(saved[0], tmp_path)
+    assert path.name == "step-000000006.safetensors"
+    model = build("deepfm", optimizations="all", embedding="variable")
+    optimizer = make_optimizer(model)
+    assert restore(tmp_path, model, optimizer).position == 6
+    assert same(state_of(saved[1], 2, whole), unflat(flat(get_state(model, optimizer)))) == []
+    resumed = [sys.executable, "-m", "ctrlab", "train", "deepfm", "--optimizations", "all", "--embedding", "variable"]
+    ran = subprocess.run([*resumed, "--profile", "tiny", "--checkpoint", tmp_path, "--resume"], capture_output=True, text=True)
+    assert ran.returncode == 1 and "dealt out to workers" in ran.stderr

@@ -17,11 +17,14 @@ def command(
 ) -> None:
     """Merge a full save and the deltas that follow it into one full save, which any run can resume from.
 
-    The folder for it is refused while a run has it open, or another of these commands writes into it.
+    Of several workers' saves it makes one for `ctrlab export`; their training goes on from their own, by `--workers`. The folder
+    for it is refused while a run has it open, or another of these commands writes into it.
 
     - `ctrlab checkpoints merge run merged`
     """
     import_tensorflow()
+    from ctrlab.distributed.checkpoints import merge_workers
     from ctrlab.embedding.formats.resharding import merge_chain
+    from ctrlab.training.checkpoint import OF_WORKERS
 
-    tell(merge_chain(folder, out))
+    tell((merge_workers if (folder / OF_WORKERS).exists() else merge_chain)(folder, out))

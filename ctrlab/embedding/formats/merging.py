@@ -9,7 +9,7 @@ as long as no later delta has a row or a count for it. `merge_deltas` and `apply
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ctrlab.embedding.table.resource import WHOLE
 from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import BadData
-from ctrlab.tensors import writing
+from ctrlab.tensors import Stored, writing
 
 CONSUMER = "merge"
 SCRATCH = ".merging"
@@ -32,16 +32,25 @@ MEMORY = 16 << 20
 """Bytes of rows that a table holds in memory during a merge; all other rows are on disk."""
 
 
-def merge(links: Sequence[Link], save: Save, out: Path) -> Path:
+def merge(
+    links: Sequence[Link],
+    save: Save,
+    out: Path,
+    others: Mapping[str, np.ndarray | Stored] | None = None,
+    filters: Mapping[str, np.ndarray] | None = None,
+) -> Path:
     """Merges consecutive saves into one save in the folder `out`; `save` is the metadata of the result.
 
+    Args:
+        others: arrays that are not of tables; None: those of the last save.
+        filters: {table: the counters of its Bloom filter}; None: those of the last save.
     Raises:
         BadData: a table in them contradicts itself. CtrlabError: another process writes into `out`, or the disk refuses.
         OSError: the disk refuses.
     """
     with take(out, save.name):
         try:
-            _merge(links, save, out)
+            _merge(links, save, out, others or links[-1].others, filters or {})
         finally:
             shutil.rmtree(out / SCRATCH, ignore_errors=True)
     return out / save.name
@@ -65,15 +74,17 @@ def fill(stage: Stage, state: TableState, where: str, save: Save, shard: tuple[i
         raise BadData(f"{where} has each key once; of {keys:,} keys only {found:,} differ.")
 
 
-def _merge(links: Sequence[Link], save: Save, out: Path) -> None:
-    others = links[-1].others
-    tables = {name: _Merged(links, save, name, out / SCRATCH / str(number)) for number, name in enumerate(links[0].tables)}
+def _merge(links: Sequence[Link], save: Save, out: Path, others: Mapping, filters: Mapping) -> None:
+    tables = {
+        name: _Merged(links, save, name, out / SCRATCH / str(number), filters.get(name))
+        for number, name in enumerate(links[0].tables)
+    }
     shapes = {name: (array.dtype, array.shape) for name, array in others.items()}
     for name, table in tables.items():
         shapes |= shapes_of(name, table.sizes, bool(save.number))
     with writing(out / save.name, shapes, save.to_metadata()) as put:
         for name, array in others.items():
-            for piece in array.parts():
+            for piece in array.parts() if isinstance(array, Stored) else (array,):
                 put(name, piece)
         for name, table in tables.items():
             write_table(put, name, table.sizes, table.parts(), bool(save.number))
@@ -82,9 +93,10 @@ def _merge(links: Sequence[Link], save: Save, out: Path) -> None:
 class _Merged:
     """One table of the result."""
 
-    def __init__(self, links: Sequence[Link], save: Save, name: str, scratch: Path):
+    def __init__(self, links: Sequence[Link], save: Save, name: str, scratch: Path, filter: np.ndarray | None):
         states = [link.tables[name] for link in links]
-        dim, slot_names, self._filter = states[0].dim, tuple(states[0].slots), states[-1].filter[:]
+        dim, slot_names = states[0].dim, tuple(states[0].slots)
+        self._filter = states[-1].filter[:] if filter is None else filter
         storage = Storage(str(scratch), memory_rows=max(1, MEMORY // (4 * dim * (1 + len(slot_names)))))
         table, gone = EmbeddingVariable("rows", dim, Options(storage=storage)), EmbeddingVariable("removed", 1)
         table.set_slots(dict.fromkeys(slot_names, 0.0))
