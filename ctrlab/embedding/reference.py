@@ -72,23 +72,34 @@ class ReferenceTable:
                 out[i] = self.rows[key].value
         return out
 
-    def update(self, keys, gradients, learning_rate: float, step: int, clip_norm: float | None = None) -> None:
-        """One optimizer step. Keys int64 [n] with duplicates; every occurrence has its own row in the gradients [n, D].
+    def update(self, keys, gradients, learning_rate: float, step: int, clip_norm: float | None = None, times=None) -> None:
+        """One optimizer step. Keys int64 [n] with duplicates; each has its own row in the gradients [n, D].
 
         Args:
             step: 1 for the first.
             clip_norm: the maximum norm of the merged gradient over the keys with a row.
+            times: int64 [n], how many occurrences each of the keys stands for; None for one each.
         Raises:
             CtrlabError: FTRL's learning rate is not above 0.
         """
         sparse_update.check_rate(self.rule, learning_rate, step)
-        unique, counts = np.unique(keys, return_counts=True)
-        _, merged = merge.reference(Slices(keys, gradients))
+        unique, counts, merged = _merged(keys, gradients, times)
         admitted = np.array([self._count(key, count, step) for key, count in zip(unique.tolist(), counts.tolist())], bool)
         gradient = sparse_update.clipped(merged[admitted], clip_norm)
         for key, g in zip(unique[admitted].tolist(), gradient):
             row = self.rows[key]
             sparse_update.reference(self.rule, [(row.value, row.slots, g)], learning_rate, step)
+
+    def norm(self, keys, gradients, times=None) -> float:
+        """The sum of squares over which an `update` with the same arguments would clip. It changes nothing."""
+        unique, counts, merged = _merged(keys, gradients, times)
+        gets_row = [self._gets_row(key, count) for key, count in zip(unique.tolist(), counts.tolist())]
+        return float(np.sum(np.square(merged[np.array(gets_row, bool)])))
+
+    def _gets_row(self, key: int, count: int) -> bool:
+        """Whether the key has a row once it has come `count` more times."""
+        before = self.candidates.get(key, Candidate(0, 0)).count
+        return key in self.rows or before + count >= (self.options.admission.threshold if self.options.admission else 1)
 
     def _count(self, key: int, count: int, step: int) -> bool:
         """Adds to the key's count and gives it a row once the count is high enough; returns whether it has a row."""
@@ -97,8 +108,9 @@ class ReferenceTable:
             self.rows[key].frequency += count
             self.rows[key].step = step
             return True
+        gets_row = self._gets_row(key, count)
         count += self.candidates.pop(key, Candidate(0, 0)).count
-        if count < (self.options.admission.threshold if self.options.admission else 1):
+        if not gets_row:
             self.candidates[key] = Candidate(count, step)
             return False
         value = np.asarray(self.initial(np.array([key])), np.float64)[0].copy()
@@ -146,3 +158,11 @@ class ReferenceTable:
             candidate_steps=np.array([entry.step for _, entry in waiting], np.int64),
             removed=np.array(sorted(removed), np.int64),
         )
+
+
+def _merged(keys, gradients, times) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each key once, ascending; how often it came; the sum of its gradients, float64 [u, D]."""
+    unique, place = np.unique(keys, return_inverse=True)
+    counts = np.zeros(len(unique), np.int64)
+    np.add.at(counts, place, 1 if times is None else times)
+    return unique, counts, merge.reference(Slices(keys, gradients)).values

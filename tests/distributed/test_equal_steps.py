@@ -16,6 +16,7 @@ from local_workers import run_workers
 from ctrlab.embedding.table.proxy import Rows
 from ctrlab.training import equality
 
+pytestmark = pytest.mark.timeout(900)  # several processes on the same cores
 BATCH = 64
 WARM_STEPS = 3
 HASHED = [Case(model) for model in ("wdl", "deepfm", "dlrm", "din", "dien", "mmoe")]

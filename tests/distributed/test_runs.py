@@ -15,6 +15,7 @@ from local_workers import run_workers, start_workers
 from ctrlab import data
 from ctrlab.distributed.launch import free_ports
 
+pytestmark = pytest.mark.timeout(900)  # several processes on the same cores
 SPEC = {"model": "deepfm", "optimizations": "all", "profile": "tiny", "embedding": "variable"}
 
 

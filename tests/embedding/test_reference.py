@@ -55,6 +55,22 @@ def test_a_filter_admits_by_the_count_so_far_and_until_then_nothing_is_trained()
     assert set(table.candidates) == {6}
 
 
+def test_a_key_that_stands_for_several_occurrences_counts_as_often():
+    table = make(admission=CounterFilter(3))
+    update(table, [5, 6, 5], [1.0, 1.0, 2.0], step=1, times=[1, 2, 2])
+    assert set(table.rows) == {5} and read(table, 5) == [-0.5], "3 in all, and the gradients as they were sent"
+    assert (table.rows[5].frequency, table.candidates[6].count) == (3, 2)
+
+
+def test_the_norm_before_a_step_is_over_keys_that_will_have_a_row():
+    table = make(admission=CounterFilter(2))
+    update(table, [1, 1, 2], [1.0, 1.0, 1.0], step=1)
+    keys, gradients = np.array([1, 2, 3, 3, 4]), np.array([3.0, 4.0, 5.0, 7.0, 1000.0])[:, None]
+    assert table.norm(keys, gradients) == 3**2 + 4**2 + 12**2
+    assert table.norm(keys, gradients, times=[1, 1, 1, 1, 2]) == 3**2 + 4**2 + 12**2 + 1000**2
+    assert set(table.rows) == {1} and table.candidates[2].count == 1, "it counts nothing"
+
+
 def test_clipping_is_by_the_norm_over_keys_that_have_a_row():
     table = make(admission=CounterFilter(2))
     update(table, [1, 1, 2, 2, 3], [1.5, 1.5, 2.0, 2.0, 1000.0], step=1, clip_norm=2.5)  # norm of (3, 4): half of each
