@@ -134,9 +134,7 @@ def test_times_that_do_not_fit_are_refused_by_the_gradient(times, sentence):
 def test_pooled_keys_have_no_times():
     variable = EmbeddingVariable("items", 1)
     mixed = Layout((0, 0), ("rows", "sum"), (0, 1))
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="Times are of keys that keep their rows; .* column 1"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Times are of keys that keep their rows; .* column 1"):
         gradient(variable, [[1, 2]] * 2, [np.ones((2, 1), "f4"), np.ones((1, 1), "f4")], [int64([1, 1])] * 2, mixed)
 
 
