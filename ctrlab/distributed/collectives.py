@@ -47,27 +47,17 @@ def exchanged(x: tf.Tensor, key) -> tf.Tensor:
 
 
 def _reduce(x, workers, group, key):
-    return tf.raw_ops.CollectiveReduceV2(
-        input=x,
-        group_size=workers,
-        group_key=group,
-        instance_key=key,
-        ordering_token=[],
-        merge_op="Add",
-        final_op="Id",
-        communication_hint="ring",
-    )
+    return tf.raw_ops.CollectiveReduceV2(**_members(x, workers, group, key), merge_op="Add", final_op="Id")
 
 
 def _all_to_all(x, workers, group, key):
-    return tf.raw_ops.CollectiveAllToAllV2(
-        input=x,
-        group_size=workers,
-        group_key=group,
-        instance_key=key,
-        ordering_token=[],
-        communication_hint="ring",
-    )
+    return tf.raw_ops.CollectiveAllToAllV2(**_members(x, workers, group, key))
+
+
+def _members(x, workers, group, key) -> dict:
+    # No `timeout_seconds`: TensorFlow starts a thread for each op that sleeps so long.
+    names = {"group_size": workers, "group_key": group, "instance_key": key}
+    return {"input": x, **names, "ordering_token": [], "communication_hint": "ring"}
 
 
 # The gradient of a sum of all workers' losses. TensorFlow has none for these ops.

@@ -1,8 +1,8 @@
 """TensorFlow's own cluster of workers, with limits to how long it waits. The one place with names that TensorFlow calls private.
 
 `tf.distribute.MultiWorkerMirroredStrategy` opens the process's port and waits until all workers are there. From then on the first
-worker's coordination service listens to all heartbeats; if one's fail, the exchanges of all end. By its own numbers it waits for
-the first without end, and minutes for the second. No public name reaches them, but a service that is configured before stays so.
+worker's coordination service listens to all heartbeats; if one's fail, the exchanges of all end. No public name reaches its
+numbers, but a service that is configured before stays so; and the first wait has no limit at all.
 """
 
 from __future__ import annotations

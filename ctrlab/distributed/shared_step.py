@@ -11,7 +11,7 @@ from ctrlab.distributed import collectives, exchange
 from ctrlab.whole_batch import Shard, SharedBatch
 
 BUCKET = 1 << 18
-"""Numbers that are summed at a time: the first buckets travel while the backward pass computes the next ones."""
+"""Numbers that are summed at a time, so that the first buckets can travel while the backward pass computes the next ones."""
 
 
 class SharedStep(SharedBatch):

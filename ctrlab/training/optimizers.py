@@ -171,7 +171,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         tables = [(v.table, g) for v, g in tables]
         with tf.control_dependencies(done):
             if self.clip_norm is not None and whole_batch.batch():
-                dense, tables = self._clipped_over_workers(dense, tables, norms, numbers[0], step)
+                dense, tables = self._clipped_over_workers(dense, tables, norms, step)
             if tables:
                 done = _given([table_ops.step(self.rule, tables, numbers[0], step, self.clip_norm)])
         with tf.control_dependencies(done):
@@ -184,14 +184,14 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
             for count in self._counts:
                 count.value.read_value()
 
-    def _clipped_over_workers(self, dense: list, tables: list, norms, learning_rate, step) -> tuple[list, list]:
+    def _clipped_over_workers(self, dense: list, tables: list, norms, step) -> tuple[list, list]:
         """The updates, with gradients of sharded rows clipped by their norm over all workers: what is left of it on each is below
         the limit, so that the step on its own rows clips them no more."""
         sharded = [whole_batch.is_sharded(v) for v, _ in dense]
         factors = [gradients.clip_factor(2 * norm, self.clip_norm) for norm in tf.unstack(norms[: len(dense)], len(dense))]
         dense = [(v, gradients.scaled(g, f) if apart else g) for (v, g), f, apart in zip(dense, factors, sharded)]
         if tables:
-            squares = tf.unstack(whole_batch.total(table_ops.norms(self.rule, tables, learning_rate, step)), len(tables))
+            squares = tf.unstack(whole_batch.total(table_ops.norms(self.rule, tables, step)), len(tables))
             factors = [gradients.clip_factor(tf.cast(square, tf.float32), self.clip_norm) for square in squares]
             tables = [(t, table_ops.scaled(t, g, f)) for (t, g), f in zip(tables, factors)]
         return dense, tables

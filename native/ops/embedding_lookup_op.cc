@@ -32,8 +32,8 @@ REGISTER_OP("Ctrlab>EmbeddingLookup")
     .SetShapeFn([](InferenceContext* c) { return LookupShape(c, Ids::kAnyKey); })
     .Doc(
         "Rows of T embedding variables for C columns of keys, side by side in M outputs. Empty splits: one key a row. The "
-        "proxies are not read: they are what gradients flow to, T of them, or none in a served graph. Nor are the times, one for "
-        "each key, or none: the gradient counts them.");
+        "proxies are not read: they are what gradients flow to, T of them, or none in a served graph. `times`, of each column or "
+        "of none, say how many occurrences each key stands for; only the gradient uses them.");
 
 REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .Attr("T: int >= 1")
@@ -54,7 +54,7 @@ REGISTER_OP("Ctrlab>EmbeddingLookupGradient")
     .SetShapeFn([](InferenceContext* c) { return MergedShape(c, Ids::kAnyKey, {"merged_keys", "counts"}); })
     .Doc(
         "The gradient of Ctrlab>EmbeddingLookup: each table's keys in ascending order, each once, how often each came, and the "
-        "sums of their gradients. With times, for `rows` alone, a key came so often, not once.");
+        "sums of their gradients. With `times`, a key comes as often as they say.");
 
 REGISTER_OP("Ctrlab>EmbeddingSpread")
     .Input("merged_keys: int64")
@@ -72,6 +72,34 @@ REGISTER_OP("Ctrlab>EmbeddingSpread")
     })
     .Doc("Each key as often as it came: its sum in the first place, zeros in the others.");
 
+// `what` names them: "Counts". Together they are below 2^31, so that sums of many columns don't overflow either.
+absl::Status CheckCounts(std::string_view what, const Tensor& counts, int64_t* total) {
+  const auto count = counts.flat<int64_t>();
+  *total = 0;
+  for (int64_t i = 0; i < count.size(); ++i) {
+    if (count(i) < 1 || count(i) > kMost - *total) {
+      return InvalidArgument(what, " must be at least 1 and less than 2^31 together; received ", count(i), " at ", i, ".");
+    }
+    *total += count(i);
+  }
+  return absl::OkStatus();
+}
+
+// For each column the times of its keys; none if no column has any.
+absl::Status ReadTimes(OpKernelContext* context, std::vector<const int64_t*>* times) {
+  OpInputList ids, counted;
+  TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
+  TF_RETURN_IF_ERROR(context->input_list("times", &counted));
+  for (int c = 0; c < counted.size(); ++c) {
+    const std::string what = absl::StrCat("The times of column ", c);
+    int64_t total;
+    TF_RETURN_IF_ERROR(CheckShape(what, counted[c], {ids[c].NumElements()}));
+    TF_RETURN_IF_ERROR(CheckCounts(what, counted[c], &total));
+    times->push_back(counted[c].flat<int64_t>().data());
+  }
+  return absl::OkStatus();
+}
+
 class EmbeddingLookupOp : public LookupBase {
  public:
   explicit EmbeddingLookupOp(OpKernelConstruction* context) : LookupBase(context, Ids::kAnyKey) {
@@ -82,6 +110,8 @@ class EmbeddingLookupOp : public LookupBase {
   absl::Status Run(OpKernelContext* context) override {
     Batch batch;
     TF_RETURN_IF_ERROR(Read(context, &batch));
+    std::vector<const int64_t*> times;  // checked before a model is computed on what its gradient would refuse
+    TF_RETURN_IF_ERROR(ReadTimes(context, &times));
     std::vector<TablePtr> found;
     TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return plan_.tables[t].dim; }, &found));
     std::vector<embedding::Table*> tables;
@@ -105,9 +135,9 @@ class EmbeddingLookupGradientOp : public LookupBase {
     TF_RETURN_IF_ERROR(Read(context, &batch));
     std::vector<const float*> d_out;
     TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
-    const ParallelFor pool = IntraOpPool(context);
     std::vector<const int64_t*> times;
-    TF_RETURN_IF_ERROR(Times(context, batch, &times));
+    TF_RETURN_IF_ERROR(ReadTimes(context, &times));
+    const ParallelFor pool = IntraOpPool(context);
     const embedding::KeyMerge merge(batch.input, pool, times.empty() ? nullptr : times.data());
     OpOutputList keys, counts, rows;
     TF_RETURN_IF_ERROR(context->output_list("merged_keys", &keys));
@@ -123,33 +153,6 @@ class EmbeddingLookupGradientOp : public LookupBase {
       merged.push_back({key->flat<int64_t>().data(), count->flat<int64_t>().data(), row->flat<float>().data()});
     }
     merge.Write(d_out.data(), merged.data(), pool);
-    return absl::OkStatus();
-  }
-
-  static absl::Status Times(OpKernelContext* context, const Batch& batch, std::vector<const int64_t*>* times) {
-    OpInputList given, ids;
-    TF_RETURN_IF_ERROR(context->input_list("times", &given));
-    TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
-    if (given.size() == 0) return absl::OkStatus();
-    if (given.size() != ids.size()) {
-      return InvalidArgument("Each column has its times, or none has; received ", given.size(), " for ", ids.size(), " columns.");
-    }
-    int64_t total = 0;
-    for (int c = 0; c < given.size(); ++c) {
-      if (batch.columns[c].combiner != kRows) {
-        return InvalidArgument("Times are of keys that keep their rows; received those of column ", c, ", which is pooled.");
-      }
-      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("The times of column ", c), given[c], {ids[c].NumElements()}));
-      const int64_t* of_column = given[c].flat<int64_t>().data();
-      for (int64_t i = 0; i < ids[c].NumElements(); ++i) {
-        if (of_column[i] < 1 || of_column[i] > kMost - total) {
-          return InvalidArgument("Times must be at least 1 and less than 2^31 together; received ", of_column[i], " at ", i,
-                                 " of column ", c, ".");
-        }
-        total += of_column[i];
-      }
-      times->push_back(of_column);
-    }
     return absl::OkStatus();
   }
 };
@@ -168,13 +171,8 @@ class EmbeddingSpreadOp : public StatusOp {
     TF_RETURN_IF_ERROR(CheckShape("counts", counts, {unique}));
     TF_RETURN_IF_ERROR(CheckShape("merged_rows", merged_rows, {unique, dim}));
     const int64_t* count = counts.flat<int64_t>().data();
-    int64_t total = 0;
-    for (int64_t u = 0; u < unique; ++u) {
-      if (count[u] < 1 || count[u] > kMost - total) {
-        return InvalidArgument("Counts must be at least 1 and less than 2^31 together; received ", count[u], " at ", u, ".");
-      }
-      total += count[u];
-    }
+    int64_t total;
+    TF_RETURN_IF_ERROR(CheckCounts("Counts", counts, &total));
     Tensor *keys, *rows;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({total}), &keys));
     TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({total, dim}), &rows));

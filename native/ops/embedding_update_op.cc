@@ -1,5 +1,5 @@
 // Ctrlab>EmbeddingUpdate: one optimizer step on the rows of all embedding variables of a model. Everything is checked before
-// anything changes.
+// anything changes. Ctrlab>EmbeddingNorms: the norms by which that step would clip, for tables that are sharded over workers.
 
 #include <algorithm>
 #include <bit>
@@ -48,26 +48,23 @@ REGISTER_OP("Ctrlab>EmbeddingNorms")
     .Input("keys: T * int64")
     .Input("counts: T * int64")
     .Input("gradients: T * float")
-    .Input("learning_rate: float")
     .Input("step: int64")
-    .Input("numbers: double")
     .Output("squares: double")
     .SetIsStateful()
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
-      int64_t tables;
+    .SetShapeFn([](InferenceContext* c) {
+      int tables;
       TF_RETURN_IF_ERROR(c->GetAttr("T", &tables));
       c->set_output(0, c->Vector(tables));
       return absl::OkStatus();
     })
     .Doc(
-        "For each table the sum of squares of the gradient of all keys that have a row after Ctrlab>EmbeddingUpdate with the "
-        "same "
-        "inputs, [T]. The step is not taken.");
+        "For each table the sum of squares of its gradient over the keys that have a row after Ctrlab>EmbeddingUpdate of these "
+        "arguments. Nothing changes, except which rows are in memory.");
 
-// What a step and the norms before it have in common: their inputs, checked, with the tables' slots locked.
-class StepOp : public StatusOp {
+// Reads and checks the arguments that an update and its norms share.
+class TableStepsOp : public StatusOp {
  public:
-  explicit StepOp(OpKernelConstruction* context) : StatusOp(context) {
+  explicit TableStepsOp(OpKernelConstruction* context) : StatusOp(context) {
     OP_REQUIRES_OK(context, ReadKind(context, &kind_));
     OP_REQUIRES_OK(context, context->GetAttr("slot_names", &slot_names_));
     OP_REQUIRES(
@@ -76,44 +73,33 @@ class StepOp : public StatusOp {
   }
 
  protected:
-  // Does the op's work. out: its output [T], or null if it has none; `which`: the table that can't.
-  virtual embedding::Status Take(const std::vector<TablePtr>& tables, const std::vector<embedding::TableStep>& steps,
-                                 const StepRule& rule, const ParallelFor& pool, double* out, int64_t* which) const = 0;
+  // Those of one call. While it exists, no table changes its slots.
+  struct Steps {
+    std::vector<TablePtr> tables;
+    std::vector<std::shared_lock<std::shared_mutex>> locks;
+    std::vector<embedding::TableStep> steps;
+  };
 
- private:
-  absl::Status Run(OpKernelContext* context) override {
-    StepRule rule;
-    TF_RETURN_IF_ERROR(ReadRule(context, kind_, &rule));
+  absl::Status Read(OpKernelContext* context, Steps* read) const {
     OpInputList keys, counts, gradients;
     TF_RETURN_IF_ERROR(context->input_list("keys", &keys));
     TF_RETURN_IF_ERROR(context->input_list("counts", &counts));
     TF_RETURN_IF_ERROR(context->input_list("gradients", &gradients));
     for (const Tensor& gradient : gradients) TF_RETURN_IF_ERROR(CheckMatrix("A gradient", gradient));
-    std::vector<TablePtr> tables;
-    TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return gradients[t].dim_size(1); }, &tables));
-    const ParallelFor pool = IntraOpPool(context);
-    std::vector<std::shared_lock<std::shared_mutex>> locks;
-    TF_RETURN_IF_ERROR(LockSlots(tables, &locks));
-    for (size_t t = 0; t < tables.size(); ++t) {
-      TF_RETURN_IF_ERROR(Check(*tables[t], keys[t], counts[t], gradients[t], pool));
+    TF_RETURN_IF_ERROR(FindTables(context, [&](int t) { return gradients[t].dim_size(1); }, &read->tables));
+    TF_RETURN_IF_ERROR(LockSlots(read->tables, &read->locks));
+    for (size_t t = 0; t < read->tables.size(); ++t) {
+      TF_RETURN_IF_ERROR(Check(*read->tables[t], keys[t], counts[t], gradients[t], IntraOpPool(context)));
+      read->steps.push_back({&read->tables[t]->table(),
+                             {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(), gradients[t].flat<float>().data(),
+                              keys[t].NumElements()}});
     }
-    std::vector<embedding::TableStep> steps;
-    for (size_t t = 0; t < tables.size(); ++t) {
-      steps.push_back({&tables[t]->table(),
-                       {keys[t].flat<int64_t>().data(), counts[t].flat<int64_t>().data(), gradients[t].flat<float>().data(),
-                        keys[t].NumElements()}});
-    }
-    double* out = nullptr;
-    if (context->num_outputs() > 0) {
-      Tensor* tensor;
-      TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({std::ssize(tables)}), &tensor));
-      out = tensor->flat<double>().data();
-    }
-    int64_t which = 0;
-    const embedding::Status status = Take(tables, steps, rule, pool, out, &which);
-    return OfTable(tables[which]->name(), status);
+    return absl::OkStatus();
   }
 
+  StepKind kind_;
+
+ private:
   // Locked in the order of their addresses, as every caller does.
   absl::Status LockSlots(const std::vector<TablePtr>& tables, std::vector<std::shared_lock<std::shared_mutex>>* locks) const {
     std::vector<TableResource*> order;
@@ -149,37 +135,50 @@ class StepOp : public StatusOp {
                            keys.flat<int64_t>()(first), ". Nothing was changed.");
   }
 
-  StepKind kind_;
   std::vector<std::string> slot_names_;
 };
 
-class EmbeddingUpdateOp : public StepOp {
+class EmbeddingUpdateOp : public TableStepsOp {
  public:
-  using StepOp::StepOp;
+  using TableStepsOp::TableStepsOp;
 
  private:
-  embedding::Status Take(const std::vector<TablePtr>& tables, const std::vector<embedding::TableStep>& steps,
-                         const StepRule& rule, const ParallelFor& pool, double*, int64_t* which) const override {
-    const embedding::Status status = embedding::Update(steps, rule, pool, which);
-    if (!status.ok()) return status;
-    for (const TablePtr& table : tables) table->SawStep(static_cast<int64_t>(rule.step));
-    return status;
+  absl::Status Run(OpKernelContext* context) override {
+    StepRule rule;
+    TF_RETURN_IF_ERROR(ReadRule(context, kind_, &rule));
+    Steps read;
+    TF_RETURN_IF_ERROR(Read(context, &read));
+    int64_t which = 0;
+    const embedding::Status status = embedding::Update(read.steps, rule, IntraOpPool(context), &which);
+    TF_RETURN_IF_ERROR(OfTable(read.tables[which]->name(), status));
+    for (const TablePtr& table : read.tables) table->SawStep(static_cast<int64_t>(rule.step));
+    return absl::OkStatus();
   }
 };
 
-class EmbeddingNormsOp : public StepOp {
+class EmbeddingNormsOp : public TableStepsOp {
  public:
-  using StepOp::StepOp;
+  using TableStepsOp::TableStepsOp;
 
  private:
-  embedding::Status Take(const std::vector<TablePtr>&, const std::vector<embedding::TableStep>& steps, const StepRule& rule,
-                         const ParallelFor& pool, double* out, int64_t* which) const override {
-    return embedding::Norms(steps, rule, pool, out, which);
+  absl::Status Run(OpKernelContext* context) override {
+    const int64_t* step;
+    TF_RETURN_IF_ERROR(ReadNumbers(context, "step", 1, &step));
+    StepRule rule{};
+    rule.kind = kind_, rule.step = static_cast<double>(*step);
+    Steps read;
+    TF_RETURN_IF_ERROR(Read(context, &read));
+    Tensor* squares;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({std::ssize(read.tables)}), &squares));
+    int64_t which = 0;
+    const embedding::Status status =
+        embedding::Norms(read.steps, rule, IntraOpPool(context), squares->flat<double>().data(), &which);
+    return OfTable(read.tables[which]->name(), status);
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingNorms").Device(DEVICE_CPU), EmbeddingNormsOp);
 REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingUpdate").Device(DEVICE_CPU), EmbeddingUpdateOp);
+REGISTER_KERNEL_BUILDER(Name("Ctrlab>EmbeddingNorms").Device(DEVICE_CPU), EmbeddingNormsOp);
 
 }  // namespace
 }  // namespace ctrlab

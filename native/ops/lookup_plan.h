@@ -78,7 +78,22 @@ struct Plan {
     for (int c = 0; c < count; ++c) TF_RETURN_IF_ERROR(AddColumn(c, table_of[c], output_of[c], combiners[c]));
     const auto empty = std::find(widths.begin(), widths.end(), 0);
     if (empty != widths.end()) return InvalidArgument("Output ", empty - widths.begin(), " must have a column; it has none.");
-    return absl::OkStatus();
+    return ids == Ids::kAnyKey ? CheckTimes(attributes) : absl::OkStatus();
+  }
+
+  // The attribute K: how many columns have times. A pooled column can't: its keys are sent as they came.
+  template <class Attributes>
+  absl::Status CheckTimes(Attributes* attributes) const {
+    int counted;
+    TF_RETURN_IF_ERROR(attributes->GetAttr("K", &counted));
+    if (counted == 0) return absl::OkStatus();
+    if (counted != std::ssize(columns)) {
+      return InvalidArgument("All columns have times, or none; received those of ", counted, " for ", columns.size(),
+                             " columns.");
+    }
+    const auto pooled = std::find_if(columns.begin(), columns.end(), [](const auto& column) { return column.combiner != kRows; });
+    if (pooled == columns.end()) return absl::OkStatus();
+    return InvalidArgument("Only columns under the combiner rows have times; column ", pooled - columns.begin(), " is pooled.");
   }
 
   absl::Status AddColumn(int c, int64_t table, int64_t output, const std::string& combiner) {

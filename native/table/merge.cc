@@ -147,6 +147,7 @@ struct KeyMerge::Work {
     std::vector<int32_t> table(size_t{1} << bits, -1);
     int32_t* place = bin.places.data();
     for (const auto& [begin, end] : bin.runs) {
+      const int64_t* of_column = times && begin < end ? times[begin->column] : nullptr;
       for (const Hit* hit = begin; hit < end; ++hit) {
         uint64_t at = HashKey(hit->key) >> (64 - bits);
         while (table[at] >= 0 && bin.keys[table[at]].key != hit->key) at = (at + 1) & (table.size() - 1);
@@ -154,7 +155,7 @@ struct KeyMerge::Work {
           table[at] = static_cast<int32_t>(bin.keys.size());
           bin.keys.push_back({hit->key, 0, static_cast<int32_t>(bin.index), table[at]});
         }
-        bin.keys[table[at]].count += times ? times[hit->column][hit->row] : 1;
+        bin.keys[table[at]].count += of_column ? of_column[hit->row] : 1;
         *place++ = table[at];
       }
     }
@@ -186,7 +187,7 @@ struct KeyMerge::Work {
   }
 
   const LookupInput& input;
-  const int64_t* const* times;
+  const int64_t* const* const times;
   std::vector<Block> blocks;
   std::vector<Bin> bins;
   std::unique_ptr<Hit[]> hits;

@@ -6,7 +6,7 @@
 //   merge.Write(d_out, merged, parallel_for);
 //
 // Each sum runs column by column, row by row: bitwise equal for any number of threads. In a mean a key's weight is 1 / its row's
-// ids.
+// ids. A key that was sent once for all of its occurrences comes with `times`, their number.
 
 #pragma once
 
@@ -20,14 +20,14 @@ namespace ctrlab::embedding {
 // A table's merged gradient.
 struct MergedKeys {
   int64_t* keys;    // [count(t)], ascending, distinct
-  int64_t* counts;  // [count(t)], number of occurrences of each
+  int64_t* counts;  // [count(t)], number of occurrences of each, or the sum of its times
   float* rows;  // [count(t), D], the sum of the gradients at its places in the outputs; null if only keys and counts are wanted
 };
 
 class KeyMerge {
  public:
-  // It keeps references to its arguments. times, null or [C]: how often each key of a column came, [n], instead of once; all columns
-  // are then `rows`.
+  // Keeps a reference to the input. times[c]: for each key of column c its number of occurrences; null: 1 each. Columns with
+  // times have the combiner kRows.
   KeyMerge(const LookupInput& input, const ParallelFor& parallel_for, const int64_t* const* times = nullptr);
   ~KeyMerge();
 

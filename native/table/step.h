@@ -1,6 +1,7 @@
-// One table's part in an optimizer step. Prepare makes all room that may be needed, shard by shard, while readers continue. Admit
-// counts and admits keys and makes rows that no reader sees yet. Apply, with exclusive access, publishes these rows and changes
-// values and slots. Only Prepare can fail. By then only a Bloom filter has counted, and Cancel restores it.
+// One table's part in an optimizer step. Gather decides which keys get a row and moves rows up into memory, Reserve makes all other
+// room that may be needed; both work shard by shard while readers continue. Admit counts and admits keys and makes rows that no
+// reader sees yet. Apply, with exclusive access, publishes these rows and changes values and slots. Only Gather and Reserve can
+// fail. By then only a Bloom filter has counted, and Cancel restores it.
 
 #pragma once
 
@@ -35,9 +36,8 @@ class Table::Step {
         parallel_for_(parallel_for),
         step_(static_cast<int64_t>(rule.step)) {}
 
-  // Makes room for everything that follows. Throws std::bad_alloc. A problem or an exception has changed only which rows are in
-  // memory, and the filter, until Cancel.
-  Status Prepare() {
+  // Throws std::bad_alloc. It has changed only which rows are in memory, and the filter, until Cancel.
+  Status Gather() {
     Sort();
     RecordsRead read;
     if (table_.HasRowsBelow()) {
@@ -48,28 +48,28 @@ class Table::Step {
     }
     EachShard([&](int64_t s) { Look(s, read.keys); });
     if (table_.options_.admission.kind == AdmissionKind::kBloom) CountInFilter();
-    std::vector<int64_t> entries(Index::kShards), changes(Index::kShards);
-    const bool logged = table_.log_.on();
-    EachShard([&](int64_t s) { Decide(s, logged, &entries[s], &changes[s]); });
-    const int64_t made = std::accumulate(made_.begin(), made_.end(), int64_t{0});
-    if (Status bad = table_.CheckRoom(made + std::ssize(read.keys)); !bad.ok()) return bad;
+    EachShard([&](int64_t s) { Decide(s, table_.log_.on()); });
+    const int64_t more = Made() + std::ssize(read.keys);
+    if (Status bad = table_.CheckRoom(more); !bad.ok()) return bad;
     if (table_.tier_) {
-      const std::span<const int64_t> keys(batch_.keys, batch_.size);
-      if (Status bad = table_.Sink(made + std::ssize(read.keys), keys); !bad.ok()) return bad;
+      if (Status bad = table_.Sink(more, {batch_.keys, static_cast<size_t>(batch_.size)}); !bad.ok()) return bad;
       table_.BringUp(read);
     }
-    content_.rows->Reserve(made);
-    if (rule_.clip_norm > 0) squares_.resize(Pieces());
-    table_.ReserveLog(changes);
-    EachShard([&](int64_t s) {
-      new_[s].reserve(made_[s]);
-      // Rows that moved down or up have moved the others' entries.
-      if (content_.index.Reserve(s, entries[s]) || table_.tier_) FindAgain(s);
-    });
     return Status();
   }
 
-  // Restores what Prepare counted, if the step is not taken.
+  // Throws std::bad_alloc. Memory, and consumers that the change log has no room for, are not given back by Cancel.
+  void Reserve() {
+    content_.rows->Reserve(Made());
+    table_.ReserveLog(changes_);
+    EachShard([&](int64_t s) {
+      new_[s].reserve(made_[s]);
+      // Rows that moved down or up have moved the others' entries.
+      if (content_.index.Reserve(s, inserted_[s]) || table_.tier_) FindAgain(s);
+    });
+  }
+
+  // Restores what Gather counted, if the step is not taken.
   void Cancel() { content_.filter.Restore(before_); }
 
   // Counts, admits and makes rows; until Apply their entries are without a row. From here on nothing allocates, because other
@@ -86,17 +86,17 @@ class Table::Step {
     table_.NotePeak();
   }
 
-  // The factor, from the norm, for the gradients of all keys with a row.
-  float Scale() {
-    if (!(rule_.clip_norm > 0)) return 1;
-    return ClipScale(rule_, SumOfSquares([&](int64_t i) { return rows_[i] != kNone; }));
+  // The sum of squares of the gradients of all keys that have a row once they are admitted.
+  double SquaredNorm() {
+    const int64_t piece = RowsOfPiece(table_.dim());
+    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece));
+    });
+    return std::accumulate(squares_.begin(), squares_.end(), 0.0);
   }
 
-  // After Prepare: the sum of squares whose root is the norm if the step is taken.
-  double SquaresToCome() {
-    squares_.resize(Pieces());
-    return SumOfSquares([&](int64_t i) { return rows_[i] != kNone || Admitted(CountOf(i)); });
-  }
+  // The factor, from the norm, for these gradients.
+  float Scale() { return rule_.clip_norm > 0 ? ClipScale(rule_, SquaredNorm()) : 1; }
 
   // Publishes the new rows, changes values and slots.
   void Apply(float scale, Index::Old* old) {
@@ -130,7 +130,9 @@ class Table::Step {
     order_.resize(batch_.size);
     entries_.resize(batch_.size);
     rows_.assign(batch_.size, kNone);
-    made_.assign(Index::kShards, 0);
+    admitted_.assign(batch_.size, 0);
+    for (std::vector<int64_t>* of_shard : {&made_, &inserted_, &changes_}) of_shard->assign(Index::kShards, 0);
+    squares_.resize(Pieces());
     new_.resize(Index::kShards);
     ends_.assign(Index::kShards + 1, 0);
     for (int64_t i = 0; i < batch_.size; ++i) {
@@ -206,18 +208,17 @@ class Table::Step {
     return std::min((ref ? int64_t{ref - kCandidate} : 0) + std::min(batch_.counts[i], kMostCount), kMostCount);
   }
 
-  bool Admitted(int64_t count) const { return count >= table_.options_.admission.threshold; }
-
-  // Computes how many rows and entries a shard will make, and how many keys the change log will get.
-  void Decide(int64_t s, bool logged, int64_t* entries, int64_t* changes) {
+  // Decides which keys of a shard get a row, and counts its new rows and entries, and the keys for the change log.
+  void Decide(int64_t s, bool logged) {
     for (int64_t k = ends_[s]; k < ends_[s + 1]; ++k) {
       const int64_t i = order_[k];
       if (!logged && rows_[i] != kNone) continue;  // avoids loading its entry into the cache again
-      const bool row = rows_[i] == kNone && Admitted(CountOf(i));
+      const bool row = rows_[i] == kNone && CountOf(i) >= table_.options_.admission.threshold;
       const bool counted = rows_[i] != kNone || row || !content_.filter.bytes();
+      admitted_[i] = row;
       made_[s] += row;
-      *entries += !entries_[i] && counted && rows_[i] != kComing;
-      *changes += logged && counted && !(entries_[i] && entries_[i]->changed());
+      inserted_[s] += !entries_[i] && counted && rows_[i] != kComing;
+      changes_[s] += logged && counted && !(entries_[i] && entries_[i]->changed());
     }
   }
 
@@ -238,8 +239,7 @@ class Table::Step {
         return;
       }
       const int64_t count = CountOf(i);
-      const bool admitted = Admitted(count);
-      if (!admitted && content_.filter.bytes()) return;
+      if (!admitted_[i] && content_.filter.bytes()) return;
       const Ref ref = kCandidate + static_cast<Ref>(std::min(count, kMostCount));
       if (entry) {
         entry->stamp = stamp | entry->changed();
@@ -248,7 +248,7 @@ class Table::Step {
         entry = content_.index.Insert(key, hashes_[i], ref, stamp);
       }
       table_.NoteChange(s, entry);
-      if (!admitted) return;
+      if (!admitted_[i]) return;
       const uint32_t row = content_.rows->Take(next++);
       rows_[i] = row;
       // A saturated counter of the Bloom filter may be below the count of this batch alone.
@@ -263,23 +263,16 @@ class Table::Step {
     return (batch_.size + piece - 1) / piece;
   }
 
-  template <class HasRow>
-  double SumOfSquares(const HasRow& has_row) {
-    const int64_t piece = RowsOfPiece(table_.dim());
-    parallel_for_(Pieces(), kPiece / 8, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) squares_[p] = Squares(p * piece, std::min(batch_.size, (p + 1) * piece), has_row);
-    });
-    return std::accumulate(squares_.begin(), squares_.end(), 0.0);
-  }
+  int64_t Made() const { return std::accumulate(made_.begin(), made_.end(), int64_t{0}); }
 
-  // The sum of squares over the gradient's rows [begin, end) whose key has a row, in runs, as in the kernel for dense tables.
-  template <class HasRow>
-  double Squares(int64_t begin, int64_t end, const HasRow& has_row) const {
+  // The sum of squares over the gradient's rows [begin, end) whose key has or gets a row, in runs, as in the kernel for dense
+  // tables.
+  double Squares(int64_t begin, int64_t end) const {
     double sum = 0;
     while (begin < end) {
       int64_t last = begin;
-      while (last < end && has_row(last)) ++last;
-      sum += ctrlab::SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
+      while (last < end && (rows_[last] != kNone || admitted_[last])) ++last;
+      sum += SumOfSquares(batch_.gradient + begin * table_.dim(), (last - begin) * table_.dim());
       begin = last + 1;
     }
     return sum;
@@ -296,7 +289,8 @@ class Table::Step {
   std::vector<int64_t> ends_;                                  // a shard's keys are order_[ends_[s]] to order_[ends_[s + 1] - 1]
   std::vector<Entry*> entries_;                                // the keys' entries in the index, or null
   std::vector<int64_t> rows_;                                  // the keys' rows
-  std::vector<int64_t> made_;                                  // rows that each shard makes
+  std::vector<char> admitted_;                                 // the keys that get a row in this step
+  std::vector<int64_t> made_, inserted_, changes_;             // rows and entries that each shard makes, keys that it logs
   std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and the entries that will point to them
   std::vector<double> squares_;
   BloomFilter::Counters before_;  // of the filter, before this step

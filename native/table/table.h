@@ -72,8 +72,8 @@ struct TableStep {
 // `which` (may be null) is the table that could not.
 Status Update(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, int64_t* which = nullptr);
 
-// squares[t]: the sum of squares of table t's gradient over the keys that will have a row after this step. It takes no step; only
-// which rows are in memory may change.
+// squares[t]: the sum of squares by which that Update would clip table t, bit for bit. It refuses what the Update refuses, except
+// for memory, and changes only which rows are in memory. Of the rule it needs the kind and the step.
 Status Norms(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, double* squares,
              int64_t* which = nullptr);
 
@@ -150,7 +150,8 @@ class Table {
 
  private:
   friend class TableReader;  // lookup.cc
-  friend struct TableSteps;  // update.cc
+  friend Status Update(std::span<const TableStep>, const StepRule&, const ParallelFor&, int64_t*);
+  friend Status Norms(std::span<const TableStep>, const StepRule&, const ParallelFor&, double*, int64_t*);
 
   // Everything that Adopt replaces.
   struct Content {
@@ -175,6 +176,10 @@ class Table {
 
   explicit Table(const TableOptions& options)
       : options_(options), initial_(options.initializer, options.dim), log_(Index::kShards) {}
+
+  // update.cc: with `squares` only these, otherwise the step.
+  static Status StepAll(std::span<const TableStep> steps, const StepRule& rule, const ParallelFor& parallel_for, double* squares,
+                        int64_t* which);
 
   void FillNew(int64_t key, const Rows& rows, uint32_t row) const;
   using Goes = std::function<bool(const Entry&)>;

@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from ctrlab import _native
 from ctrlab.embedding import BloomFilter, CounterFilter, EmbeddingVariable, Options
+from ctrlab.errors import CtrlabError
+from ctrlab.ops.refusals import one_sentence
 
 MOST = 2**63 - 1
 
@@ -101,6 +103,55 @@ def test_lookups_that_do_not_fit(ops, variable, wrong, sentence):
         lookup(ops, variable, **wrong)
 
 
+TIMES = [
+    ([ints(1, 0)], r"^The times of column 0 must be at least 1 and less than 2\^31 together; received 0 at 1\.$"),
+    ([ints(-1, 1)], r"received -1 at 0\.$"),
+    ([ints(1 << 30, 1 << 30)], r"received 1073741824 at 1\.$"),
+    ([ints(1, MOST)], rf"received {MOST} at 1\.$"),
+    ([ints(1)], r"^The times of column 0 must be \[2\]; received \[1\]\.$"),
+    ([tf.ones([2, 1], tf.int64)], r"^The times of column 0 must be \[2\]; received \[2,1\]\.$"),
+    ([ints(1, 1)] * 2, r"^All columns have times, or none; received those of 2 for 1 columns\.$"),
+]
+
+
+@pytest.mark.parametrize(("times", "sentence"), TIMES)
+def test_times_that_do_not_fit(ops, variable, times, sentence):
+    with pytest.raises(CtrlabError, match=sentence), one_sentence():
+        lookup(ops, variable, times=times, combiners=["rows"])
+    with pytest.raises(CtrlabError, match=sentence), one_sentence():
+        gradient(ops, tf.zeros([2, 2]), times=times)
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+def test_a_pooled_column_has_no_times(ops, variable, combiner):
+    sentence = r"^Only columns under the combiner rows have times; column 0 is pooled\.$"
+    with pytest.raises(CtrlabError, match=sentence), one_sentence():
+        lookup(ops, variable, times=[ints(1, 1)], combiners=[combiner])
+    with pytest.raises(CtrlabError, match=sentence), one_sentence():
+        gradient(ops, tf.zeros([2, 2]), times=[ints(1, 1)], combiners=[combiner])
+
+
+def test_sums_of_the_greatest_times_do_not_overflow(ops):
+    most = 2**31 - 1
+    three = dict(table_of=[0] * 3, output_of=[0, 1, 2], combiners=["rows"] * 3, ids=[ints(7)] * 3, splits=[ints()] * 3)
+    found = gradient(ops, *[tf.ones([1, 2])] * 3, times=[ints(most)] * 3, **three)
+    assert (found.counts[0].numpy().tolist(), found.merged_rows[0].numpy().tolist()) == ([3 * most], [[3.0, 3.0]])
+
+
+def test_a_graph_from_before_there_were_times(ops, variable):
+    """As in a SavedModel of an older version: the attribute is missing there."""
+
+    with tf.Graph().as_default() as graph:
+        handle = tf.compat.v1.placeholder(tf.resource, [])
+        found = lookup(ops, variable, tables=[handle], proxies=[], combiners=["rows"])[0]
+    old = graph.as_graph_def()
+    (node,) = [node for node in old.node if node.op == "Ctrlab>EmbeddingLookup"]
+    del node.attr["K"]
+    loaded = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(old, name=""), [])
+    read = loaded.prune(handle.name, found.name)
+    np.testing.assert_array_equal(read(variable.resource_handle), lookup(ops, variable, combiners=["rows"])[0])
+
+
 def test_a_handle_of_something_else(ops, variable):
     with pytest.raises(tf.errors.OpError):
         lookup(ops, variable, tables=[tf.Variable([1.0]).handle])
@@ -108,13 +159,17 @@ def test_a_handle_of_something_else(ops, variable):
         ops.ctrlab_embedding_stats(handle=variable.proxy.handle)
 
 
+def gradient(ops, *d_out, **other):
+    given = dict(ids=[ints(1, 2)], splits=[ints()], times=[], T=1, table_dims=[2], table_of=[0], output_of=[0])
+    return ops.ctrlab_embedding_lookup_gradient(d_out=list(d_out), **given | {"combiners": ["rows"]} | other)
+
+
 def test_gradients_that_do_not_fit(ops):
-    given = dict(ids=[ints(1, 2)], splits=[ints()], T=1, table_dims=[2], table_of=[0], output_of=[0], combiners=["rows"])
     for d_out in (tf.zeros([2, 3]), tf.zeros([3, 2]), tf.zeros([4])):
         with pytest.raises(tf.errors.InvalidArgumentError, match="d_out 0 must be"):
-            ops.ctrlab_embedding_lookup_gradient(times=[], d_out=[d_out], **given)
+            gradient(ops, d_out)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Each of 1 tables"):
-        ops.ctrlab_embedding_lookup_gradient(times=[], d_out=[tf.zeros([2, 2])], **given | {"table_dims": []})
+        gradient(ops, tf.zeros([2, 2]), table_dims=[])
 
 
 @pytest.mark.parametrize(
@@ -149,6 +204,12 @@ def update(ops, variable, **other):
     return ops.ctrlab_embedding_update(**given | other)
 
 
+def norms(ops, variable, **other):
+    given = dict(tables=[variable.resource_handle], keys=[ints(1, 2)], counts=[ints(1, 1)], gradients=[tf.ones([2, 2])])
+    given |= dict(step=tf.constant(1, tf.int64), kind="adagrad", slot_names=["accumulator"])
+    return ops.ctrlab_embedding_norms(**given | other)
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -163,7 +224,7 @@ def update(ops, variable, **other):
         ({"step": tf.constant(0, tf.int64)}, "step"),
         ({"step": tf.constant(-1, tf.int64)}, "step"),
         ({"step": tf.constant(1 << 31, tf.int64)}, "step"),
-        ({"step": ints(1, 2)}, "scalars"),
+        ({"step": ints(1, 2)}, r"scalars|`step` must have 1 numbers"),
         ({"numbers": tf.zeros([5], tf.float64)}, "must be .6."),
         ({"kind": "sgd", "slot_names": []}, "has the slots .accumulator., and this one keeps .."),
         ({"slot_names": ["m"]}, "keeps .m."),
@@ -173,6 +234,9 @@ def update(ops, variable, **other):
 def test_updates_that_do_not_fit_change_nothing(ops, variable, wrong, sentence):
     with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
         update(ops, variable, **wrong)
+    if "numbers" not in wrong:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+            norms(ops, variable, **wrong)
     assert variable.rows() == 0
 
 
@@ -180,10 +244,14 @@ def test_a_table_is_stepped_once_in_a_step(ops, variable):
     twice = {name: [value] * 2 for name, value in (("keys", ints(1)), ("counts", ints(1)), ("gradients", tf.ones([1, 2])))}
     with pytest.raises(tf.errors.InvalidArgumentError, match="given once"):
         update(ops, variable, tables=[variable.resource_handle] * 2, **twice)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="given once"):
+        norms(ops, variable, tables=[variable.resource_handle] * 2, **twice)
 
 
 def test_an_empty_step_is_one(ops, variable):
-    update(ops, variable, keys=[ints()], counts=[ints()], gradients=[tf.zeros([0, 2])])
+    empty = dict(keys=[ints()], counts=[ints()], gradients=[tf.zeros([0, 2])])
+    assert norms(ops, variable, **empty).numpy().tolist() == [0.0]
+    update(ops, variable, **empty)
     assert variable.rows() == 0
 
 

@@ -34,8 +34,8 @@ def planted(bundle):
         found = [tf.raw_ops.ResourceGather(resource=handle, indices=ids, dtype=tf.float32)[:, :1] for handle in handles[:2]]
         for handle in handles[2:]:
             rows = ops.ctrlab_embedding_lookup(
-                tables=[handle], proxies=[], ids=[ids + KEYS[0]], splits=[tf.zeros([0], tf.int64)], times=[], table_dims=[2],
-                table_of=[0], output_of=[0], combiners=["rows"], M=1, training=False,
+                tables=[handle], proxies=[], ids=[ids + KEYS[0]], splits=[tf.zeros([0], tf.int64)], times=[],
+                table_dims=[2], table_of=[0], output_of=[0], combiners=["rows"], M=1, training=False,
             )  # fmt: skip
             found.append(rows[0][:, :1])
         found.append(tf.fill([tf.size(ids), 1], dense[-1]))

@@ -58,12 +58,15 @@ def grouped(
         columns: C int64 columns of keys, each a Tensor [B] (one key per example) or a RaggedTensor [B, (L)].
         layout: for each column: its table, its combiner, and its place in the outputs.
         training: a key without a row reads its initial value if true, else 0.
-        times: for each column, all under "rows", how often each of its keys came, int64 [n]; else each came once.
+        times: for each column int64 [N], how many occurrences each of its keys stands for: a worker sends each key of its batch
+            once. The gradient counts them; the outputs do not change. Every column's combiner must then be "rows". Empty: each
+            key stands for one occurrence.
     Returns:
         float32 outputs: [B, width] for pooled columns, [N, width] for columns whose keys keep their rows.
     Raises:
-        CtrlabError: the columns don't fit the layout, or keys are not int64; a table is closed; splits or shapes disagree. For
-            the last two a graph raises InvalidArgumentError when it runs.
+        CtrlabError: the columns don't fit the layout, or keys are not int64; a table is closed; splits or shapes disagree; times
+            are below 1, or 2^31 or more together in a column. For all but the first two a graph raises InvalidArgumentError when
+            it runs.
     """
     agree(tables, columns, layout)
     served = _served.get()
@@ -86,12 +89,12 @@ def grouped(
 def _gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     tables, columns = op.get_attr("T"), op.get_attr("C")
     dims = op.get_attr("table_dims")
-    inputs, columns_end = list(op.inputs), 2 * (tables + columns)
+    inputs = list(op.inputs)
     merged = _native.library().ops.ctrlab_embedding_lookup_gradient(
         ids=inputs[2 * tables : 2 * tables + columns],
-        splits=inputs[2 * tables + columns : columns_end],
+        splits=inputs[2 * tables + columns : 2 * tables + 2 * columns],
+        times=inputs[2 * tables + 2 * columns :],
         d_out=[tf.convert_to_tensor(d) for d in d_out],
-        times=inputs[columns_end:],
         T=tables,
         table_dims=dims,
         **{name: op.get_attr(name) for name in ("table_of", "output_of", "combiners")},
@@ -148,29 +151,32 @@ def step(rule: Rule, updates, learning_rate, step, clip_norm: float | None = Non
         clip_norm: the maximum norm of a table's merged gradient over the keys with a row; None for no clipping.
     """
     with tf.device("CPU:0"):
-        return _native.library().ops.ctrlab_embedding_update(**_inputs(rule, updates, learning_rate, step, clip_norm))
+        return _native.library().ops.ctrlab_embedding_update(
+            **_arguments(rule, updates), learning_rate=learning_rate, step=step, numbers=rule.numbers(clip_norm)
+        )
 
 
-def norms(rule: Rule, updates, learning_rate, step) -> tf.Tensor:
-    """For each table, before its `step` on the same gradients, the sum of their squares over the keys that will have a row.
+def norms(rule: Rule, updates, step) -> tf.Tensor:
+    """The sums of squares by which `step` would clip the same gradients. It takes no step and counts nothing.
 
+    If a table is sharded over workers, its squared norm is the sum of the workers' results.
+
+    Args:
+        rule, updates, step: as for the step. It refuses what the step refuses.
     Returns:
-        float64 [tables].
+        float64 [T]: for each table the sum over the keys that have a row, or get one in this step.
     """
     with tf.device("CPU:0"):
-        return _native.library().ops.ctrlab_embedding_norms(**_inputs(rule, updates, learning_rate, step, None))
+        return _native.library().ops.ctrlab_embedding_norms(**_arguments(rule, updates), step=step)
 
 
-def _inputs(rule: Rule, updates, learning_rate, step, clip_norm: float | None) -> dict:
+def _arguments(rule: Rule, updates) -> dict[str, list]:
     merged = [merged_gradient(table, gradient) for table, gradient in updates]
     return {
         "tables": [table.resource_handle for table, _ in updates],
         "keys": [keys for keys, _, _ in merged],
         "counts": [counts for _, counts, _ in merged],
         "gradients": [rows for _, _, rows in merged],
-        "learning_rate": learning_rate,
-        "step": step,
-        "numbers": rule.numbers(clip_norm),
         "kind": rule.kind,
         "slot_names": list(rule.slots),
     }
@@ -185,5 +191,6 @@ def merged_slices(table: EmbeddingVariable, gradient: tf.IndexedSlices) -> tf.In
 def scaled(table: EmbeddingVariable, gradient: tf.IndexedSlices, factor: tf.Tensor) -> tf.IndexedSlices:
     """A gradient of `table.proxy` times a factor; the keys have come as often as before."""
     keys, counts, rows = merged_gradient(table, gradient)
+    # Not the spread rows times the factor: `step` would merge those once more, from a row for each occurrence.
     spread = _native.library().ops.ctrlab_embedding_spread(merged_keys=keys, counts=counts, merged_rows=factor * rows)
     return tf.IndexedSlices(spread.rows, spread.keys, gradient.dense_shape)

@@ -86,7 +86,7 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
     const MergedBatch batch{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
     StepRule rule{};
     rule.kind = kSgd, rule.learning_rate = 1, rule.step = 10;
-    enum Call { kLookup, kPrefetch, kImport, kUpdate, kUpdateTwo, kEvict, kCut };
+    enum Call { kLookup, kPrefetch, kImport, kNorms, kUpdate, kUpdateTwo, kEvict, kCut };
     const auto call = [&](int t, Call what) -> Status {
       Table* table = tables[t].get();
       switch (what) {
@@ -96,6 +96,11 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
           return table->Prefetch(keys.data(), std::ssize(keys), pool.parallel_for);
         case kImport:
           return table->Import(kind, {}, in.Sizes(), 0, in.In(), pool.parallel_for);
+        case kNorms: {
+          double squares[2];
+          const TableStep steps[] = {{blooms[t].get(), batch}, {table, batch}};
+          return ctrlab::embedding::Norms(steps, rule, pool.parallel_for, squares);
+        }
         case kUpdate:
           return table->Update(batch, rule, pool.parallel_for);
         case kEvict:
@@ -116,7 +121,8 @@ inline void Allocations(uint64_t seed, int64_t memory_rows, const Pool& pool) {
       Must(blooms[t]->Export({}, saved.Room(kDim, 0), pools[0].parallel_for));
       return std::tuple(Held(tables[t].get()), Held(blooms[t].get()), saved.filter);
     };
-    for (const Call what : {kLookup, kPrefetch, kImport, kLookup, kUpdate, kUpdateTwo, kEvict, kUpdateTwo, kCut}) {
+    for (const Call what :
+         {kLookup, kPrefetch, kImport, kLookup, kNorms, kUpdate, kUpdateTwo, kEvict, kNorms, kUpdateTwo, kCut}) {
       Must(call(1, what));
       const auto before = held(0);
       for (int64_t n = 1;; ++n) {

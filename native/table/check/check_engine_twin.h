@@ -12,8 +12,8 @@
 #include <set>
 
 #include "check_engine_cases.h"
+#include "check_engine_merge.h"
 #include "table/lookup.h"
-#include "table/merge.h"
 
 namespace ctrlab::check::engine {
 
@@ -54,14 +54,16 @@ class Pair {
     }
     StepRule rule{test_.kind, 0.9, 0.999, 1e-8, 0.01, 0.02, test_.clip_norm, 0.1, static_cast<double>(step)};
     const MergedBatch merged{keys.data(), counts.data(), gradient.data(), std::ssize(keys)};
-    // What a full disk prevented is done when the call is repeated.
-    refuse_in_ = static_cast<int>(Uniform(1, 12));
-    for (Status status = table_->Update(merged, rule, pools[step % 3].parallel_for); !status.ok();) {
-      if (status.problem() != "the disk is full") Must(status);
-      status = table_->Update(merged, rule, pools[step % 3].parallel_for);
+    if (Uniform(0, 2)) {
+      double norm = -1, squares = 0;
+      for (const float g : applied) squares += double{g} * g;
+      const TableStep one{table_.get(), merged};
+      OnFullDisk([&] { return Norms({&one, 1}, rule, pools[Uniform(0, 3)].parallel_for, &norm); });
+      if (!(std::abs(norm - squares) <= 1e-6 * squares)) Wrong("another norm before the step", step);
     }
-    refuse_in_ = 0;
-    if (test_.memory_rows && std::ssize(keys) < test_.memory_rows) {
+    OnFullDisk([&] { return table_->Update(merged, rule, pools[step % 3].parallel_for); });
+    // After a batch of more keys than that, an empty one leaves it to the table's thread to make room.
+    if (!keys.empty() && std::ssize(keys) < test_.memory_rows) {
       const TableStats stats = table_->Stats();
       if (stats.rows - stats.rows_below > test_.memory_rows)
         Wrong("more rows in memory than asked for", stats.rows - stats.rows_below);
@@ -135,7 +137,7 @@ class Pair {
         SameRow("a single key", b, Read(single[b], training), pooled.get() + b * 3 * dim + 2 * dim);
       }
     }
-    Merge(input, columns[3], rows);
+    Merge(input, columns[3]);
   }
 
   Saved Save(Shard shard = {}) {
@@ -265,6 +267,16 @@ class Pair {
 
   static constexpr float kInitial[] = {0.1f, 0.2f};
 
+  // What a full disk prevented is done when the call is repeated.
+  template <class Call>
+  void OnFullDisk(const Call& call) {
+    refuse_in_ = static_cast<int>(Uniform(1, 12));
+    for (Status status = call(); !status.ok(); status = call()) {
+      if (status.problem() != "the disk is full") Must(status);
+    }
+    refuse_in_ = 0;
+  }
+
   int64_t Slots() const { return test_.kind == kSgd ? 0 : test_.kind == kAdagrad ? 1 : 2; }
 
   // A key that is only in a Bloom filter is not a key of the table.
@@ -327,32 +339,6 @@ class Pair {
     for (int64_t o = 0; o < test_.dim; ++o) {
       const float apart = std::abs(received[o] - expected[o]);
       if (!(apart <= (exact_ ? 0 : 1e-5f * std::max(1.0f, std::abs(expected[o]))))) Wrong(std::string(what) + " is another", key);
-    }
-  }
-
-  // The merged gradient of that lookup's keys; d_out counts 1, 2, 3, .. in the column with one row per key.
-  void Merge(const LookupInput& input, const LookupColumn& each, int64_t rows) const {
-    const LookupInput one{&each, 1, input.tables, 1, input.widths, rows};
-    const int64_t ids = each.splits[rows], dim = test_.dim;
-    Floats d_out(ids * dim);
-    for (int64_t i = 0; i < ids * dim; ++i) d_out[i] = static_cast<float>(i / dim + 1);
-    std::map<int64_t, std::pair<int64_t, float>> wanted;
-    for (int64_t i = 0; i < ids; ++i) {
-      auto& [count, sum] = wanted[each.ids[i]];
-      ++count, sum += static_cast<float>(i + 1);
-    }
-    const Pool& pool = pools[Uniform(0, 3)];
-    const KeyMerge merge(one, pool.parallel_for);
-    if (merge.count(0) != std::ssize(wanted)) Wrong("another number of merged keys", merge.count(0));
-    const std::unique_ptr<int64_t[]> keys(new int64_t[wanted.size()]), counts(new int64_t[wanted.size()]);
-    const auto sums = Exactly(Nans(std::ssize(wanted) * dim));
-    const float* const from[] = {nullptr, d_out.data()};
-    const MergedKeys merged{keys.get(), counts.get(), sums.get()};
-    merge.Write(from, &merged, pool.parallel_for);
-    int64_t k = 0;
-    for (const auto& [key, what] : wanted) {
-      if (keys[k] != key || counts[k] != what.first) Wrong("another merged key or count", key);
-      SameRow("a merged row", key, Floats(dim, what.second), sums.get() + k++ * dim);
     }
   }
 
