@@ -82,8 +82,7 @@ class Run:
             if spec.saving:
                 asked |= {"steps between saves": str(spec.saving.every), "saves between whole ones": str(spec.saving.full_every)}
             workers.agree(asked | spec.in_words)
-        with workers.building() if workers else contextlib.nullcontext():
-            self.model, self.optimizer = self._new_model(spec.seed)
+        self.model, self.optimizer = self._new_model(spec.seed)
         where = {"profile": spec.profile, "source": spec.source, "format": spec.format}
         self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
@@ -241,9 +240,7 @@ class Run:
 
     def restart(self, seed: int) -> None:
         """Starts again from `seed`: new weights, no slots, another order of rows. It can't be combined with checkpoints."""
-        with self.workers.building() if self.workers else contextlib.nullcontext():
-            new = self._new_model(seed)
-        set_state(get_state(*new), self.model, self.optimizer)
+        set_state(get_state(*self._new_model(seed)), self.model, self.optimizer)
         self._batches = iter(self.read(seed=seed))
 
     def evaluate(self, most_rows: int | None = None) -> Evaluation:
@@ -275,7 +272,8 @@ class Run:
 
     def _new_model(self, seed: int):
         spec = self.spec
-        model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
+        with self.workers.building() if self.workers else contextlib.nullcontext():
+            model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
         return model, make_optimizer(model)
 
     def _saver(self, saving: Saving) -> Checkpoints:

@@ -233,7 +233,7 @@ def test_a_worker_that_hangs_is_named(tmp_path):
 
 
 def test_saves_of_workers_are_merged_for_an_export(saved, whole, tmp_path):
-    from ctrlab.distributed.checkpoints import merge_workers
+    from ctrlab.distributed.restoring import merge_workers
     from ctrlab.models import build
     from ctrlab.training import get_state, make_optimizer, restore
 

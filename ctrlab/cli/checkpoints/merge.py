@@ -23,7 +23,7 @@ def command(
     - `ctrlab checkpoints merge run merged`
     """
     import_tensorflow()
-    from ctrlab.distributed.checkpoints import merge_workers
+    from ctrlab.distributed.restoring import merge_workers
     from ctrlab.embedding.formats.resharding import merge_chain
     from ctrlab.training.checkpoint import OF_WORKERS
 
