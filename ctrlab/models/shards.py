@@ -24,7 +24,8 @@ class RowsOf(keras.initializers.Initializer):
 
     def __call__(self, shape, dtype="float32"):
         found = np.empty(shape, np.float32)
-        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.constant([self.seed, 0], tf.int64))
+        seed = tf.constant([self.seed % (tf.int32.max - 1), 0], tf.int32)  # as Keras gives it to TensorFlow
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
         algorithm = tf.raw_ops.StatelessRandomGetAlg()
         done = 0
         for first in range(0, self.rows, BLOCK):
