@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ctrlab.errors import CtrlabError
 
@@ -31,10 +31,15 @@ class Worker:
     """The measuring side of one worker process. The process is stopped between requests, so that only one works at a time.
 
     As a context manager it ends the process. Ctrl-C reaches only the measuring process, which then ends the workers.
+
+    Args:
+        what: it does, for the sentence on its death.
+        environment: variables besides this process's.
+        stops: False for a process that others expect a sign of life from: it waits for requests awake.
     """
 
-    def __init__(self, what: str, command: Sequence[str]):
-        self.what = what
+    def __init__(self, what: str, command: Sequence[str], environment: Mapping[str, str] | None = None, stops: bool = True):
+        self.what, self._stops = what, stops
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
         self._process = subprocess.Popen(
             command,
@@ -43,7 +48,7 @@ class Worker:
             stderr=self._log,
             text=True,
             start_new_session=True,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(environment or {}),
         )
 
     def __enter__(self) -> Worker:
@@ -78,7 +83,8 @@ class Worker:
             raise WorkerDied(self._death_report())
         if "problem" in answer:
             raise CtrlabError(answer["problem"])
-        os.kill(self.pid, signal.SIGSTOP)
+        if self._stops:
+            os.kill(self.pid, signal.SIGSTOP)
         return answer
 
     def _death_report(self) -> str:

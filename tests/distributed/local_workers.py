@@ -13,19 +13,21 @@ LIMIT_SECONDS = 400
 
 
 def start_workers(count: int, program: str, *arguments, addresses=None, **options) -> list[subprocess.Popen]:
+    """`addresses`: of all workers; or for each worker those by which it knows them."""
     addresses = addresses or tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     started = []
     for index in range(count):
-        environment = os.environ | Place(addresses, index).config() | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        known = addresses if isinstance(addresses[0], str) else addresses[index]
+        environment = os.environ | Place(known, index).config() | {"TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [sys.executable, HERE / program, *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(command, env=environment, **pipes, **options))
     return started
 
 
-def run_workers(count: int, program: str, *arguments) -> list[str]:
+def run_workers(count: int, program: str, *arguments, **options) -> list[str]:
     """What each prints. They must end well."""
-    started = start_workers(count, program, *arguments)
+    started = start_workers(count, program, *arguments, **options)
     try:
         said = [worker.communicate(timeout=LIMIT_SECONDS) for worker in started]
     finally:

@@ -19,6 +19,7 @@ from ctrlab.cli.bench import (
     store,
     tables,
     waiting,
+    workers,
 )
 
 app = make_app("Measure parts against each other.")
@@ -38,5 +39,6 @@ add_commands(
     groups,
     fleet,
     quantized,
+    workers,
     tables,
 )

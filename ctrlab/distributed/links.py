@@ -1,0 +1,137 @@
+"""Hosts with slow links on one machine, so that what a network costs can be measured without one: Linux's network namespaces.
+
+    host 0 --- veth ---+
+    host 1 --- veth ---+  a bridge, in a namespace of its own
+    host 2 --- veth ---+
+
+Each end of a link sends through a token bucket (`tc`'s tbf), so a host sends and receives at its rate at the same time. There is
+no delay to set: Linux's netem is often missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ctrlab.errors import CtrlabError
+
+NETWORK = "10.77.0"
+BURST = 32 << 10
+"""Bytes that a link sends at once after a pause: 2.6 ms at 100 Mbit/s."""
+QUEUE = 16 << 20
+"""Bytes that wait before a link. What is above would be lost and sent again, as with a switch that is too small."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a host has sent so far."""
+
+    bytes: int
+    packets: int
+
+    def __sub__(self, before: Sent) -> Sent:
+        return Sent(self.bytes - before.bytes, self.packets - before.packets)
+
+
+class Namespace:
+    """A network of its own, which ends with this process: a process that waits for its end holds it."""
+
+    def __init__(self) -> None:
+        self._holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._holder.stdin.write(b"\n")
+        self._holder.stdin.flush()
+        if self._holder.stdout.readline() != b"\n":  # cat runs, so the network is there
+            raise CtrlabError(_NEEDS.format("unshare --net was refused"))
+
+    @property
+    def pid(self) -> int:
+        return self._holder.pid
+
+    @property
+    def enter(self) -> list[str]:
+        """What runs a command in it, before that command."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
+
+    def run(self, *command: str) -> str:
+        return _run(*self.enter, *command)
+
+    def close(self) -> None:
+        self._holder.communicate()
+
+
+class Host:
+    """One end of a link.
+
+    Attributes:
+        address: its IPv4 address.
+        enter: what runs a command on it, before that command.
+        pid: of the process that holds its network.
+    """
+
+    def __init__(self, index: int, space: Namespace, hub: Namespace):
+        self.address, self.enter, self.pid = f"{NETWORK}.{index + 1}", space.enter, space.pid
+        self._ends = ((space, "wire"), (hub, f"wire{index}"))
+        hub.run("ip", "link", "add", f"wire{index}", "type", "veth", "peer", "name", "wire", "netns", str(space.pid))
+        hub.run("ip", "link", "set", f"wire{index}", "master", "hub", "up")
+        space.run("ip", "address", "add", f"{self.address}/24", "dev", "wire")
+        for device in ("lo", "wire"):
+            space.run("ip", "link", "set", device, "up")
+
+    def set_rate(self, megabits: float | None) -> None:
+        """Megabits per second, each way; None: as fast as the machine."""
+        for space, device in self._ends:
+            with contextlib.suppress(CtrlabError):  # it had no rate
+                space.run("tc", "qdisc", "del", "dev", device, "root")
+            if megabits is not None:
+                limits = ("rate", f"{round(megabits * 1e6)}bit", "burst", str(BURST), "limit", str(QUEUE))
+                space.run("tc", "qdisc", "add", "dev", device, "root", "tbf", *limits)
+
+    def sent(self) -> Sent:
+        space, device = self._ends[0]
+        found = space.run("cat", f"/proc/{space.pid}/net/dev")
+        line = next(line for line in found.splitlines() if line.strip().startswith(f"{device}:"))
+        numbers = line.partition(":")[2].split()
+        return Sent(int(numbers[8]), int(numbers[9]))
+
+
+@contextlib.contextmanager
+def hosts(count: int) -> Iterator[Sequence[Host]]:
+    """So many hosts on links of one machine, at first as fast as it.
+
+    Raises:
+        CtrlabError: this process may make no networks, or a program for it is missing.
+
+    >>> with hosts(2) as (one, other):     # doctest: +SKIP
+    ...     one.set_rate(100)
+    ...     subprocess.run([*one.enter, "ping", "-c", "1", other.address])
+    """
+    with contextlib.ExitStack() as last:
+        spaces = [_space(last) for _ in range(count + 1)]
+        hub = spaces.pop()
+        hub.run("ip", "link", "add", "hub", "type", "bridge")
+        hub.run("ip", "link", "set", "hub", "up")
+        yield tuple(Host(index, space, hub) for index, space in enumerate(spaces))
+
+
+_NEEDS = "Slow links are made of Linux's network namespaces, by root with the programs ip, tc, unshare and nsenter; {}."
+
+
+def _space(last: contextlib.ExitStack) -> Namespace:
+    try:
+        space = Namespace()
+    except OSError as error:
+        raise CtrlabError(_NEEDS.format(error)) from None
+    last.callback(space.close)
+    return space
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise CtrlabError(_NEEDS.format(error)) from None
+    if done.returncode:
+        raise CtrlabError(_NEEDS.format(f"{' '.join(command)}: {done.stderr.strip()}"))
+    return done.stdout

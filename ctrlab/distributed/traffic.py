@@ -1,0 +1,101 @@
+"""What a step of several workers must send at least: the bound that measured bytes are held against.
+
+    gradients of the dense weights   2 (W - 1) / W * 4 bytes of each number    a ring all-reduce
+    distinct keys of other workers   8 bytes each, 4 of a dense table          once, to their owners
+    their rows, their gradients      4 D bytes each                            once each way
+
+Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab import whole_batch
+from ctrlab.embedding.initial_values import hash_keys
+from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.plain import Plain
+from ctrlab.whole_batch import Shard, SharedBatch
+
+FLOAT = 4
+"""Bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Traffic(Plain):
+    """The least bytes that a worker sends per step, the mean over the workers.
+
+    Attributes:
+        dense: of the gradients that all need.
+        keys: the ids of rows that others have.
+        rows: those rows, sent by their owners.
+        row_gradients: what they get back.
+        distinct: the number of distinct keys of a worker's part of the batch, its own and the others'.
+    """
+
+    dense: float
+    keys: float
+    rows: float
+    row_gradients: float
+    distinct: float
+
+    @property
+    def bytes(self) -> float:
+        return self.dense + self.keys + self.rows + self.row_gradients
+
+
+def least(build: Callable[[], object], parts: Sequence[Mapping[str, tf.Tensor]]) -> Traffic:
+    """The least traffic of a step.
+
+    Args:
+        build: makes the model.
+        parts: the features of each worker's examples.
+    """
+    workers = len(parts)
+    # Worker 0's shards are the largest, so they have a row wherever another worker's have one.
+    with whole_batch.sharded(Shard(0, workers)):
+        model = build()
+    dense = sum(v.shape.num_elements() for v in model.trainable_variables if not whole_batch.is_sharded(v))
+    counted = [_Counted(Shard(index, workers)) for index in range(workers)]
+    for batch, features in zip(counted, parts):
+        with whole_batch.over(batch):
+            model(features, training=False)
+    keys, rows, distinct = (sum(getattr(c, of) for c in counted) / workers for of in ("key_bytes", "row_bytes", "distinct"))
+    return Traffic(2 * (workers - 1) / workers * FLOAT * dense, keys, rows, rows, distinct)
+
+
+class _Counted(SharedBatch):
+    """Counts the distinct keys of a worker's part. Its lookups answer with rows of worker 0, right in nothing but their shape."""
+
+    def __init__(self, shard: Shard):
+        self.shard, self.rows = shard, None
+        self.key_bytes = self.row_bytes = self.distinct = 0
+
+    def total(self, x):
+        return x
+
+    def reduced(self, gradients, variables):
+        return gradients
+
+    def lookup(self, read, tables, columns, layout, counted):
+        workers = self.shard.count
+        for t, table in enumerate(tables):
+            ids = [_flat(column).numpy() for column, of in zip(columns, layout.table_of) if of == t]
+            distinct = np.unique(np.concatenate(ids))
+            distinct = distinct[distinct >= 0]
+            grows = isinstance(table, EmbeddingVariable)
+            owners = hash_keys(distinct) % np.uint64(workers) if grows else distinct % workers
+            others = int(np.count_nonzero(owners != self.shard.index))
+            self.distinct += len(distinct)
+            self.key_bytes += others * (8 if grows else 4)
+            self.row_bytes += others * FLOAT * (table.dim if grows else table.shape[1])
+        near = [c.with_flat_values(c.flat_values // workers) if isinstance(c, tf.RaggedTensor) else c // workers for c in columns]
+        return read(tables, near, layout)
+
+
+def _flat(column: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    return column.flat_values if isinstance(column, tf.RaggedTensor) else column
