@@ -101,8 +101,11 @@ def test_the_least_traffic_is_that_of_the_distinct_keys_of_others(embedding, tmp
 
     keys = distinct = 0
     for index, features in enumerate(parts):
-        for ids in model.encoder.ids(features, model.encoder.id_columns).values():
-            each = np.unique(getattr(ids, "flat_values", ids).numpy())
+        of_table = {}
+        for column, ids in model.encoder.ids(features, model.encoder.id_columns).items():
+            of_table.setdefault(model.schema[column].table, []).append(getattr(ids, "flat_values", ids).numpy())
+        for ids in of_table.values():
+            each = np.unique(np.concatenate(ids))
             owners = hash_keys(each) % np.uint64(workers) if embedding == "variable" else each % workers
             distinct += len(each)
             keys += int(np.sum(owners != index))
