@@ -1,0 +1,62 @@
+"""Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
+
+They were written down before any published conclusion was simulated with them (`published`). What is measured on a machine
+of one's own is in `data/measurements/simulator.json`.
+"""
+
+from __future__ import annotations
+
+from ctrlab.distributed.simulator.cluster import Link
+from ctrlab.distributed.simulator.model import FLOAT
+
+PCIE = Link(5.7e-6, 1 / 12e9)
+"""PCI Express 3.0 x16 between GPUs: per step of a ring, and 12 GB/s. NCCL, src/graph/tuning.cc (Ring, Simple) and topo.h."""
+NVLINK_V100 = Link(3.4e-6, 1 / 120e9)
+"""Six links of 20 GB/s each. NCCL, the same files."""
+NVLINK_A100 = Link(3.4e-6, 1 / 235e9)
+"""Twelve links of 20 GB/s, of which NCCL counts on 235 GB/s."""
+NETWORK_100G = Link(9.6e-6, 1 / 12e9)
+"""A network of 100 Gbit/s with remote direct memory access. NCCL, the same files."""
+NETWORK_25G = Link(9.6e-6, 1 / 3.125e9)
+"""The 25 Gbit/s of an instance with eight V100 (Amazon EC2's p3.16xlarge), at NCCL's latency, which TCP does not reach."""
+
+COPY = 1 / 12e9
+"""Seconds per byte from a host to its GPU: NCCL's rate of PCI Express 3.0 x16."""
+LAUNCH = 10e-6
+"""Seconds of a host's thread per kernel. "On the order of 10 us": Modal's GPU Glossary, "Overhead"."""
+KERNELS = 800
+"""Launched per step of a DLRM: Agrawal, "Deep Learning Recommendation Model (DLRM)", 2020, counted on a T4."""
+
+WIDE_DEEP = 989 * 1_024 + 4 * 1_024 * 1_024 + 1_024 + 5 * 1_024 + 1
+"""Dense weights of NVIDIA's Wide & Deep: 976 embedding numbers and 13 others, five layers of 1,024, one logit.
+
+NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation/WideAndDeep.
+"""
+WIDE_DEEP_BATCH = 131_072
+V100_EXAMPLES, A100_EXAMPLES = 321_816, 1_269_638
+"""Examples per second that it trains on one GPU, without XLA: float32 on a V100, TF32 on an A100. The same source."""
+V100, A100 = (6 * WIDE_DEEP * examples for examples in (V100_EXAMPLES, A100_EXAMPLES))
+"""FLOP/s that a GPU attains on dense layers of this kind, by those rates: 6 flops per weight and example."""
+V100_MEMORY, A100_MEMORY = 0.9e12, 2.039e12
+"""Bytes per second of a GPU's memory: the data sheets of the V100 and of the A100 80GB."""
+
+MOVED = 6
+"""Times that a number of a row passes the memory when a gradient is applied: gradient, weight and slot, each read and written."""
+
+CORES_PER_GPU = 8
+"""Of Amazon EC2's p3 instances."""
+INPUT_THREADS = 16
+"""That read and parse: the parallelism of interleave and map in "Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024."""
+AWS_EXAMPLE_BYTES = 3_000
+"""3 TB and a billion examples: the same source."""
+AWS_PARAMETERS = (3e6, 4e6, 10e6)
+"""Its models: "around 4 million", and the range for which few GPUs were faster."""
+CRITEO_IDS, CRITEO_DIM = 26, 16
+"""Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: where a source names no tables."""
+COLUMNS = 39
+"""Tensors per batch where a source names none: those of the contest's data and of Criteo's."""
+
+
+def per_row(dim: float, memory: float) -> float:
+    """Seconds to apply a row's gradient on a device with so many bytes per second: its least traffic."""
+    return MOVED * FLOAT * dim / memory

@@ -1,0 +1,141 @@
+"""What of a model decides how long a step of many workers takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctrlab.distributed.simulator.cluster import Numbers, require_numbers
+from ctrlab.errors import CtrlabError
+from ctrlab.plain import Plain
+
+FLOAT = 4
+"""Bytes of a number."""
+ID = 8
+"""Bytes of an id."""
+FLOPS = 6
+"""Per dense weight and example: a multiply-add forward, two backward."""
+BINS = 4_000
+"""Of ranks, over which Zipf's law is summed."""
+
+
+@dataclass(frozen=True)
+class Distinct(Plain):
+    """How many distinct ids a batch has: counts at some sizes, and between them a straight line in logarithms.
+
+    Beyond the largest size the last line goes on. Below the smallest, ids are in proportion to examples.
+
+    Attributes:
+        examples, ids: both ascending, at least one of each.
+    """
+
+    examples: tuple[float, ...]
+    ids: tuple[float, ...]
+
+    def __post_init__(self):
+        sizes, counts = np.array(self.examples), np.array(self.ids)
+        good = len(sizes) == len(counts) > 0 and min(sizes[0], counts[0]) > 0
+        if not good or np.any(np.diff(sizes) <= 0) or np.any(np.diff(counts) < 0):
+            raise CtrlabError(
+                "Distinct ids are counted at ascending numbers of examples, and never get fewer; received "
+                f"{list(zip(self.examples, self.ids))!r:.200}."
+            )
+
+    @classmethod
+    def zipf(cls, rows: float, exponent: float, per_example: float = 1.0) -> Distinct:
+        """Expected counts where id number k of `rows` comes with probability in proportion to 1 / k^exponent.
+
+            E[distinct of n] = sum over k of 1 - (1 - p_k)^n
+
+        Args:
+            per_example: ids that an example draws, each by itself.
+
+        >>> 600 < Distinct.zipf(1_000, exponent=0)(1_000) < 640  # 1 - 1 / e of them
+        True
+        """
+        if rows < 1 or exponent < 0 or per_example <= 0:
+            raise CtrlabError(
+                "Zipf's law is of at least one row, with an exponent of at least 0, and an example has ids; received "
+                f"{rows} rows, the exponent {exponent} and {per_example} ids per example."
+            )
+        edges = np.unique(np.floor(np.geomspace(1, rows + 1, BINS)))
+        count, rank = np.diff(edges), np.sqrt(edges[:-1] * (edges[1:] - 1))
+        weight = rank**-exponent
+        p = weight / (count @ weight)
+        sizes = 2.0 ** np.arange(0, 41)
+        with np.errstate(divide="ignore"):  # a single row has p = 1
+            never = np.log1p(-np.minimum(p, 1.0))
+        ids = [float(count @ -np.expm1(n * per_example * never)) for n in sizes]
+        return cls(tuple(sizes.tolist()), tuple(np.maximum.accumulate(ids).tolist()))
+
+    def __call__(self, examples: Numbers) -> Numbers:
+        """The number of distinct ids of a batch of so many examples."""
+        sizes, counts = np.array(self.examples), np.array(self.ids)
+        n = np.asarray(examples, float)
+        inside = np.exp(np.interp(np.log(np.maximum(n, sizes[0])), np.log(sizes), np.log(counts)))
+        slope = 1.0 if len(sizes) == 1 else np.log(counts[-1] / counts[-2]) / np.log(sizes[-1] / sizes[-2])
+        beyond = np.maximum(n / sizes[-1], 1.0) ** slope
+        return inside * beyond * np.minimum(n / sizes[0], 1.0)
+
+
+@dataclass(frozen=True)
+class Model(Plain):
+    """A model on one kind of worker.
+
+    Attributes:
+        dense: numbers that every worker has whole.
+        fixed: seconds of a worker per step, whatever its part of the batch.
+        per_example: seconds of a worker.
+        ids: looked up per example.
+        dim: numbers of a table row.
+        distinct: how many of a batch's ids are distinct.
+        sharded: whether each table row lies on one worker; False: each has whole tables, and all gradients of rows go to all.
+        per_row: seconds to apply the gradient of an id of another worker's example, where tables are whole everywhere.
+        kernels: launched per step, on a device.
+        tensors, bytes: of which an example's input consists.
+        reductions: all-reduces per step: buckets of gradients and small sums.
+        lookups: times that ids and rows are exchanged in a step; one for each dimension of tables.
+    """
+
+    dense: float
+    fixed: float
+    per_example: float
+    ids: float = 0.0
+    dim: float = 0.0
+    distinct: Distinct = Distinct((1.0,), (1.0,))
+    sharded: bool = True
+    per_row: float = 0.0
+    kernels: float = 0.0
+    tensors: float = 0.0
+    bytes: float = 0.0
+    reductions: float = 1.0
+    lookups: float = 1.0
+
+    def __post_init__(self):
+        least = dict.fromkeys(("dense", "fixed", "per_example", "ids", "dim", "per_row", "kernels", "tensors", "bytes"), 0.0)
+        require_numbers("A model", self, **least, reductions=1, lookups=1)
+
+
+def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
+    """(fixed, per_example) of the line with the least squared relative error through the median times, none below 0.
+
+    Args:
+        seconds: {examples: measured seconds of such steps}.
+    Raises:
+        CtrlabError: fewer than two numbers of examples, or a time that is not above 0.
+    """
+    if len(seconds) < 2 or not all(len(times) and min(times) > 0 for times in seconds.values()):
+        raise CtrlabError(
+            "A line is fitted to times above 0 of at least two batch sizes; received "
+            f"{ {examples: len(times) for examples, times in seconds.items()} } times by examples."
+        )
+    medians = np.array([np.median(times) for times in seconds.values()])
+    columns = np.stack([np.ones(len(seconds)), np.array(list(seconds), float)], 1) / medians[:, None]
+    (fixed, per_example), *_ = np.linalg.lstsq(columns, np.ones(len(seconds)), rcond=None)
+    if fixed < 0:
+        fixed, per_example = 0.0, columns[:, 1].sum() / np.sum(columns[:, 1] ** 2)
+    elif per_example < 0:
+        fixed, per_example = columns[:, 0].sum() / np.sum(columns[:, 0] ** 2), 0.0
+    return float(fixed), float(per_example)

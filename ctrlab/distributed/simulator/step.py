@@ -1,0 +1,133 @@
+"""The seconds of a step, part by part. Workers and examples may be arrays: they are broadcast against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctrlab.distributed.simulator.cluster import Cluster, Link, Numbers
+from ctrlab.distributed.simulator.model import FLOAT, ID, Model
+from ctrlab.errors import CtrlabError
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of one step; float64, of the shape of workers and examples together.
+
+    Attributes:
+        compute, launches, copies, reduce, exchange: see the package.
+        hidden: of `reduce`, while the backward pass computes.
+    """
+
+    compute: np.ndarray
+    launches: np.ndarray
+    copies: np.ndarray
+    reduce: np.ndarray
+    exchange: np.ndarray
+    hidden: np.ndarray
+
+    @property
+    def seconds(self) -> np.ndarray:
+        return self.compute + self.launches + self.copies + self.reduce + self.exchange - self.hidden
+
+    @property
+    def launch_share(self) -> np.ndarray:
+        """Of the step, in which the device waits for the next launch."""
+        return self.launches / self.seconds
+
+
+def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, overlap: float = 0.0) -> Step:
+    """One step of `examples` in all, dealt out evenly.
+
+    Args:
+        workers: at least 1; nodes are filled one after the other.
+        overlap: the share of `compute` during which sums can already travel.
+    Raises:
+        CtrlabError: no worker, a negative number of examples, or an overlap outside of [0, 1].
+    """
+    workers, examples = np.broadcast_arrays(np.asarray(workers, float), np.asarray(examples, float))
+    if np.any(workers < 1) or np.any(examples < 0) or not 0 <= overlap <= 1:
+        raise CtrlabError(
+            "A step has at least one worker, at least 0 examples and an overlap from 0 to 1; received "
+            f"{np.min(workers):g} workers, {np.min(examples):g} examples and an overlap of {overlap:g}."
+        )
+    host, each = cluster.host, examples / workers
+    slower = host.slower(np.minimum(workers, cluster.per_node))
+    compute = (model.fixed + model.per_example * each) * (slower if host.computes else 1.0)
+    if not model.sharded:
+        compute = compute + model.per_row * model.ids * (examples - each)
+    launches = np.maximum(model.kernels * host.launch * slower - compute, 0.0)
+    fed = np.minimum(workers, cluster.per_node) if host.loop else 1.0
+    copies = fed * (model.tensors * host.tensor * slower + model.bytes * each * host.copy)
+    reduce = all_reduce(FLOAT * model.dense, model.reductions, cluster, workers)
+    exchange = (_exchanged if model.sharded else _gathered)(model, cluster, workers, each)
+    return Step(compute, launches, copies, reduce, exchange, np.minimum(reduce, overlap * compute))
+
+
+def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) -> np.ndarray:
+    """Seconds of `times` ring all-reduces of `size` bytes together.
+
+        T = 2 (W - 1) alpha + 2 (W - 1) / W bytes beta
+
+    The ring passes each node's own link once in each direction. The slowest link sets the rate of all.
+
+    Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009; the sum of latencies
+    over both kinds of links is that of NCCL's own model (src/graph/tuning.cc).
+    """
+    nodes = _nodes(cluster, workers)
+    between, steps = 2 * (nodes - 1), 2 * (workers - 1)
+    near, far = _links(cluster, workers)
+    latency = (steps - between) * near.latency + between * far.latency
+    per_byte = np.where(nodes > 1, np.maximum(near.per_byte, far.per_byte), near.per_byte)
+    return times * latency + steps / workers * size * per_byte
+
+
+def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) -> np.ndarray:
+    """Seconds of `times` exchanges in which each worker gives every worker its equal part of `size` bytes together.
+
+        T = (W - 1) alpha + (W - 1) / W bytes beta, one peer after the other
+
+    Workers of a node send to other nodes over one link.
+
+    Source: pairwise exchange; Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", 2005.
+    """
+    here = np.minimum(workers, cluster.per_node)
+    away = workers - here
+    near, far = _links(cluster, workers)
+    latency = (here - 1) * near.latency + away * far.latency
+    return times * latency + size / workers * ((here - 1) * near.per_byte + here * away * far.per_byte)
+
+
+def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
+    """A worker's distinct ids to their owners, their rows back, the rows' gradients again."""
+    if not model.dim:
+        return np.zeros_like(workers)
+    size = model.distinct(each) * (ID + 2 * FLOAT * model.dim)
+    return all_to_all(size, 3 * model.lookups, cluster, workers)
+
+
+def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
+    """The gradient of every id of every example to every worker: a ring all-gather, half of an all-reduce."""
+    size = workers * each * model.ids * (ID + FLOAT * model.dim)
+    return all_reduce(size, 1.0, cluster, workers) / 2
+
+
+def _nodes(cluster: Cluster, workers: Numbers) -> np.ndarray:
+    return np.ceil(np.asarray(workers) / cluster.per_node)
+
+
+def _links(cluster: Cluster, workers: Numbers) -> tuple[Link, Link]:
+    """Both links, with what the host's threads do for a message and a byte, arrays of the shape of `workers`."""
+    host = cluster.host
+    slower = host.slower(np.minimum(workers, cluster.per_node))
+    return tuple(
+        _Costs(link.latency + host.message * slower, link.per_byte + host.byte * slower)
+        for link in (cluster.inside, cluster.between)
+    )
+
+
+@dataclass(frozen=True)
+class _Costs:
+    latency: np.ndarray
+    per_byte: np.ndarray

@@ -1,0 +1,118 @@
+"""The seconds of a step, term by term against sums by hand."""
+
+import numpy as np
+import pytest
+
+from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
+from ctrlab.distributed.simulator.model import Distinct, Model, line_through
+from ctrlab.distributed.simulator.step import all_reduce, all_to_all, step
+from ctrlab.errors import CtrlabError
+
+NEAR, FAR = Link(1e-5, 1e-9), Link(1e-4, 8e-9)
+NODES = Cluster(4, NEAR, FAR, Host(8))
+
+
+def test_a_ring_of_one_node_has_two_rounds_of_all_but_one():
+    # 2 rounds of 3 steps; each worker sends 3/4 of the bytes in each round.
+    assert all_reduce(4e6, 1, NODES, 4) == pytest.approx(6 * 1e-5 + 2 * 3e6 * 1e-9)
+    assert all_reduce(4e6, 1, NODES, 1) == 0
+
+
+def test_a_ring_over_nodes_has_the_rate_of_its_slowest_link():
+    # 8 workers on 2 nodes: 14 steps, 2 of them between the nodes.
+    assert all_reduce(8e6, 3, NODES, 8) == pytest.approx(3 * (12 * 1e-5 + 2 * 1e-4) + 14 / 8 * 8e6 * 8e-9)
+
+
+def test_the_workers_of_a_node_share_its_link_when_all_send_to_all():
+    # Each of 8 workers keeps 1/8, gives 3/8 to its node's and 4/8 to the other node's, over a link that 4 workers share.
+    messages = 2 * (3 * 1e-5 + 4 * 1e-4)
+    assert all_to_all(8e6, 2, NODES, 8) == pytest.approx(messages + 3e6 * 1e-9 + 4 * 4e6 * 8e-9)
+    assert all_to_all(8e6, 2, NODES, 1) == 0
+
+
+def test_a_step_is_the_sum_of_its_parts():
+    host = Host(cores=8, threads=1, busy=12, launch=1e-5, tensor=2e-5, copy=1e-10, loop=True)
+    distinct = Distinct((100.0, 1_000.0), (500.0, 2_000.0))
+    model = Model(1e6, 1e-3, 1e-6, dim=16, distinct=distinct, kernels=800, tensors=40, bytes=3_000, reductions=2)
+    found = step(model, Cluster(4, NEAR, FAR, host), 4, 4_000, overlap=0.5)
+    assert found.compute == pytest.approx(1e-3 + 1e-6 * 1_000)
+    assert found.launches == pytest.approx(800 * 1e-5 * (4 + 12) / 8 - 2e-3)  # 16 threads on 8 cores
+    assert found.copies == pytest.approx(4 * (40 * 2e-5 * 2 + 3_000 * 1_000 * 1e-10))
+    assert found.reduce == pytest.approx(2 * 6 * 1e-5 + 1.5 * 4e6 * 1e-9)
+    assert found.exchange == pytest.approx(3 * 3 * 1e-5 + 3 / 4 * 2_000 * (8 + 2 * 4 * 16) * 1e-9)
+    assert found.hidden == pytest.approx(1e-3)  # half of the compute
+    parts = (found.compute, found.launches, found.copies, found.reduce, found.exchange)
+    assert found.seconds == pytest.approx(sum(parts) - 1e-3)
+    assert found.launch_share == pytest.approx(found.launches / found.seconds)
+
+
+def test_no_more_is_hidden_than_there_is():
+    model = Model(10, 1.0, 0.0)
+    found = step(model, NODES, 2, 10, overlap=1.0)
+    assert found.hidden == found.reduce > 0
+
+
+def test_whole_tables_send_every_gradient_to_all_and_apply_all():
+    model = Model(0, 0.0, 1e-6, ids=10, dim=16, sharded=False, per_row=1e-8)
+    found = step(model, NODES, 4, 4_000)
+    assert found.compute == pytest.approx(1e-3 + 1e-8 * 10 * 3_000)
+    assert found.exchange == pytest.approx(3 * 1e-5 + 3 / 4 * 4_000 * 10 * (8 + 4 * 16) * 1e-9)
+
+
+def test_workers_that_share_cores_wait_for_each_other():
+    host = Host(cores=2, threads=1, computes=True, message=1e-3, byte=1e-8)
+    model, cluster = Model(1e6, 0.01, 1e-5), Cluster(8, NEAR, FAR, host)
+    one, four = step(model, cluster, 1, 1_000), step(model, cluster, 4, 1_000)
+    assert one.compute == pytest.approx(0.02)
+    assert four.compute == pytest.approx(2 * (0.01 + 250e-5))
+    assert four.reduce == pytest.approx(6 * (1e-5 + 2e-3) + 1.5 * 4e6 * (1e-9 + 2e-8))
+
+
+def test_arrays_give_what_single_numbers_give():
+    model = Model(1e6, 1e-3, 1e-6, dim=16, distinct=Distinct.zipf(1e6, 1.0, 20))
+    workers, examples = np.array([[1], [4], [9]]), np.array([512, 65_536])
+    grid = step(model, NODES, workers, examples, overlap=0.3)
+    each = [[step(model, NODES, w, b, overlap=0.3).seconds for b in examples] for (w,) in workers]
+    assert grid.seconds.shape == (3, 2) and np.allclose(grid.seconds, each, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.8, 1.2])
+def test_zipfs_law_is_summed_as_the_formula_says(exponent):
+    p = np.arange(1.0, 50_001) ** -exponent
+    p /= p.sum()
+    law = Distinct.zipf(50_000, exponent, per_example=3)
+    for n in (1, 64, 4_096, 65_536):
+        assert law(n) == pytest.approx(np.sum(1 - (1 - p) ** (3 * n)), rel=0.01)
+
+
+def test_between_counts_distinct_ids_are_a_line_in_logarithms():
+    counted = Distinct((100.0, 10_000.0), (400.0, 4_000.0))
+    assert counted(1_000) == pytest.approx(np.sqrt(400 * 4_000))
+    assert counted(1e6) == pytest.approx(40_000)  # the line goes on: ten times as many per hundred times the examples
+    assert counted(25) == pytest.approx(100) and counted(0) == 0
+
+
+def test_a_line_is_fitted_relative_to_the_times():
+    assert line_through({100: [0.3, 0.3, 9.0], 1_000: [2.1]}) == pytest.approx((0.1, 2e-3))
+    assert line_through({100: [1.0], 200: [3.0]})[0] == 0.0
+    assert line_through({100: [2.0], 200: [1.0]})[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: Link(-1e-6, 0), "latency is a number of at least 0; received -1e-06"),
+        (lambda: Link(0, float("nan")), "per byte is a number"),
+        (lambda: Host(0), "cores is a number of at least 1; received 0"),
+        (lambda: Model(1, 0, 0, reductions=0), "reductions is a number of at least 1"),
+        (lambda: Distinct((2.0, 1.0), (1.0, 2.0)), "ascending numbers of examples"),
+        (lambda: Distinct((1.0, 2.0), (2.0, 1.0)), "never get fewer"),
+        (lambda: Distinct.zipf(0.5, 1), "at least one row"),
+        (lambda: line_through({100: [1.0]}), "at least two batch sizes"),
+        (lambda: step(Model(1, 0, 0), NODES, 0, 10), "at least one worker"),
+        (lambda: step(Model(1, 0, 0), NODES, 1, 10, overlap=1.5), "an overlap from 0 to 1"),
+    ],
+)
+def test_numbers_that_can_not_be_are_refused(wrong, says):
+    with pytest.raises(CtrlabError, match=says):
+        wrong()
