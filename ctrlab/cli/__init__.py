@@ -6,7 +6,23 @@ takes seconds to import, and `--help` must not.
 
 from __future__ import annotations
 
-from ctrlab.cli import bench, checkpoints, data, doctor, embedding, export, fleet, lab, label, load, race, serve, train, tune
+from ctrlab.cli import (
+    bench,
+    checkpoints,
+    data,
+    doctor,
+    embedding,
+    export,
+    fleet,
+    lab,
+    label,
+    load,
+    race,
+    serve,
+    train,
+    tune,
+    workers,
+)
 from ctrlab.cli.app import OneSentence, VersionOption, add_commands, make_app
 
 app = make_app(
@@ -23,7 +39,7 @@ def options(version: VersionOption = False) -> None:
 
 
 add_commands(app, doctor, train, export, serve, fleet, load, label, race, tune, lab)
-for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding}.items():
+for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding, "workers": workers}.items():
     app.add_typer(group.app, name=name)
 
 

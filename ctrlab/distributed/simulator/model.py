@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ FLOPS = 6
 """Per dense weight and example: a multiply-add forward, two backward."""
 BINS = 4_000
 """Of ranks, over which Zipf's law is summed."""
+SIZES = 2.0 ** np.arange(41)
+"""Examples for which it is."""
 
 
 @dataclass(frozen=True)
@@ -44,31 +47,35 @@ class Distinct(Plain):
             )
 
     @classmethod
-    def zipf(cls, rows: float, exponent: float, per_example: float = 1.0) -> Distinct:
+    def zipf(
+        cls, rows: float, exponent: float, per_example: float = 1.0, *, first: float = 0.0, last: float = math.inf
+    ) -> Distinct:
         """Expected counts where id number k of `rows` comes with probability in proportion to 1 / k^exponent.
 
             E[distinct of n] = sum over k of 1 - (1 - p_k)^n
 
         Args:
             per_example: ids that an example draws, each by itself.
+            first, last: count only the ids with first < k <= last.
 
         >>> 600 < Distinct.zipf(1_000, exponent=0)(1_000) < 640  # 1 - 1 / e of them
         True
         """
-        if rows < 1 or exponent < 0 or per_example <= 0:
+        last = min(last, rows)
+        if rows < 1 or exponent < 0 or per_example <= 0 or not 0 <= first <= last - 1:
             raise CtrlabError(
-                "Zipf's law is of at least one row, with an exponent of at least 0, and an example has ids; received "
-                f"{rows} rows, the exponent {exponent} and {per_example} ids per example."
+                "Zipf's law is of at least one row, with an exponent of at least 0; an example has ids, and at least one id is "
+                f"counted; received {rows} rows, the exponent {exponent}, {per_example} ids per example, ids {first} to {last}."
             )
-        edges = np.unique(np.floor(np.geomspace(1, rows + 1, BINS)))
+        bounds = np.floor([first + 1, last + 1])
+        edges = np.unique(np.concatenate([np.floor(np.geomspace(1, rows + 1, BINS)), bounds]))
         count, rank = np.diff(edges), np.sqrt(edges[:-1] * (edges[1:] - 1))
         weight = rank**-exponent
-        p = weight / (count @ weight)
-        sizes = 2.0 ** np.arange(0, 41)
         with np.errstate(divide="ignore"):  # a single row has p = 1
-            never = np.log1p(-np.minimum(p, 1.0))
-        ids = [float(count @ -np.expm1(n * per_example * never)) for n in sizes]
-        return cls(tuple(sizes.tolist()), tuple(np.maximum.accumulate(ids).tolist()))
+            never = np.log1p(-np.minimum(weight / (count @ weight), 1.0))
+        counted = count * ((edges[:-1] >= bounds[0]) & (edges[:-1] < bounds[1]))
+        ids = [float(counted @ -np.expm1(n * per_example * never)) for n in SIZES]
+        return cls(tuple(SIZES.tolist()), tuple(np.maximum.accumulate(ids).tolist()))
 
     def __call__(self, examples: Numbers) -> Numbers:
         """The number of distinct ids of a batch of so many examples."""
