@@ -16,14 +16,21 @@ CURES = {
 
 
 class CtrlabError(Exception):
-    """An error that the user can fix. The command line prints it as one sentence and exits with 1."""
+    """An error that the user can fix. The command line prints it as one sentence and exits with `exit_code`."""
 
+    exit_code = 1
     _keras_call_info_injected = True
     """Without this Keras would wrap the sentence of an error in a layer's call in a page about the call's arguments."""
 
     def _render_traceback_(self) -> list[str]:
         """What Jupyter shows: the sentence alone, without a traceback through our code."""
         return [f"{type(self).__name__}: {self}"]
+
+
+class WorkerLost(CtrlabError):
+    """Another worker of a training is gone or does not answer. Nothing is wrong here: all start again and go on from the last save."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: launchers start a command again that ends with it
 
 
 class UnknownName(CtrlabError, ValueError):

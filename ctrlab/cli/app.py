@@ -34,14 +34,14 @@ WIDTH = 100
 
 
 class OneSentence(TyperGroup):
-    """A group of commands that turns what a user can mend into one sentence on stderr and exit code 1."""
+    """A group of commands that turns what a user can mend into one sentence on stderr and the error's exit code."""
 
     def invoke(self, ctx):
         try:
             with _ending_as_interrupted() as ended:
                 return super().invoke(ctx)
         except CtrlabError as problem:
-            raise _exit(str(problem), 1) from None
+            raise _exit(str(problem), problem.exit_code) from None
         except typer.BadParameter as problem:
             problem.message += _nearest(problem.message)
             raise
