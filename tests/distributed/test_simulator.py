@@ -60,12 +60,27 @@ def test_whole_tables_send_every_gradient_to_all_and_apply_all():
 
 
 def test_workers_that_share_cores_wait_for_each_other():
-    host = Host(cores=2, threads=1, computes=True, message=1e-3, byte=1e-8)
+    host = Host(cores=2, threads=1, computes=True, message=1e-3)
     model, cluster = Model(1e6, 0.01, 1e-5), Cluster(8, NEAR, FAR, host)
     one, four = step(model, cluster, 1, 1_000), step(model, cluster, 4, 1_000)
     assert one.compute == pytest.approx(0.02)
     assert four.compute == pytest.approx(2 * (0.01 + 250e-5))
-    assert four.reduce == pytest.approx(6 * (1e-5 + 2e-3) + 1.5 * 4e6 * (1e-9 + 2e-8))
+    assert four.reduce == pytest.approx(6 * (1e-5 + 2e-3) + 1.5 * 4e6 * 1e-9)
+
+
+def test_a_host_sends_no_faster_than_it_can():
+    slow, fast = (Cluster(1, link, link, Host(2, byte=1e-8)) for link in (Link(0, 8e-8), Link(0, 1e-9)))
+    assert all_reduce(1e6, 1, slow, 2) == pytest.approx(1e6 * 8e-8)
+    assert all_reduce(1e6, 1, fast, 2) == pytest.approx(1e6 * 1e-8)
+
+
+def test_exchanges_have_work_of_their_own():
+    distinct = Distinct((1_000.0,), (500.0,))
+    model = Model(0, 0.01, 0, dim=4, distinct=distinct, sharing=0.02, per_id=1e-5, padding=1.5)
+    alone, two = step(model, NODES, 1, 1_000), step(model, NODES, 2, 2_000)
+    assert alone.compute == pytest.approx(0.01) and alone.exchange == 0
+    assert two.compute == pytest.approx(0.01 + 0.02 + 500 * 1e-5)
+    assert two.exchange == pytest.approx(3e-5 + 1.5 * 250 * (8 + 32) * 1e-9)
 
 
 def test_arrays_give_what_single_numbers_give():

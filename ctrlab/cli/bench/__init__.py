@@ -16,6 +16,7 @@ from ctrlab.cli.bench import (
     quality,
     quantized,
     serving,
+    simulator,
     store,
     tables,
     waiting,
@@ -40,5 +41,6 @@ add_commands(
     fleet,
     quantized,
     workers,
+    simulator,
     tables,
 )

@@ -60,7 +60,7 @@ class Host(Plain):
         copy: seconds per byte from the host's memory to a device.
         loop: whether one loop hands the batch to all devices of a node, one after the other; False: a process per worker.
         message: seconds of a thread per message to another worker.
-        byte: seconds of a thread per byte to another worker.
+        byte: seconds per byte that a host needs at least, whatever the link: packets take their time, too.
     """
 
     cores: float

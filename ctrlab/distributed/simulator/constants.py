@@ -1,7 +1,6 @@
 """Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
 
-They were written down before any published conclusion was simulated with them (`published`). What is measured on a machine
-of one's own is in `data/measurements/simulator.json`.
+They were written down before any published conclusion was simulated with them (`published`).
 """
 
 from __future__ import annotations
@@ -27,6 +26,11 @@ LAUNCH = 10e-6
 KERNELS = 800
 """Launched per step of a DLRM: Agrawal, "Deep Learning Recommendation Model (DLRM)", 2020, counted on a T4."""
 
+COMPILED = 260 / 416
+"""Launches that XLA leaves of stock TensorFlow's, of a DLRM. Measured: `data/measurements/simulator.json`."""
+TENSOR = 18e-6
+"""Seconds of a thread of Python per tensor that it hands to TensorFlow. Measured: the same file."""
+
 WIDE_DEEP = 989 * 1_024 + 4 * 1_024 * 1_024 + 1_024 + 5 * 1_024 + 1
 """Dense weights of NVIDIA's Wide & Deep: 976 embedding numbers and 13 others, five layers of 1,024, one logit.
 
@@ -40,17 +44,30 @@ V100, A100 = (6 * WIDE_DEEP * examples for examples in (V100_EXAMPLES, A100_EXAM
 V100_MEMORY, A100_MEMORY = 0.9e12, 2.039e12
 """Bytes per second of a GPU's memory: the data sheets of the V100 and of the A100 80GB."""
 
+DLRM = 13 * 512 + 512 * 256 + 256 * 128 + 480 * 1_024 + 1_024 * 1_024 + 1_024 * 512 + 512 * 256 + 256
+"""Dense weights, without biases, of NVIDIA's DLRM on Criteo's 1 TB: towers of 512-256-128 and 1024-1024-512-256-1, rows of 128.
+
+NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation/DLRM_and_DCNv2.
+"""
+DLRM_BATCH, DLRM_DIM = 65_536, 128
+DLRM_V100_EXAMPLES, DLRM_A100_EXAMPLES = 663e3, 2.84e6
+"""Examples per second that it trains on one GPU with XLA: float32 on a V100, TF32 on an A100. The same source."""
+
 MOVED = 6
 """Times that a number of a row passes the memory when a gradient is applied: gradient, weight and slot, each read and written."""
 
 CORES_PER_GPU = 8
 """Of Amazon EC2's p3 instances."""
+DGX1_CORES, DGX_A100_CORES = 40, 128
+"""Of NVIDIA's servers with eight V100 and eight A100: their data sheets."""
 INPUT_THREADS = 16
 """That read and parse: the parallelism of interleave and map in "Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024."""
 AWS_EXAMPLE_BYTES = 3_000
 """3 TB and a billion examples: the same source."""
 AWS_PARAMETERS = (3e6, 4e6, 10e6)
 """Its models: "around 4 million", and the range for which few GPUs were faster."""
+AWS_BATCH = 2_048
+"""The source names none: this is the ladder's `large_batch`. `published` says for which batches each conclusion holds."""
 CRITEO_IDS, CRITEO_DIM = 26, 16
 """Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: where a source names no tables."""
 COLUMNS = 39

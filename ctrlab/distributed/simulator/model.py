@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -104,6 +104,9 @@ class Model(Plain):
         tensors, bytes: of which an example's input consists.
         reductions: all-reduces per step: buckets of gradients and small sums.
         lookups: times that ids and rows are exchanged in a step; one for each dimension of tables.
+        sharing: seconds of a worker per step for the exchanges' own ops, if there is another worker.
+        per_id: the same per distinct id: it is found, sorted by its owner, and its row is put in place.
+        padding: bytes of ids and rows that travel, over those needed.
     """
 
     dense: float
@@ -119,10 +122,14 @@ class Model(Plain):
     bytes: float = 0.0
     reductions: float = 1.0
     lookups: float = 1.0
+    sharing: float = 0.0
+    per_id: float = 0.0
+    padding: float = 1.0
 
     def __post_init__(self):
-        least = dict.fromkeys(("dense", "fixed", "per_example", "ids", "dim", "per_row", "kernels", "tensors", "bytes"), 0.0)
-        require_numbers("A model", self, **least, reductions=1, lookups=1)
+        least = {"reductions": 1.0, "lookups": 1.0, "padding": 1.0}
+        names = (field.name for field in fields(self) if field.name not in ("distinct", "sharded"))
+        require_numbers("A model", self, **{name: least.get(name, 0.0) for name in names})
 
 
 def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:

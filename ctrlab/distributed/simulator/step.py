@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ctrlab.distributed.simulator.cluster import Cluster, Link, Numbers
+from ctrlab.distributed.simulator.cluster import Cluster, Numbers
 from ctrlab.distributed.simulator.model import FLOAT, ID, Model
 from ctrlab.errors import CtrlabError
 
@@ -54,7 +55,8 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, ov
         )
     host, each = cluster.host, examples / workers
     slower = host.slower(np.minimum(workers, cluster.per_node))
-    compute = (model.fixed + model.per_example * each) * (slower if host.computes else 1.0)
+    own = np.where(workers > 1, model.sharing + model.per_id * model.distinct(each), 0.0)
+    compute = (model.fixed + model.per_example * each + own) * (slower if host.computes else 1.0)
     if not model.sharded:
         compute = compute + model.per_row * model.ids * (examples - each)
     launches = np.maximum(model.kernels * host.launch * slower - compute, 0.0)
@@ -103,7 +105,7 @@ def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.nda
     """A worker's distinct ids to their owners, their rows back, the rows' gradients again."""
     if not model.dim:
         return np.zeros_like(workers)
-    size = model.distinct(each) * (ID + 2 * FLOAT * model.dim)
+    size = model.padding * model.distinct(each) * (ID + 2 * FLOAT * model.dim)
     return all_to_all(size, 3 * model.lookups, cluster, workers)
 
 
@@ -117,17 +119,14 @@ def _nodes(cluster: Cluster, workers: Numbers) -> np.ndarray:
     return np.ceil(np.asarray(workers) / cluster.per_node)
 
 
-def _links(cluster: Cluster, workers: Numbers) -> tuple[Link, Link]:
-    """Both links, with what the host's threads do for a message and a byte, arrays of the shape of `workers`."""
+def _links(cluster: Cluster, workers: Numbers) -> tuple[_Costs, _Costs]:
+    """Of both links, with what the host itself needs."""
     host = cluster.host
-    slower = host.slower(np.minimum(workers, cluster.per_node))
-    return tuple(
-        _Costs(link.latency + host.message * slower, link.per_byte + host.byte * slower)
-        for link in (cluster.inside, cluster.between)
-    )
+    message = host.message * host.slower(np.minimum(workers, cluster.per_node))
+    links = (cluster.inside, cluster.between)
+    return tuple(_Costs(link.latency + message, max(link.per_byte, host.byte)) for link in links)
 
 
-@dataclass(frozen=True)
-class _Costs:
-    latency: np.ndarray
-    per_byte: np.ndarray
+class _Costs(NamedTuple):
+    latency: Numbers
+    per_byte: float

@@ -1,0 +1,35 @@
+"""Constants that were measured are those of the record; the others are what their sources say, spelled out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctrlab.distributed.simulator import constants
+from ctrlab.distributed.simulator.model import Distinct, line_through
+
+RECORD = json.loads((Path(__file__).parents[2] / "data" / "measurements" / "simulator.json").read_text())
+
+
+def test_measured_constants_are_those_of_the_record():
+    assert pytest.approx(RECORD["tensor"], abs=0.5e-6) == constants.TENSOR
+    assert RECORD["launches"]["compiled"] / RECORD["launches"]["ops"] == constants.COMPILED
+
+
+def test_the_recorded_steps_lie_on_a_line():
+    seconds = dict(zip(RECORD["examples"], RECORD["seconds"]))
+    fixed, per_example = line_through(seconds)
+    for examples, times in seconds.items():
+        assert fixed + per_example * examples == pytest.approx(sorted(times)[len(times) // 2], rel=0.05)
+
+
+def test_recorded_ids_are_fewer_per_example_the_more_examples_there_are():
+    counted = Distinct(**{name: tuple(of) for name, of in RECORD["distinct"].items()})
+    per_example = [counted(n) / n for n in counted.examples]
+    assert per_example == sorted(per_example, reverse=True)
+
+
+def test_rates_are_those_of_one_gpu():
+    assert constants.WIDE_DEEP == 5_213_185  # 976 + 13 inputs, five layers of 1,024 with biases, one logit
+    assert 0.5 < constants.V100 / 15.7e12 < 1  # of what its data sheet promises at most
+    assert 0.2 < constants.A100 / 156e12 < 1
