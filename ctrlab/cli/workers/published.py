@@ -1,0 +1,45 @@
+"""`ctrlab workers published`: what others found about more workers, beside the simulator."""
+
+from __future__ import annotations
+
+import math
+
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, console, require_files, write_json
+
+WEIGHTS = (1e6, 3e6, 4e6, 1e7, 3e7, 1e8)
+"""Dense weights for which a conclusion's batches are shown."""
+
+
+def command(json_path: JsonOption = None) -> None:
+    """Simulate what others published about more workers, and say for which numbers each conclusion holds.
+
+    - `ctrlab workers published`
+    """
+    require_files(json_path)
+    from ctrlab.distributed.simulator import published
+
+    cases, ranges, flips = published.cases(), published.ranges(), published.flips(WEIGHTS)
+    out = console()
+    table = Table("published", "simulated", "comes out", title="What others found", caption="Sources: AWS, 2024; NVIDIA")
+    for case in cases:
+        table.add_row(case.says, f"{case.simulated:.3g}", "yes" if case.holds else "no")
+    out.print(table)
+    title, caption = "4 GPUs are at least as fast as 8, all else as it is", "Tried: from a 64th of a constant to 64 times it"
+    table = Table("constant", "it is", "holds from", "to", title=title, caption=caption)
+    for name, found in ranges.items():
+        low = "nowhere" if found.low is None else "any less" if found.any_less else f"{found.low:.3g}"
+        high = "" if found.high is None else "any more" if found.any_more else f"{found.high:.3g}"
+        table.add_row(name, f"{found.base:.3g}", low, high)
+    out.print(table)
+    table = Table("fewer are as fast up to", *(f"{n / 1e6:g} M" for n in WEIGHTS), title="Examples per step, by dense weights")
+    for name, most in flips.items():
+        table.add_row(name, *(f"{n:,.0f}" for n in most))
+    out.print(table)
+    kept = {
+        "ranges": {name: found.to_json() for name, found in ranges.items()},
+        "flips": {name: most.tolist() for name, most in flips.items()},
+    }
+    plain = [case.to_json() | {"high": None if math.isinf(case.high) else case.high} for case in cases]
+    write_json(json_path, {"cases": plain, "weights": WEIGHTS} | kept)

@@ -1,0 +1,100 @@
+"""Each published number against the simulator: those that come out, and those that do not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ctrlab import cli
+from ctrlab.distributed.simulator import constants, published
+from ctrlab.distributed.simulator.surface import best, over_bandwidth, over_dense, speedup, wider
+
+CASES = {case.says: case for case in published.cases()}
+MISSED = {
+    # Launches are hidden behind more work, or less, than the source's: see `launch_shares` for the batch that would fit.
+    "launches take 40 to 50 % of a step": 0.61,
+    "launches take 12.5 % of it with XLA and more cores": 0.44,
+    # What eight processes cost besides is not known, so that the simulator promises too much.
+    "Wide & Deep on V100: 8 GPUs are 4.63 times as fast as one": 7.0,
+    "Wide & Deep on A100: 8 GPUs are 2.64 times as fast as one": 6.2,
+    "DLRM on V100: 8 GPUs are 4.72 times as fast as one": 6.7,
+}
+"""Those that do not come out, and what is simulated."""
+
+
+@pytest.mark.parametrize("says", CASES)
+def test_a_case_comes_out_or_is_a_known_miss(says):
+    case = CASES[says]
+    assert case.holds == (says not in MISSED)
+    if says in MISSED:
+        assert case.simulated == pytest.approx(MISSED[says], rel=0.02)
+
+
+def test_the_misses_are_all_cases():
+    assert MISSED.keys() <= CASES.keys() and len(CASES) == 15
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "simulated", "within", "holds"),
+    [
+        (1, np.inf, 1.01, 0, True),
+        (1, np.inf, 0.99, 0, False),
+        (4, 4, 4.7, 0.2, True),
+        (4, 4, 4.9, 0.2, False),
+        (4, 4, 3.1, 0.2, False),
+    ],
+)
+def test_a_case_is_held_to_its_number(low, high, simulated, within, holds):
+    assert published.Case("", "", low, high, simulated, within).holds == holds
+
+
+def test_few_gpus_win_by_what_their_host_does():
+    """Without launches and copies eight GPUs of one node beat four: the all-reduce alone does not turn it."""
+    model, cluster = published.aws_model(), published.aws_cluster()
+    free = replace(cluster, host=replace(cluster.host, launch=0.0, tensor=0.0, copy=0.0))
+    assert speedup(model, cluster, 4, 8, [2_048])[0] > 1.2
+    assert speedup(model, free, 4, 8, [2_048])[0] < 0.75
+    assert speedup(model, replace(free, per_node=4), 4, 8, [2_048])[0] > 1  # but over a network it does
+
+
+def test_the_note_s_shares_of_launches_come_out_for_steps_of_about_six_thousand_examples():
+    before, after = published.launch_shares([6_000])
+    assert 0.4 < before[0] < 0.5 and after[0] == pytest.approx(0.125, rel=0.2)
+
+
+def test_the_conclusion_holds_in_a_range_of_each_constant():
+    found = published.ranges()
+    assert all(each.low < each.base < each.high for each in found.values())
+    assert found["examples per step"].high == pytest.approx(16_384) and found["examples per step"].any_less
+    assert found["dense weights"].high == pytest.approx(32e6, rel=0.01)
+    assert found["FLOP/s of a GPU"].low == pytest.approx(1.26e12, rel=0.01) and found["FLOP/s of a GPU"].any_more
+    for name in ("seconds per launch", "seconds per tensor", "cores", "seconds per message", "seconds per byte"):
+        assert found[name].any_less and found[name].any_more
+    nowhere = published.ranges(dense=1e9)["cores"]
+    assert nowhere.low is nowhere.high is None
+
+
+def test_more_weights_turn_the_conclusion_at_smaller_batches():
+    found = published.flips([3e6, 1e7, 1e8])
+    looped = found["4 over 8, one loop feeds them, NVLink"]
+    assert list(looped) == sorted(looped, reverse=True) and looped[0] > 8 * looped[2]
+    assert found["4 over 8, a process per GPU, NVLink"][0] < looped[0] / 8
+    assert (found["one node of 4 over two"] > looped).all()
+
+
+def test_the_best_number_of_workers_is_that_of_the_least_step():
+    model, cluster = published.aws_model(), published.aws_cluster()
+    assert best(model, cluster, [64, 1e6], most=16).tolist() == [1, 8]
+    by_dense = over_dense(model, cluster, constants.V100, [1e5, 4e6, 1e8], [4_096, 65_536], most=16)
+    assert by_dense.shape == (3, 2) and by_dense[1].tolist() == best(model, cluster, [4_096, 65_536], most=16).tolist()
+    by_link = over_bandwidth(replace(model, sharded=True), replace(cluster, per_node=1), [1e3, 1e9], [65_536])
+    assert by_link[0] < by_link[1]
+    assert wider(model, 8e6, constants.V100).per_example == pytest.approx(2 * model.per_example)
+
+
+def test_the_command_shows_every_case():
+    ran = CliRunner().invoke(cli.app, ["workers", "published"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.count(" no ") == len(MISSED)
+    assert "examples per step" in ran.output
