@@ -1,0 +1,75 @@
+"""`ctrlab workers check`: the simulator beside steps that were measured over slow links."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, console, import_tensorflow, require_files, write_json
+from ctrlab.errors import BadData
+
+
+def command(
+    record: Annotated[Path, typer.Argument(help="What `ctrlab bench workers --json` wrote.", exists=True, dir_okay=False)],
+    held_out: Annotated[Path, typer.Argument(help="Another such record, of other settings.", exists=True, dir_okay=False)],
+    rate: Annotated[
+        float, typer.Option(help="Links of so many megabits per second are held out of the first record, too.")
+    ] = 100,
+    cores: Annotated[float, typer.Option(min=1, help="Of the machine that was measured.")] = 2,
+    json_path: JsonOption = None,
+) -> None:
+    """Fit the simulator's constants to measured steps, and check what it says of steps that were held out.
+
+    - `ctrlab workers check data/measurements/workers.json data/measurements/workers_held_out.json`
+    """
+    require_files(json_path)
+    import_tensorflow()
+    from ctrlab.distributed.simulator.check import check
+
+    of, others = read(record), read(held_out)
+    found = check(of.measured, of.alone, others.measured, rate, cores)
+    out = console()
+    table = Table(
+        "workers", "examples", "Mbit/s", "measured, ms", "simulated", "error, %", title=f"Steps of {of.measured[0].model}"
+    )
+    for settings in (found.used, found.held_out):
+        for each in settings:
+            link = "the machine's" if each.megabits is None else f"{each.megabits:g}"
+            times = f"{1e3 * each.measured:.0f}", f"{1e3 * each.simulated:.0f}"
+            table.add_row(str(each.workers), f"{each.batch:,}", link, *times, f"{100 * each.error:+.1f}")
+        table.add_section()
+    table.caption = "Above the line: fitted. Below: held out."
+    out.print(table)
+    model, host = found.fitted.model, found.fitted.host
+    parts = {
+        "per step": 1e3 * model.fixed,
+        "more with others": 1e3 * model.sharing,
+        "per 1,000 examples": 1e6 * model.per_example,
+        "per 1,000 distinct ids": 1e6 * model.per_id,
+        "per message": 1e3 * host.message,
+        "per MB at least": 1e9 * host.byte,
+    }
+    out.print("ms " + ", ".join(f"{name} {ms:.3g}" for name, ms in parts.items()), highlight=False, soft_wrap=True)
+    write_json(json_path, found.to_json())
+
+
+def read(path: Path):
+    """The first record of a file, `ctrlab.distributed.bench.Found`.
+
+    Raises:
+        BadData: it holds none.
+    """
+    from ctrlab.distributed.bench import Found
+
+    try:
+        plain = json.loads(path.read_text())
+    except ValueError as error:
+        raise BadData(f"{path} is no JSON: {error}.") from None
+    plain = plain[0] if isinstance(plain, list) and plain else plain
+    if not isinstance(plain, dict):
+        raise BadData(f"{path} holds no record of `ctrlab bench workers`.")
+    return Found.from_json({name: value for name, value in plain.items() if name != "machine"})

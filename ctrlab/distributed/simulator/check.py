@@ -1,0 +1,162 @@
+"""The simulator against real steps: constants are fitted to some of the steps that `ctrlab bench workers` measured.
+
+    fixed, per_example     the line through the steps of one process that had the machine for itself
+    sharing, per_id        what exchanges cost besides: fitted, with
+    message                what a message costs a thread, and
+    byte                   what a byte costs a host at least
+
+Workers of the bench are processes of one machine, which share its cores. Links without a rate carry large packets, so that
+`byte` is not asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
+from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
+from ctrlab.distributed.simulator.step import step
+from ctrlab.errors import CtrlabError
+from ctrlab.plain import Plain
+
+FRAME = 1514 / 1448
+"""Bytes of an Ethernet frame over those that TCP carries in it."""
+PADDING = 17 / 16
+"""Bytes of ids and rows over those needed: `collectives.SIZES`."""
+BYTES = np.arange(0, 60, 0.5) * 1e-9
+"""Seconds per byte that are tried for a host."""
+MANY = 10**6
+"""More workers than there are, so that all are of one node: they share its cores, and each has a link of its own."""
+
+
+@dataclass(frozen=True)
+class Setting(Plain):
+    """A measured setting and what the simulator says of it.
+
+    Attributes:
+        megabits: of each worker's link; None: as fast as the machine.
+        measured, simulated: seconds of a step.
+    """
+
+    workers: int
+    batch: int
+    megabits: float | None
+    measured: float
+    simulated: float
+
+    @property
+    def error(self) -> float:
+        return self.simulated / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Fitted(Plain):
+    """A model on workers that share this machine's cores."""
+
+    model: Model
+    host: Host
+
+    def cluster(self, megabits: float | None) -> Cluster:
+        if megabits is None:
+            link, host = Link(0.0, 0.0), replace(self.host, byte=0.0)
+        else:
+            wire = Link.of(megabits=megabits, latency=0.0)
+            link, host = replace(wire, per_byte=FRAME * wire.per_byte), self.host
+        return Cluster(MANY, link, link, host)
+
+    def seconds(self, workers: int, batch: int, megabits: float | None) -> float:
+        return float(step(self.model, self.cluster(megabits), workers, batch).seconds)
+
+    def settings(self, measured: Sequence) -> list[Setting]:
+        """Each of these `Measured` beside what is simulated."""
+        return [
+            Setting(m.workers, m.batch, m.megabits, float(np.median(m.seconds)), self.seconds(m.workers, m.batch, m.megabits))
+            for m in measured
+        ]
+
+
+def fit(measured: Sequence, alone: Sequence, cores: float) -> Fitted:
+    """The constants with the least squared relative error over the settings' medians, none below 0.
+
+    Args:
+        measured: the bench's `Measured` of several workers. Those of one batch size or one number of workers leave open which
+            constant is which.
+        alone: those of one process.
+        cores: of the machine.
+    Raises:
+        CtrlabError: not of one model; or fewer settings than constants.
+    """
+    if len({m.model for m in (*measured, *alone)}) != 1 or len(measured) < 4:
+        raise CtrlabError(
+            "Constants are fitted to at least four settings of one model; received "
+            f"{len(measured)} of {', '.join(sorted({m.model for m in (*measured, *alone)})) or 'none'}."
+        )
+    model = _model(measured, alone)
+    host = Host(cores, threads=measured[0].threads, computes=True)
+    seconds = np.array([np.median(m.seconds) for m in measured])
+
+    def simulated(fitted: Fitted) -> np.ndarray:
+        return np.array([fitted.seconds(m.workers, m.batch, m.megabits) for m in measured])
+
+    found = []
+    for byte in BYTES:
+        base = Fitted(model, replace(host, byte=float(byte)))
+        # A step is a sum in which each constant comes once, so that a second more of one says its whole effect.
+        ones = (
+            Fitted(replace(model, sharing=1.0), base.host),
+            Fitted(replace(model, per_id=1.0), base.host),
+            Fitted(model, replace(base.host, message=1.0)),
+        )
+        without = simulated(base)
+        columns = np.stack([simulated(one) - without for one in ones], 1) / seconds[:, None]
+        (sharing, per_id, message), error = nnls(columns, 1 - without / seconds)
+        of = replace(model, sharing=float(sharing), per_id=float(per_id))
+        found.append((float(error), len(found), Fitted(of, replace(base.host, message=float(message)))))
+    return min(found, key=lambda each: each[:2])[2]
+
+
+def _model(measured: Sequence, alone: Sequence) -> Model:
+    fixed, per_example = line_through({m.batch: m.seconds for m in alone})
+    counts = sorted({m.batch: m.least.distinct for m in alone}.items())
+    dense = np.mean([m.least.dense * m.workers / (2 * (m.workers - 1)) for m in measured]) / FLOAT
+    dim = np.mean([m.least.rows * m.workers / (m.workers - 1) / m.least.distinct for m in measured]) / FLOAT
+    several = {"reductions": measured[0].reduces, "lookups": measured[0].exchanges / 3, "padding": PADDING}
+    distinct = Distinct(*(tuple(map(float, each)) for each in zip(*counts)))
+    return Model(float(dense), fixed, per_example, dim=float(dim), distinct=distinct, **several)
+
+
+@dataclass(frozen=True)
+class Checked(Plain):
+    """Constants that were fitted to some settings, and what they say of others.
+
+    Attributes:
+        fitted: the constants.
+        used: the settings that they were fitted to.
+        held_out: those that they were not.
+    """
+
+    fitted: Fitted
+    used: tuple[Setting, ...]
+    held_out: tuple[Setting, ...]
+
+    @property
+    def worst(self) -> float:
+        """The largest relative error of a setting that was held out."""
+        return max(abs(each.error) for each in self.held_out)
+
+
+def check(measured: Sequence, alone: Sequence, others: Sequence, held_rate: float, cores: float) -> Checked:
+    """Fits to the settings without links of this rate, and checks on those with them, and on others.
+
+    Args:
+        measured, alone: of one record.
+        others: settings of another record, all held out.
+    """
+    used = [m for m in measured if m.megabits != held_rate]
+    held_out = [m for m in measured if m.megabits == held_rate]
+    fitted = fit(used, alone, cores)
+    return Checked(fitted, tuple(fitted.settings(used)), tuple(fitted.settings([*held_out, *others])))

@@ -1,0 +1,85 @@
+"""The fit finds the constants from which steps were made."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ctrlab import cli
+from ctrlab.distributed.simulator.check import PADDING, Fitted, check, fit
+from ctrlab.distributed.simulator.cluster import Host
+from ctrlab.distributed.simulator.model import Distinct, Model
+from ctrlab.errors import CtrlabError
+
+DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
+KNOWN = Fitted(
+    Model(5e5, 0.003, 4e-5, dim=16, distinct=DISTINCT, reductions=15, sharing=0.02, per_id=2e-6, padding=PADDING),
+    Host(2, computes=True, message=2e-4, byte=1.5e-8),
+)
+
+
+def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
+    """(measured, alone) as the bench gives them, of steps that take what these constants say."""
+    rng, measured = np.random.default_rng(1), []
+    for workers in (2, 4):
+        for batch in (512, 2_048):
+            distinct = float(fitted.model.distinct(batch / workers))
+            away = (workers - 1) / workers
+            least = SimpleNamespace(dense=2 * away * 4 * fitted.model.dense, rows=away * distinct * 64, distinct=distinct)
+            for rate in rates:
+                seconds = fitted.seconds(workers, batch, rate) * (1 + noise * rng.standard_normal(9))
+                facts = {"model": "dlrm", "threads": 1, "reduces": 15, "exchanges": 3, "least": least}
+                measured.append(SimpleNamespace(workers=workers, batch=batch, megabits=rate, seconds=seconds, **facts))
+    alone = [
+        SimpleNamespace(
+            model="dlrm",
+            batch=int(n),
+            seconds=[fitted.model.fixed + fitted.model.per_example * n],
+            least=SimpleNamespace(distinct=count),
+        )
+        for n, count in zip(DISTINCT.examples, DISTINCT.ids)
+    ]
+    return measured, alone
+
+
+def test_constants_are_found_again():
+    found = fit(*made(KNOWN), cores=2)
+    for name in ("dense", "fixed", "per_example", "dim", "sharing", "per_id"):
+        assert getattr(found.model, name) == pytest.approx(getattr(KNOWN.model, name), rel=1e-6), name
+    assert found.host.message == pytest.approx(2e-4) and found.host.byte == pytest.approx(1.5e-8)
+    assert found.model.distinct == DISTINCT
+
+
+def test_noise_moves_them_a_little_and_none_gets_negative():
+    found = fit(*made(KNOWN, noise=0.03), cores=2)
+    assert all(abs(each.error) < 0.05 for each in found.settings(made(KNOWN)[0]))
+    nothing = replace(KNOWN, model=replace(KNOWN.model, sharing=0.0), host=replace(KNOWN.host, message=0.0))
+    found = fit(*made(nothing, noise=0.03), cores=2)
+    assert found.model.sharing >= 0 and found.host.message >= 0
+
+
+def test_what_is_held_out_does_not_move_the_constants():
+    measured, alone = made(KNOWN)
+    spoilt = [SimpleNamespace(**(vars(m) | {"seconds": 3 * m.seconds})) if m.megabits == 100 else m for m in measured]
+    found = check(spoilt, alone, measured[:1], held_rate=100, cores=2)
+    assert {each.megabits for each in found.used} == {None, 1_000}
+    assert [round(each.error, 3) for each in found.held_out] == [-0.667] * 4 + [0.0]
+    assert found.worst == pytest.approx(2 / 3)
+
+
+def test_too_few_settings_or_two_models_are_refused():
+    measured, alone = made(KNOWN)
+    with pytest.raises(CtrlabError, match="at least four settings of one model; received 3 of dlrm"):
+        fit(measured[:3], alone, 2)
+    other = SimpleNamespace(**(vars(measured[0]) | {"model": "din"}))
+    with pytest.raises(CtrlabError, match="of din, dlrm"):
+        fit([*measured, other], alone, 2)
+
+
+def test_a_file_without_a_record_is_refused(tmp_path):
+    for text, says in (("[1]", "holds no record"), ("{", "is no JSON"), ("{}", "can't be read")):
+        (tmp_path / "wrong.json").write_text(text)
+        ran = CliRunner().invoke(cli.app, ["workers", "check", *2 * [str(tmp_path / "wrong.json")]])
+        assert ran.exit_code == 1 and says in ran.output
