@@ -28,7 +28,7 @@ class CtrlabError(Exception):
 
 
 class WorkerLost(CtrlabError):
-    """Another worker of a training is gone or does not answer. Nothing is wrong here: all start again and go on from the last save."""
+    """Another worker of a training is gone or does not answer: all start again, and go on from the last save."""
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: launchers start a command again that ends with it
 

@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from ctrlab import imports, profiles
 from ctrlab.data import make, sets
+from ctrlab.data.engine import Engine
 from ctrlab.data.outputs import clear_errors
 from ctrlab.data.reader import read, read_dealt
 from ctrlab.data.source import FORMATS
@@ -87,6 +88,7 @@ def prepare(
     format: str = "parquet",
     encoded_for: Schema | None = None,
     progress: bool = True,
+    engine: Engine = map,
 ) -> DataFiles:
     """Makes the files of a data set in the cache folder, or finds them there.
 
@@ -97,6 +99,7 @@ def prepare(
         profile: how many rows are generated; a name, or else `CTRLAB_PROFILE`'s. Real data are always whole.
         format: "csv", "tfrecord", "tfrecord.gz" or "parquet".
         encoded_for: a model's schema; the files then hold the ids of its tables in place of words (see `ctrlab.data.encode`).
+        engine: generates or converts; `ctrlab.data.ray_engine` has one of many processes. The files are the same.
     Raises:
         UnknownName: no such data set, profile, source or format.
         CtrlabError: there are no real data, or the cache can't be written.
@@ -119,10 +122,10 @@ def prepare(
         digest = hashlib.sha256(json.dumps(recipe["encoded"]).encode()).hexdigest()
         folder = folder.with_name(f"{format}-encoded-{digest[:8]}")  # models differ in the sizes of their tables
     if format == "parquet" and not encoded_for:
-        manifest = _made(folder, recipe, lambda out: parquet(out, progress))
+        manifest = _made(folder, recipe, lambda out: parquet(out, progress, engine))
         rejects = folder / "train.parquet.rejects.tsv" if manifest["rejected"] else None
     else:
-        files = prepare(name, profile=profile, source=source, progress=progress)
+        files = prepare(name, profile=profile, source=source, progress=progress, engine=engine)
         manifest = _made(folder, recipe, lambda out: _copy(files, format, encoded_for, out, progress))
         rejects = files.rejects
     train, test = ((folder / f"{part}{FORMATS[format][0]}",) for part in ("train", "test"))

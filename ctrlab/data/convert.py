@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ctrlab.data import sets
+from ctrlab.data.engine import Engine
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.data.raw.intake import Counts, Intake
 from ctrlab.data.raw.layout import Raw
@@ -36,7 +37,13 @@ class Job:
 
 
 def convert(
-    name: str, sources: str | Path | Sequence[str | Path], out: str | Path, *, progress: bool = True, limit: int | None = None
+    name: str,
+    sources: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    progress: bool = True,
+    limit: int | None = None,
+    engine: Engine = map,
 ) -> Counts:
     """Converts raw files of a data set to one file with the columns of its schema.
 
@@ -49,6 +56,7 @@ def convert(
         out: the file, whose suffix says its format (see `ctrlab.data.write`); replaced only after the whole conversion succeeded.
         progress: show a bar of the bytes read (not without a terminal).
         limit: maximum number of rows to write.
+        engine: parses the blocks of the files; `ctrlab.data.ray_engine` has one of many processes. The files come out the same.
     Returns:
         Counts of rows read, written and rejected; the rejected also by violated rule.
     Raises:
@@ -65,10 +73,10 @@ def convert(
     if limit is not None and limit < 1:
         raise CtrlabError(f"limit must be at least 1 row; received {limit}.")
     sources = [sources] if isinstance(sources, (str, Path)) else sources
-    return _convert(name, [Job([Path(s) for s in sources], [Path(out)])], progress=progress, limit=limit)
+    return _convert(name, [Job([Path(s) for s in sources], [Path(out)])], progress=progress, limit=limit, engine=engine)
 
 
-def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True) -> Counts:
+def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: bool = True, engine: Engine = map) -> Counts:
     """Converts real data in one of the set's layouts below `root` to `out_dir`/train.parquet and `out_dir`/test.parquet.
 
     Uses the first layout for which every pattern has a file. Raises: as `convert`.
@@ -80,9 +88,9 @@ def convert_real(name: str, root: str | Path, out_dir: str | Path, *, progress: 
         if all(found.values()):
             sources = [file for pattern in layout.train for file in found[pattern]]
             if not layout.test:
-                return _convert(name, [Job(sources, [train, test], layout.held_out)], progress=progress)
+                return _convert(name, [Job(sources, [train, test], layout.held_out)], progress=progress, engine=engine)
             tests = [file for pattern in layout.test for file in found[pattern]]
-            return _convert(name, [Job(sources, [train]), Job(tests, [test])], progress=progress)
+            return _convert(name, [Job(sources, [train]), Job(tests, [test])], progress=progress, engine=engine)
     wanted = ", or ".join(" and ".join(layout.patterns) for layout in layouts)
     raise BadData(f"No raw {name} data in {root}: expected {wanted} (plain or .gz); data/README.md says where they are had.")
 
@@ -92,7 +100,7 @@ def _found(root: Path, pattern: str) -> list[Path]:
     return sorted(root.glob(pattern)) or sorted(root.glob(pattern + ".gz"))
 
 
-def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = None) -> Counts:
+def _convert(name: str, jobs: list[Job], *, progress: bool, engine: Engine, limit: int | None = None) -> Counts:
     """Runs all jobs; if one fails, no output is kept. All rejects go to one file, named after the first result."""
     raw = sets.RAWS[name]
     sources = [source for job in jobs for source in job.sources]
@@ -103,7 +111,7 @@ def _convert(name: str, jobs: list[Job], *, progress: bool, limit: int | None = 
     with clear_errors(outs[0]), ExitStack() as stack:
         rejects = stack.enter_context(Replacement(Path(f"{outs[0]}.rejects.tsv")))
         files = {out: stack.enter_context(WRITERS[format_of(out)](out, raw.schema)) for out in outs}
-        intake = stack.enter_context(Intake(name, rejects, sources, progress))
+        intake = stack.enter_context(Intake(name, rejects, sources, progress, engine))
         for job in jobs:
             _write_rows(raw, job, intake, [files[out] for out in job.outs], limit)
         for file in files.values():

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from ctrlab.data import sets
 from ctrlab.data.convert import convert_real
 from ctrlab.data.encode import encode
+from ctrlab.data.engine import Engine
 from ctrlab.data.source import FORMATS
 from ctrlab.data.writer import counted, write
 from ctrlab.features import Schema
@@ -23,14 +24,15 @@ HELD_OUT = 5  # one test row per this many train rows
 COPY_ROWS = 32_768
 
 
-def generated(name: str, rows: int, seed: int, out: Path, progress: bool) -> dict:
+def generated(name: str, rows: int, seed: int, out: Path, progress: bool, engine: Engine = map) -> dict:
     """Writes `rows` rows to `out`/train.parquet and the next fifth as many to test.parquet. Returns counts and ceiling."""
     schema, test_rows = sets.schema(name), -(-rows // HELD_OUT)
-    stream = counted(sets.generate(name, rows + test_rows, seed), f"Generate {name}", progress, rows + test_rows)
+    stream = counted(sets.generate(name, rows + test_rows, seed, engine), f"Generate {name}", progress, rows + test_rows)
     rest: list[pa.Table] = []
     write(_first(stream, rows, rest), schema, out / "train.parquet", progress=False)
     write(chain(rest, stream), schema, out / "test.parquet", progress=False)
-    return {"rows": rows, "test_rows": test_rows, "ceiling": sets.ceiling(name, rows + test_rows, seed), "rejected": 0}
+    ceiling = sets.ceiling(name, rows + test_rows, seed, engine)
+    return {"rows": rows, "test_rows": test_rows, "ceiling": ceiling, "rejected": 0}
 
 
 def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Iterator[pa.Table]:
@@ -43,9 +45,9 @@ def _first(stream: Iterator[pa.Table], rows: int, rest: list[pa.Table]) -> Itera
         rows -= min(rows, len(table))
 
 
-def converted(name: str, root: str, out: Path, progress: bool) -> dict:
+def converted(name: str, root: str, out: Path, progress: bool, engine: Engine = map) -> dict:
     """Converts real data to `out`/train.parquet and test.parquet. Returns counts; the ceiling is unknown."""
-    rejected = convert_real(name, root, out, progress=progress).rejected
+    rejected = convert_real(name, root, out, progress=progress, engine=engine).rejected
     rows, test_rows = (parquet.read_metadata(out / f"{part}.parquet").num_rows for part in ("train", "test"))
     return {"rows": rows, "test_rows": test_rows, "ceiling": None, "rejected": rejected}
 

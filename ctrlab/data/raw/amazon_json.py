@@ -8,8 +8,9 @@ A review has `reviewerID`, `asin` and `unixReviewTime`. An item's category is th
 from __future__ import annotations
 
 import ast
+import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +32,13 @@ def tables(sources: Sequence[Path], intake: Intake, schema: Schema) -> Iterator[
     if not meta or not reviews:
         lacking = "meta_<shop>.json" if reviews else "reviews_<shop>.json"
         raise BadData(f"Review data needs reviews and descriptions of items; give {lacking} too, got {_names(sources)}.")
-    categories = dict(row for path in meta for block in intake.blocks(path) for row in _parsed(block, _item, intake))
+    categories = dict(row for rows in _rows(meta, _item, intake) for row in rows)
     with Events(intake.scratch(), intake.size, Catalogue(), schema) as events:
-        for path in reviews:
-            for block in intake.blocks(path):
-                rows = _parsed(block, _review, intake)
-                intake.check()
-                users, items, times = (list(column) for column in zip(*rows)) if rows else ([], [], [])
-                named = [categories.get(item, NO_CATEGORY) for item in items]
-                events.add(*(pa.array(column, pa.string()) for column in (users, items, named)), pa.array(times, pa.int64()))
+        for rows in _rows(reviews, _review, intake):
+            intake.check()
+            users, items, times = (list(column) for column in zip(*rows)) if rows else ([], [], [])
+            named = [categories.get(item, NO_CATEGORY) for item in items]
+            events.add(*(pa.array(column, pa.string()) for column in (users, items, named)), pa.array(times, pa.int64()))
     yield from events.rows()
 
 
@@ -47,9 +46,15 @@ def _names(paths: Sequence[Path]) -> str:
     return ", ".join(path.name for path in paths)
 
 
-def _parsed(block: Block, read, intake: Intake) -> list[tuple]:
+def _rows(paths: Sequence[Path], read: Callable[[dict], tuple], intake: Intake) -> Iterator[list[tuple]]:
+    """What `read` makes of each line's object, block by block."""
+    blocks = (block for path in paths for block in intake.blocks(path))
+    return intake.parsed(functools.partial(_parsed, read=read), blocks)
+
+
+def _parsed(block: Block, read: Callable[[dict], tuple]) -> tuple[list[tuple], Faults]:
     """Applies `read` to each line's object; lines that it can't read are rejected."""
-    faults, rows = Faults(block, intake), []
+    faults, rows = Faults(block), []
     for index in range(len(block)):
         try:
             rows.append(read(_object(block.line(index))))
@@ -59,7 +64,7 @@ def _parsed(block: Block, read, intake: Intake) -> list[tuple]:
             faults.reject(np.array([index]), "neither JSON nor a Python literal", ["expected one object per line"])
         except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             faults.reject(np.array([index]), "a field is missing or of another type", [f"{type(error).__name__} {error}"])
-    return rows
+    return rows, faults
 
 
 def _object(line: bytes) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,15 +38,26 @@ def delimited(
         prepare: converts raw text columns to the schema's, if they differ.
     """
     names = list(names or (c.name for c in schema.columns))
+    parse = functools.partial(_parsed, schema=schema, prepare=prepare)
+    yield from intake.parsed(parse, _without_headers(sources, intake, names, schema.delimiter))
+
+
+def _without_headers(sources: Sequence[Path], intake: Intake, names: list[str], delimiter: str) -> Iterator[tuple]:
+    """The blocks of all files, each with the order of its columns."""
     for source in sources:
         order = names
         for block in intake.blocks(source):
-            if block.first == 1 and (header := _header(block, names, schema.delimiter)):
+            if block.first == 1 and (header := _header(block, names, delimiter)):
                 order, block = header, block.after(1)
-            faults = Faults(block, intake)
-            text = Text(block, order, schema.delimiter, faults)
-            text.table = prepare(text.table, text)
-            yield text.typed(schema)
+            yield block, order
+
+
+def _parsed(block_in_order: tuple[Block, Sequence[str]], schema: Schema, prepare: Callable) -> tuple[pa.Table, Faults]:
+    block, order = block_in_order
+    faults = Faults(block)
+    text = Text(block, order, schema.delimiter, faults)
+    text.table = prepare(text.table, text)
+    return text.typed(schema), faults
 
 
 def _header(block: Block, names: list[str], delimiter: str) -> list[str] | None:

@@ -10,6 +10,7 @@ JSON sources are the publisher's own reviews and item descriptions: see `amazon_
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from ctrlab.data.raw import amazon_json
 from ctrlab.data.raw.catalogue import Catalogue
 from ctrlab.data.raw.delimited import Text
-from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake, SilentFaults
+from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
 from ctrlab.features import Schema
@@ -59,6 +60,10 @@ def _names(schema: Schema, part: slice) -> list[str]:
 def _aligned(source: Path, negatives: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     """Rows of two files that correspond line by line."""
     intake.expect(negatives)
+    yield from intake.parsed(functools.partial(_joined, schema=schema), _pairs(source, negatives, intake))
+
+
+def _pairs(source: Path, negatives: Path, intake: Intake) -> Iterator[tuple[Block, Block]]:
     with intake.open(source) as main, intake.open(negatives) as other:
         for block in main.blocks(BLOCK_LINES):
             beside = other.take(len(block), most_bytes=float("inf"))
@@ -67,15 +72,16 @@ def _aligned(source: Path, negatives: Path, intake: Intake, schema: Schema) -> I
                     f"{negatives} ends after line {beside.first + len(beside) - 1}, but {source} goes on; line by line they "
                     f"belong together. Make the negatives again, or remove that file to have others drawn."
                 )
-            yield _joined(block, beside, intake, schema)
+            yield block, beside
         if extra := other.take(1):
             raise BadData(
                 f"{negatives} goes on in line {extra.first}, but {source} has ended; line by line they belong together."
             )
 
 
-def _joined(block: Block, beside: Block, intake: Intake, schema: Schema) -> pa.Table:
-    faults = Faults(block, intake)
+def _joined(pair: tuple[Block, Block], schema: Schema) -> tuple[pa.Table, Faults]:
+    block, beside = pair
+    faults = Faults(block)
     text = Text(block, _names(schema, OWN), schema.delimiter, faults)
     negatives = Text(beside, _names(schema, NEGATIVES), schema.delimiter, faults, reported=beside)
     both = np.intersect1d(text.rows, negatives.rows)
@@ -84,35 +90,44 @@ def _joined(block: Block, beside: Block, intake: Intake, schema: Schema) -> pa.T
     text.rows = both
     for name in _names(schema, NEGATIVES):
         text.table = text.table.append_column(name, negatives.table[name])
-    return _checked(text, schema)
+    return _checked(text, schema), faults
 
 
 def _drawn(source: Path, intake: Intake, schema: Schema) -> Iterator[pa.Table]:
     """Rows of a file without negatives. The file is read twice."""
-    catalogue = _own_items(source, intake, schema)
-    for block in intake.blocks(source):
-        text = Text(block, _names(schema, OWN), schema.delimiter, Faults(block, intake))
-        lengths = _lengths(text.table["history_items"])
-        history = pc.split_pattern(text.table["history_items"].combine_chunks().drop_null(), JOIN).flatten()
-        drawn = catalogue.draw_other_than(catalogue.codes(history), seed=block.first)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-        for name, values in zip(_names(schema, NEGATIVES), (catalogue.items(drawn), catalogue.categories(drawn))):
-            joined = pc.binary_join(pa.ListArray.from_arrays(offsets, values), JOIN)
-            text.table = text.table.append_column(name, pc.if_else(pa.array(lengths > 0), joined, None))
-        yield _checked(text, schema)
+    parse = functools.partial(_with_negatives, schema=schema, catalogue=_own_items(source, intake, schema))
+    yield from intake.parsed(parse, intake.blocks(source))
+
+
+def _with_negatives(block: Block, schema: Schema, catalogue: Catalogue) -> tuple[pa.Table, Faults]:
+    faults = Faults(block)
+    text = Text(block, _names(schema, OWN), schema.delimiter, faults)
+    lengths = _lengths(text.table["history_items"])
+    history = pc.split_pattern(text.table["history_items"].combine_chunks().drop_null(), JOIN).flatten()
+    drawn = catalogue.draw_other_than(catalogue.codes(history), seed=block.first)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    for name, values in zip(_names(schema, NEGATIVES), (catalogue.items(drawn), catalogue.categories(drawn))):
+        joined = pc.binary_join(pa.ListArray.from_arrays(offsets, values), JOIN)
+        text.table = text.table.append_column(name, pc.if_else(pa.array(lengths > 0), joined, None))
+    return _checked(text, schema), faults
 
 
 def _own_items(source: Path, intake: Intake, schema: Schema) -> Catalogue:
     """The items in all histories of a file, with their occurrences."""
     catalogue = Catalogue()
     intake.expect(source)
-    for block in intake.blocks(source):
-        text = Text(block, _names(schema, OWN), schema.delimiter, SilentFaults(block)).table
-        items, categories = (text[name].combine_chunks() for name in ("history_items", "history_categories"))
-        parallel = pc.fill_null(pc.equal(pc.count_substring(items, JOIN), pc.count_substring(categories, JOIN)), False)
-        both = (pc.split_pattern(column.filter(parallel), JOIN).flatten() for column in (items, categories))
+    # The second pass over the file records the faults.
+    for both in intake.engine(functools.partial(_items, schema=schema), intake.blocks(source)):
         catalogue.see(catalogue.add(*both))
     return catalogue
+
+
+def _items(block: Block, schema: Schema) -> list[pa.Array]:
+    """The items in all histories of a block, and their categories: text [N]."""
+    text = Text(block, _names(schema, OWN), schema.delimiter, Faults(block)).table
+    items, categories = (text[name].combine_chunks() for name in ("history_items", "history_categories"))
+    parallel = pc.fill_null(pc.equal(pc.count_substring(items, JOIN), pc.count_substring(categories, JOIN)), False)
+    return [pc.split_pattern(column.filter(parallel), JOIN).flatten() for column in (items, categories)]
 
 
 def _lengths(column: pa.ChunkedArray) -> np.ndarray:

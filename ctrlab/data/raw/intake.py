@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from ctrlab.data.engine import Engine
 from ctrlab.data.outputs import Replacement
 from ctrlab.data.raw.lines import Block, LineFile
 from ctrlab.errors import BadData
@@ -42,10 +44,12 @@ class Intake:
         rejects: an open file for `file <tab> line <tab> reason <tab> the raw line`.
         progress: show a bar of the bytes read (not without a terminal).
         sources: the files; their size on disk is the bar's total.
+    Attributes:
+        engine: parses the blocks.
     """
 
-    def __init__(self, name: str, rejects: Replacement, sources: list[Path], progress: bool = True):
-        self.name, self.counts, self._rejects, self._first = name, Counts(), rejects, ""
+    def __init__(self, name: str, rejects: Replacement, sources: list[Path], progress: bool = True, engine: Engine = map):
+        self.name, self.counts, self._rejects, self._first, self.engine = name, Counts(), rejects, "", engine
         self._scratch: tempfile.TemporaryDirectory | None = None
         self.size = sum(source.stat().st_size for source in sources if source.is_file())
         console = Console(stderr=True, force_jupyter=False)
@@ -86,13 +90,24 @@ class Intake:
         with self.open(path) as file:
             yield from file.blocks(BLOCK_LINES)
 
-    def reject(self, block: Block, index: int, rule: str, detail: str) -> None:
-        """Records one row of `block` as bad: `rule` in general words, `detail` with what was received."""
+    def parsed(self, parse: Callable[[Any], tuple[Any, Faults]], items: Iterable[Any]) -> Iterator[Any]:
+        """The results of parsing the items, in their order; the faults are recorded.
+
+        Args:
+            parse: one item, such as a block -> its result, and its faults.
+        """
+        for result, faults in self.engine(parse, items):
+            self.counts.read += faults.read
+            for rejected in faults.rejected:
+                self._reject(rejected)
+            yield result
+
+    def _reject(self, found: Rejected) -> None:
         self.counts.rejected += 1
-        self.counts.reasons[rule] += 1
-        reason = f"{rule}: {detail}".replace("\t", "\\t").replace("\n", "\\n")
-        self._first = self._first or f"{block.path}, line {block.first + index}: {reason}"
-        self._rejects.write(f"{block.path}\t{block.first + index}\t{reason}\t".encode() + block.line(index) + b"\n")
+        self.counts.reasons[found.rule] += 1
+        reason = f"{found.rule}: {found.detail}".replace("\t", "\\t").replace("\n", "\\n")
+        self._first = self._first or f"{found.path}, line {found.number}: {reason}"
+        self._rejects.write(f"{found.path}\t{found.number}\t{reason}\t".encode() + found.line + b"\n")
 
     def check(self, at_least: int = ENOUGH) -> None:
         """Raises BadData if most rows read so far were rejected, because then the format is another one."""
@@ -104,13 +119,27 @@ class Intake:
             )
 
 
+@dataclass(frozen=True)
+class Rejected:
+    """A line that is no row: `rule` in general words, `detail` with what was received."""
+
+    path: Path
+    number: int
+    line: bytes
+    rule: str
+    detail: str
+
+
 class Faults:
     """The rows of one block that are still good. A row is rejected once, for the first rule it violates."""
 
-    def __init__(self, block: Block, intake: Intake):
-        self.block, self.intake = block, intake
+    def __init__(self, block: Block):
+        self._block, self.read = block, len(block)
         self.good = np.ones(len(block), bool)
-        intake.counts.read += len(block)
+        self.rejected: list[Rejected] = []
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_block": None}  # large, and who takes the faults has read it
 
     def reject(self, rows: np.ndarray, rule: str, details, block: Block | None = None) -> None:
         """Rejects `rows` (positions in the block, int64 [n]) by one rule; `details` says what was received in each.
@@ -120,14 +149,5 @@ class Faults:
         for row, detail in zip(rows.tolist(), details):
             if self.good[row]:
                 self.good[row] = False
-                self.intake.reject(block or self.block, row, rule, detail)
-
-
-class SilentFaults(Faults):
-    """For the first of two passes over a file: rejects rows without recording them, because the second pass does."""
-
-    def __init__(self, block: Block):
-        self.block = block
-
-    def reject(self, rows: np.ndarray, rule: str, details, block: Block | None = None) -> None:
-        pass
+                lines = block or self._block
+                self.rejected.append(Rejected(lines.path, lines.first + row, lines.line(row), rule, detail))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from ctrlab.data.engine import Engine
 from ctrlab.data.generator import Generator
 from ctrlab.data.marginals import Published
 from ctrlab.data.raw.layout import Raw
@@ -41,11 +42,15 @@ def schema(name: str) -> Schema:
     return SCHEMAS[choose("data set", name, SCHEMAS)]
 
 
-def generate(name: str, rows: int, seed: int = 0) -> Iterator[pa.Table]:
-    """The first `rows` generated rows of a data set, the same for equal seeds, in tables of some thousand rows."""
-    return GENERATORS[choose("data set", name, GENERATORS)].generate(rows, seed)
+def generate(name: str, rows: int, seed: int = 0, engine: Engine = map) -> Iterator[pa.Table]:
+    """The first `rows` generated rows of a data set, the same for equal seeds, in tables of some thousand rows.
+
+    Args:
+        engine: makes the tables; `ctrlab.data.ray_engine` has one of many processes. The rows are the same.
+    """
+    return GENERATORS[choose("data set", name, GENERATORS)].generate(rows, seed, engine)
 
 
-def ceiling(name: str, rows: int, seed: int = 0) -> dict[str, float]:
+def ceiling(name: str, rows: int, seed: int = 0, engine: Engine = map) -> dict[str, float]:
     """The AUC, by label, of the model that drew these rows' labels: the expected upper limit of any model."""
-    return GENERATORS[choose("data set", name, GENERATORS)].ceiling(rows, seed)
+    return GENERATORS[choose("data set", name, GENERATORS)].ceiling(rows, seed, engine)
