@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ctrlab.cli.app import Format, ProfileOption
+from ctrlab.cli.data.engine import EngineOption, engine_of
 from ctrlab.errors import CtrlabError
 
 
@@ -18,6 +19,7 @@ def command(
     format: Annotated[Format | None, typer.Option(help="How rows are stored; else by --out's ending, else parquet.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same rows.")] = 0,
     profile: ProfileOption = None,
+    engine: EngineOption = "here",
 ) -> None:
     """Make rows with a planted model behind their labels, and say the AUC that this model itself comes to.
 
@@ -29,13 +31,14 @@ def command(
     names = list(data.SCHEMAS) if name == "all" else [name]
     if (rows is None) != (out is None) or (out and len(names) > 1):
         raise CtrlabError("A file of your own takes --rows and --out together, and one data set; else leave both out.")
-    for each in names:
-        if out:
-            written = data.write(data.generate(each, rows, seed), data.schema(each), out, format, total=rows)
-            print(f"{each}: {written:,} rows in {out}; {_ceiling(data.ceiling(each, rows, seed))}")
-        else:
-            files = data.prepare(each, profile=profiles.current(profile), format=format or "parquet")
-            print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling(files.ceiling)}")
+    with engine_of(engine) as chosen:
+        for each in names:
+            if out:
+                written = data.write(data.generate(each, rows, seed, chosen), data.schema(each), out, format, total=rows)
+                print(f"{each}: {written:,} rows in {out}; {_ceiling(data.ceiling(each, rows, seed, chosen))}")
+            else:
+                files = data.prepare(each, profile=profiles.current(profile), format=format or "parquet", engine=chosen)
+                print(f"{each}: {files.rows:,} rows and {files.test_rows:,} held out; {_ceiling(files.ceiling)}")
 
 
 def _ceiling(auc: dict[str, float]) -> str:
