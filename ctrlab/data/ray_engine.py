@@ -15,7 +15,7 @@ from ctrlab.ray_cluster import cluster
 
 AHEAD = 2
 """Blocks in work or waiting, for each CPU."""
-TRIES = 4
+TRIES = 3
 """For a block whose process ends."""
 
 

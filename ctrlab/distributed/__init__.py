@@ -9,7 +9,9 @@ from ctrlab.lazy import loader
 _PLACES = {
     **dict.fromkeys(("Workers", "join"), "cluster"),
     **dict.fromkeys(("Place", "given_place"), "place"),
+    "kubernetes_job": "kubernetes",
     "local": "launch",
+    "on_ray": "ray_workers",
 }
 __all__ = sorted(_PLACES)
-__getattr__ = loader(__name__, _PLACES)  # the launcher needs no TensorFlow
+__getattr__ = loader(__name__, _PLACES)  # launchers need no TensorFlow

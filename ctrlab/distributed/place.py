@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError
@@ -20,8 +21,13 @@ class Place:
 
     def config(self) -> dict[str, str]:
         """The environment variable that says so."""
-        cluster, task = {"worker": list(self.addresses)}, {"type": "worker", "index": self.index}
-        return {CONFIG: json.dumps({"cluster": cluster, "task": task})}
+        return config_of(self.addresses, self.index)
+
+
+def config_of(addresses: Sequence[str], index: int | str) -> dict[str, str]:
+    """The environment variable of a worker. The index may be a text that something else replaces by it."""
+    cluster, task = {"worker": list(addresses)}, {"type": "worker", "index": index}
+    return {CONFIG: json.dumps({"cluster": cluster, "task": task})}
 
 
 def given_place() -> Place | None:

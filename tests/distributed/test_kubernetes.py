@@ -1,0 +1,139 @@
+"""The manifest of a training on Kubernetes: what the official schema says of it, and what its pods are told."""
+
+import re
+import subprocess
+import sys
+
+import click
+import kubernetes_validate
+import pytest
+import yaml
+
+from ctrlab.distributed.kubernetes import kubernetes_job
+from ctrlab.distributed.place import Place, given_place
+from ctrlab.errors import CtrlabError, WorkerLost
+
+VERSIONS = ("1.33", kubernetes_validate.latest_version())
+COMMAND = ["ctrlab", "train", "dlrm", "--checkpoint", "/shared/run", "--resume"]
+
+
+def manifest(workers=3, command=COMMAND, **options) -> str:
+    return kubernetes_job(command, workers, **{"image": "registry:5000/lab:1", "claim": "runs"} | options)
+
+
+def validated(text: str) -> tuple[dict, dict]:
+    """The Service and the Job, as the schema of each version of Kubernetes has them, without fields of other names."""
+    service, job = yaml.safe_load_all(text)
+    for version in VERSIONS:
+        kubernetes_validate.validate(service, version, strict=True)
+        kubernetes_validate.validate(job, version, strict=True)
+    return service, job
+
+
+def container(job: dict) -> dict:
+    [found] = job["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def expanded(text: str, known: dict[str, str]) -> str:
+    """As the kubelet does it: $(NAME) is the variable, if it is known; $$ before it stands for a $."""
+    return re.sub(r"\$\$|\$\((\w+)\)", lambda m: "$" if m[0] == "$$" else known.get(m[1], m[0]), text)
+
+
+def environment(job: dict, index: int) -> dict[str, str]:
+    known = {}
+    for variable in container(job)["env"]:
+        if "valueFrom" in variable:
+            field = variable["valueFrom"]["fieldRef"]["fieldPath"]
+            assert field == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+            known[variable["name"]] = str(index)
+        else:
+            known[variable["name"]] = expanded(variable["value"], known)
+    return known
+
+
+@pytest.mark.parametrize("workers", [1, 3, 12])
+def test_each_pod_knows_its_place(workers, monkeypatch):
+    service, job = validated(manifest(workers, name="ctr-7"))
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"] == workers
+    # A pod's name in the DNS: the Job's name and the index, below the headless service that selects it.
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {
+        "batch.kubernetes.io/job-name": job["metadata"]["name"]
+    }
+    assert pod["subdomain"] == service["metadata"]["name"]
+    [port] = container(job)["ports"]
+    names = tuple(f"{job['metadata']['name']}-{i}.{pod['subdomain']}:{port['containerPort']}" for i in range(workers))
+    for index in range(workers):
+        monkeypatch.setenv("TF_CONFIG", environment(job, index)["TF_CONFIG"])
+        assert given_place() == Place(names, index)
+        assert Place(names, index).config() == {"TF_CONFIG": environment(job, index)["TF_CONFIG"]}
+
+
+def test_how_a_worker_ends_decides_what_the_job_does():
+    _, job = validated(manifest())
+    spec = job["spec"]
+    by_code = {c: r["action"] for r in spec["podFailurePolicy"]["rules"] for c in r.get("onExitCodes", {"values": []})["values"]}
+    assert by_code == {WorkerLost.exit_code: "Ignore", click.UsageError.exit_code: "FailJob"}
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"  # what these rules need
+    assert spec["backoffLimitPerIndex"] > 0 and spec["maxFailedIndexes"] == 0 and "backoffLimit" not in spec
+
+
+def test_words_arrive_as_they_are():
+    odd = ["ctrlab", "train", "$(HOME)", "$$", "a 'b' \"c\"", "x: y # z", "l\nm", "é", ""]
+    _, job = validated(manifest(command=odd, memory="500M", cpus=2))
+    assert [expanded(word, environment(job, 0)) for word in container(job)["command"]] == odd
+    assert container(job)["image"] == "registry:5000/lab:1"
+    assert container(job)["resources"]["requests"] == {"cpu": 2, "memory": "500M"}
+    assert environment(job, 0)["TF_NUM_INTRAOP_THREADS"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("good", "broken"),
+    [
+        ("completionMode: Indexed", "completionModus: Indexed"),
+        ("completions: 3", "completions: three"),
+        ("operator: In\n", "operators: In\n"),
+        ("publishNotReadyAddresses: true", "publishNotReadyAddresses: yes please"),
+        ("        - name: worker\n          image", "        - image"),
+        ("              value: '{", "              values: '{"),
+    ],
+)
+def test_a_broken_manifest_is_refused(good, broken):
+    text = manifest()
+    assert good in text
+    with pytest.raises(kubernetes_validate.ValidationError):
+        validated(text.replace(good, broken))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"workers": 0}, r"at least one worker.*received 0 workers of 4 CPUs"),
+        ({"name": "Train_1"}, r"has small letters, digits and hyphens.*received 'Train_1'"),
+        ({"name": "a" * 62}, "whose last pod is 'aa"),
+        ({"name": "x\n"}, "has small letters"),
+        ({"memory": "16 GB"}, r"Memory is given as 16Gi or 500M; received '16 GB'"),
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused_here(options, says):
+    with pytest.raises(CtrlabError, match=f"(?i){says}"):
+        manifest(**options)
+
+
+def ctrlab(*words):
+    return subprocess.run([sys.executable, "-m", "ctrlab", "workers", "kubernetes", *words], capture_output=True, text=True)
+
+
+def test_the_command_prints_it():
+    options = ["--workers", "3", "--image", "registry:5000/lab:1", "--claim", "runs", "--"]
+    ran = ctrlab(*options, "train", "dlrm", "--checkpoint", "/shared/run")
+    assert ran.returncode == 0 and ran.stdout == manifest()
+    for words, code, says in (
+        (["train", "dlrm", "--checkpoint", "run"], 1, "a folder below /shared"),
+        (["train", "dlrm", "--checkpoint", "/shared/run", "--workers", "2"], 1, "leave out the --workers"),
+        (["race"], 1, "received race"),
+        (["train", "dlrm", "--chekpoint", "/shared/run"], 2, "No such option: --chekpoint"),
+    ):
+        ran = ctrlab(*options, *words)
+        assert ran.returncode == code and says in ran.stderr and not ran.stdout
