@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Fit the simulator's constants to measured steps, and check what it says of steps that were held out.
 
-    - `ctrlab workers check data/measurements/workers.json data/measurements/workers_held_out.json`
+    - `ctrlab workers check data/measurements/workers_fitted.json data/measurements/workers_held_out.json`
     """
     require_files(json_path)
     import_tensorflow()
