@@ -8,6 +8,7 @@ launches    of a step that stock TensorFlow makes of a model, and what XLA makes
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from ctrlab.distributed.simulator.model import Distinct, line_through
 from ctrlab.distributed.traffic import least
 from ctrlab.models import build
 from ctrlab.plain import Plain
-from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import compare, measure
 from ctrlab.training.run import Run
 from ctrlab.training.step import gradients_of
@@ -96,14 +96,12 @@ def step_seconds(job: Job, examples: Sequence[int]) -> tuple[tuple[float, ...], 
 
 def counted(job: Job) -> Distinct:
     """Distinct ids of the first rows of the model's data, of all tables together."""
-    found, rows = [], profiles.current(job.profile).rows
-    for examples in track([n for n in COUNTED if n <= rows], "Counting ids"):
-        run = Run(job.spec(examples))
-        features, _ = next(iter(run.read()))
-        size = run.spec.size
-        traffic = least(lambda size=size, run=run: build(job.model, None, run.rungs["model"], size=size), [features] * 2)
-        found.append((examples, traffic.distinct))
-    return Distinct(*(tuple(map(float, each)) for each in zip(*found)))
+    sizes = [n for n in COUNTED if n <= profiles.current(job.profile).rows]
+    run = Run(job.spec(sizes[-1]))
+    features, _ = next(iter(run.read()))
+    model = functools.cache(lambda: build(job.model, None, run.rungs["model"], size=run.spec.size))
+    ids = [least(model, [{name: column[:n] for name, column in features.items()}] * 2).distinct for n in sizes]
+    return Distinct(tuple(map(float, sizes)), tuple(map(float, ids)))
 
 
 def tensor_seconds(tensors: int = 39) -> float:

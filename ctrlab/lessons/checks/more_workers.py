@@ -1,0 +1,167 @@
+"""Checks of the lesson on when more workers lose: (1) the seconds of a ring all-reduce, (2) the fewest workers; no clock."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons.check import CheckFailed, call
+
+STEPS = "count the steps of the animation for W workers, and the bytes that one worker sends in one of them"
+ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
+SEARCH = "from 2 on, while they fall, seconds(w) > seconds(w + 1): halve the range by that; then halve again for the limit"
+RELATIVE = 1e-9
+"""A right answer's rounding is far below."""
+
+
+def reference_ring(size, workers, latency: float, per_byte: float):
+    """The definition, step by step: what one of W workers sends, one message after the other."""
+    seconds = 0.0
+    for _ in range(2 * (workers - 1)):
+        seconds += latency + size / workers * per_byte
+    return seconds
+
+
+def check_ring(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `ring_seconds(size, workers, latency, per_byte)` -> seconds, also for arrays of workers."""
+    for case, size, workers, latency, per_byte in _rings(rng):
+        found = call(answer, size, workers, latency, per_byte, case=case, next_step=STEPS)
+        if isinstance(workers, np.ndarray):
+            expected = np.array([reference_ring(size, int(w), latency, per_byte) for w in workers.flat]).reshape(workers.shape)
+            if not isinstance(found, np.ndarray) or found.shape != workers.shape:
+                raise CheckFailed(
+                    "Budget: an array of workers gives an array of seconds, without a loop.",
+                    expected=f"float64 array of shape {workers.shape}",
+                    received=f"array of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__,
+                    index=case,
+                    next_step=ARRAYS,
+                )
+        else:
+            expected = np.array(reference_ring(size, workers, latency, per_byte))
+            if isinstance(found, bool) or not (isinstance(found, numbers.Real) or (np.ndim(found) == 0 and np.size(found) == 1)):
+                raise CheckFailed(
+                    f"One number of workers gives one number of seconds; here {case}.",
+                    expected="a number",
+                    received=type(found).__name__,
+                    next_step=STEPS,
+                )
+        _require_seconds(found, expected, case, size, workers, latency, per_byte)
+
+
+def _require_seconds(found, expected: np.ndarray, case: str, size, workers, latency: float, per_byte: float) -> None:
+    try:
+        numbers_found = np.asarray(found, float)
+    except (TypeError, ValueError):
+        numbers_found = np.full(expected.shape, np.nan)
+    for place, (right, took) in enumerate(zip(expected.flat, numbers_found.flat)):
+        if not math.isclose(took, right, rel_tol=RELATIVE, abs_tol=1e-18):
+            count = workers.flat[place] if isinstance(workers, np.ndarray) else workers
+            raise CheckFailed(
+                f"All chunks go round the ring twice: once to be summed, once to be told; here {case}.",
+                expected=f"{right:.9g}",
+                received=f"{took:.9g}",
+                index=f"{size} bytes, {count} workers, latency {latency:g}, per byte {per_byte:g}",
+                next_step=STEPS if count > 1 else "one worker sends nothing",
+            )
+
+
+def _rings(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, bytes, workers, seconds per message, seconds per byte)."""
+    size, latency, per_byte = int(rng.integers(1e6, 1e8)), float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-7))
+    yield "two workers", size, 2, latency, per_byte
+    yield "one worker", size, 1, latency, per_byte
+    yield "messages without latency", size, 5, 0.0, per_byte
+    yield "bytes that take no time", size, 5, latency, 0.0
+    yield "nothing to sum", 0, 6, latency, per_byte
+    yield "fewer bytes than workers", 3, 17, latency, per_byte
+    yield "bytes that the workers don't divide", 10**6 + 1, 7, latency, per_byte
+    yield "an array of workers", size, np.arange(1, 40), latency, per_byte
+    yield "an array with two axes", size, rng.integers(1, 300, (3, 4)), latency, per_byte
+    yield "an empty array", size, np.zeros(0, int), latency, per_byte
+    for _ in range(8):
+        yield "a ring by chance", int(rng.integers(1, 1e9)), int(rng.integers(1, 500)), float(rng.uniform(0, 1)), per_byte
+
+
+class Trial:
+    """Seconds of a step with 1, 2, ... workers: from 2 on they fall, then they rise. Keeps which numbers were asked for."""
+
+    def __init__(self, seconds: Sequence[float]):
+        self.seconds, self.asked = list(seconds), []
+
+    def __call__(self, workers: int) -> float:
+        if isinstance(workers, bool) or not isinstance(workers, numbers.Integral) or not 1 <= workers <= len(self.seconds):
+            raise CtrlabError(f"seconds is asked for a whole number of workers from 1 to {len(self.seconds)}; got {workers!r}.")
+        if len(self.asked) > 10_000:
+            raise CtrlabError("A search comes to an end; this one has asked 10,000 times.")
+        self.asked.append(int(workers))
+        return self.seconds[int(workers) - 1]
+
+
+def reference_fewest(seconds: Sequence[float], slack: float) -> int:
+    """The definition: the first whose seconds are within the limit."""
+    return next(w for w, each in enumerate(seconds, 1) if each <= slack * min(seconds))
+
+
+def check_fewest(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `fewest_workers(seconds, most, slack)` -> the fewest whose step takes at most `slack` times the shortest."""
+    for case, table, slack in _steps(rng):
+        trial, right, most = Trial(table), reference_fewest(table, slack), len(table)
+        found = call(answer, trial, most, slack, case=case, next_step=SEARCH)
+        best = table.index(min(table)) + 1
+        asked = f"asked for {trial.asked[:14]}" + (" and more" if len(trial.asked) > 14 else "")
+        if isinstance(found, bool) or not isinstance(found, numbers.Integral) or found != right:
+            raise CheckFailed(
+                f"The fewest workers whose step takes at most slack times the shortest; here {case}.",
+                expected=right,
+                received=found,
+                index=f"most {most}, slack {slack:.6g}; the shortest step has {best} workers; {asked}",
+                next_step="first the w with the shortest step, and one worker alone beside it; then the first w with "
+                "seconds(w) <= slack * shortest; equal counts",
+            )
+        budget, twice = 3 * math.ceil(math.log2(most)) + 5, len(set(trial.asked)) < len(trial.asked)
+        if len(trial.asked) > budget or twice:
+            raise CheckFailed(
+                f"Each step is measured on a cluster, so few are asked for, and none twice; here {case}.",
+                expected="each w once: keep what you know" if twice else f"at most {budget} different w",
+                received=f"{len(trial.asked)}: {asked}",
+                index=f"most {most}",
+                next_step="@functools.cache on a function inside yours keeps what was asked" if twice else SEARCH,
+            )
+
+
+def _steps(rng: np.random.Generator) -> Iterator[tuple[str, list[float], float]]:
+    """(what it is, seconds of a step with 1, 2, ... workers, slack)."""
+
+    def valley(most: int, best: int) -> list[float]:
+        """Strictly falling to the `best`-th, then strictly rising."""
+        falling = np.sort(rng.uniform(2, 99, best - 1))[::-1]
+        rising = np.sort(rng.uniform(2, 99, most - best))
+        return [*falling.tolist(), float(rng.uniform(1, 2)), *rising.tolist()]
+
+    yield "one worker and no more", [3.0], 1.05
+    yield "two workers, of which one is best", [1.0, 2.0], 1.0
+    yield "two workers, of which two are best", [2.0, 1.0], 1.0
+    for most in (3, 16, 100, 1_000):
+        yield f"up to {most}, and more are always slower", valley(most, 1), 1.05
+        yield f"up to {most}, and more are always faster", valley(most, most), 1.0
+        yield f"up to {most}, and the best is in between", valley(most, most // 2 + 1), 1.0
+        alone = [0.9, *valley(most - 1, most // 2)]
+        yield f"up to {most}, and one alone beats all that talk", alone, 1.0
+        yield f"up to {most}, and one alone is nearly as fast", [1.02 * min(alone[1:]), *alone[1:]], 1.05
+        yield f"up to {most}, and one alone is not near enough", [1.07 * min(alone[1:]), *alone[1:]], 1.05
+    at_limit = [64.0, 32.0, 16.0, 8.0, 4.0, 8.0, 16.0, 32.0]
+    yield "one that is just at the limit", at_limit, 2.0
+    yield "one that is just above the limit", at_limit, math.nextafter(2.0, 0)
+    yield "a limit that all are within", at_limit, 100.0
+    yield "rising ones within the limit, too", [9.0, 1.01, 1.0, 1.02, 1.03], 1.05
+    for _ in range(30):
+        most = int(rng.integers(3, 400))
+        talking = valley(most - 1, int(rng.integers(1, most)))
+        yield "a cluster by chance", [float(rng.uniform(1, 99)), *talking], float(rng.uniform(1, 20))
+
+
+CHECKS = {1: check_ring, 2: check_fewest}

@@ -1,0 +1,145 @@
+"""Simulated clusters of machines like the learner's, for the lesson on when more workers lose.
+
+What a step of one worker takes is measured here. Of the model's exchanges, what does not depend on a machine comes from a record:
+how many weights all workers have, and how many sums and exchanges a step has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ctrlab.distributed.bench import Found
+from ctrlab.distributed.bench_worker import Job
+from ctrlab.distributed.plan import Task, plan
+from ctrlab.distributed.simulator import check, measure, published
+from ctrlab.distributed.simulator.check import Checked
+from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
+from ctrlab.distributed.simulator.model import FLOAT, Model, line_through
+from ctrlab.distributed.simulator.step import step
+from ctrlab.lessons import places
+from ctrlab.profiles import Profile
+
+Ring = Callable[[float, object, float, float], object]
+"""(bytes, workers, seconds per message, seconds per byte) -> seconds of an all-reduce."""
+NAME = "dlrm"
+EXAMPLES = {"tiny": (64, 256, 1_024)}
+MOST_EXAMPLES = (128, 512, 1_024, 2_048)
+LATENCY = 50e-6
+"""Seconds of a message between two machines of a data centre, with TCP."""
+MOST = 64
+"""Workers."""
+RATE = 10_000
+"""Megabits per second. On links slower than 3,000 the seconds of a step may have two valleys from two workers on."""
+WEIGHTS = (100_000, 1_000_000, 10_000_000, 100_000_000)
+"""Dense weights of the maps."""
+HELD_RATE, CORES = 100, 2
+"""Of the recorded check: links of so many Mbit/s are held out; the machine's cores."""
+
+
+def records(name: str) -> Path:
+    return places.notebooks().parent / "data/measurements" / f"{name}.json"
+
+
+@cache
+def recorded(name: str) -> Found:
+    """The first record of `data/measurements/<name>.json`, of `ctrlab bench workers`."""
+    plain = json.loads(records(name).read_text())
+    plain = plain[0] if isinstance(plain, list) else plain
+    return Found.from_json({key: value for key, value in plain.items() if key != "machine"})
+
+
+def checked() -> Checked:
+    """The simulator against recorded steps of real workers over slow links."""
+    of = recorded("workers_fitted")
+    return check.check(of.measured, of.alone, recorded("workers_held_out").measured, HELD_RATE, CORES)
+
+
+class Measured:
+    """One worker's step on this machine, and clusters of such workers.
+
+    Attributes:
+        seconds: {examples: of a step, by repetition}.
+        fixed, per_example: seconds of the line through them.
+        model: for the simulator.
+    """
+
+    def __init__(self, profile: Profile):
+        job = Job(NAME, ["all"], "hashed", profile.name, 2021)
+        examples = EXAMPLES.get(profile.name, MOST_EXAMPLES)
+        self.seconds = dict(zip(examples, measure.step_seconds(job, examples)))
+        self.fixed, self.per_example = line_through(self.seconds)
+        facts = recorded("workers_held_out").measured[0]
+        dense = facts.least.dense / FLOAT * facts.workers / (2 * (facts.workers - 1))
+        several = {"reductions": facts.reduces, "lookups": facts.exchanges / 3}
+        self.model = Model(dense, self.fixed, self.per_example, dim=16, distinct=measure.counted(job), **several)
+
+    def line(self, examples: int) -> dict[str, float]:
+        """Measured milliseconds of a step, and those of the line."""
+        fitted = 1e3 * (self.fixed + self.per_example * examples)
+        return {"measured": 1e3 * float(np.median(self.seconds[examples])), "line": fitted}
+
+    def parts(self, workers: int, batch: int, megabits: float) -> dict[str, float]:
+        """Milliseconds of a simulated step, by part."""
+        found = step(self.model, cluster(megabits), workers, batch)
+        parts = {"compute": found.compute, "all-reduce": found.reduce, "exchange": found.exchange, "step": found.seconds}
+        return {name: 1e3 * float(seconds) for name, seconds in parts.items()}
+
+    def curve(self, ring: Ring, batch: int, megabits: float, dense: float | None = None) -> Callable[[int], float]:
+        """W -> seconds of a step whose all-reduces take what the learner's function says.
+
+        Args:
+            dense: weights that all workers have, in place of the model's; its compute stays.
+        """
+        model, there = replace(self.model, dense=dense or self.model.dense), cluster(megabits)
+
+        def seconds(workers: int) -> float:
+            found, size = step(model, there, workers, batch), FLOAT * model.dense / model.reductions
+            sums = model.reductions * ring(size, workers, there.between.latency, there.between.per_byte)
+            return float(found.seconds - found.reduce + sums)
+
+        return seconds
+
+
+def cluster(megabits: float) -> Cluster:
+    """Machines with a worker each."""
+    link = Link.of(megabits=megabits, latency=LATENCY)
+    return Cluster(1, link, link, Host(1))
+
+
+def latency_share(ring: Ring, size: float, workers: int, megabits: float) -> float:
+    """Of an all-reduce, that its messages take before their first byte."""
+    there = cluster(megabits).between
+    return ring(size, workers, there.latency, 0.0) / ring(size, workers, there.latency, there.per_byte)
+
+
+def four_over_eight(batch: int, millions: float, host: str) -> dict[str, float]:
+    """{number of GPUs: how many times as long as a step of four takes}, on one node of V100; "nodes" are two nodes of four.
+
+    Args:
+        millions: of dense weights.
+        host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
+    """
+    model, node = published.aws_model(1e6 * millions), published.aws_cluster()
+    hosts = {
+        "one loop": node.host,
+        "a process each": replace(node.host, loop=False),
+        "free": replace(node.host, launch=0.0, tensor=0.0, copy=0.0),
+    }
+    node = replace(node, host=hosts[host])
+    four = float(step(model, node, 4, batch).seconds)
+    two_nodes = float(step(model, replace(node, per_node=4), 8, batch).seconds)
+    found = {f"{n} GPUs": float(step(model, node, n, batch).seconds) / four for n in (1, 2, 8)}
+    return found | {"8 GPUs, two nodes": two_nodes / four}
+
+
+def planned(admitted: float, in_memory: float, bytes_per_number: int) -> dict[str, float]:
+    """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too."""
+    counting = "exact" if admitted == 1 else "bloom"
+    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, value_bytes=bytes_per_number))
+    return {"hold the tables": found.shards, "and keep up": found.workers, "cost of a day's examples": found.cost}

@@ -1,0 +1,92 @@
+"""The simulated clusters of the lesson on when more workers lose, and its charts."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ctrlab.distributed.simulator.check import Checked, Fitted, Setting
+from ctrlab.distributed.simulator.cluster import Host
+from ctrlab.distributed.simulator.model import Distinct, Model
+from ctrlab.distributed.simulator.step import step
+from ctrlab.lessons import more_workers_charts as charts
+from ctrlab.lessons import more_workers_study as study
+from ctrlab.lessons.checks.more_workers import reference_ring
+
+MODEL = Model(5e5, 0.005, 2e-5, dim=16, distinct=Distinct.zipf(1e6, 1.05, 40), reductions=15)
+
+
+@pytest.fixture
+def one():
+    measured = study.Measured.__new__(study.Measured)
+    measured.seconds = {64: (0.006, 0.007, 0.0065), 256: (0.01,) * 3}
+    measured.fixed, measured.per_example, measured.model = MODEL.fixed, MODEL.per_example, MODEL
+    return measured
+
+
+def test_a_right_ring_gives_the_simulator_s_step(one):
+    for workers in (1, 2, 9, 64):
+        simulated = step(MODEL, study.cluster(1_000), workers, 8_192).seconds
+        assert one.curve(reference_ring, 8_192, 1_000)(workers) == pytest.approx(simulated)
+        assert one.parts(workers, 8_192, 1_000)["step"] == pytest.approx(1e3 * simulated)
+
+
+def test_the_learner_s_ring_is_what_is_priced(one):
+    twice = one.curve(lambda *given: 2 * reference_ring(*given), 8_192, 1_000)
+    once = one.curve(reference_ring, 8_192, 1_000)
+    assert twice(8) - once(8) == pytest.approx(one.parts(8, 8_192, 1_000)["all-reduce"] / 1e3)
+    assert one.curve(reference_ring, 8_192, 1_000, 5e7)(8) > once(8)
+
+
+@pytest.mark.parametrize("per_example", [2e-6, 2e-5, 2e-4])
+def test_the_curves_of_the_maps_have_one_valley_from_two_workers_on(one, per_example):
+    """So that the exercise's search is right on them, on machines of any speed."""
+    one.model = replace(MODEL, per_example=per_example)
+    for dense in study.WEIGHTS:
+        for batch in (512, 2_048, 8_192, 32_768):
+            curve = one.curve(reference_ring, batch, study.RATE, dense)
+            rises = np.diff([curve(w) for w in range(2, study.MOST + 1)]) > 0
+            assert (np.diff(rises.astype(int)) >= 0).all(), (dense, batch)
+
+
+def test_a_line_is_beside_what_was_measured(one):
+    assert one.line(64) == {"measured": pytest.approx(6.5), "line": pytest.approx(1e3 * (0.005 + 64 * 2e-5))}
+
+
+def test_eight_gpus_lose_to_four_by_what_the_host_does():
+    found = {host: study.four_over_eight(2_048, 4, host) for host in ("one loop", "a process each", "free")}
+    assert found["one loop"]["8 GPUs"] > found["a process each"]["8 GPUs"] > found["free"]["8 GPUs"]
+    assert found["one loop"]["8 GPUs"] > 1 > found["free"]["8 GPUs"]
+    assert all(each["8 GPUs, two nodes"] > each["8 GPUs"] for each in found.values())
+
+
+def test_features_save_workers():
+    whole = study.planned(1, 1, 4)
+    assert whole["hold the tables"] == 6 and study.planned(0.2, 1, 4)["hold the tables"] == 2
+    assert study.planned(1, 0.1, 4)["hold the tables"] == 2 and study.planned(1, 1, 2)["hold the tables"] == 5
+    assert study.planned(1, 0.1, 4)["cost of a day's examples"] > whole["cost of a day's examples"]
+
+
+def test_a_map_shows_a_number_in_each_cell():
+    drawn = charts.optimum(lambda x, y: int(x + 10 * y), [1, 2], [3, 4, 5], x="batch", y="link", title="Best")
+    [heat] = drawn.data
+    assert [list(row) for row in heat.z] == [[31, 32], [41, 42], [51, 52]] and list(heat.x) == ["1", "2"]
+    assert drawn.layout.xaxis.title.text == "batch"
+
+
+def test_the_check_is_drawn_with_its_worst_error():
+    used, held = Setting(2, 512, None, 0.1, 0.11), Setting(4, 512, 100, 0.4, 0.34)
+    drawn = charts.beside_real_steps(Checked(Fitted(MODEL, Host(2)), (used,), (held,)), "a machine")
+    shown = {trace.name: trace for trace in drawn.data if trace.name}
+    assert list(shown["held out"].x) == [400] and list(shown["held out"].y) == [340]
+    assert shown["fitted"].text == ("2 workers, 512 examples, no slow links",)
+    assert "15 %" in str(drawn.layout) and "a machine" in str(drawn.layout)
+
+
+def test_a_worker_is_measured(monkeypatch):
+    monkeypatch.setattr(study.measure, "step_seconds", lambda job, examples: tuple((0.01 + 1e-5 * n,) * 3 for n in examples))
+    monkeypatch.setattr(study.measure, "counted", lambda job: MODEL.distinct)
+    measured = study.Measured(SimpleNamespace(name="tiny"))
+    assert measured.per_example == pytest.approx(1e-5) and measured.fixed == pytest.approx(0.01)
+    assert measured.model.dense == pytest.approx(477_169) and measured.model.reductions == 15 and measured.model.lookups == 1
