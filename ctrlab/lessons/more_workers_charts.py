@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
@@ -16,14 +16,13 @@ TOLERANCE = 0.2
 """Between simulated and real steps."""
 
 
-def optimum(best: Callable[[float, float], int], across: Sequence[float], up: Sequence[float], *, x: str, y: str, title: str):
-    """A heat map of the number of workers that is best for each value across and up; the number stands in its cell."""
-    counts = [[best(one, other) for one in across] for other in up]
+def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequence[float], *, x: str, y: str, title: str):
+    """A heat map of the best number of workers, one row of `counts` for each value of `up`; the number stands in its cell."""
     heat = go.Heatmap(
         x=[plain(value) for value in across],
         y=[plain(value) for value in up],
-        z=counts,
-        text=counts,
+        z=[list(map(int, row)) for row in counts],
+        text=[list(map(int, row)) for row in counts],
         texttemplate="%{text}",
         hovertemplate=f"{x} %{{x}}, {y} %{{y}}: %{{text}} workers<extra></extra>",
         colorscale=FEW_TO_MANY,

@@ -7,7 +7,7 @@ how many weights all workers have, and how many sums and exchanges a step has.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from ctrlab.distributed.simulator.check import Checked
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Model, line_through
 from ctrlab.distributed.simulator.step import step
+from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
 from ctrlab.profiles import Profile
 
@@ -104,6 +105,11 @@ class Measured:
             return float(found.seconds - found.reduce + sums)
 
         return seconds
+
+
+def by_link(model: Model, batches: Sequence[int], rates: Sequence[float]) -> np.ndarray:
+    """The fastest number of workers, from whole curves: int64 [rates, batches]."""
+    return over_bandwidth(model, cluster(RATE), rates, batches, MOST)
 
 
 def cluster(megabits: float) -> Cluster:

@@ -69,9 +69,12 @@ def test_features_save_workers():
 
 
 def test_a_map_shows_a_number_in_each_cell():
-    drawn = charts.optimum(lambda x, y: int(x + 10 * y), [1, 2], [3, 4, 5], x="batch", y="link", title="Best")
+    counts = study.by_link(MODEL, [512, 8_192], [100, 10_000])
+    drawn = charts.optimum(counts, [512, 8_192], [100, 10_000], x="batch", y="link", title="Best")
     [heat] = drawn.data
-    assert [list(row) for row in heat.z] == [[31, 32], [41, 42], [51, 52]] and list(heat.x) == ["1", "2"]
+    curve = [step(MODEL, study.cluster(10_000), w, 8_192).seconds for w in range(1, study.MOST + 1)]
+    assert heat.z[1][1] == np.argmin(curve) + 1 and [list(row) for row in heat.text] == counts.tolist()
+    assert list(heat.x) == ["512", "8,192"] and heat.z[0][0] == 1
     assert drawn.layout.xaxis.title.text == "batch"
 
 

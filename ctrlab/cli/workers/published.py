@@ -10,6 +10,7 @@ from ctrlab.cli.app import JsonOption, console, require_files, write_json
 
 WEIGHTS = (1e6, 3e6, 4e6, 1e7, 3e7, 1e8)
 """Dense weights for which a conclusion's batches are shown."""
+EXAMPLES = (512, 2_048, 8_192, 32_768, 131_072)
 
 
 def command(json_path: JsonOption = None) -> None:
@@ -19,6 +20,8 @@ def command(json_path: JsonOption = None) -> None:
     """
     require_files(json_path)
     from ctrlab.distributed.simulator import published
+    from ctrlab.distributed.simulator.constants import V100
+    from ctrlab.distributed.simulator.surface import over_dense
 
     cases, ranges, flips = published.cases(), published.ranges(), published.flips(WEIGHTS)
     out = console()
@@ -37,9 +40,16 @@ def command(json_path: JsonOption = None) -> None:
     for name, most in flips.items():
         table.add_row(name, *(f"{n:,.0f}" for n in most))
     out.print(table)
+    title, caption = "The fastest number of GPUs, by examples per step", "Nodes of eight V100, which one loop feeds"
+    table = Table("dense weights", *(f"{n:,}" for n in EXAMPLES), title=title, caption=caption)
+    counts = over_dense(published.aws_model(), published.aws_cluster(), V100, WEIGHTS, EXAMPLES)
+    for dense, row in zip(WEIGHTS, counts):
+        table.add_row(f"{dense / 1e6:g} M", *map(str, row))
+    out.print(table)
     kept = {
         "ranges": {name: found.to_json() for name, found in ranges.items()},
         "flips": {name: most.tolist() for name, most in flips.items()},
+        "fastest": counts.tolist(),
     }
     plain = [case.to_json() | {"high": None if math.isinf(case.high) else case.high} for case in cases]
     write_json(json_path, {"cases": plain, "weights": WEIGHTS} | kept)
