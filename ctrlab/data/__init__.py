@@ -16,6 +16,7 @@ Importing this package does not import TensorFlow; calling `read` does.
 from ctrlab.data.cache import DataFiles, prepare, prepare_for
 from ctrlab.data.encode import encode
 from ctrlab.data.faults import explained
+from ctrlab.data.on_ray import ray_engine
 from ctrlab.data.reader import read, read_dealt
 from ctrlab.data.sets import SCHEMAS, ceiling, generate, schema
 from ctrlab.data.source import FORMATS
@@ -33,6 +34,7 @@ __all__ = [
     "generate",
     "prepare",
     "prepare_for",
+    "ray_engine",
     "read",
     "read_dealt",
     "schema",

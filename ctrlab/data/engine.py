@@ -1,4 +1,4 @@
-"""Who does the work that goes block by block: this process, by Python's `map`, or many, as `ctrlab.data.ray_engine` has them."""
+"""Who does the work that goes block by block: this process, by Python's `map`, or many, by `ctrlab.data.ray_engine`."""
 
 from __future__ import annotations
 

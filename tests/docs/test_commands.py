@@ -14,7 +14,7 @@ from pages import PAGES, ROOT
 
 from ctrlab import cli
 
-OTHERS = {"conda", "curl", "export", "pip"}
+OTHERS = {"conda", "curl", "export", "kubectl", "pip"}
 """Programs that are not ours."""
 QUICK = {
     "README.md": """

@@ -19,6 +19,6 @@ def engine_of(name: EngineName) -> contextlib.AbstractContextManager[Engine]:
     """A block with the engine of that name."""
     if name == "here":
         return contextlib.nullcontext(map)
-    from ctrlab.data.ray_engine import ray_engine
+    from ctrlab.data.on_ray import ray_engine
 
     return ray_engine()
