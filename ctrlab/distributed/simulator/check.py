@@ -6,13 +6,14 @@
     byte                   what a byte costs a host at least
 
 Workers of the bench are processes of one machine, which share its cores. Links without a rate carry large packets, so that
-`byte` is not asked of them.
+`byte` is not asked of them. Nothing is taken as hidden: the bench finds that a link's seconds add to the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import nnls
@@ -22,6 +23,9 @@ from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_thro
 from ctrlab.distributed.simulator.step import step
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
+
+if TYPE_CHECKING:
+    from ctrlab.distributed.bench import Measured
 
 FRAME = 1514 / 1448
 """Bytes of an Ethernet frame over those that TCP carries in it."""
@@ -71,7 +75,7 @@ class Fitted(Plain):
     def seconds(self, workers: int, batch: int, megabits: float | None) -> float:
         return float(step(self.model, self.cluster(megabits), workers, batch).seconds)
 
-    def settings(self, measured: Sequence) -> list[Setting]:
+    def settings(self, measured: Sequence[Measured]) -> list[Setting]:
         """Each of these `Measured` beside what is simulated."""
         return [
             Setting(m.workers, m.batch, m.megabits, float(np.median(m.seconds)), self.seconds(m.workers, m.batch, m.megabits))
@@ -79,7 +83,7 @@ class Fitted(Plain):
         ]
 
 
-def fit(measured: Sequence, alone: Sequence, cores: float) -> Fitted:
+def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -> Fitted:
     """The constants with the least squared relative error over the settings' medians, none below 0.
 
     Args:
@@ -119,7 +123,7 @@ def fit(measured: Sequence, alone: Sequence, cores: float) -> Fitted:
     return min(found, key=lambda each: each[:2])[2]
 
 
-def _model(measured: Sequence, alone: Sequence) -> Model:
+def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
     fixed, per_example = line_through({m.batch: m.seconds for m in alone})
     counts = sorted({m.batch: m.least.distinct for m in alone}.items())
     dense = np.mean([m.least.dense * m.workers / (2 * (m.workers - 1)) for m in measured]) / FLOAT
@@ -149,7 +153,9 @@ class Checked(Plain):
         return max(abs(each.error) for each in self.held_out)
 
 
-def check(measured: Sequence, alone: Sequence, others: Sequence, held_rate: float, cores: float) -> Checked:
+def check(
+    measured: Sequence[Measured], alone: Sequence[Measured], others: Sequence[Measured], held_rate: float, cores: float
+) -> Checked:
     """Fits to the settings without links of this rate, and checks on those with them, and on others.
 
     Args:

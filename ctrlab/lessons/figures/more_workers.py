@@ -21,7 +21,7 @@ def bars() -> Figure:
         away, steps = (workers - 1) / workers, 2 * (workers - 1)
         own = 1 + compute / workers
         reduced = own + 2 * away * chunk + steps * message
-        exchanged = reduced + (away * rows + 3 * (workers - 1) * message / 3 if workers > 1 else 0)
+        exchanged = reduced + away * rows + (workers - 1) * message
         bars = [(0, own, "compute" if workers < 4 else "", BLUE)]
         if workers > 1:
             bars += [(own, reduced, "all-reduce" if workers > 2 else "", ORANGE)]
