@@ -1,0 +1,175 @@
+"""Tables that are split by key over workers, for the lesson on shards: one model on real batches, alone and with real workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ctrlab import data, models, whole_batch
+from ctrlab.embedding import EmbeddingVariable, embedding_variables
+from ctrlab.embedding.initial_values import initial_values
+from ctrlab.embedding.options import Initializer
+from ctrlab.embedding.table.ops import grouped
+from ctrlab.embedding.table_state import TableState
+from ctrlab.lessons.exchange_by_hand import Ask, ByHand, Exchanged, Merge, Program
+from ctrlab.lessons.real_workers import Member, RealWorkers
+from ctrlab.ops.lookup import Ids, Layout
+from ctrlab.training import make_optimizer, train_step
+from ctrlab.whole_batch import Shard
+
+MODEL = "dlrm"
+HYPER = {"optimizer": "adagrad", "learning_rate": 0.01}
+"""Adam divides even the smallest gradient by its size: after two steps its rounding would be all that is seen."""
+ROWS, DIM = 20_000, 16
+"""Of the table whose lookups are timed."""
+LOOKUPS = 10
+"""In a call that is timed."""
+
+Owner = Callable[[np.ndarray, int], np.ndarray]
+"""(keys int64 [n], workers) -> the worker that has each key's row, int64 [n]."""
+
+
+def built() -> tuple[object, object]:
+    """DLRM with growing tables, and its optimizer."""
+    sizes = models.MODELS[MODEL].presets["contest"]
+    sizes = dataclasses.replace(sizes, hyper=dataclasses.replace(sizes.hyper, **HYPER))
+    model = models.build(MODEL, optimizations="all", embedding="variable", size=sizes)
+    return model, make_optimizer(model)
+
+
+def batches(model, steps: int) -> Iterator[tuple]:
+    """The same (features, labels) in each process."""
+    files = data.prepare_for(model.input_schema, ("parquet", "encoded"))
+    read = files.read_train(model.hyper.batch_size, epochs=-1, drop_remainder=True, lists="ragged")
+    return iter(read.take(steps))
+
+
+def part(batch: tuple, index: int, count: int) -> tuple:
+    """A worker's rows of a batch."""
+    features, labels = batch
+    rows = rows_of_worker(len(labels), index, count)
+    return {name: column[rows] for name, column in features.items()}, labels[rows]
+
+
+def rows_of_worker(rows: int, index: int, count: int) -> slice:
+    return slice(rows * index // count, rows * (index + 1) // count)
+
+
+class Sample:
+    """A model's batches, the ids in them, and the model trained on them in this process."""
+
+    def __init__(self, steps: int):
+        self._model, self._optimizer = built()
+        self._batches = list(batches(self._model, steps))
+        self.steps, self.batch_size, self.dim = steps, self._model.hyper.batch_size, DIM
+        growing, features = {table.name for table in embedding_variables(self._model)}, self._batches[0][0]
+        columns = [column for column in self._model.input_schema.id_columns if column.table in growing]
+        self._columns = [(column.table, *_ids_and_ends(features[column.name])) for column in columns]
+
+    def ids(self, workers: int) -> list[dict[str, np.ndarray]]:
+        """For each worker {table: the ids in its part of the first batch, int64 [n]}."""
+        return [self._of(rows_of_worker(self.batch_size, index, workers)) for index in range(workers)]
+
+    def _of(self, rows: slice) -> dict[str, np.ndarray]:
+        found: dict[str, list[np.ndarray]] = {}
+        for table, ids, ends in self._columns:
+            found.setdefault(table, []).append(ids[ends[rows.start] : ends[rows.stop]])
+        return {table: np.concatenate(parts) for table, parts in found.items()}
+
+    def alone(self) -> list[float]:
+        """The losses of this process, which has all rows."""
+        step = train_step(self._model, self._optimizer)
+        return [float(step(*batch)) for batch in self._batches]
+
+    def rows(self) -> int:
+        """Of all growing tables."""
+        return rows_of(self._model)
+
+
+def rows_of(model) -> int:
+    return sum(variable.rows() for variable in embedding_variables(model))
+
+
+def _ids_and_ends(column: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """A column's ids, int64 [n], and where each example's end, int64 [B + 1]."""
+    if isinstance(column, tf.RaggedTensor):
+        return column.flat_values.numpy(), column.row_splits.numpy()
+    return column.numpy(), np.arange(len(column) + 1)
+
+
+def trained(member: Member, steps: int, ask: Ask, merge: Merge, owner: Owner) -> tuple[list[float], int]:
+    """In a worker: trains on its part of the batches; the losses, and how many rows it has then."""
+    workers, exchanged = member.workers, Exchanged()
+    with workers.building():
+        model, optimizer = built()
+    step = train_step(model, optimizer, by_hand(workers, ask, merge, owner, exchanged))
+    losses = []
+    for number, batch in enumerate(batches(model, steps)):
+        losses.append(float(step(*part(batch, workers.shard.index, workers.shard.count))))
+        member.tell(number, loss=losses[-1], megabytes=exchanged.bytes(DIM) / 1e6, rows=rows_of(model))
+    return losses, rows_of(model)
+
+
+def by_hand(workers, ask: Ask, merge: Merge, owner: Owner, exchanged: Exchanged) -> Program:
+    """A step's program, in which the learner's functions exchange rows."""
+    return Program(workers, lambda inner: ByHand(inner, lambda ids, count: ask(ids, count, owner), merge, exchanged))
+
+
+def first_row(keys: np.ndarray) -> np.ndarray:
+    """Rows that were not trained yet, float32 [n, DIM]: they follow from their keys."""
+    return initial_values(Initializer("normal"), keys, DIM)
+
+
+def popular(rng: np.random.Generator, count: int, rows: int = ROWS) -> np.ndarray:
+    """Ids below `rows`, int64 [count]: the k-th comes about 1 / k times as often as the first."""
+    return (float(rows) ** rng.random(count)).astype(np.int64)
+
+
+def with_tables(member: Member, ask: Ask, merge: Merge, owner: Owner) -> None:
+    """In a worker: makes ready what `looked_up` does."""
+    member.kept = {
+        "one process": _lookup(Shard(), None),
+        "two workers, ours": _lookup(member.workers.shard, member.workers.program()),
+        "two workers, yours": _lookup(member.workers.shard, by_hand(member.workers, ask, merge, owner, Exchanged()).program()),
+    }
+
+
+def _lookup(shard: Shard, program: Callable | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """ids -> their rows, of a table of `ROWS` rows or of its shard."""
+    table = EmbeddingVariable("timed", DIM)
+    keys, ones = np.arange(ROWS), np.ones(ROWS, np.int64)
+    table.load_state(TableState(keys, np.ones((ROWS, DIM), np.float32), {}, ones, ones), shard=(shard.index, shard.count))
+    read, layout = functools.partial(grouped, training=False), Layout((0,), ("rows",), (0,))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
+    def lookup(ids):
+        if program is None:
+            return read([table], [ids], layout)[0]
+        with program(None):
+            return whole_batch.batch().lookup(read, [table], [ids], layout, True)[0]
+
+    return lookup
+
+
+def looked_up(member: Member, way: str, ids: int, call: int) -> None:
+    """In a worker: looks up its part of so many ids, `LOOKUPS` times."""
+    shard = Shard() if way == "one process" else member.workers.shard
+    for lookup in range(LOOKUPS):
+        all_ids = popular(np.random.default_rng((call, lookup)), ids)
+        rows = member.kept[way](tf.constant(all_ids[shard.index :: shard.count]))
+    rows.numpy()
+
+
+def ways(workers: RealWorkers, ids: int) -> dict[str, Callable[[int], None]]:
+    """What is timed, call -> None: one process looks up all ids, or each of two workers half of them."""
+    alone = {"one process": [0]}
+    names = ("one process", "two workers, ours", "two workers, yours")
+    return {way: functools.partial(_timed, workers, way, ids, alone.get(way)) for way in names}
+
+
+def _timed(workers: RealWorkers, way: str, ids: int, on: Sequence[int] | None, call: int) -> None:
+    workers.run(looked_up, way, ids, call, on=on)

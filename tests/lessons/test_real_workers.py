@@ -1,0 +1,88 @@
+"""Processes that a notebook starts: they run what it sends, say how far they are, and end with each other."""
+
+import os
+
+import pytest
+
+from ctrlab.errors import CtrlabError
+from ctrlab.lessons import real_workers
+from ctrlab.lessons.real_workers import RealWorkers
+
+
+def alive(pids):
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.timeout(300)  # two processes that import TensorFlow
+def test_workers_run_what_they_are_sent(monkeypatch):
+    workers, told = RealWorkers(2), []
+    pids = [process.pid for process in workers._processes]
+    factor = 10  # goes with the function
+
+    def task(member, x):
+        import numpy as np
+
+        shard, member.kept["x"] = member.workers.shard, x
+        parts = member.workers.gathered(np.array([shard.index]))  # they are connected
+        member.tell(shard.index, number=factor * x)
+        return shard.index, np.concatenate(parts).tolist(), len(os.sched_getaffinity(0))
+
+    cores = 1 if len(os.sched_getaffinity(0)) > 1 else len(os.sched_getaffinity(0))
+    found = workers.run(task, 4, told=lambda *said: told.append(said))
+    assert found == [(0, [0, 1], cores), (1, [0, 1], cores)]
+    assert sorted(told) == [(0, 0, {"number": 40}), (1, 1, {"number": 40})]
+    assert workers.run(lambda member: member.kept["x"] + member.workers.shard.index, on=[1]) == [5]
+
+    def fails(member):
+        if member.workers.shard.index:
+            raise ValueError("one row too many")
+
+    with pytest.raises(CtrlabError, match=r"^Worker 1: ValueError: one row too many$"):
+        workers.run(fails)
+    assert not alive(pids)
+    with pytest.raises(CtrlabError, match="run the cell again"):
+        workers.run(fails)
+
+
+def test_a_worker_that_ends_ends_the_others(monkeypatch):
+    """Without TensorFlow: what a process does is replaced."""
+    monkeypatch.setattr(real_workers, "_serve", _sleeps)
+    workers = RealWorkers(3)
+    pids = [process.pid for process in workers._processes]
+    workers.kill(1)
+    with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run the cell again"):
+        workers.run(len)
+    assert not alive(pids)
+
+
+def test_another_start_ends_those_of_before(monkeypatch):
+    monkeypatch.setattr(real_workers, "_serve", _sleeps)
+    first = [process.pid for process in RealWorkers(1)._processes]
+    second = RealWorkers(1)
+    assert not alive(first) and alive([process.pid for process in second._processes])
+    second.close()
+
+
+def _sleeps(connection, place, core):
+    connection.recv_bytes()
+    connection.recv_bytes()
+
+
+class Lab:
+    def __init__(self):
+        self.charts = {}
+
+    def live_chart(self, title, y):
+        from ctrlab.profiling.charts import LiveChart
+
+        self.charts[title] = LiveChart(title, y)
+        return self.charts[title]
+
+
+def test_charts_have_a_curve_per_worker():
+    lab = Lab()
+    with real_workers.live_charts(lab, {"loss": "Loss", "megabytes": "Sent, so far, MB"}) as told:
+        told(0, 0, {"loss": 0.7, "megabytes": 1.0})
+        told(1, 0, {"loss": 0.7, "megabytes": 2.0})
+    assert list(lab.charts) == ["Loss", "Sent, so far"]
+    assert lab.charts["Sent, so far"].history == {"worker 0": ([0], [1.0]), "worker 1": ([0], [2.0])}
