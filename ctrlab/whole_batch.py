@@ -56,6 +56,10 @@ class SharedBatch(ABC):
         """The sum over all workers; every worker gets the same bits. Its gradient is the sum of all workers' gradients."""
 
     @abstractmethod
+    def gathered(self, x: tf.Tensor) -> tf.Tensor:
+        """[workers, ...]: each worker's `x`, of one shape everywhere. Its gradient goes back to the worker."""
+
+    @abstractmethod
     def lookup(self, read: Callable, tables: Sequence, columns: Sequence, layout, counted: bool) -> list[tf.Tensor]:
         """`read(tables, columns, layout)` of tables that are sharded over the workers.
 
@@ -138,8 +142,7 @@ def moments(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     rows = tf.cast(tf.shape(x)[0], x.dtype)
     own_mean = tf.math.divide_no_nan(tf.reduce_sum(x, 0), rows)
     own_squares = tf.reduce_sum(tf.square(x - own_mean), 0)
-    here = tf.one_hot(shared.shard.index, shared.shard.count, dtype=x.dtype)[:, None, None]  # [W, 1, 1]
-    of_all = shared.total(here * tf.stack([own_mean, own_squares])[None])  # [W, 2, n]
+    of_all = shared.gathered(tf.stack([own_mean, own_squares]))  # [W, 2, n]
     means, squares = of_all[:, 0], of_all[:, 1]
     counts = tf.cast(shared.rows, x.dtype)[:, None]
     everyone = tf.reduce_sum(counts)

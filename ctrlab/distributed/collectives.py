@@ -57,17 +57,25 @@ def _all_to_all(x, workers, group, key):
 def _members(x, workers, group, key) -> dict:
     # No `timeout_seconds`: TensorFlow starts a thread for each op that sleeps so long.
     names = {"group_size": workers, "group_key": group, "instance_key": key}
-    return {"input": x, **names, "ordering_token": [], "communication_hint": "ring"}
+    return {"input": x, **names, "ordering_token": [_token()], "communication_hint": "ring"}
+
+
+def _token() -> tf.Tensor:
+    """A resource that no other op has. A `tf.function` runs ops with no resource, or with the same, one after the other, in the
+    order in which they were traced; with this one an exchange begins when its input is there, beside others and the computing.
+    """
+    with tf.init_scope():
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="the token of an exchange")
 
 
 # The gradient of a sum of all workers' losses. TensorFlow has none for these ops.
 @tf.RegisterGradient("CollectiveReduceV2")
 def _reduce_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
     workers, group, key = op.inputs[1:4]
-    return [_reduce(gradient, workers, group, key + BACKWARD), None, None, None]
+    return [_reduce(gradient, workers, group, key + BACKWARD), None, None, None, None]
 
 
 @tf.RegisterGradient("CollectiveAllToAllV2")
 def _all_to_all_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
     workers, group, key = op.inputs[1:4]
-    return [_all_to_all(gradient, workers, group, key + BACKWARD), None, None, None]
+    return [_all_to_all(gradient, workers, group, key + BACKWARD), None, None, None, None]

@@ -10,6 +10,9 @@ from ctrlab import whole_batch
 from ctrlab.distributed import collectives, exchange
 from ctrlab.whole_batch import Shard, SharedBatch
 
+SMALL = 1 << 10
+"""Up to so many numbers, a sum is one round trip to all others at once. A ring's 2 (W - 1) hops cost a round trip each, but send
+less."""
 BUCKET = 1 << 18
 """Numbers that are summed at a time, so that the first buckets can travel while the backward pass computes the next ones."""
 
@@ -25,15 +28,20 @@ class SharedStep(SharedBatch):
     def __init__(self, shard: Shard, program: int, rows: tf.Tensor | None = None):
         self.shard = shard
         self._next_key = program * collectives.KEYS_OF_PROGRAM
-        here = tf.one_hot(shard.index, shard.count, dtype=tf.int64)
-        self.rows = None if rows is None else self.total(here * tf.cast(rows, tf.int64))
+        self.rows = None if rows is None else self.gathered(tf.cast(rows, tf.int64))
 
     def _key(self) -> int:
         key, self._next_key = self._next_key, self._next_key + collectives.KEYS_OF_OP
         return key
 
     def total(self, x: tf.Tensor) -> tf.Tensor:
+        if (x.shape.num_elements() or 0) <= SMALL:
+            return tf.reduce_sum(self.gathered(x), 0)
         return collectives.summed(x, self.shard.count, self._key())
+
+    def gathered(self, x: tf.Tensor) -> tf.Tensor:
+        alike = tf.tile(x[None], [self.shard.count, *[1] * x.shape.rank])
+        return collectives.exchanged(alike, self._key())
 
     def exchanged(self, x: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """See `collectives.exchanged`, for a size of this `number`."""

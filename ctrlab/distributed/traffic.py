@@ -78,6 +78,9 @@ class _Counted(SharedBatch):
     def total(self, x):
         return x
 
+    def gathered(self, x):
+        return tf.stack([x] * self.shard.count)
+
     def reduced(self, gradients, variables):
         return gradients
 

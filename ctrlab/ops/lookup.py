@@ -129,6 +129,38 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
     return slices + [None] * (2 * columns)
 
 
+def in_rows(rows: Sequence[tf.Tensor], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
+    """`fused` in tensors in place of variables: rows that were fetched for one step, float32 [u, D] each. Its gradient is dense.
+
+    Raises:
+        As `fused`.
+    """
+    agree(rows, columns, layout)
+    return _native.library().ops.ctrlab_rows_lookup(
+        rows=rows,
+        **ids_and_splits(columns),
+        table_dims=[each.shape[1] for each in rows],
+        table_of=layout.table_of,
+        output_of=layout.output_of,
+        combiners=layout.combiners,
+        M=layout.outputs,
+    )
+
+
+@tf.RegisterGradient("Ctrlab>RowsLookup")
+def _in_rows_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
+    tables, columns = op.get_attr("T"), op.get_attr("C")
+    inputs = list(op.inputs)
+    d_rows = _native.library().ops.ctrlab_rows_lookup_gradient(
+        rows=inputs[:tables],
+        ids=inputs[tables : tables + columns],
+        splits=inputs[tables + columns :],
+        d_out=[tf.convert_to_tensor(d) for d in d_out],
+        **{name: op.get_attr(name) for name in ("table_dims", "table_of", "output_of", "combiners")},
+    )
+    return [*d_rows, *[None] * (2 * columns)]
+
+
 def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:
     """The variable's handle. It also tells gradient tapes and functions that the variable is read.
 

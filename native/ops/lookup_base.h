@@ -23,6 +23,7 @@ class LookupBase : public StatusOp {
  protected:
   // The columns of one call, in the form that kernels take. The op's inputs must outlive it.
   struct Batch {
+    std::vector<LookupTable> tables;
     std::vector<LookupColumn> columns;
     std::vector<int64_t> output_rows;  // [M]
     LookupInput input;
@@ -32,15 +33,19 @@ class LookupBase : public StatusOp {
     OpInputList ids, splits;
     TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
     TF_RETURN_IF_ERROR(context->input_list("splits", &splits));
+    batch->tables = plan_.tables;
+    if (kind_ == Ids::kRowsOfTensors) TF_RETURN_IF_ERROR(ReadRows(context, &batch->tables));
     batch->columns = plan_.columns;
     const int64_t count = std::ssize(batch->columns);
     std::vector<absl::Status> found(count);
     int64_t total = 0;
     for (const Tensor& column : ids) total += column.NumElements();
     IntraOpPool(context)(count, total / count, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) found[c] = ReadColumn(c, ids[c], splits[c], &batch->columns[c]);
+      for (int64_t c = begin; c < end; ++c) found[c] = ReadColumn(c, ids[c], splits[c], batch->tables, &batch->columns[c]);
     });
     for (const absl::Status& status : found) TF_RETURN_IF_ERROR(status);
+    // Kernels know no table without rows. All ids of such a tensor are -1 here.
+    for (LookupTable& table : batch->tables) table.rows = std::max<int64_t>(table.rows, 1);
 
     const int64_t rows = RowsOf(ids[0], splits[0]);
     batch->output_rows.assign(plan_.widths.size(), -1);
@@ -59,7 +64,7 @@ class LookupBase : public StatusOp {
         TF_RETURN_IF_ERROR(CheckSideBySide(batch->columns[beside], beside, column, c, rows));
       }
     }
-    batch->input = {batch->columns.data(), count, plan_.tables.data(), std::ssize(plan_.tables), plan_.widths.data(), rows};
+    batch->input = {batch->columns.data(), count, batch->tables.data(), std::ssize(batch->tables), plan_.widths.data(), rows};
     return absl::OkStatus();
   }
 
@@ -93,7 +98,21 @@ class LookupBase : public StatusOp {
     return splits.NumElements() ? splits.NumElements() - 1 : ids.NumElements();
   }
 
-  absl::Status ReadColumn(int64_t c, const Tensor& ids, const Tensor& splits, LookupColumn* column) const {
+  // The number of rows of each tensor in the input `rows`.
+  static absl::Status ReadRows(OpKernelContext* context, std::vector<LookupTable>* tables) {
+    OpInputList given;
+    TF_RETURN_IF_ERROR(context->input_list("rows", &given));
+    for (int t = 0; t < given.size(); ++t) {
+      const int64_t count = given[t].dims() ? given[t].dim_size(0) : 0;
+      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("Rows ", t), given[t], {count, (*tables)[t].dim}));
+      if (count > kMost) return InvalidArgument("There must be less than 2^31 rows; received ", count, ".");
+      (*tables)[t].rows = count;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadColumn(int64_t c, const Tensor& ids, const Tensor& splits, const std::vector<LookupTable>& tables,
+                          LookupColumn* column) const {
     if (!TensorShapeUtils::IsVector(ids.shape()) || !TensorShapeUtils::IsVector(splits.shape())) {
       return InvalidArgument("The ids and splits of column ", c, " must be vectors; received ", ids.shape().DebugString(),
                              " and ", splits.shape().DebugString(), ".");
@@ -110,7 +129,7 @@ class LookupBase : public StatusOp {
                              " in column ", c, ".");
     }
     if (kind_ == Ids::kAnyKey) return absl::OkStatus();
-    return CheckIds(what, column->ids, column->splits, count, plan_.tables[column->table].rows);
+    return CheckIds(what, column->ids, column->splits, count, tables[column->table].rows);
   }
 
   // For `rows` columns side by side, which must have equal lengths in every row.

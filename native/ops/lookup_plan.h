@@ -17,8 +17,9 @@ namespace ctrlab {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // rows per table, ids per column, numbers per row
 
-// The ids of a column: rows of a table, or -1 for "unknown"; or any key, without "unknown".
-enum class Ids { kPlaces, kAnyKey };
+// The ids of a column: rows of a table, or -1 for "unknown"; the same, of a tensor whose rows are known when the op runs; or any
+// key, without "unknown".
+enum class Ids { kPlaces, kRowsOfTensors, kAnyKey };
 
 // The attribute `row_formats`: a format of each table, by name.
 template <class Attributes>
@@ -50,7 +51,7 @@ struct Plan {
     TF_RETURN_IF_ERROR(attributes->GetAttr("C", &count));
     TF_RETURN_IF_ERROR(attributes->GetAttr("M", &outputs));
     TF_RETURN_IF_ERROR(attributes->GetAttr("table_dims", &dims));
-    if (ids == Ids::kAnyKey) {
+    if (ids != Ids::kPlaces) {
       rows.assign(dims.size(), kMost);
     } else {
       TF_RETURN_IF_ERROR(attributes->GetAttr("table_rows", &rows));

@@ -33,6 +33,7 @@ def run_workers(count: int, program: str, *arguments, **options) -> list[str]:
     finally:
         for worker in started:
             worker.kill()
-    for index, (worker, (_, errors)) in enumerate(zip(started, said)):
-        assert worker.returncode == 0, f"worker {index}: {errors[-3000:]}"
+    ends = [(worker.returncode, f"worker {index}", errors) for index, (worker, (_, errors)) in enumerate(zip(started, said))]
+    for code, who, errors in sorted(ends):  # one that was killed first: the others say what its end did to them
+        assert code == 0, f"{who}, {code}: {errors[-3000:]}"
     return [out for out, _ in said]

@@ -12,7 +12,13 @@ from ctrlab.ops import lookup
 from ctrlab.ops import merge as merging
 from ctrlab.ops.lookup import Layout
 
-IMPLEMENTATIONS = lookup.OP.ways
+
+def in_rows(tables, columns, lay):
+    """The lookup in rows that a step has fetched: here all of a table's."""
+    return lookup.in_rows([tf.convert_to_tensor(table) for table in tables], columns, lay)
+
+
+IMPLEMENTATIONS = lookup.OP.ways | {"in_rows": in_rows}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -49,6 +55,9 @@ def gradients(look_up, tables, columns, lay, seed=1):
 
 
 def merge(gradient):
+    if isinstance(gradient, tf.Tensor):  # dense: random gradients leave no row that was read at 0
+        read = np.flatnonzero(np.any(gradient.numpy() != 0, axis=1))
+        return read, gradient.numpy()[read]
     unique, place = np.unique(gradient.indices, return_inverse=True)
     sums = np.zeros((len(unique), *gradient.values.shape[1:]))
     np.add.at(sums, place, np.asarray(gradient.values, np.float64))
@@ -276,15 +285,35 @@ OUT_OF_RANGE = {
 }
 
 
+def test_rows_that_no_id_names_may_be_none():
+    """A worker without examples fetches none."""
+    rows = tf.zeros([0, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        pooled, each = lookup.in_rows([rows], [bag([], [-1]), ids(-1, -1)], layout((0, "mean", 0), (0, "rows", 1)))
+    np.testing.assert_array_equal(pooled, np.zeros((2, 3)))
+    np.testing.assert_array_equal(each, np.zeros((2, 3)))
+    assert tape.gradient([pooled, each], rows).shape == (0, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"in \[0, 0\); received 0"):
+        lookup.in_rows([rows], [ids(0)], layout((0, "sum", 0)))
+
+
+def test_rows_are_matrices_of_their_dimension():
+    arguments = {"table_dims": [3], "table_of": [0], "output_of": [0], "combiners": ["sum"], "M": 1}
+    for rows in (tf.zeros([2, 4]), tf.zeros([3]), tf.zeros([])):
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="Rows 0 must be"):
+            _native.library().ops.ctrlab_rows_lookup(rows=[rows], ids=[ids(0)], splits=[ids()], **arguments)
+
+
 @pytest.mark.parametrize("case", OUT_OF_RANGE)
-@pytest.mark.parametrize("look_up", [lookup.OP.reference, lookup.fused])
+@pytest.mark.parametrize("look_up", [lookup.OP.reference, lookup.fused, in_rows])
 def test_bad_ids_are_refused_with_row_and_column(look_up, case):
     columns, message = OUT_OF_RANGE[case]
     with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match=message):
         look_up([table(5, 2)], columns, layout((0, "sum", 0), (0, "sum", 0)))
 
 
-@pytest.mark.parametrize("look_up", [lookup.OP.reference, lookup.baseline, lookup.best_stock, lookup.fused])
+@pytest.mark.parametrize("look_up", [lookup.OP.reference, *IMPLEMENTATIONS.values()])
 def test_lists_side_by_side_must_be_of_equal_length(look_up):
     columns = [bag([0], [1, 1]), bag([0, 1], [1])]
     with pytest.raises(

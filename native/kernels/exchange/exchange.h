@@ -1,0 +1,34 @@
+// What a worker asks of the owners of rows: the distinct keys of its columns, each once, ordered by owner and then by table.
+//
+//   dense table      row r     worker r mod W, which knows it as its row r div W
+//   growing table    key       worker hash(key) mod W
+//
+// Shapes: C columns of T tables, n ids in all, u distinct keys, W workers.
+// The caller has checked that ids of dense tables are at least -1, which is "unknown": nobody is asked for it.
+
+#pragma once
+
+#include "kernels/abi.h"
+
+namespace ctrlab {
+
+struct IdColumn {
+  const int64_t* ids;  // [count]
+  int64_t count;
+  int64_t table;
+  int64_t* places;  // out, [count]: for each id the place of its key in `AskedKeys`, or -1
+};
+
+struct AskedKeys {
+  int64_t* keys;    // [n] of room: as their owners know them
+  int64_t* times;   // [n] of room: how many ids have the key
+  int32_t* counts;  // [W, T]: how many keys of a table are asked of a worker
+  int64_t count;    // u
+};
+
+}  // namespace ctrlab
+
+// Keys of one owner and table come in the order in which they first came in the columns. The columns of a table lie one after the
+// other. `grows`: of all tables, or of none.
+CTRLAB_EXPORT void ctrlab_asked_keys(const ctrlab::IdColumn* columns, int64_t column_count, int64_t tables, int64_t workers,
+                                     bool grows, ctrlab::AskedKeys* asked, const ctrlab::ParallelFor* parallel_for);
