@@ -95,7 +95,7 @@ class AskedKeysOp : public StatusOp {
     OpOutputList places;
     TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
     TF_RETURN_IF_ERROR(context->output_list("places", &places));
-    std::vector<IdColumn> columns;
+    std::vector<AskedColumn> columns;
     int64_t total = 0;
     for (int64_t t = 0; t < tables_; ++t) {  // a table's columns lie one after the other
       for (int c = 0; c < ids.size(); ++c) {

@@ -44,7 +44,7 @@ class Numbers {
 };
 
 // A table's distinct keys; each id's place is the number of its key for now.
-void Find(const IdColumn* columns, int64_t column_count, int64_t workers, bool grows, Distinct* found) {
+void Find(const AskedColumn* columns, int64_t column_count, int64_t workers, bool grows, Distinct* found) {
   int64_t ids = 0;
   for (int64_t c = 0; c < column_count; ++c) ids += columns[c].count;
   Numbers numbers(ids);
@@ -70,7 +70,7 @@ void Find(const IdColumn* columns, int64_t column_count, int64_t workers, bool g
 }  // namespace
 }  // namespace ctrlab
 
-void ctrlab_asked_keys(const ctrlab::IdColumn* columns, int64_t column_count, int64_t tables, int64_t workers, bool grows,
+void ctrlab_asked_keys(const ctrlab::AskedColumn* columns, int64_t column_count, int64_t tables, int64_t workers, bool grows,
                        ctrlab::AskedKeys* asked, const ctrlab::ParallelFor* parallel_for) {
   using namespace ctrlab;
   std::vector<int64_t> first(tables + 1, 0);  // of each table's columns

@@ -12,7 +12,7 @@
 
 namespace ctrlab {
 
-struct IdColumn {
+struct AskedColumn {
   const int64_t* ids;  // [count]
   int64_t count;
   int64_t table;
@@ -30,5 +30,5 @@ struct AskedKeys {
 
 // Keys of one owner and table come in the order in which they first came in the columns. The columns of a table lie one after the
 // other. `grows`: of all tables, or of none.
-CTRLAB_EXPORT void ctrlab_asked_keys(const ctrlab::IdColumn* columns, int64_t column_count, int64_t tables, int64_t workers,
+CTRLAB_EXPORT void ctrlab_asked_keys(const ctrlab::AskedColumn* columns, int64_t column_count, int64_t tables, int64_t workers,
                                      bool grows, ctrlab::AskedKeys* asked, const ctrlab::ParallelFor* parallel_for);

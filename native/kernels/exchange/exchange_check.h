@@ -57,7 +57,7 @@ inline Case Growing(Case test) {
 
 struct Answer {
   std::vector<std::unique_ptr<int64_t[]>> ids, places;
-  std::vector<IdColumn> columns;
+  std::vector<AskedColumn> columns;
   std::unique_ptr<int64_t[]> keys, times;
   std::unique_ptr<int32_t[]> counts;
   AskedKeys asked;

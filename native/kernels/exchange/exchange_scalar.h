@@ -14,7 +14,7 @@ inline int64_t OwnerOf(int64_t key, int64_t workers, bool grows) {
   return grows ? static_cast<int64_t>(embedding::HashKey(key) % static_cast<uint64_t>(workers)) : key % workers;
 }
 
-inline void AskedKeys(const IdColumn* columns, int64_t column_count, int64_t tables, int64_t workers, bool grows,
+inline void AskedKeys(const AskedColumn* columns, int64_t column_count, int64_t tables, int64_t workers, bool grows,
                       ctrlab::AskedKeys* asked) {
   asked->count = 0;
   for (int64_t owner = 0; owner < workers; ++owner) {
@@ -22,7 +22,7 @@ inline void AskedKeys(const IdColumn* columns, int64_t column_count, int64_t tab
       const int64_t first = asked->count;
       std::map<int64_t, int64_t> place_of;
       for (int64_t c = 0; c < column_count; ++c) {
-        const IdColumn& column = columns[c];
+        const AskedColumn& column = columns[c];
         if (column.table != table) continue;
         for (int64_t i = 0; i < column.count; ++i) {
           const int64_t id = column.ids[i];
