@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from ctrlab.errors import CtrlabError
 
 LOOPBACK = "127.0.0.1"
+CONNECT_SECONDS = 10
 
 
 @contextlib.contextmanager
@@ -34,7 +37,8 @@ def cluster(processes: int | None = None) -> Iterator[int]:
     with contextlib.ExitStack() as last:
         if not ray.is_initialized():
             try:
-                if os.environ.get("RAY_ADDRESS"):
+                if address := os.environ.get("RAY_ADDRESS"):
+                    _require_listener(address)
                     ray.init(logging_level="ERROR")
                 else:
                     _start(processes, last.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)))
@@ -43,6 +47,15 @@ def cluster(processes: int | None = None) -> Iterator[int]:
                 raise CtrlabError(f"Ray can't be reached or started: {str(problem).strip().splitlines()[0]}") from problem
             last.callback(ray.shutdown)
         yield int(ray.cluster_resources().get("CPU", 1))
+
+
+def _require_listener(address: str) -> None:
+    """Raises OSError if nobody listens there; Ray itself tries for many minutes."""
+    if found := re.fullmatch(r"(?:ray://)?([^/]+):(\d+)", address):
+        try:
+            socket.create_connection((found[1].strip("[]"), int(found[2])), CONNECT_SECONDS).close()
+        except OSError as problem:
+            raise OSError(f"RAY_ADDRESS is {address}: {problem.strerror or problem}.") from None
 
 
 def _start(processes: int | None, folder: str) -> None:

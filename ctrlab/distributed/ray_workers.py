@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ from ctrlab.ray_cluster import cluster
 RETRIES = 3
 PLACE_SECONDS = 300
 """For the cluster to have room for all workers."""
+PRINT_SECONDS = 1.0
+"""For Ray to print here what the workers said last."""
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -91,6 +94,7 @@ def _processes(count: int, cpus: int) -> Iterator[list]:
             worker.options(scheduling_strategy=PlacementGroupSchedulingStrategy(room, i)).remote(i, cpus) for i in range(count)
         ]
     finally:
+        time.sleep(PRINT_SECONDS)
         remove_placement_group(room)  # ends them, too
 
 

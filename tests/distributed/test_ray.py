@@ -23,6 +23,7 @@ from ctrlab.cli.workers import ray as ray_command
 from ctrlab.data.convert import convert
 from ctrlab.data.on_ray import ray_engine
 from ctrlab.data.raw import intake
+from ctrlab.distributed import ray_workers
 from ctrlab.distributed.ray_workers import on_ray
 from ctrlab.errors import BadData, CtrlabError, WorkerLost
 from ctrlab.tensors import read_tensors
@@ -86,6 +87,14 @@ def test_without_ray_one_sentence(monkeypatch):
             start()
 
 
+def test_a_cluster_that_is_not_there():
+    ask = "from ctrlab.ray_cluster import cluster\nwith cluster(): pass"
+    nowhere = os.environ | {"RAY_ADDRESS": "127.0.0.1:1"}
+    refused = subprocess.run([sys.executable, "-c", ask], env=nowhere, capture_output=True, text=True, timeout=60)
+    said = "Ray can't be reached or started: RAY_ADDRESS is 127.0.0.1:1: Connection refused."
+    assert refused.returncode == 1 and said in refused.stderr
+
+
 # Data.
 
 SMALL = 400
@@ -105,8 +114,9 @@ def criteo(tmp_path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_and_quick(monkeypatch):
     monkeypatch.setattr(intake, "BLOCK_LINES", SMALL)
+    monkeypatch.setattr(ray_workers, "PRINT_SECONDS", 0)
 
 
 def one_by_one(name, source, folder):
@@ -261,8 +271,6 @@ def test_workers_that_are_lost_each_time():
 
 
 def test_more_workers_than_there_is_room_for(monkeypatch):
-    from ctrlab.distributed import ray_workers
-
     monkeypatch.setattr(ray_workers, "PLACE_SECONDS", 0.5)
     with pytest.raises(CtrlabError, match=r"^Ray has no room for 2 workers of 3 CPUs each"):
         on_ray(2, print, cpus=3)
