@@ -16,7 +16,7 @@ from ctrlab import whole_batch
 from ctrlab.distributed import collectives, engine
 from ctrlab.distributed.place import CONFIG, Place, given_place
 from ctrlab.distributed.shared_step import SharedStep
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, WorkerLost
 from ctrlab.whole_batch import Shard
 
 PROBE_SECONDS = 1.0
@@ -128,14 +128,14 @@ class Workers:
         """A block in which the loss of another worker becomes one sentence.
 
         Raises:
-            CtrlabError: another worker is gone, or does not answer.
+            WorkerLost: another worker is gone, or does not answer.
         """
         try:
             yield
         except tf.errors.OpError as error:
             if not re.search("[Cc]ollective|[Cc]oordination", error.message):
                 raise
-            raise CtrlabError(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
+            raise WorkerLost(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
 
     def _gone(self, said: str) -> str:
         lost = self.missing()

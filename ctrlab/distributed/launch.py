@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ctrlab.distributed.place import Place
-from ctrlab.errors import CtrlabError
+from ctrlab.errors import CtrlabError, WorkerLost
 
 GRACE_SECONDS = 10.0
 """What workers have to end by themselves: when another has ended, and again when they are told to."""
@@ -28,7 +28,7 @@ def local(count: int, command: Sequence[str]) -> int:
     Returns:
         The exit code of the first worker; 143 if this process was told to end.
     Raises:
-        CtrlabError: a worker was killed or failed.
+        WorkerLost: a worker was killed. CtrlabError: one failed.
     """
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     threads = str(max(1, (os.cpu_count() or 1) // count))
@@ -47,12 +47,13 @@ def local(count: int, command: Sequence[str]) -> int:
     if told:
         return 128 + told[0]  # as shells say it
     if first.code < 0:
-        raise CtrlabError(
+        raise WorkerLost(
             f"Worker {first.index} was ended by {signal.Signals(-first.code).name}, and the others with it: start them again; "
             "with --resume they go on from the last checkpoint."
         )
     if first.index:  # the first worker has said it itself
-        raise CtrlabError(f"Worker {first.index}: {first.said or f'ended with exit code {first.code}'}")
+        kind = WorkerLost if first.code == WorkerLost.exit_code else CtrlabError
+        raise kind(f"Worker {first.index}: {first.said or f'ended with exit code {first.code}'}")
     return first.code
 
 

@@ -14,6 +14,7 @@ from local_workers import run_workers, start_workers
 
 from ctrlab import data
 from ctrlab.distributed.launch import free_ports
+from ctrlab.errors import WorkerLost
 
 pytestmark = pytest.mark.timeout(900)  # several processes on the same cores
 SPEC = {"model": "deepfm", "optimizations": "all", "profile": "tiny", "embedding": "variable"}
@@ -203,7 +204,7 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(kills, tm
         os.kill(victim, signal.SIGKILL)
         out, errors = launcher.communicate(timeout=60)
         assert time.monotonic() - killed < 30
-        assert launcher.returncode == 1
+        assert launcher.returncode == WorkerLost.exit_code
         assert "was ended by SIGKILL, and the others with it" in errors.splitlines()[-1], errors
         assert position(folder) >= before
         if kill:
@@ -228,7 +229,7 @@ def test_a_worker_that_hangs_is_named(tmp_path):
     victim = of_workers(launcher)[1]
     os.kill(victim, signal.SIGSTOP)
     errors = launcher.communicate(timeout=120)[1]
-    assert launcher.returncode == 1
+    assert launcher.returncode == WorkerLost.exit_code
     assert "Worker 1 (127.0.0.1:" in errors and "is not answering" in errors
 
 
