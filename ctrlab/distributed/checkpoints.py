@@ -25,15 +25,19 @@ import numpy as np
 from ctrlab import whole_batch
 from ctrlab.distributed.manifest import Common, folder_of, folders_in, read_manifest, saves_in, write_manifest
 from ctrlab.distributed.restoring import read_save
-from ctrlab.embedding.formats.saves import Save, files_in, paths_in
-from ctrlab.errors import BadData
+from ctrlab.embedding.formats.saves import OF_WORKERS, Save, files_in, paths_in
+from ctrlab.errors import BadData, WorkerLost
 from ctrlab.tensors import read_metadata
-from ctrlab.training.checkpoint import OF_WORKERS, CheckpointError, Checkpoints
+from ctrlab.training.checkpoint import CheckpointError, Checkpoints
 from ctrlab.training.restoring import Restored, state_variables
 
 POLL_SECONDS = 0.05
 LOOKS = 40
 """For a file, before it is asked whether its worker is still there."""
+
+
+class Unfinished(CheckpointError, WorkerLost):
+    """A save that another worker did not write its part of."""
 
 
 class SharedCheckpoints(Checkpoints):
@@ -74,6 +78,14 @@ class SharedCheckpoints(Checkpoints):
             self._ends.set()
         super().__exit__(kind, exception, trace)
 
+    def wait(self) -> None:
+        try:
+            super().wait()
+        except Unfinished:
+            if not self._ends.is_set():
+                self.workers.told("")  # raises what the other worker ended with
+            raise
+
     def _resume(self, resume: bool) -> None:
         common, self.restored = self._restore(read_manifest(self.base))
         kept = self.folder if common and common.workers == self.workers.shard.count else None
@@ -97,8 +109,7 @@ class SharedCheckpoints(Checkpoints):
                 ready = read_save(self.base, common, self.workers.shard, self.model, self.optimizer, self.run)
             except BadData as error:
                 problem = str(error)
-            said = self.workers.gathered(np.frombuffer(problem.encode(), np.uint8))
-            found = [each.tobytes().decode() for each in said if each.size]
+            found = list(filter(None, self.workers.told(problem)))
             if not found:
                 ready.take()
                 path = common.folders(self.base)[0]
@@ -139,7 +150,7 @@ class SharedCheckpoints(Checkpoints):
                         return found.id
             looked += 1
             if self._ends.wait(POLL_SECONDS) or (looked % LOOKS == 0 and worker in self.workers.missing()):
-                raise CheckpointError(
+                raise Unfinished(
                     f"A save is whole when all workers have written theirs; {folder} has none of step {save.step}, and the "
                     "training ends: it goes on from the save before."
                 )

@@ -22,6 +22,10 @@ from ctrlab.whole_batch import Shard
 PROBE_SECONDS = 1.0
 
 
+class WorkerEnded(CtrlabError):
+    """What another worker ended with, and so this one."""
+
+
 class Workers:
     """This process among the workers of a training.
 
@@ -71,15 +75,17 @@ class Workers:
         Raises:
             CtrlabError: a worker does not come, or has other settings.
         """
-        said = np.frombuffer(json.dumps(dict(settings)).encode(), np.uint8)
-        for index, theirs in enumerate(self.gathered(said)):
-            others = json.loads(theirs.tobytes())
+        for index, others in enumerate(map(json.loads, self.told(json.dumps(dict(settings))))):
             for name in settings | others:
                 if others.get(name) != settings.get(name):
                     raise CtrlabError(
                         f"All workers train the same; {name} is {others.get(name, 'missing')} on worker {index} and "
                         f"{settings.get(name, 'missing')} on worker {self.shard.index}: start them by the same command."
                     )
+
+    def told(self, text: str) -> list[str]:
+        """What each worker tells, in their order. All call it together."""
+        return [each.tobytes().decode() for each in self.gathered(np.frombuffer(text.encode(), np.uint8))]
 
     def missing(self) -> list[int]:
         """The other workers whose port is closed: their processes have ended."""
@@ -124,17 +130,31 @@ class Workers:
         return collectives.summed(tf.constant(placed), self.shard.count, key).numpy()
 
     @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """A block whose error the others are told: each of them ends with it, too."""
+        try:
+            yield
+        except (WorkerEnded, WorkerLost):
+            raise
+        except Exception as error:
+            if self._connected and not self.shard.whole:
+                engine.end_all(str(error) or type(error).__name__)
+            raise
+
+    @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """A block in which the loss of another worker becomes one sentence.
+        """A block in which the loss of another worker becomes one sentence: what it said, or else that it is gone.
 
         Raises:
-            WorkerLost: another worker is gone, or does not answer.
+            WorkerEnded: another worker has said why it ends. WorkerLost: it is gone, or does not answer.
         """
         try:
             yield
         except tf.errors.OpError as error:
             if not re.search("[Cc]ollective|[Cc]oordination", error.message):
                 raise
+            if said := engine.sentence_in(error.message):
+                raise WorkerEnded("Worker {}: {}".format(*said)) from error
             raise WorkerLost(f"{self._gone(str(error))}: start all workers again; with --resume they go on.") from error
 
     def _gone(self, said: str) -> str:

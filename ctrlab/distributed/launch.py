@@ -51,10 +51,10 @@ def local(count: int, command: Sequence[str]) -> int:
             f"Worker {first.index} was ended by {signal.Signals(-first.code).name}, and the others with it: start them again; "
             "with --resume they go on from the last checkpoint."
         )
-    if first.index:  # the first worker has said it itself
+    if first.index and started[0].code not in (1, first.code):  # else the first worker has said what the other ended with
         kind = WorkerLost if first.code == WorkerLost.exit_code else CtrlabError
         raise kind(f"Worker {first.index}: {first.said or f'ended with exit code {first.code}'}")
-    return first.code
+    return started[0].code
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ctrlab.embedding.formats.saves import paths_in
+from ctrlab.embedding.formats.saves import OF_WORKERS, paths_in
 from ctrlab.errors import BadData, unreadable
 from ctrlab.tensors import write_durably
-from ctrlab.training.checkpoint import OF_WORKERS
 
 FOLDERS = re.compile(r"worker-(\d+)-of-(\d+)")
 

@@ -11,10 +11,9 @@ import numpy as np
 from ctrlab import whole_batch
 from ctrlab.distributed.manifest import Common, read_manifest
 from ctrlab.embedding.formats.merging import fill, merge
-from ctrlab.embedding.formats.saves import Link, Save, open_save, paths_in, places_of
+from ctrlab.embedding.formats.saves import OF_WORKERS, Link, Save, open_save, paths_in, places_of
 from ctrlab.embedding.formats.table_arrays import require_fits
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.training.checkpoint import OF_WORKERS
 from ctrlab.training.generators import set_generators
 from ctrlab.training.restoring import state_variables, tables_of
 from ctrlab.whole_batch import Shard

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding.formats.folder_lock import take
-from ctrlab.embedding.formats.saves import POINTER, Save, files_in, spare
+from ctrlab.embedding.formats.saves import OF_WORKERS, POINTER, Save, files_in, spare
 from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
@@ -34,8 +34,6 @@ from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 
 THREAD = "ctrlab-checkpoint"
-OF_WORKERS = "workers.json"
-"""The manifest of several workers' saves, which lie in folders beside it: `ctrlab.distributed.checkpoints`."""
 
 
 class CheckpointError(CtrlabError):

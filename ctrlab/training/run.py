@@ -77,26 +77,32 @@ class Run:
         if workers:
             _require_shareable(spec)
             workers.connect()
+        self._held = contextlib.ExitStack()
+        with self._telling:
+            self._make(spec)
+        self._held.enter_context(self._telling)  # last, so that the others hear of an error before files are closed
+        self._batches: Iterator | None = None
+
+    def _make(self, spec: Spec) -> None:
+        if self.workers:
             rungs = ",".join(ladder.resolve(spec.optimizations))
             asked = {"version": __version__, "model": spec.model, "optimizations": rungs, "epochs": str(spec.epochs)}
             if spec.saving:
                 asked |= {"steps between saves": str(spec.saving.every), "saves between whole ones": str(spec.saving.full_every)}
-            workers.agree(asked | spec.in_words)
+            self.workers.agree(asked | spec.in_words)
         self.model, self.optimizer = self._new_model(spec.seed)
         where = {"profile": spec.profile, "source": spec.source, "format": spec.format}
         self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
-        if workers:
-            workers.agree({"data": f"{self.files.name}, {self.files.rows} rows, {self.files.format}"})
-        self.step = train_step(self.model, self.optimizer, workers)
+        if self.workers:
+            self.workers.agree({"data": f"{self.files.name}, {self.files.rows} rows, {self.files.format}"})
+        self.step = train_step(self.model, self.optimizer, self.workers)
         if "loop" in self.rungs["run"] or ladder.STOCK.name in self.rungs["model"]:
             self.step = SeveralSteps(self.step)
-        self._predict = predict_step(self.model, workers)
-        self._held = contextlib.ExitStack()
+        self._predict = predict_step(self.model, self.workers)
         self.stopping = None if spec.validation is None else self._stopping()
         self.checkpoints = self._held.enter_context(self._saver(spec.saving)) if spec.saving else None
         self.followed = self._followed(spec.follow) if spec.follow else None
-        self._batches: Iterator | None = None
 
     def __enter__(self) -> Run:
         return self
@@ -272,9 +278,11 @@ class Run:
 
     def _new_model(self, seed: int):
         spec = self.spec
-        with self.workers.building() if self.workers else contextlib.nullcontext():
+        with self.workers.building() if self.workers else contextlib.nullcontext(), _room(spec.model):
             model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
-        return model, make_optimizer(model)
+            optimizer = make_optimizer(model)
+            optimizer.build(model.trainable_variables)
+        return model, optimizer
 
     def _saver(self, saving: Saving) -> Checkpoints:
         spec, files = self.spec, self.files
@@ -314,6 +322,11 @@ class Run:
         return "text" if self.files.format == "csv" else "ragged"
 
     @property
+    def _telling(self) -> contextlib.AbstractContextManager:
+        """A block whose error the other workers are told."""
+        return self.workers.telling() if self.workers else contextlib.nullcontext()
+
+    @property
     def _together(self) -> contextlib.AbstractContextManager:
         """A block in which the loss of another worker is one sentence."""
         return self.workers.explained() if self.workers else contextlib.nullcontext()
@@ -332,6 +345,17 @@ def _require_shareable(spec: Spec) -> None:
     if spec.follow or spec.validation is not None:
         option = "validation" if spec.follow is None else "a followed folder"
         raise CtrlabError(f"Several workers train on whole data sets, without {option}: leave it out, or train in one process.")
+
+
+@contextlib.contextmanager
+def _room(model: str) -> Iterator[None]:
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, MemoryError):
+        raise CtrlabError(
+            f"A model and its optimizer's slots must fit in memory; those of {model!r} do not: give it fewer or smaller rows, or "
+            "more workers, each of which has a shard of the tables."
+        ) from None
 
 
 class _Ended(Exception):

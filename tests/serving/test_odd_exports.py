@@ -108,3 +108,9 @@ def test_a_graph_that_asks_for_what_can_t_be_is_refused(tmp_path, odd):
     write_weights(ours, name, Moment(), [], [], [np.zeros(1, "f4")], [])
     with pytest.raises(tf.errors.OpError, match=r"can't have|Dense tensors have"):
         _native.library().ops.ctrlab_serving_open(path=str(ours), bundle=name, **shape)
+
+
+def test_saves_of_several_workers_are_merged_first(tmp_path):
+    (tmp_path / "workers.json").write_text('{"saves": []}')
+    with pytest.raises(CtrlabError, match=f"of several workers, .*: make one of them by `ctrlab checkpoints merge {tmp_path} "):
+        serving.export(tmp_path, tmp_path / "ctr")

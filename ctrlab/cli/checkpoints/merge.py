@@ -25,6 +25,6 @@ def command(
     import_tensorflow()
     from ctrlab.distributed.restoring import merge_workers
     from ctrlab.embedding.formats.resharding import merge_chain
-    from ctrlab.training.checkpoint import OF_WORKERS
+    from ctrlab.embedding.formats.saves import OF_WORKERS
 
     tell((merge_workers if (folder / OF_WORKERS).exists() else merge_chain)(folder, out))

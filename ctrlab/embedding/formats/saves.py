@@ -29,12 +29,14 @@ from typing import TypeVar
 from ctrlab.embedding.formats.partition import require_alike
 from ctrlab.embedding.formats.table_arrays import PREFIX, apply_delta, from_arrays, merge_deltas, whole
 from ctrlab.embedding.table_state import TableState
-from ctrlab.errors import BadData, unreadable
+from ctrlab.errors import BadData, CtrlabError, unreadable
 from ctrlab.tensors import Stored, TensorFile, read_metadata
 
 FORMAT = "ctrlab checkpoint {}"
 VERSION = 2
 POINTER = "latest.json"
+OF_WORKERS = "workers.json"
+"""The manifest of several workers' saves, which lie in folders beside it: `ctrlab.distributed.checkpoints`."""
 PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
 ATTEMPTS = 10
 """How often a folder is read again, if a run deletes listed files before they are opened."""
@@ -220,8 +222,14 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
     Args:
         use: called with the chain of a complete save; raises BadData if it can't use it.
     Raises:
-        BadData: no save is usable, or the run deletes saves too fast. CtrlabError: a file can't be opened now.
+        BadData: no save is usable, or the run deletes saves too fast. CtrlabError: a file can't be opened now; the saves are
+            those of several workers.
     """
+    if (folder / OF_WORKERS).exists():
+        raise CtrlabError(
+            f"Folder {folder} holds checkpoints of several workers, each with a shard of the tables: make one of them by "
+            f"`ctrlab checkpoints merge {folder} merged`, and take that folder."
+        )
     found = ""
     for _ in range(ATTEMPTS):
         try:
