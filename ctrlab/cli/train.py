@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -159,11 +160,11 @@ def command(
         patience=patience,
     )
     together = join()
-    if together and not together.shard.whole and (save or publish):
-        option = "--save" if save else "--publish"
+    shared = together is not None and not together.shard.whole
+    if shared and save:
         raise CtrlabError(
-            f"{option} takes a whole model, and each of several workers has a shard of it: give them --checkpoint, and then "
-            f"--workers 1 --resume with {option}."
+            "--save takes a whole model, and each of several workers has a shard of it: give them --checkpoint, and then "
+            "--workers 1 --resume with --save."
         )
     out = console() if together is None or together.first else Console(quiet=True)
     with Run(spec, together) as training, contextlib.ExitStack() as last:
@@ -177,9 +178,12 @@ def command(
         if spec.saving:
             tell_resumed(training, out)
         publisher = None
+        if shared:
+            together.agree({"--publish": str(publish or "none")})
         if publish:
             from ctrlab.data import prepare
             from ctrlab.serving.publishing import Publisher
+            from ctrlab.serving.shared_publishing import SharedPublisher
             from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
             if follow:
@@ -191,7 +195,8 @@ def command(
             else:  # of text, as requests are; rungs may have the training read ids
                 rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
             options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "share_users": share_users}
-            publisher = last.enter_context(Publisher(publish, training.model, training.optimizer, rows=rows, **options))
+            new = functools.partial(SharedPublisher, together) if shared else Publisher
+            publisher = last.enter_context(new(publish, training.model, training.optimizer, rows=rows, **options))
         if follow:
             follow_files(training, out, publisher, most_idle)
         else:
@@ -206,7 +211,7 @@ def command(
     if embedding != "hashed":
         out.print(kinds_of(training.model), markup=False, soft_wrap=True)
     if variables := embedding_variables(training.model):
-        here = "" if together is None or together.shard.whole else " on worker 0"
+        here = " on worker 0" if shared else ""
         out.print(size_of(variables, here), soft_wrap=True)
     if save:
         save_model(training.model, save)

@@ -19,7 +19,7 @@ from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.embedding.layer import Tables
 from ctrlab.embedding.options import Initializer, L2Eviction, Options
-from ctrlab.embedding.table.ops import grouped
+from ctrlab.embedding.table.ops import grouped, is_served
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError
 from ctrlab.features import Schema
@@ -79,11 +79,12 @@ class Embeddings(keras.layers.Layer):
                 # A model uses at most 1,000 seeds. The large distance keeps parts and models from drawing the same numbers.
                 deviation, seed = parts.deviation(self.deviation), self._seeds[table] + k * 10**9
                 draw = keras.initializers.RandomNormal(stddev=deviation, seed=seed)
+                rows = shape[0]
                 if not self.shard.whole:
-                    draw, shape[0] = RowsOf(shape[0], self.shard, deviation, seed), self.shard.rows(shape[0])
+                    draw, shape[0] = RowsOf(rows, self.shard, deviation, seed), self.shard.rows(rows)
                 with _room(f"Table {name!r}", shape):
                     self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
-                self.tables[name].sharded = not self.shard.whole
+                self.tables[name].sharded, self.tables[name].rows_of_all = not self.shard.whole, rows
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
         self._growing = Tables({t: _grown(t, self.dim, o, self._seeds[t]) for t, o in wanted.items()}, name="growing")
         self.built = True
@@ -174,6 +175,11 @@ def _product_of_bags(parts: multihash.Parts, ids: lookup.Ids, how: str) -> bool:
     return parts.operation == "multiply" and how != "rows" and isinstance(ids, tf.RaggedTensor)
 
 
+def rows_of_all(table) -> int:
+    """The number of rows of a table [V, D] on all workers together."""
+    return getattr(table, "rows_of_all", table.shape[0])
+
+
 class _Reads:
     """The lookups that one op will do in tables {name: the op's argument}, collected column by column.
 
@@ -210,7 +216,7 @@ class _Reads:
 def _room(what: str, shape: Sequence[int]) -> Iterator[None]:
     try:
         yield
-    except tf.errors.ResourceExhaustedError:
+    except (tf.errors.ResourceExhaustedError, MemoryError):
         raise CtrlabError(
             f"{what} must fit in memory; it has {shape[0]:,} rows of {shape[1]} numbers: give its columns fewer `buckets`, or "
             'take embedding="variable", whose rows come with their ids.'
@@ -236,6 +242,8 @@ def _of_shards(shard: whole_batch.Shard, read: Callable, counted: bool = False) 
         return read
 
     def lookup(tables, columns, layout):
+        if is_served():
+            return read(tables, columns, layout)
         batch = whole_batch.batch()
         if batch is None:
             raise CtrlabError(

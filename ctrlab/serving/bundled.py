@@ -88,7 +88,7 @@ class Bundled:
                 bundle=bundle,
                 table_names=[table.name for table in self.tables + self.growing],
                 table_dims=[table.shape[1] for table in self.tables] + [table.dim for table in self.growing],
-                table_rows=[table.shape[0] for table in self.tables] + [-1] * len(self.growing),
+                table_rows=[read.shape[0] for _, _, read in trace.tables] + [-1] * len(self.growing),
                 memory_rows=[0] * len(self.tables) + self.limits,
                 row_formats=self.formats,
                 dense_bytes=[shape.num_elements() * dtype.size for dtype, shape in zip(types, shapes)],

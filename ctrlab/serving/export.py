@@ -179,17 +179,20 @@ def complete(
     graph: saved_model_pb2.SavedModel,
     trained: Trained,
     served: Sequence[str],
+    known: Sequence[np.ndarray] | None = None,
 ) -> None:
     """Writes a version's graph beside its weights, tries it on the warm-up requests, and writes these and the manifest.
 
     Args:
         name: of the model, for the requests.
         served: optimizations of level "serving".
+        known: the answers to the requests, float32 [B, K] each, where the version is not to be tried: it has more rows than this
+            process has room for.
     Raises:
         CtrlabError: an answer is not finite, or the version refuses a request. OSError: the disk refuses.
     """
     (folder / "saved_model.pb").write_bytes(graph.SerializeToString())
-    warm = [found.astype(float).tolist() for found in answers(folder, requests)]
+    warm = [found.astype(float).tolist() for found in (answers(folder, requests) if known is None else known)]
     if odd := [n for n, found in enumerate(warm) if not np.all(np.isfinite(found))]:
         raise CtrlabError(
             f"A model for serving answers with finite numbers; {model.name} does not for warm-up request {odd[0]}: its "

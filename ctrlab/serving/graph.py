@@ -29,7 +29,7 @@ from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.graph_names import graph_name
 from ctrlab.models.base import CTRModel
-from ctrlab.models.tables import Embeddings
+from ctrlab.models.tables import Embeddings, rows_of_all
 from ctrlab.ops.refusals import sentence
 from ctrlab.serving.inputs import Input, filled, specs_of, to_features
 from ctrlab.serving.own import OwnModel
@@ -92,7 +92,10 @@ class Trace:
 
 
 def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
-    """The graph of a call with these inputs, as `inputs_of` gives them. The output is float32 [B, K]."""
+    """The graph of a call with these inputs, as `inputs_of` gives them. The output is float32 [B, K].
+
+    That of a worker's model is the whole model's.
+    """
     tables = [v for layer in keras_hooks.all_layers(model) if isinstance(layer, Embeddings) for v in layer.tables.values()]
     weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
     graph = keras_hooks.function_graph("serve")
@@ -101,12 +104,10 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
         given = [(v, _placeholder("weight", v.dtype, v.shape)) for v in weights]
         fixed = [(v, *_read(v)) for v in tables]
         growing = [(v, _placeholder("table", tf.resource, [])) for v in embedding_variables(model)]
-        features = to_features(ends, inputs, validate=PARSING not in model.rungs)
-        if isinstance(model, CTRModel):
-            features = filled(features, model.input_schema)
-        mapping = given + [(v, read) for v, _, read in fixed]
-        with keras.StatelessScope(state_mapping=mapping), served_by(dict(growing)):
-            output = model.probabilities(features)
+        with keras.StatelessScope(state_mapping=given) as scope, served_by(dict(growing)):
+            for table, _, read in fixed:
+                scope.add_update((table, read))  # whose rows may be more than this worker's
+            output = probabilities(model, inputs, ends)
         with tf.control_dependencies([_passed(op) for op in graph.get_operations() if op.type in ASSERTING]):
             output = tf.identity(output)
     held = [(value, end) for value, end in graph.captures if end.op.type != "Const"]  # TensorFlow makes constants of small ones
@@ -114,6 +115,12 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
     if odd := [end for _, end in held if end.dtype not in NUMBERS]:
         raise CtrlabError(_no_weights(model, odd))
     return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, output)
+
+
+def probabilities(model: CTRModel | OwnModel, inputs: Sequence[Input], request: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The model's answer to the tensors of a request, float32 [B, K]."""
+    features = to_features(request, inputs, validate=PARSING not in model.rungs)
+    return model.probabilities(filled(features, model.input_schema) if isinstance(model, CTRModel) else features)
 
 
 def _no_weights(model: CTRModel | OwnModel, odd: Sequence[tf.Tensor]) -> str:
@@ -236,13 +243,13 @@ def _read(table: keras.Variable) -> tuple[tf.Tensor, tf.Tensor]:
     """A placeholder for the table's resource, and what is read of it."""
     handle = _placeholder("table", tf.resource, [])
     read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
-    read.set_shape(table.shape)
+    read.set_shape([rows_of_all(table), *table.shape[1:]])
     return handle, read
 
 
 def _dense(graph: tf.Graph, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The tensors that depend on weights and constants only, and that another op takes."""
-    weighs = {weight.op for weight in weights}
+    weighs = {weight.op: None for weight in weights}  # in an order that is the same in each process
     constant: set[tf.Operation] = set()
     for op in graph.get_operations():  # each after those it takes from
         if op.type == "Const":
@@ -251,8 +258,8 @@ def _dense(graph: tf.Graph, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
             takes = {tensor.op for tensor in op.inputs}
             if takes <= constant:
                 constant.add(op)
-            elif takes <= constant | weighs:
-                weighs.add(op)
+            elif takes <= constant | weighs.keys():
+                weighs[op] = None
     return [tensor for op in weighs for tensor in op.outputs if any(user not in weighs for user in tensor.consumers())]
 
 

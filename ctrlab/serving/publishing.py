@@ -25,28 +25,25 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.embedding.options import require_whole
 from ctrlab.embedding.table.cut import Cut
-from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, of_one_user, to_tensors
-from ctrlab.serving.labels import label_lock, read_labels
 from ctrlab.serving.own import subject
-from ctrlab.serving.rows import Format
-from ctrlab.serving.versions import UPDATES, hide, new_version, sweep, versions
+from ctrlab.serving.published import delete_old, explained, lock, updates_of
+from ctrlab.serving.versions import new_version
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.tensors import make_folder, sync_folder
 from ctrlab.training.changes import Changed, track
 from ctrlab.training.optimizers import TouchedRows
+from ctrlab.whole_batch import WHOLE
 
 THREAD = "ctrlab-publish"
-LOCKED = ".publisher.lock"
 log = logging.getLogger(__name__)
 
 
@@ -63,14 +60,28 @@ class Published:
 
 
 @dataclass(frozen=True)
-class _Content:
-    """The model between two steps: everything, or what changed."""
+class Content:
+    """The model between two steps: everything, or what changed.
+
+    Attributes:
+        answers: to the warm-up requests, where a version is not tried on them.
+    """
 
     full: bool
     moment: Moment
     weights: Mapping[str, np.ndarray]
     fixed: Mapping[str, Changed]
     growing: Sequence[Cut]
+    answers: Sequence[np.ndarray] | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should be changes, and a table no longer knows them."""
+        return not self.full and any(cut.since is None for cut in [*self.fixed.values(), *self.growing])
+
+    @property
+    def rows(self) -> int:
+        return sum(len(changed.ids) for changed in self.fixed.values()) + sum(cut.rows for cut in self.growing)
 
 
 class Publisher:
@@ -96,6 +107,9 @@ class Publisher:
     >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=publisher)
     """
+
+    shard, leads = WHOLE, True
+    """What this process has of each table, and whether it is the one that writes versions."""
 
     def __init__(
         self,
@@ -123,11 +137,13 @@ class Publisher:
         examples = [of_one_user(features, self._columns) for features in rows[: warm_up.MOST]]
         self._requests = [to_tensors(features, self._columns, self.model) for features in examples]
         self._bundled = Bundled(self.model, self._columns, memory_rows, optimizations)
-        self._lock = _lock(self.folder)
+        self._held = contextlib.ExitStack()
+        if self.leads:
+            self._held.enter_context(lock(self.folder))
         try:
             self._changes = track(model, optimizer) if self._bundled.tables else None
         except BaseException:
-            self._lock.release()
+            self._held.close()
             raise
         self._consumer = f"publisher {secrets.token_hex(8)}"
         self._thread = ThreadPoolExecutor(1, THREAD)
@@ -154,7 +170,7 @@ class Publisher:
         self.wait()
         self._due = time.monotonic() + self.every
         try:
-            with _explained(self.folder):
+            with explained(self.folder):
                 content = self._read()
         except CtrlabError as problem:
             self._fail(problem)
@@ -196,18 +212,22 @@ class Publisher:
     def _end(self) -> None:
         self._thread.shutdown()
         self._forget()
-        self._lock.release()
+        self._held.close()
 
-    def _read(self) -> _Content:
-        step = int(self.optimizer.iterations)
-        full = self._version is None or self._update + 1 >= self.full_every
-        fixed, growing = self._cut(anew=full)
-        if not full and any(cut.since is None for cut in [*fixed.values(), *growing]):
-            full = True
-            del fixed, growing  # free these copies before the next ones are made
-            fixed, growing = self._cut(anew=True)
-        moment = Moment.now(step, 0 if full else self._update + 1)
-        return _Content(full, moment, self._bundled.trace.weight_values(), fixed, growing)
+    def _read(self) -> Content:
+        content = self._content(self._full_is_due)
+        if content.lost:
+            del content  # free these copies before the next ones are made
+            content = self._content(full=True)
+        return content
+
+    @property
+    def _full_is_due(self) -> bool:
+        return self._version is None or self._update + 1 >= self.full_every
+
+    def _content(self, full: bool) -> Content:
+        moment = Moment.now(int(self.optimizer.iterations), 0 if full else self._update + 1)
+        return Content(full, moment, self._bundled.trace.weight_values() if self.leads else {}, *self._cut(anew=full))
 
     def _cut(self, anew: bool) -> tuple[dict[str, Changed], list[Cut]]:
         if anew:
@@ -221,43 +241,50 @@ class Publisher:
         for table in self._bundled.growing:
             table.forget(self._consumer)
 
-    def _write(self, content: _Content) -> None:
+    def _write(self, content: Content) -> None:
         try:
-            with _explained(self.folder):
-                size = self._write_version(content) if content.full else self._write_update(content)
+            size = self._put(content)
+            with explained(self.folder):
                 self._confirm(content)
         except CtrlabError as problem:
-            if content.full or not (self.folder / str(self._version[0])).is_dir():
-                self._version = None
             self._fail(problem)
             return
         self._failed = None
-        self._count(content, size)
+        self._count(content.full, size, content.rows)
         self._tidy()
+
+    def _put(self, content: Content) -> int:
+        """Writes the version or the update; returns the bytes of its weights."""
+        try:
+            with explained(self.folder):
+                return self._write_version(content) if content.full else self._write_update(content)
+        except CtrlabError:
+            if content.full or not (self.folder / str(self._version[0])).is_dir():
+                self._version = None
+            raise
 
     def _fail(self, problem: CtrlabError) -> None:
         self._failed = problem
         log.warning("%s The next publication is to have these changes, too.", problem)
 
-    def _write_version(self, content: _Content) -> int:
+    def _write_version(self, content: Content) -> int:
         bundle, name = secrets.token_hex(16), self.folder.resolve().name
         graph = self._bundled.saved_model(bundle)
         trained = Trained(self.run, content.moment.step)
         with new_version(self.folder) as (number, folder):
-            fixed = [content.fixed[table.path].rows for table in self._bundled.tables]
-            size = write_weights(weights_in(folder), bundle, content.moment, fixed, *self._others(content))
-            complete(folder, name, self.model, self._columns, self._requests, graph, trained, self._bundled.rungs)
-            make_folder(self._updates_of(number))
+            size = self._write_weights(weights_in(folder), bundle, content)
+            known, served = content.answers, self._bundled.rungs
+            complete(folder, name, self.model, self._columns, self._requests, graph, trained, served, known)
+            make_folder(updates_of(self.folder, number))
         self._version, self._update = (number, bundle), 0
         return size
 
-    def _write_update(self, content: _Content) -> int:
+    def _write_update(self, content: Content) -> int:
         number, bundle = self._version
-        folder = self._updates_of(number)
+        folder = updates_of(self.folder, number)
         part = folder / f".{content.moment.update}-{secrets.token_hex(8)}"
         try:
-            fixed = [content.fixed[table.path] for table in self._bundled.tables]
-            size = write_update(part, bundle, content.moment, fixed, *self._others(content))
+            size = self._write_weights(part, bundle, content)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             part.rename(folder / str(content.moment.update))
@@ -268,33 +295,34 @@ class Publisher:
         sync_folder(folder)
         return size
 
-    def _others(self, content: _Content) -> tuple[list[tuple[Cut, bool]], list[np.ndarray], list[Format]]:
-        """What is written besides the fixed tables, and the formats of all."""
+    def _write_weights(self, path: Path, bundle: str, content: Content) -> int:
+        fixed = [content.fixed[table.path] for table in self._bundled.tables]
         growing = [(cut, bool(limit)) for cut, limit in zip(content.growing, self._bundled.limits)]
-        return growing, self._bundled.trace.dense_values(content.weights), self._bundled.formats
+        dense = self._bundled.trace.dense_values(content.weights) if self.leads else []
+        others = (growing, dense, self._bundled.formats, self.shard)
+        if content.full:
+            return write_weights(path, bundle, content.moment, [table.rows for table in fixed], *others)
+        return write_update(path, bundle, content.moment, fixed, *others)
 
-    def _updates_of(self, number: int) -> Path:
-        return self.folder / f"{number}{UPDATES}"
-
-    def _confirm(self, content: _Content) -> None:
+    def _confirm(self, content: Content) -> None:
         if self._changes:
             self._changes.confirm(self._consumer, content.fixed)
         for table, cut in zip(self._bundled.growing, content.growing):
             table.confirm(self._consumer, cut.version)
 
-    def _count(self, content: _Content, size: int) -> None:
+    def _count(self, full: bool, size: int, rows: int) -> None:
         found = self.published
-        if content.full:
+        if full:
             found.versions, found.version_bytes = found.versions + 1, size
             return
         found.updates += 1
         found.bytes += size
-        found.rows += sum(len(changed.ids) for changed in content.fixed.values()) + sum(cut.rows for cut in content.growing)
+        found.rows += rows
 
     def _tidy(self) -> None:
         """Deletes old versions. The publication stays a success whatever fails here."""
         try:
-            self._delete_old()
+            delete_old(self.folder, self.keep)
             self._not_tidied = ""
         except (CtrlabError, OSError, MemoryError) as problem:
             why = str(problem) or type(problem).__name__
@@ -302,47 +330,9 @@ class Publisher:
                 log.warning("Old versions in %s stay until the next publication: %s", self.folder, why)
             self._not_tidied = why
 
-    def _delete_old(self) -> None:
-        for half in self.folder.glob(f"*{UPDATES}/.*-*"):  # a killed publisher's, because this one writes nothing now
-            half.unlink()
-        made = [number for number in versions(self.folder) if self._updates_of(number).is_dir()]
-        if len(made) <= self.keep:
-            return
-        with FolderLock(self.folder):
-            with label_lock(self.folder).acquire(timeout=0):
-                labelled = read_labels(self.folder).values()
-                for number in [number for number in made[: -self.keep] if number not in labelled]:
-                    hide(self.folder, number)
-            sweep(self.folder)
-
 
 def _require_numbers(every: float, full_every: int, keep: int) -> None:
     whole = all(isinstance(number, Integral) and number >= 1 for number in (full_every, keep))
     if not whole or not isinstance(every, Real) or not every > 0:
         rule = "A publisher's `every` is seconds above 0, `full_every` and `keep` are whole numbers of at least 1"
         raise CtrlabError(f"{rule}; received {every!r}, {full_every!r} and {keep!r}.")
-
-
-def _lock(folder: Path) -> FolderLock:
-    """Servers would go to and fro between the models of two trainings."""
-    with _explained(folder):
-        make_folder(folder / LOCKED)
-        try:
-            return FolderLock(folder / LOCKED)
-        except CtrlabError:
-            said = f"One training at a time publishes to a folder; another publishes to {folder}"
-            raise CtrlabError(f"{said}: wait until it has ended, or name another folder.") from None
-
-
-@contextlib.contextmanager
-def _explained(folder: Path):
-    try:
-        yield
-    except (OSError, MemoryError, tf.errors.ResourceExhaustedError) as error:
-        if isinstance(error, OSError):
-            why, cure = error.strerror or error, cure_of(error, "free some space or name another folder")
-        else:
-            why, cure = "memory is full", "free some memory"
-        raise CtrlabError(
-            f"The model could not be published to {folder}: {why}; what was there before is as it was; {cure}."
-        ) from None

@@ -18,10 +18,25 @@ def record_file(path: Path) -> Iterator[tf.io.TFRecordWriter]:
     Raises:
         OSError: the disk refused.
     """
+    with _refusals(path), tf.io.TFRecordWriter(str(path)) as file:
+        yield file
+        file.flush()
+
+
+def records_in(path: Path) -> Iterator[bytes]:
+    """The records of a file, read one after the other.
+
+    Raises:
+        OSError: the disk refused, or the file is damaged.
+    """
+    with _refusals(path):
+        yield from tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+
+
+@contextlib.contextmanager
+def _refusals(path: Path) -> Iterator[None]:
     try:
-        with tf.io.TFRecordWriter(str(path)) as file:
-            yield file
-            file.flush()
+        yield
     except tf.errors.OpError as refused:
         number = errno.ENOSPC if isinstance(refused, tf.errors.ResourceExhaustedError) else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None

@@ -1,11 +1,13 @@
 """Writes the weights of a version, and the updates that follow it, as files of records, which native/serving/weights_file.h
 describes.
 
-Tables are written in parts, so a table may be larger than memory.
+Tables are written in parts, so a table may be larger than memory. One of several workers writes the same file of its shard: see
+`ctrlab.serving.merging`.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +21,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.serving.record_file import record_file
 from ctrlab.serving.rows import Format, pack
 from ctrlab.training.changes import Changed
+from ctrlab.whole_batch import WHOLE, Shard
 
 FORMAT = 1
 BEGIN, ROWS, RUN, DENSE, END, REMOVED = range(6)
@@ -53,6 +56,7 @@ def write_weights(
     growing: Iterable[tuple[Cut, bool]],
     dense: Sequence[np.ndarray],
     formats: Sequence[Format],
+    shard: Shard = WHOLE,
 ) -> int:
     """Writes all weights of a version; returns the file's bytes. Tables are numbered in one order, fixed ones first.
 
@@ -61,12 +65,13 @@ def write_weights(
         fixed: float32 [V, D] each, arrays or variables.
         growing: a cut of everything each, and whether a server keeps a part of the rows only in memory.
         formats: of the rows of each table.
+        shard: what the tables are of.
     Raises:
         OSError: the disk refused. CtrlabError: a weight is not finite, or too large for its table's format.
     """
-    runs = (record for t, table in enumerate(fixed) for record in _runs(t, table, formats[t]))
+    runs = (record for t, table in enumerate(fixed) for record in _runs(t, table, formats[t], shard))
     rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted, formats[t]))
-    return _write(path, bundle, moment, (runs, rows, _dense(dense)))
+    return write_records(path, bundle, moment, itertools.chain(runs, rows, _dense(dense)))
 
 
 def write_update(
@@ -77,39 +82,40 @@ def write_update(
     growing: Iterable[tuple[Cut, bool]],
     dense: Sequence[np.ndarray],
     formats: Sequence[Format],
+    shard: Shard = WHOLE,
 ) -> int:
     """Writes what changed since the version, or since the update before; otherwise as `write_weights`."""
-    changed = (record for t, table in enumerate(fixed) for record in _changed(t, table, formats[t]))
+    changed = (record for t, table in enumerate(fixed) for record in _changed(t, table, formats[t], shard))
     rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted, formats[t]))
-    return _write(path, bundle, moment, (changed, rows, _dense(dense)))
+    return write_records(path, bundle, moment, itertools.chain(changed, rows, _dense(dense)))
 
 
-def _write(path: Path, bundle: str, moment: Moment, groups: Iterable[Iterable[bytes]]) -> int:
+def write_records(path: Path, bundle: str, moment: Moment, records: Iterable[bytes]) -> int:
+    """Writes a file of these records, between its first and its last; returns its bytes."""
     with record_file(path) as file:
         begin = moment.micros.to_bytes(8, "little") + bundle.encode()
         file.write(HEAD.pack(BEGIN, FORMAT, moment.update, moment.step) + begin)
         count = 1
-        for records in groups:
-            for record in records:
-                file.write(record)
-                count += 1
-        file.write(_record(END, 0, 0, count))
+        for record in records:
+            file.write(record)
+            count += 1
+        file.write(record_of(END, 0, 0, count))
     return Path(path).stat().st_size
 
 
-def _runs(t: int, table, format: Format) -> Iterator[bytes]:
+def _runs(t: int, table, format: Format, shard: Shard) -> Iterator[bytes]:
     rows, dim = table.shape
-    step = _rows_a_part(4 * dim)
+    step = _rows_a_part(4 * dim * shard.count)
     for first in range(0, rows, step):
         values = np.asarray(table[first : first + step])
-        yield _record(RUN, t, first, len(values), _packed(t, values, format))
+        yield record_of(RUN, t, first, len(values), _packed(t, values, format))
 
 
-def _changed(t: int, changed: Changed, format: Format) -> Iterator[bytes]:
+def _changed(t: int, changed: Changed, format: Format, shard: Shard) -> Iterator[bytes]:
     step = _rows_a_part(8 + 4 * changed.rows.shape[1])
     for first in range(0, len(changed.ids), step):
-        ids = changed.ids[first : first + step]
-        yield _record(ROWS, t, 0, len(ids), ids, _packed(t, changed.rows[first : first + step], format))
+        ids = changed.ids[first : first + step] * shard.count + shard.index
+        yield record_of(ROWS, t, 0, len(ids), ids, _packed(t, changed.rows[first : first + step], format))
 
 
 def _rows(t: int, cut: Cut, counted: bool, format: Format) -> Iterator[bytes]:
@@ -117,9 +123,9 @@ def _rows(t: int, cut: Cut, counted: bool, format: Format) -> Iterator[bytes]:
         step = _rows_a_part(8)
         for first in range(0, len(part.removed), step):
             keys = part.removed[first : first + step]
-            yield _record(REMOVED, t, 0, len(keys), keys)
+            yield record_of(REMOVED, t, 0, len(keys), keys)
         frequencies = [part.frequencies] if counted else []
-        yield _record(ROWS, t, 0, len(part.keys), part.keys, *frequencies, _packed(t, part.values, format))
+        yield record_of(ROWS, t, 0, len(part.keys), part.keys, *frequencies, _packed(t, part.values, format))
 
 
 def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
@@ -127,7 +133,7 @@ def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
         data = np.ascontiguousarray(finite(array, f"dense tensor {d}")).reshape(-1).view(np.uint8)
         for first in range(0, data.size, PART_BYTES):
             part = data[first : first + PART_BYTES]
-            yield _record(DENSE, d, first, part.size, part)
+            yield record_of(DENSE, d, first, part.size, part)
 
 
 def finite(values: np.ndarray, where: str) -> np.ndarray:
@@ -151,5 +157,5 @@ def _rows_a_part(bytes_a_row: int) -> int:
     return max(1, PART_BYTES // bytes_a_row)
 
 
-def _record(kind: int, index: int, first: int, count: int, *arrays: np.ndarray) -> bytes:
+def record_of(kind: int, index: int, first: int, count: int, *arrays: np.ndarray) -> bytes:
     return b"".join([HEAD.pack(kind, index, first, count), *(np.ascontiguousarray(array).tobytes() for array in arrays)])

@@ -6,8 +6,11 @@ import pytest
 
 from ctrlab import data, whole_batch
 from ctrlab.errors import CtrlabError
+from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
 from ctrlab.models.shards import BLOCK, RowsOf
+from ctrlab.serving.bundled import Bundled
+from ctrlab.serving.inputs import inputs_of
 from ctrlab.training import compile_model
 from ctrlab.whole_batch import Shard
 
@@ -33,6 +36,18 @@ def test_a_model_of_several_workers_is_built_of_the_rows_of_one():
     for weight, like in zip(part.trainable_weights, whole.trainable_weights):
         value = like.numpy()[1::3] if whole_batch.is_sharded(weight) else like.numpy()
         np.testing.assert_array_equal(weight.numpy(), value)
+
+
+@pytest.mark.parametrize("name", ["wdl", "deepfm", "din"])
+def test_its_graph_for_servers_is_that_of_the_whole_model(name):
+    schema = data.schema(DATA_SETS[name]).with_buckets(100)
+    growing = next(column.table for column in schema.id_columns if column.encoding == "hash")
+    options = {"optimizations": "all", "embedding": {growing: "variable"}}
+    models = [build(name, schema, **options)]
+    with whole_batch.sharded(Shard(1, 3)):
+        models.append(build(name, schema, **options))
+    whole, part = (Bundled(model, inputs_of(model, "text")).saved_model("a") for model in models)
+    assert whole == part
 
 
 @pytest.mark.parametrize("embedding", ["hashed", "variable"])

@@ -9,7 +9,8 @@ import pytest
 
 from ctrlab import models, training
 from ctrlab.errors import CtrlabError
-from ctrlab.serving.publishing import LOCKED, Publisher
+from ctrlab.serving.published import LOCKED
+from ctrlab.serving.publishing import Publisher
 
 HOLDS = """
 import sys, time

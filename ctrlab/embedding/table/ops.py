@@ -44,6 +44,11 @@ def served_by(handles: Mapping[EmbeddingVariable, tf.Tensor]) -> Iterator[None]:
         _served.reset(before)
 
 
+def is_served() -> bool:
+    """Whether this is in a block of `served_by`: of a server, whose tables are whole where a worker has a shard of them."""
+    return _served.get() is not None
+
+
 def grouped(
     tables: Sequence[EmbeddingVariable],
     columns: Sequence[Ids],
