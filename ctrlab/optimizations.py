@@ -191,6 +191,15 @@ LADDER: tuple[Optimization, ...] = (
         published="31.7 s of the six-model total of 2,063 s (NicePerf, DeepRec CTR contest)",
     ),
     Optimization(
+        name="bf16_exchange",
+        summary="several workers send each other rows and their gradients in bfloat16: half the bytes",
+        level="run",
+        models=MODELS,
+        lesson="03_embedding/10_shards",
+        published="none found by itself",
+        changes_results=True,
+    ),
+    Optimization(
         name="bf16_rows",
         summary="serve the rows of tables in bfloat16: half the memory",
         level="serving",

@@ -24,11 +24,14 @@ from ctrlab import _native
 from ctrlab.distributed import collectives
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.ops.lookup import Ids, Layout, in_rows
-from ctrlab.whole_batch import SharedBatch
 
 
-def rows_of(batch: SharedBatch, read: Callable, tables: Sequence, columns: Sequence[Ids], layout: Layout, counted: bool) -> list:
-    """See `SharedBatch.lookup`. Tables of one dimension exchange their rows together."""
+def rows_of(batch, read: Callable, tables: Sequence, columns: Sequence[Ids], layout: Layout, counted: bool) -> list:
+    """See `SharedBatch.lookup`. Tables of one dimension exchange their rows together.
+
+    Args:
+        batch: a `SharedStep`. Rows and their gradients travel as its `rows_as`; the owner sums gradients in float32.
+    """
     dims = list(dict.fromkeys(map(_dim, tables)))
     group_of = [dims.index(_dim(tables[t])) for t in layout.table_of]
     compact, places = [], [*columns]
@@ -44,7 +47,7 @@ def rows_of(batch: SharedBatch, read: Callable, tables: Sequence, columns: Seque
 
 
 def _fetched(
-    batch: SharedBatch, read: Callable, tables: Sequence, ids: Sequence[tf.Tensor], table_of: Sequence[int], counted: bool
+    batch, read: Callable, tables: Sequence, ids: Sequence[tf.Tensor], table_of: Sequence[int], counted: bool
 ) -> tuple[tf.Tensor, list[tf.Tensor]]:
     """The distinct keys' rows, float32 [u, D], from their owners; and for each id the place of its key's row, or -1."""
     ops, dim, me, workers = _native.library().ops, _dim(tables[0]), batch.shard.index, batch.shard.count
@@ -65,8 +68,8 @@ def _fetched(
     found = tf.concat(read(tables, wanted, each_row, **({"times": mine.times} if counted else {})), 0)  # [r, D]
 
     back = tf.scatter_nd(mine.slots, found, tf.cast([workers * size, dim], tf.int64))
-    back = batch.exchanged(tf.reshape(back, [workers, size, dim]), number)
-    return tf.gather_nd(back, slots), asked.places
+    back = batch.exchanged(tf.cast(tf.reshape(back, [workers, size, dim]), batch.rows_as), number)
+    return tf.gather_nd(tf.cast(back, tf.float32), slots), asked.places
 
 
 def _flat(column: Ids) -> tf.Tensor:

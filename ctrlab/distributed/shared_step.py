@@ -23,10 +23,11 @@ class SharedStep(SharedBatch):
     Args:
         program: tells this step from others of the process; the same number on all workers.
         rows: number of examples here, int scalar; None in a forward pass outside of training.
+        rows_as: what rows of tables and their gradients are while they travel: float32, or bfloat16 in half the bytes.
     """
 
-    def __init__(self, shard: Shard, program: int, rows: tf.Tensor | None = None):
-        self.shard = shard
+    def __init__(self, shard: Shard, program: int, rows: tf.Tensor | None = None, rows_as: tf.DType = tf.float32):
+        self.shard, self.rows_as = shard, rows_as
         self._next_key = program * collectives.KEYS_OF_PROGRAM
         self.rows = None if rows is None else self.gathered(tf.cast(rows, tf.int64))
 

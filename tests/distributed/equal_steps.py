@@ -23,6 +23,7 @@ class Case:
     Attributes:
         embedding: "hashed", "multihash", or an admission of variables: "every", "counter" or "bloom".
         clip_norm: in place of the model's own.
+        rows_as: see `Workers`.
     """
 
     model: str
@@ -30,11 +31,12 @@ class Case:
     optimizations: str = "all"
     size: str = "contest"
     clip_norm: float | None = None
+    rows_as: str = "float32"
 
     @property
     def name(self) -> str:
-        clip = "clipped" if self.clip_norm else ""
-        return "-".join(filter(None, (self.model, self.embedding, self.optimizations, self.size, clip)))
+        clip, rows = "clipped" if self.clip_norm else "", self.rows_as if self.rows_as != "float32" else ""
+        return "-".join(filter(None, (self.model, self.embedding, self.optimizations, self.size, clip, rows)))
 
     def build(self):
         """The model with tables of 500 rows, as `ctrlab.data.generate`d rows of `rows.parquet` have them."""

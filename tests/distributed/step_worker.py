@@ -13,12 +13,15 @@ from ctrlab.distributed import join
 def main(folder: Path, shares: list[int]) -> None:
     workers = join()
     workers.connect()
+    import tensorflow as tf
+
     from ctrlab import data
     from ctrlab.training import get_state, train_step
 
     for case in read_cases(folder):
         with workers.building():
             model, optimizer = case.build()
+        workers.rows_as = tf.as_dtype(case.rows_as)
         step = train_step(model, optimizer, workers)
         with np.load(folder / f"{case.name}.npz") as arrays:
             put(unflat(dict(arrays)), model, optimizer, workers.shard)

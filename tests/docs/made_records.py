@@ -6,6 +6,9 @@ import dataclasses
 
 import numpy as np
 
+from ctrlab.distributed import bench
+from ctrlab.distributed.bench import Measured
+from ctrlab.distributed.traffic import Traffic
 from ctrlab.fleet.allocation import POLICIES
 from ctrlab.fleet.check import Check, Setting
 from ctrlab.fleet.curve import ServiceCurve
@@ -76,6 +79,18 @@ class Made:
         one = quantized.Found(model, "criteo", "real", 27_646, rungs, area, list(quantized.BITS), curve)
         return {"machine": MACHINE, "profile": "lesson", "models": [one.to_json()]}
 
+    def workers(self, counts: tuple[int, ...], rates: tuple[float, ...]) -> dict:
+        measured, alone = [], []
+        for count in counts:
+            least = Traffic(*self.numbers(5e5, 4), 900.0)
+            facts = {"reduces": 3, "exchanges": 15, "least": least, "threads": 1}
+            for rate in (None, *rates):
+                sizes = {"bytes": 2_654_000.5, "packets": 284.25}
+                measured.append(Measured("deepfm", 512, count, rate, tuple(self.numbers(0.07)), **sizes, **facts))
+            own = facts | {"reduces": 0, "exchanges": 0, "bytes": 0.0, "packets": 0.0}
+            alone.append(Measured("deepfm", 512 // count, 1, None, tuple(self.numbers(0.01)), **own))
+        return bench.Found(tuple(measured), tuple(alone)).to_json() | {"machine": MACHINE}
+
     def all(self) -> dict[str, list[dict]]:
         """Of each bench some."""
         return {
@@ -83,4 +98,6 @@ class Made:
             "groups": [self.groups("deepfm", "all"), self.groups("din", "stock")],
             "fleet": [self.fleet()],
             "quantized": [self.quantized("deepfm"), self.quantized("mmoe", ("clk", "buy"), falls=False)],
+            "workers_fitted": [self.workers((2, 4), (100.0, 1e3))],
+            "workers_held_out": [self.workers((3,), (300.0,)), self.workers((2,), ())],
         }

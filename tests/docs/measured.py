@@ -195,4 +195,28 @@ def quantized(records: Sequence[Mapping]) -> list[Lines]:
     return [quality, cost, curve]
 
 
+def workers(records: Sequence[Mapping]) -> list[Lines]:
+    sent = [["model", "batch", "workers", "kB per step", "least kB", "% of bound", "packets", "all-reduces", "all-to-alls"]]
+    steps = [["model", "batch", "workers", "link", "step, ms", "times one worker's part alone", "link's ms"]]
+    steps[0] += ["of it hidden", "at most"]
+    for record in records:
+        free, alone = None, iter(record["alone"])
+        for m in record["measured"]:
+            name = [m["model"], str(m["batch"]), str(m["workers"])]
+            link, seconds = ["", "", ""], np.array(m["seconds"])
+            if m["megabits"] is None:
+                free, part = seconds, np.array(next(alone)["seconds"])
+                least = sum(m["least"][of] for of in ("dense", "keys", "rows", "row_gradients"))
+                kilobytes = [number(m["bytes"] / 1e3), number(least / 1e3), number(100 * least / m["bytes"])]
+                sent.append([*name, *kilobytes, number(m["packets"]), str(m["reduces"]), str(m["exchanges"])])
+            else:
+                needed = 8e-6 * m["bytes"] / m["megabits"]
+                hidden = interval(1 - (seconds - free) / needed, percent)
+                link = [number(1e3 * needed), hidden, percent(min(1.0, np.median(part) / needed))]
+            rate = "the machine's" if m["megabits"] is None else f"{m['megabits']:g} Mbit/s"
+            steps.append([*name, rate, interval(1e3 * seconds), ratios(seconds, part), *link])
+    return [sent, steps]
+
+
 EXPECTED = {"serving": serving, "groups": groups, "fleet": fleet, "quantized": quantized}
+EXPECTED |= dict.fromkeys(("workers_fitted", "workers_held_out"), workers)

@@ -1,4 +1,4 @@
-"""The tables of docs/serving_measured.md have the figures that were recorded."""
+"""The tables of the guides have the figures that were recorded."""
 
 import measured
 import pytest
@@ -6,15 +6,17 @@ from pages import PAGES, ROOT
 
 from ctrlab.cli.bench import tables
 
-PAGE = "docs/serving_measured.md"
+NAMES = [name for name in PAGES if any(f"<!-- {each}:" in PAGES[name].read_text() for each in tables.RENDERERS)]
 RECORDS = {name: tables.read(ROOT / "data" / "measurements" / f"{name}.json") for name in tables.RENDERERS}
 
 
 @pytest.mark.parametrize("name", [name for name, found in RECORDS.items() if found])
 def test_the_tables_have_what_was_recorded(name):
-    assert measured.wrong(PAGES[PAGE].read_text(), {name: RECORDS[name]}) == []
+    [text] = [text for page in NAMES if f"<!-- {name}:" in (text := PAGES[page].read_text())]
+    assert measured.wrong(text, {name: RECORDS[name]}) == []
 
 
-def test_the_page_is_as_the_command_writes_it():
-    text = PAGES[PAGE].read_text()
-    assert tables.page(text, RECORDS, PAGE) == text
+@pytest.mark.parametrize("page", NAMES)
+def test_the_page_is_as_the_command_writes_it(page):
+    text = PAGES[page].read_text()
+    assert tables.page(text, RECORDS, page) == text

@@ -1,4 +1,4 @@
-"""`ctrlab bench tables`: what was measured of serving, as tables in Markdown."""
+"""`ctrlab bench tables`: what was measured, as tables in Markdown."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ RENDERERS = {
     "groups": "ctrlab.fleet.groups_tables",
     "fleet": "ctrlab.fleet.check_tables",
     "quantized": "ctrlab.peers.quantized_tables",
+    "workers_fitted": "ctrlab.distributed.bench_tables",
+    "workers_held_out": "ctrlab.distributed.bench_tables",
 }
-"""Of the records of each bench: a module with `tables`."""
+"""Of each file of records, which begins with its bench's name: a module with `tables`."""
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="With serving.json, groups.json, fleet.json and quantized.json.")] = Path(
-        "data/measurements"
-    ),
+    folder: Annotated[Path, typer.Argument(help="With serving.json, groups.json and others.")] = Path("data/measurements"),
     into: Annotated[Path | None, typer.Option(help="Write them into the marked places of this page.", dir_okay=False)] = None,
 ) -> None:
-    """Write the records of `ctrlab bench serving`, `groups`, `fleet` and `quantized` as tables.
+    """Write the records of `ctrlab bench serving`, `groups`, `fleet`, `quantized` and `workers` as tables.
 
     A file has one record, or a list of them: `--json` of several runs. Where there is none, that is said.
 
     - `ctrlab bench tables data/measurements --into docs/serving_measured.md`
+    - `ctrlab bench tables data/measurements --into docs/several_workers.md`
     """
     if not folder.is_dir():
         raise CtrlabError(f"Records are in a folder; {folder} is none: name the one that has serving.json and the others.")
@@ -65,18 +66,21 @@ def read(path: Path) -> list[Mapping]:
 
 
 def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:
-    """A page's text with each table in its place.
+    """A page's text with those tables in their places that it has a place for.
 
     Args:
         records: of each of `RENDERERS`.
         name: of the page, for errors.
     Raises:
-        BadData: the page lacks a place, or a record is none of its bench.
+        BadData: the page has no place, or one twice; a record is none of its bench.
     """
     from ctrlab.profiling.markdown import filled
 
-    for each, found in records.items():
-        text = filled(text, each, rendered(each, found), name)
+    wanted = [each for each in records if f"<!-- {each}:" in text]
+    if not wanted:
+        raise BadData(f"{name} has no place for a table, a line <!-- serving: ... -->, of {', '.join(records)}.")
+    for each in wanted:
+        text = filled(text, each, rendered(each, records[each]), name)
     return text
 
 
@@ -87,12 +91,16 @@ def rendered(name: str, records: Sequence[Mapping]) -> str:
         BadData: a record is none of this bench.
     """
     if not records:
-        return f"There is no record of `ctrlab bench {name}` yet."
+        return f"There is no record of `ctrlab bench {_bench(name)}` yet."
     tables = importlib.import_module(RENDERERS[name]).tables
     try:
         machines = dict.fromkeys(record["machine"] for record in records)
         return f"Measured on {'; '.join(machines)}.\n\n{tables(records)}"
     except (KeyError, TypeError) as problem:
         raise BadData(
-            f"{name}.json has records of `ctrlab bench {name}`; one is none ({problem!r}): write it by --json."
+            f"{name}.json has records of `ctrlab bench {_bench(name)}`; one is none ({problem!r}): write it by --json."
         ) from None
+
+
+def _bench(name: str) -> str:
+    return name.partition("_")[0]
