@@ -34,11 +34,13 @@ class Workers:
     Attributes:
         shard: which worker of how many it is.
         addresses: host:port of each.
+        rows_as: see `SharedStep`; of training steps.
     """
 
     def __init__(self, place: Place, start_seconds: int = engine.START_SECONDS):
         self._start_seconds = start_seconds
         self.addresses, self.shard = place.addresses, Shard(place.index, len(place.addresses))
+        self.rows_as = tf.float32
         self._programs = itertools.count(1)  # 0 has the keys of `gathered`
         self._connected = self.shard.whole
 
@@ -101,7 +103,12 @@ class Workers:
         `rows` is the number of examples here, int scalar; None in a forward pass outside of training.
         """
         number = next(self._programs)
-        return lambda rows: whole_batch.over(None if self.shard.whole else SharedStep(self.shard, number, rows))
+
+        def over(rows):
+            rows_as = tf.float32 if rows is None else self.rows_as
+            return whole_batch.over(None if self.shard.whole else SharedStep(self.shard, number, rows, rows_as))
+
+        return over
 
     def checkpoints(self, folder, model, optimizer, **options):
         """The saver of this worker: see `SharedCheckpoints`."""

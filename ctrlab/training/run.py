@@ -95,6 +95,7 @@ class Run:
         self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
         if self.workers:
+            self.workers.rows_as = tf.bfloat16 if "bf16_exchange" in self.rungs["run"] else tf.float32
             self.workers.agree({"data": f"{self.files.name}, {self.files.rows} rows, {self.files.format}"})
         self.step = train_step(self.model, self.optimizer, self.workers)
         if "loop" in self.rungs["run"] or ladder.STOCK.name in self.rungs["model"]:
