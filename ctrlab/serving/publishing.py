@@ -7,7 +7,7 @@
 A server that serves version 7 applies the updates that appear beside it. Each is one file: the rows that changed, the keys that
 went, and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread
 writes them. An update that failed is confirmed to no table, so the next one has its changes, too. Its number is used again only
-if its file never appeared, because a server may have applied it.
+if its file never appeared, because a server may have applied it. Several workers: `ctrlab.serving.shared_publishing`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from ctrlab.distributed import engine, join
+from ctrlab.distributed import join
 from ctrlab.errors import CtrlabError
 
 MODEL, STEPS_TO_LIVE = "deepfm", 2
@@ -93,8 +93,6 @@ class Worker:
 
 
 def main(folder: Path, actions: list) -> None:
-    if any(name == "die" for name, *_ in actions):
-        engine.HEARTBEAT_SECONDS = 10
     workers = join()
     from ctrlab.training import Run, Spec
 

@@ -21,7 +21,7 @@ from ctrlab.serving.weights import HEAD, RUN, Moment, write_weights
 from ctrlab.whole_batch import Shard
 
 DIM, SMALL, TIMES = 256, 2_001, 3
-LEFT = 96 << 20
+LEFT = 64 << 20
 """Bytes that may still be taken."""
 
 
