@@ -16,6 +16,7 @@ from ctrlab.errors import CtrlabError
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 10
+START_TRIES = 3
 
 
 @contextlib.contextmanager
@@ -42,7 +43,7 @@ def cluster(processes: int | None = None) -> Iterator[int]:
                     ray.init(logging_level="ERROR")
                 else:
                     _start(processes, last.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)))
-            except (OSError, RuntimeError, ray.exceptions.RayError) as problem:
+            except Exception as problem:  # Ray's own are of many kinds, some of none
                 ray.shutdown()
                 raise CtrlabError(f"Ray can't be reached or started: {str(problem).strip().splitlines()[0]}") from problem
             last.callback(ray.shutdown)
@@ -70,7 +71,15 @@ def _start(processes: int | None, folder: str) -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
     here = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT) if here}
-    ray.init("local", num_cpus=processes, include_dashboard=False, logging_level="ERROR", _temp_dir=folder)
+    options = {"num_cpus": processes, "include_dashboard": False, "logging_level": "ERROR", "_temp_dir": folder}
+    for left in reversed(range(START_TRIES)):
+        try:
+            ray.init("local", **options)
+            break
+        except Exception:  # it gives its processes half a minute, which is too little on a busy machine
+            ray.shutdown()
+            if not left:
+                raise
     for number, handler in handlers.items():  # Ray has put its own over them
         signal.signal(number, handler)
     if (address := ray.util.get_node_ip_address()) != LOOPBACK:
