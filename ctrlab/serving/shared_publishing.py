@@ -1,7 +1,7 @@
 """Publishes a model that several workers train, each of which has a shard of its tables. Servers see what one publisher writes.
 
     all                  cut their shards after the same step
-    each, in its thread  writes the weights file of its shard:   models/ctr/.parts-<random>/<worker>
+    each, in its thread  writes the weights file of its shard:   models/ctr/.parts-<random>/<publication>-<worker>
     the first            merges them into the version or the update, and renames it, as a process alone does
     all                  confirm their cuts if that succeeded, else none: then the next publication has these changes, too
 
@@ -89,6 +89,7 @@ class SharedPublisher(Publisher):
 
         self._answer = answer
         self._content_now: Content | None = None  # what is on its way
+        self._number = 0  # of publications so far
         self._merging = False
         self._asked = False  # by the first worker's clock
         self._left = self._between = 1  # steps
@@ -132,7 +133,8 @@ class SharedPublisher(Publisher):
         return found
 
     def _part(self, worker: int) -> Path:
-        return self._parts / str(worker)
+        """Each has a name of its own: a network's disk may show an earlier file for a while."""
+        return self._parts / f"{self._number}-{worker}"
 
     def _said(self, **mine) -> list[dict]:
         """What each worker says."""
@@ -177,6 +179,7 @@ class SharedPublisher(Publisher):
             with self.workers.explained():
                 content = replace(content, answers=[self._answer(request).numpy() for request in self._requests])
         self._content_now, self._merging, self._read_step = content, False, content.moment.step
+        self._number += 1
         self._writing = self._thread.submit(self._write_part, content)
 
     def _cut_by_all(self, full: bool) -> Content | None:

@@ -80,6 +80,13 @@ class Worker:
         self.publisher.wait()
         self.publisher.every = self.publisher._due = 1e9
 
+    def long_before_the_next(self, steps: int) -> None:
+        """Looks become rare."""
+        looks, look = [], self.publisher._look
+        self.publisher._look = lambda: looks.append(look())
+        self.run.train(steps, on_step=self.publisher)
+        self.said.append(f"{len(looks)} looks")
+
     def die(self, worker: int) -> None:
         """Killed in the middle of its part."""
         if self.workers.shard.index != worker:

@@ -81,7 +81,7 @@ ACTIONS = [
     *[["train", 1], ["fill", 1, 1_000], ["publish"], ["free", 1]],
     *[["train", 1], ["fill", 0, 1_000], ["publish"], ["free", 0], ["save"], ["publish"]],
     *[["train", 1], ["forget", 1], ["fill", 1, 100_000], ["publish"], ["free", 1], ["save"], ["publish"]],
-    *[["by_the_clock", 0.05, 4], ["train", 2], ["save"]],
+    *[["by_the_clock", 0.05, 4], ["long_before_the_next", 16], ["save"]],
 ]
 REFUSED = "The model could not be published to {}: Input/output error; what was there before is as it was; free some space or "
 
@@ -91,12 +91,13 @@ def test_two_workers_publish_what_their_saves_hold(whole, tmp_path):
     said = [each if isinstance(each, str) else tuple(each) for each in told[0]]
     refused = REFUSED.format(tmp_path / "ctr") + "name another folder."
     of_other = f"Worker 1: {refused}"
-    *before, (last, versions, updates) = said
+    *before, looks, (last, versions, updates) = said
     assert before == [
         *[(2, 1, 0), (3, 1, 1), (4, 1, 1), of_other, (5, 1, 1), refused, (5, 1, 2), (6, 1, 2), of_other, (6, 2, 2)],
     ]
-    assert [each for each in told[1] if isinstance(each, str)] == [of_other, refused, of_other]
+    assert [each for each in told[1] if isinstance(each, str)] == [of_other, refused, of_other, looks]
     assert versions == 2 and updates >= 5
+    assert int(looks.removesuffix(" looks")) <= 4  # after 1, 3, 7 and 15 steps
     for k, (step, version, update) in enumerate([(2, 1, 0), (3, 1, 1), (5, 1, 2), (6, 2, 0), (last, 2, updates - 2)]):
         found = holds_the_save(whole, tmp_path, step, version, update, tmp_path / f"merged-{k}")
     assert min(len(rows) for rows in found.growing) > 100 and found.removed > 100
