@@ -77,7 +77,7 @@ class Measured:
         self.fixed, self.per_example = line_through(self.seconds)
         facts = recorded("workers_held_out").measured[0]
         dense = facts.least.dense / FLOAT * facts.workers / (2 * (facts.workers - 1))
-        several = {"reductions": facts.reduces, "lookups": facts.exchanges / 3}
+        several = {"reductions": facts.reduces, "exchanges": facts.exchanges}
         self.model = Model(dense, self.fixed, self.per_example, dim=16, distinct=measure.counted(job), **several)
 
     def line(self, examples: int) -> dict[str, float]:

@@ -25,9 +25,16 @@ def test_a_ring_over_nodes_has_the_rate_of_its_slowest_link():
 
 def test_the_workers_of_a_node_share_its_link_when_all_send_to_all():
     # Each of 8 workers keeps 1/8, gives 3/8 to its node's and 4/8 to the other node's, over a link that 4 workers share.
-    messages = 2 * (3 * 1e-5 + 4 * 1e-4)
-    assert all_to_all(8e6, 2, NODES, 8) == pytest.approx(messages + 3e6 * 1e-9 + 4 * 4e6 * 8e-9)
+    needed = 3e6 * 1e-9 + 4 * 4e6 * 8e-9
+    assert all_to_all(8e6, 2, NODES, 8) == pytest.approx(2 * 1e-4 + needed)
     assert all_to_all(8e6, 2, NODES, 1) == 0
+
+
+def test_latencies_of_an_exchange_pass_together_and_a_host_handles_one_message_after_the_other():
+    host = Host(2, message=1e-3)
+    assert all_to_all(0.0, 3, Cluster(4, NEAR, FAR, host), 2) == pytest.approx(3 * (1e-5 + 1e-3))
+    assert all_to_all(0.0, 3, Cluster(4, NEAR, FAR, host), 4) == pytest.approx(3 * (1e-5 + 3 * 2e-3))  # four threads on two cores
+    assert all_to_all(0.0, 1, Cluster(4, FAR, NEAR, Host(8)), 8) == pytest.approx(1e-4)  # the slower link's
 
 
 def test_a_step_is_the_sum_of_its_parts():
@@ -39,7 +46,7 @@ def test_a_step_is_the_sum_of_its_parts():
     assert found.launches == pytest.approx(800 * 1e-5 * (4 + 12) / 8 - 2e-3)  # 16 threads on 8 cores
     assert found.copies == pytest.approx(4 * (40 * 2e-5 * 2 + 3_000 * 1_000 * 1e-10))
     assert found.reduce == pytest.approx(2 * 6 * 1e-5 + 1.5 * 4e6 * 1e-9)
-    assert found.exchange == pytest.approx(3 * 3 * 1e-5 + 3 / 4 * 2_000 * (8 + 2 * 4 * 16) * 1e-9)
+    assert found.exchange == pytest.approx(3 * 1e-5 + 3 / 4 * 2_000 * (8 + 2 * 4 * 16) * 1e-9)
     assert found.hidden == pytest.approx(1e-3)  # half of the compute
     parts = (found.compute, found.launches, found.copies, found.reduce, found.exchange)
     assert found.seconds == pytest.approx(sum(parts) - 1e-3)

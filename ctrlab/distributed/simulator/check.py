@@ -128,7 +128,7 @@ def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
     counts = sorted({m.batch: m.least.distinct for m in alone}.items())
     dense = np.mean([m.least.dense * m.workers / (2 * (m.workers - 1)) for m in measured]) / FLOAT
     dim = np.mean([m.least.rows * m.workers / (m.workers - 1) / m.least.distinct for m in measured]) / FLOAT
-    several = {"reductions": measured[0].reduces, "lookups": measured[0].exchanges / 3, "padding": PADDING}
+    several = {"reductions": measured[0].reduces, "exchanges": measured[0].exchanges, "padding": PADDING}
     distinct = Distinct(*(tuple(map(float, each)) for each in zip(*counts)))
     return Model(float(dense), fixed, per_example, dim=float(dim), distinct=distinct, **several)
 

@@ -102,8 +102,8 @@ class Model(Plain):
         per_row: seconds to apply the gradient of an id of another worker's example, where tables are whole everywhere.
         kernels: launched per step, on a device.
         tensors, bytes: of which an example's input consists.
-        reductions: all-reduces per step: buckets of gradients and small sums.
-        lookups: times that ids and rows are exchanged in a step; one for each dimension of tables.
+        reductions: ring all-reduces per step: one for each bucket of gradients.
+        exchanges: all-to-alls per step: of ids, rows and gradients of rows, and of small sums, which take one round trip.
         sharing: seconds of a worker per step for the exchanges' own ops, if there is another worker.
         per_id: the same per distinct id: it is found, sorted by its owner, and its row is put in place.
         padding: bytes of ids and rows that travel, over those needed.
@@ -121,13 +121,13 @@ class Model(Plain):
     tensors: float = 0.0
     bytes: float = 0.0
     reductions: float = 1.0
-    lookups: float = 1.0
+    exchanges: float = 3.0
     sharing: float = 0.0
     per_id: float = 0.0
     padding: float = 1.0
 
     def __post_init__(self):
-        least = {"reductions": 1.0, "lookups": 1.0, "padding": 1.0}
+        least = {"reductions": 1.0, "exchanges": 0.0, "padding": 1.0}
         names = (field.name for field in fields(self) if field.name not in ("distinct", "sharded"))
         require_numbers("A model", self, **{name: least.get(name, 0.0) for name in names})
 

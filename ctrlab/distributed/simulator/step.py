@@ -88,16 +88,19 @@ def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
 def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) -> np.ndarray:
     """Seconds of `times` exchanges in which each worker gives every worker its equal part of `size` bytes together.
 
-        T = (W - 1) alpha + (W - 1) / W bytes beta, one peer after the other
+        T = alpha + (W - 1) message + (W - 1) / W bytes beta
 
-    Workers of a node send to other nodes over one link.
+    All messages are under way at once, so their latencies pass together; a host handles one after the other. Workers of a node
+    send to other nodes over one link.
 
-    Source: pairwise exchange; Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", 2005.
+    Source: TensorFlow's tensorflow/core/common_runtime/all_to_all.cc, which posts all sends and receives of a worker together.
     """
     here = np.minimum(workers, cluster.per_node)
     away = workers - here
     near, far = _links(cluster, workers)
-    latency = (here - 1) * near.latency + away * far.latency
+    inside, between = cluster.inside.latency, cluster.between.latency
+    latency = np.where(away > 0, np.maximum(inside, between), np.where(here > 1, inside, 0.0))
+    latency = latency + (workers - 1) * (near.latency - inside)  # the link's own, once; a message's, of each
     return times * latency + size / workers * ((here - 1) * near.per_byte + here * away * far.per_byte)
 
 
@@ -106,7 +109,7 @@ def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.nda
     if not model.dim:
         return np.zeros_like(workers)
     size = model.padding * model.distinct(each) * (ID + 2 * FLOAT * model.dim)
-    return all_to_all(size, 3 * model.lookups, cluster, workers)
+    return all_to_all(size, model.exchanges, cluster, workers)
 
 
 def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
