@@ -43,7 +43,33 @@ def by_runs(keys, gradients):
     return distinct, np.add.reduceat(gradients[order], begins, axis=0)
 
 
-@pytest.mark.parametrize(("exercise", "answer"), [(1, one_owner_after_the_other), (2, by_runs)])
+def by_columns(keys, gradients):
+    distinct, place = np.unique(keys, return_inverse=True)
+    sums = [np.bincount(place, column, len(distinct)) for column in gradients.T]
+    return distinct, np.stack(sums, axis=1).astype(np.float32)
+
+
+def by_differences_in_64_bits(keys, gradients):
+    order = np.argsort(keys, kind="stable")
+    distinct, begins = np.unique(keys[order], return_index=True)
+    upto = np.concatenate([np.zeros((1, gradients.shape[1])), np.cumsum(gradients[order], axis=0, dtype=np.float64)])
+    return distinct, np.diff(upto[np.append(begins, len(keys))], axis=0).astype(np.float32)
+
+
+def by_cuts(ids, workers, owner):
+    keys, place = np.unique(ids, return_inverse=True)
+    owners = owner(keys, workers)
+    order = np.lexsort([keys, owners])
+    ends = np.searchsorted(owners[order], np.arange(1, workers))
+    at = np.zeros(len(keys), np.int32)
+    at[order] = np.arange(len(keys), dtype=np.int32)
+    return np.split(keys[order], ends), at[place]
+
+
+OTHERS = [(1, one_owner_after_the_other), (1, by_cuts), (2, by_runs), (2, by_columns), (2, by_differences_in_64_bits)]
+
+
+@pytest.mark.parametrize(("exercise", "answer"), OTHERS)
 def test_other_right_answers_pass(exercise, answer):
     check.run(LESSON, exercise, answer, 3)
 
@@ -159,6 +185,44 @@ def a_loop_in_one_line(ids, workers, owner):
     return keys, np.array([place[n] for n in range(len(ids))], np.int64)
 
 
+def a_loop_in_map(ids, workers, owner):
+    keys, _ = ask(ids, workers, owner)
+    laid = np.concatenate(keys)
+    where = dict(zip(laid.tolist(), range(len(laid))))
+    return keys, np.array(list(map(where.get, ids.tolist())), np.int64)
+
+
+def a_loop_in_fromiter(ids, workers, owner):
+    keys, _ = ask(ids, workers, owner)
+    laid = np.concatenate(keys)
+    return keys, np.fromiter(map(dict(zip(laid, range(len(laid)))).get, ids), np.int64)
+
+
+def each_id_with_each_key(ids, workers, owner):
+    keys, place = ask(ids, workers, owner)
+    return keys, (ids[:, None] == np.concatenate(keys)).argmax(1) if len(ids) else place
+
+
+class Remembers:
+    """By ids and workers, whatever `owner` is."""
+
+    def __init__(self):
+        self.known = {}
+
+    def __call__(self, ids, workers, owner):
+        return self.known.setdefault((ids.tobytes(), workers), ask(ids, workers, owner))
+
+
+def places_in_16_bits(ids, workers, owner):
+    keys, place = ask(ids, workers, owner)
+    return keys, place.astype(np.int16)
+
+
+def sixteen_workers_at_most(ids, workers, owner):
+    keys, place = ask(ids, workers, owner)
+    return keys[:16], place
+
+
 QUESTIONS = {
     nothing: "keys, place",
     empty: "Every key",
@@ -179,8 +243,14 @@ QUESTIONS = {
     leaves_out_the_last: "Every key",
     without_negative_ones: "Every key",
     sorts_its_input: "leaves its inputs",
-    a_loop_over_the_ids: "no loop over the ids",
-    a_loop_in_one_line: "no loop over the ids",
+    a_loop_over_the_ids: "no Python loop over ids or keys",
+    a_loop_in_one_line: "no Python loop over ids or keys",
+    a_loop_in_map: r"(?s)Python asks for no element.*tolist\(\)",
+    a_loop_in_fromiter: "(?s)Python asks for no element.*map",
+    each_id_with_each_key: r"no array of \[keys, ids\]",
+    Remembers(): "goes to its owner",
+    places_in_16_bits: r"lies at its place(?s:.*)at +ids\[\d+\], which is",
+    sixteen_workers_at_most: "one array of keys per worker",
 }
 
 
@@ -260,8 +330,44 @@ def the_sums_alone(keys, gradients):
 def a_loop_over_the_keys(keys, gradients):
     distinct, place = np.unique(keys, return_inverse=True)
     sums = np.zeros((len(distinct), gradients.shape[1]), np.float32)
-    for at, row in zip(place, gradients):
-        sums[at] += row
+    for n in range(len(keys)):
+        sums[place[n]] += gradients[n]
+    return distinct, sums
+
+
+class AtMost:
+    """Copies of a key, one after the other; the rest is lost."""
+
+    def __init__(self, copies):
+        self.copies, self.__name__ = copies, f"at_most_{copies}_copies"
+
+    def __call__(self, keys, gradients):
+        order = np.argsort(keys, kind="stable")
+        distinct, begins, times = np.unique(keys[order], return_index=True, return_counts=True)
+        sums = np.zeros((len(distinct), gradients.shape[1]), np.float32)
+        for copy in range(self.copies):
+            more = times > copy
+            sums[more] += gradients[order[begins[more] + copy]]
+        return distinct, sums
+
+
+def by_differences_in_32_bits(keys, gradients):
+    order = np.argsort(keys, kind="stable")
+    distinct, begins = np.unique(keys[order], return_index=True)
+    upto = np.concatenate([np.zeros((1, gradients.shape[1]), np.float32), np.cumsum(gradients[order], axis=0)])
+    return distinct, np.diff(upto[np.append(begins, len(keys))], axis=0)
+
+
+def a_product(keys, gradients):
+    distinct, place = np.unique(keys, return_inverse=True)
+    return distinct, (np.arange(len(distinct))[:, None] == place).astype(np.float32) @ gradients
+
+
+def a_loop_in_map_over_keys(keys, gradients):
+    distinct, sums = merge(keys, gradients)
+    where = dict(zip(distinct.tolist(), range(len(distinct))))
+    place = np.array(list(map(where.get, keys.tolist())), np.int64)
+    np.add.at(sums := 0 * sums, place, gradients)
     return distinct, sums
 
 
@@ -280,6 +386,10 @@ SUMS = {
     neighbours_only: "rising",
     adds_in_place: "leaves its inputs",
     the_sums_alone: None,
-    a_loop_over_the_keys: "no loop over the keys",
+    a_loop_over_the_keys: "no Python loop over the keys",
+    a_loop_in_map_over_keys: "Python asks for no element",
+    **dict.fromkeys(map(AtMost, (8, 16)), "1,000 times"),
+    by_differences_in_32_bits: "its own gradients alone",
+    a_product: r"no array of \[keys, ids\]",
 }
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (ask, QUESTIONS), 2: (merge, SUMS)})
