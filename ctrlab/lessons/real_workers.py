@@ -13,7 +13,9 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import signal
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 
@@ -24,7 +26,31 @@ from ctrlab.lessons.shipped import packed
 
 Told = Callable[[int, float, Mapping[str, float]], None]
 """(worker, x, {what: number}): how far a worker is."""
-AGAIN = "run the cell again that starts the workers"
+RAISED = re.compile(r"^[\w.]*(?:Error|Exception): .*\S", re.MULTILINE)
+"""What an exception says of itself, in the text that TensorFlow writes around it."""
+
+PROGRAM = """
+import sys
+from multiprocessing.connection import Connection
+from ctrlab.lessons import real_workers
+real_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
+"""
+"""Of a worker's process. It is none of `multiprocessing`, which would want to import the notebook."""
+ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+NO_CORE = -1
+
+
+def rows_of(rows: int, index: int, shares: Sequence[int]) -> slice:
+    """A worker's rows of so many, which are dealt out in these shares: [1, 1] are two halves."""
+    begin, end = (rows * sum(shares[:n]) // sum(shares) for n in (index, index + 1))
+    return slice(begin, end)
+
+
+def part(batch: tuple, index: int, shares: Sequence[int]) -> tuple:
+    """A worker's rows of a batch (features, labels)."""
+    features, labels = batch
+    rows = rows_of(len(labels), index, shares)
+    return {name: column[rows] for name, column in features.items()}, labels[rows]
 
 
 class Member:
@@ -37,6 +63,11 @@ class Member:
 
     def __init__(self, workers, connection: Connection):
         self.workers, self.kept, self._connection = workers, {}, connection
+        self._held = contextlib.ExitStack()
+
+    def hold(self, block: contextlib.AbstractContextManager):
+        """Enters a block that lasts as long as the process."""
+        return self._held.enter_context(block)
 
     def tell(self, x: float, **numbers: float) -> None:
         """Says to the notebook how far it is: {what: number} at `x`."""
@@ -56,16 +87,19 @@ class RealWorkers:
             RealWorkers._last.close()
         RealWorkers._last = self
         atexit.register(self.close)
-        self.count = count
+        self.count, self._again = count, f"run `workers = RealWorkers({count})` again"
         addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
         cores = sorted(os.sched_getaffinity(0))
-        spawn = multiprocessing.get_context("spawn")
         self._processes, self._connections = [], []
         for index in range(count):
-            ours, theirs = spawn.Pipe()
-            core = cores[index] if count <= len(cores) else None
-            process = spawn.Process(target=_serve, args=(theirs, Place(addresses, index), core), daemon=True)
-            process.start()
+            ours, theirs = multiprocessing.Pipe()
+            environment = os.environ | Place(addresses, index).config() | ONE_THREAD
+            core = cores[index] if count <= len(cores) else NO_CORE
+            command = [sys.executable, "-c", PROGRAM, str(theirs.fileno()), str(core)]
+            # What TensorFlow logs when others end would be shown below the notebook's cells.
+            quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+            # In a session of its own, since to interrupt is the notebook's.
+            process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], start_new_session=True, **quiet)
             theirs.close()
             self._processes.append(process)
             self._connections.append(ours)
@@ -99,14 +133,14 @@ class RealWorkers:
             RealWorkers._last = None
         for process, connection in zip(self._processes, self._connections):
             process.kill()  # they have nothing to lose, and would wait for each other
-            process.join()
+            process.wait()
             connection.close()
 
     def _send(self, index: int, data: bytes) -> None:
         try:
             self._connections[index].send_bytes(data)
         except OSError:
-            raise CtrlabError(f"Worker {index} has ended: {AGAIN}.") from None
+            raise CtrlabError(f"Worker {index} has ended: {self._again}.") from None
 
     def _collected(self, members: Sequence[int], told: Told) -> list:
         results, waiting = {}, {self._connections[index]: index for index in members}
@@ -116,11 +150,12 @@ class RealWorkers:
                 try:
                     kind, said = pickle.loads(connection.recv_bytes())
                 except (EOFError, OSError):
-                    raise CtrlabError(f"Worker {index} has ended, and the others with it: {AGAIN}.") from None
+                    raise CtrlabError(f"Worker {index} has ended, and the others with it: {self._again}.") from None
                 if kind == "told":
                     told(index, *said)
                 elif kind == "failed":
-                    raise CtrlabError(f"Worker {index}: {said}")
+                    raised, rest = said
+                    raise CtrlabError(f"Worker {index}: {raised}\nAll workers have ended: mend this, then {self._again}.{rest}")
                 else:
                     results[index] = said
                     del waiting[connection]
@@ -135,24 +170,28 @@ def live_charts(lab, titles: Mapping[str, str]) -> Iterator[Told]:
         parts = {name: title.rsplit(", ", 1) for name, title in titles.items()}
         charts = {name: held.enter_context(lab.live_chart(each[0], each[-1])) for name, each in parts.items()}
 
+        seen, early = set(), []
+
         def told(worker: int, x: float, numbers: Mapping[str, float]) -> None:
-            for name, chart in charts.items():
-                chart.add(f"worker {worker}", x, numbers[name])
+            seen.add(worker)
+            early.append((worker, x, numbers))
+            if seen != set(range(max(seen) + 1)):
+                return  # so that curves, and their colours, are in the order of the workers
+            for index, x, numbers in sorted(early, key=lambda each: each[0]):
+                for name, chart in charts.items():
+                    chart.add(f"worker {index}", x, numbers[name])
+            early.clear()
 
         yield told
 
 
-def _serve(connection: Connection, place: Place, core: int | None) -> None:
-    """The life of a worker's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # to interrupt is the notebook's
-    for stream in (1, 2):  # what TensorFlow logs when others end would be shown below the notebook's cells
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    if core is not None:
+def serve(connection: Connection, core: int) -> None:
+    """The life of a worker's process, of which `TF_CONFIG` says the place."""
+    if core != NO_CORE:
         os.sched_setaffinity(0, {core})
-    os.environ |= place.config() | {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    from ctrlab.distributed.cluster import Workers
+    from ctrlab.distributed import join
 
-    member = Member(Workers(place), connection)
+    member = Member(join(), connection)
     member.workers.connect()
     while True:
         try:
@@ -163,5 +202,13 @@ def _serve(connection: Connection, place: Place, core: int | None) -> None:
             task, arguments = pickle.loads(data)
             said = packed(("done", task(member, *arguments)))
         except Exception as problem:
-            said = packed(("failed", f"{type(problem).__name__}: {str(problem).strip() or 'no message'}"))
+            said = packed(("failed", _told_of(problem)))
         connection.send_bytes(said)
+
+
+def _told_of(problem: Exception) -> tuple[str, str]:
+    """The line that says what was raised, and the rest: TensorFlow's error of a NumPy function ends with the function's own."""
+    whole = f"{type(problem).__name__}: {str(problem).strip() or 'no message'}"
+    found = RAISED.findall(whole)
+    raised = found[-1] if found else whole.splitlines()[0]
+    return raised, "" if raised == whole else f"\n\n{whole}"

@@ -15,10 +15,11 @@ from ctrlab.embedding.initial_values import initial_values
 from ctrlab.embedding.options import Initializer
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.table_state import TableState
+from ctrlab.lessons.check import require_close
 from ctrlab.lessons.exchange_by_hand import Ask, ByHand, Exchanged, Merge, Program
-from ctrlab.lessons.real_workers import Member, RealWorkers
+from ctrlab.lessons.real_workers import Member, RealWorkers, part, rows_of
 from ctrlab.ops.lookup import Ids, Layout
-from ctrlab.training import make_optimizer, train_step
+from ctrlab.training import get_state, make_optimizer, set_state, train_step
 from ctrlab.whole_batch import Shard
 
 MODEL = "dlrm"
@@ -48,23 +49,12 @@ def batches(model, steps: int) -> Iterator[tuple]:
     return iter(read.take(steps))
 
 
-def part(batch: tuple, index: int, count: int) -> tuple:
-    """A worker's rows of a batch."""
-    features, labels = batch
-    rows = rows_of_worker(len(labels), index, count)
-    return {name: column[rows] for name, column in features.items()}, labels[rows]
-
-
-def rows_of_worker(rows: int, index: int, count: int) -> slice:
-    return slice(rows * index // count, rows * (index + 1) // count)
-
-
 class Sample:
     """A model's batches, the ids in them, and the model trained on them in this process."""
 
     def __init__(self, steps: int):
         self._model, self._optimizer = built()
-        self._batches = list(batches(self._model, steps))
+        self._batches, self._first = list(batches(self._model, steps)), get_state(self._model, self._optimizer)
         self.steps, self.batch_size, self.dim = steps, self._model.hyper.batch_size, DIM
         growing, features = {table.name for table in embedding_variables(self._model)}, self._batches[0][0]
         columns = [column for column in self._model.input_schema.id_columns if column.table in growing]
@@ -72,7 +62,7 @@ class Sample:
 
     def ids(self, workers: int) -> list[dict[str, np.ndarray]]:
         """For each worker {table: the ids in its part of the first batch, int64 [n]}."""
-        return [self._of(rows_of_worker(self.batch_size, index, workers)) for index in range(workers)]
+        return [self._of(rows_of(self.batch_size, index, [1] * workers)) for index in range(workers)]
 
     def _of(self, rows: slice) -> dict[str, np.ndarray]:
         found: dict[str, list[np.ndarray]] = {}
@@ -81,16 +71,17 @@ class Sample:
         return {table: np.concatenate(parts) for table, parts in found.items()}
 
     def alone(self) -> list[float]:
-        """The losses of this process, which has all rows."""
+        """The losses of this process, which has all rows, from the first weights on."""
+        set_state(self._first, self._model, self._optimizer)
         step = train_step(self._model, self._optimizer)
         return [float(step(*batch)) for batch in self._batches]
 
     def rows(self) -> int:
         """Of all growing tables."""
-        return rows_of(self._model)
+        return growth(self._model)
 
 
-def rows_of(model) -> int:
+def growth(model) -> int:
     return sum(variable.rows() for variable in embedding_variables(model))
 
 
@@ -109,9 +100,9 @@ def trained(member: Member, steps: int, ask: Ask, merge: Merge, owner: Owner) ->
     step = train_step(model, optimizer, by_hand(workers, ask, merge, owner, exchanged))
     losses = []
     for number, batch in enumerate(batches(model, steps)):
-        losses.append(float(step(*part(batch, workers.shard.index, workers.shard.count))))
-        member.tell(number, loss=losses[-1], megabytes=exchanged.bytes(DIM) / 1e6, rows=rows_of(model))
-    return losses, rows_of(model)
+        losses.append(float(step(*part(batch, workers.shard.index, [1] * workers.shard.count))))
+        member.tell(number, loss=losses[-1], megabytes=exchanged.bytes(DIM) / 1e6, rows=growth(model))
+    return losses, growth(model)
 
 
 def by_hand(workers, ask: Ask, merge: Merge, owner: Owner, exchanged: Exchanged) -> Program:
@@ -122,6 +113,20 @@ def by_hand(workers, ask: Ask, merge: Merge, owner: Owner, exchanged: Exchanged)
 def first_row(keys: np.ndarray) -> np.ndarray:
     """Rows that were not trained yet, float32 [n, DIM]: they follow from their keys."""
     return initial_values(Initializer("normal"), keys, DIM)
+
+
+def require_sums(found: Sequence[tuple], ids: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> None:
+    """Of a way back: by owner (keys, sums), from the workers' `ids`, int64 [n], and their `gradients`, float32 [n, D].
+
+    Raises:
+        CheckFailed: the keys of all owners, or their sums, are not those that TensorFlow has in one process.
+    """
+    keys, sums = map(np.concatenate, zip(*found))
+    right, place = np.unique(np.concatenate(ids), return_inverse=True)
+    right_sums = tf.math.unsorted_segment_sum(np.concatenate(gradients), place, len(right)).numpy()
+    order = np.argsort(keys, kind="stable")
+    require_close(keys[order], right, case="the keys of all owners, sorted", next_step="run check 1 and check 2 again")
+    require_close(sums[order], right_sums, case="the sums of all owners, sorted by key", next_step="run check 2 again")
 
 
 def popular(rng: np.random.Generator, count: int, rows: int = ROWS) -> np.ndarray:

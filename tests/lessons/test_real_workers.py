@@ -37,35 +37,46 @@ def test_workers_run_what_they_are_sent(monkeypatch):
         if member.workers.shard.index:
             raise ValueError("one row too many")
 
-    with pytest.raises(CtrlabError, match=r"^Worker 1: ValueError: one row too many$"):
+    with pytest.raises(
+        CtrlabError, match=r"^Worker 1: ValueError: one row too many\n.*run `workers = RealWorkers\(2\)` again\.$"
+    ):
         workers.run(fails)
     assert not alive(pids)
-    with pytest.raises(CtrlabError, match="run the cell again"):
+    with pytest.raises(CtrlabError, match=r"run `workers = RealWorkers\(2\)` again"):
         workers.run(fails)
 
 
 def test_a_worker_that_ends_ends_the_others(monkeypatch):
     """Without TensorFlow: what a process does is replaced."""
-    monkeypatch.setattr(real_workers, "_serve", _sleeps)
+    monkeypatch.setattr(real_workers, "PROGRAM", "import time; time.sleep(100)")
     workers = RealWorkers(3)
     pids = [process.pid for process in workers._processes]
     workers.kill(1)
-    with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run the cell again"):
+    with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run `workers = RealWorkers\(3\)` again"):
         workers.run(len)
     assert not alive(pids)
 
 
 def test_another_start_ends_those_of_before(monkeypatch):
-    monkeypatch.setattr(real_workers, "_serve", _sleeps)
+    monkeypatch.setattr(real_workers, "PROGRAM", "import time; time.sleep(100)")
     first = [process.pid for process in RealWorkers(1)._processes]
     second = RealWorkers(1)
     assert not alive(first) and alive([process.pid for process in second._processes])
     second.close()
 
 
-def _sleeps(connection, place, core):
-    connection.recv_bytes()
-    connection.recv_bytes()
+def test_of_an_error_inside_a_step_its_own_line_comes_first():
+    import tensorflow as tf
+
+    def merge(x):
+        raise ValueError("one row too many")
+
+    step = tf.function(lambda x: tf.numpy_function(merge, [x], tf.float32), autograph=False)
+    with pytest.raises(tf.errors.InvalidArgumentError) as problem:
+        step(tf.zeros(2))
+    raised, rest = real_workers._told_of(problem.value)
+    assert raised == "ValueError: one row too many" and "in merge" in rest
+    assert real_workers._told_of(KeyError("a")) == ("KeyError: 'a'", "")
 
 
 class Lab:
@@ -82,7 +93,9 @@ class Lab:
 def test_charts_have_a_curve_per_worker():
     lab = Lab()
     with real_workers.live_charts(lab, {"loss": "Loss", "megabytes": "Sent, so far, MB"}) as told:
-        told(0, 0, {"loss": 0.7, "megabytes": 1.0})
         told(1, 0, {"loss": 0.7, "megabytes": 2.0})
+        told(1, 1, {"loss": 0.6, "megabytes": 3.0})
+        told(0, 0, {"loss": 0.7, "megabytes": 1.0})
     assert list(lab.charts) == ["Loss", "Sent, so far"]
-    assert lab.charts["Sent, so far"].history == {"worker 0": ([0], [1.0]), "worker 1": ([0], [2.0])}
+    assert lab.charts["Sent, so far"].history == {"worker 0": ([0], [1.0]), "worker 1": ([0, 1], [2.0, 3.0])}
+    assert list(lab.charts["Loss"].history) == ["worker 0", "worker 1"]

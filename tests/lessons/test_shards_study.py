@@ -9,6 +9,7 @@ import tensorflow as tf
 from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.lessons import shards_study as study
+from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exchange_by_hand import FIELDS, ByHand, Exchanged
 from ctrlab.ops.lookup import Layout
 from ctrlab.whole_batch import Shard
@@ -53,7 +54,18 @@ def test_parts_have_each_id_once(sample):
 
 def test_losses_and_rows_are_those_of_a_training(sample):
     losses = sample.alone()
-    assert len(losses) == 2 and losses[1] != losses[0] and sample.rows() > 1_000
+    assert len(losses) == 2 and losses[1] != losses[0]
+    rows = sample.rows()
+    assert sample.alone() == losses and sample.rows() == rows > 1_000  # the cell again
+
+
+def test_a_way_back_that_loses_a_gradient_or_a_key_is_refused():
+    ids, gradients = [np.array([7, 9, 7]), np.array([9, 4])], [np.array([[3], [5], [1]], np.float32), np.ones((2, 1), np.float32)]
+    even, odd = (np.array([4]), np.ones((1, 1), np.float32)), (np.array([7, 9]), np.array([[4], [6]], np.float32))
+    study.require_sums([even, odd], ids, gradients)
+    for wrong, said in (((odd[0], odd[1] - [[1], [0]]), "sums(?s:.*)row 1"), ((odd[0][:1], odd[1][:1]), "keys"), (even, "keys")):
+        with pytest.raises(CheckFailed, match=said):
+            study.require_sums([even, (wrong[0], wrong[1].astype(np.float32))], ids, gradients)
 
 
 def test_popular_ids_follow_zipf():

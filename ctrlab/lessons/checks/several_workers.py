@@ -1,0 +1,236 @@
+"""Checks of 02_ops/16_several_workers: (1) half of a ring all-reduce, (2) the statistics of the whole batch; no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ctrlab.lessons.budget import Budget
+from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.interleaving import Condition, Stuck, Threads
+
+ROUND = "in each round: send the sum that you have, receive another one, add your own chunk of that number to it"
+ORDER = "worker w begins with chunk w; what arrives in the first round is chunk w - 1, then w - 2; numbers are mod W"
+SHARES = "weigh each worker's mean by its share of the rows, counts / sum(counts)"
+BETWEEN = "each worker's variance, plus the square of its mean's distance from the whole mean; both weighed by its share"
+
+
+LARGE = 100
+"""A mean of such numbers is rounded by more than the tolerance of a gradient, which has it as it is."""
+
+
+class Ring:
+    """A worker's end of a ring in which only one thread runs at a time: what it sends, and what it gets from the one before.
+
+    Attributes:
+        sent: the arrays that were sent, as they were then.
+    """
+
+    def __init__(self, me: int, boxes: list[deque], condition: Condition):
+        self._me, self._boxes, self._condition, self.sent = me, boxes, condition, []
+
+    def __getstate__(self) -> dict:
+        return {}  # threads are no part of a question that is remembered
+
+    def send(self, numbers: np.ndarray) -> None:
+        if not isinstance(numbers, np.ndarray):
+            raise TypeError(f"send takes a NumPy array; received {type(numbers).__name__}")
+        self.sent.append(numbers.copy())
+        if len(self.sent) == len(self._boxes):
+            raise _too_much(self.sent, self._me, len(self._boxes), "at most ", "the ring")
+        with self._condition:
+            self._boxes[(self._me + 1) % len(self._boxes)].append((numbers, self.sent[-1]))
+            self._condition.notify_all()
+
+    def receive(self) -> np.ndarray:
+        with self._condition:
+            while not self._boxes[self._me]:
+                self._condition.wait()
+            numbers, before = self._boxes[self._me].popleft()
+        if not np.array_equal(numbers, before, equal_nan=True):
+            raise CheckFailed(
+                "What was sent is left as it is: the network may still read it.",
+                expected=np.array2string(before, threshold=6),
+                received=np.array2string(numbers, threshold=6),
+                next_step="`a = a + b` makes a new array, where `a += b` changes the one that was sent",
+            )
+        return before.copy()
+
+
+def check_reduce_scatter(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 1: `reduce_scatter(chunks, me, ring)` -> the sum of chunk (me + 1) mod W over all workers."""
+    for case, chunks in _gradients(rng):
+        workers = len(chunks)
+        with Threads() as threads:
+            boxes, condition = [deque() for _ in range(workers)], threads.condition()
+            rings = [Ring(me, boxes, condition) for me in range(workers)]
+            found: dict[int, object] = {}
+            for me in range(workers):
+                threads.start(f"worker {me}", _work(answer, chunks[me], me, rings[me], found, case))
+            _run(threads, rng, case)
+        for me in range(workers):
+            _require_sent(rings[me].sent, chunks[me], me, case)
+        if any(boxes):
+            raise CheckFailed(
+                f"All that is sent is received; here {case}.",
+                expected="no array left on the way",
+                received=f"{sum(map(len, boxes))} left",
+                next_step=ROUND,
+            )
+        for me in range(workers):
+            number = (me + 1) % workers
+            right = np.sum([each[number].astype(np.float64) for each in chunks], 0).astype(np.float32)
+            hint = ORDER if workers > 1 else "one worker has its own chunk, and sends nothing"
+            require_close(found[me], right, case=f"{case}, worker {me}, whose sum is that of chunk {number}", next_step=hint)
+
+
+def _work(answer: Callable, chunks: list[np.ndarray], me: int, ring: Ring, found: dict, case: str) -> Callable[[], None]:
+    def work() -> None:
+        found[me] = call(answer, [each.copy() for each in chunks], me, ring, case=f"{case}, worker {me}", next_step=ROUND)
+
+    return work
+
+
+def _run(threads: Threads, rng: np.random.Generator, case: str) -> None:
+    """Lets the workers run in any order, until all have ended."""
+    while threads.unfinished():
+        ready = threads.can_go()
+        if not ready:
+            raise CheckFailed(
+                f"Workers do not wait for each other for ever; here {case}.",
+                expected="an end",
+                received=f"{', '.join(threads.unfinished())} wait to receive, and nothing is on the way to them",
+                next_step="send first, then receive; W - 1 rounds, so W - 1 of each",
+            )
+        try:
+            threads.go(str(rng.choice(ready)))
+        except Stuck as stuck:
+            raise CheckFailed(
+                f"The function comes to an end; here {case}.",
+                expected="an answer",
+                received=f"{stuck} goes on and on",
+                next_step="there are W - 1 rounds, where W = len(chunks)",
+            ) from None
+
+
+def _require_sent(sent: list[np.ndarray], chunks: list[np.ndarray], me: int, case: str) -> None:
+    workers = len(chunks)
+    most = sum(each.nbytes for each in chunks) - chunks[(me + 1) % workers].nbytes
+    if len(sent) != workers - 1 or sum(each.nbytes for each in sent) > most:
+        raise _too_much(sent, me, workers, "", case, f", {most} bytes")
+
+
+def _too_much(sent: list[np.ndarray], me: int, workers: int, at_most: str, case: str, more: str = "") -> CheckFailed:
+    return CheckFailed(
+        f"Budget: each worker sends W - 1 chunks, and never the one that it ends with; here {case}.",
+        expected=f"{at_most}{workers - 1} arrays{more}",
+        received=f"{len(sent)} arrays, {sum(each.nbytes for each in sent)} bytes",
+        index=f"worker {me} of {workers}",
+        next_step=ORDER if len(sent) == workers - 1 else ROUND,
+    )
+
+
+def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.ndarray]]]]:
+    """(what it is, the chunks of each worker)."""
+
+    def drawn(workers: int, size: int, scale: float = 1.0) -> list[list[np.ndarray]]:
+        return [np.array_split((scale * rng.normal(size=size)).astype(np.float32), workers) for _ in range(workers)]
+
+    yield "one worker", drawn(1, 5)
+    yield "two workers", drawn(2, 6)
+    yield "three workers, chunks of different sizes", drawn(3, 11)
+    yield "four workers, most chunks empty", drawn(4, 1)
+    yield "two workers without a number", drawn(2, 0)
+    yield "eight workers", drawn(8, 40)
+    yield "tiny gradients", drawn(3, 9, 1e-20)
+    same = np.array_split(rng.normal(size=12).astype(np.float32), 4)
+    yield "workers whose gradients cancel out", [[(-1) ** w * each for each in same] for w in range(4)]
+    for _ in range(12):
+        workers = int(rng.integers(2, 7))
+        yield f"{workers} workers by chance", drawn(workers, int(rng.integers(0, 30)))
+
+
+def check_joined(answer: Callable, rng: np.random.Generator) -> None:
+    """Exercise 2: `joined(counts, means, variances)` -> mean and variance over the rows of all workers."""
+    import tensorflow as tf
+
+    for case, counts, means, variances in _statistics(rng):
+        given = [tf.constant(each, tf.float32) for each in (counts, means, variances)]
+        found = call(answer, *given, case=case, next_step=SHARES)
+        mean, variance = parts(found, "mean, variance", case=case)
+        right_mean, right_variance = reference_joined(counts, means, variances)
+        require_close(mean, right_mean.astype(np.float32), case=f"the mean of {case}", next_step=SHARES)
+        require_close(variance, right_variance.astype(np.float32), case=f"the variance of {case}", next_step=BETWEEN)
+        if np.abs(means).max() < LARGE:
+            _require_gradients(answer, given, rng, case)
+    counts, means, variances = (tf.constant(each, tf.float32) for each in _drawn(rng, [40, 1, 7, 0], 16))
+    Budget("a few ops on [W, n]", largest_elements=4 * 16, ops={"Sum": 5, "Mean": 2}).enforce(
+        answer,
+        counts,
+        means,
+        variances,
+        next_step="counts[:, None] has a share per row of [W, n]; no loop over workers or columns",
+    )
+
+
+def reference_joined(counts, means, variances) -> tuple[np.ndarray, np.ndarray]:
+    """The definition, float64."""
+    share = np.asarray(counts, np.float64)[:, None] / np.sum(counts)
+    mean = (share * means).sum(0)
+    return mean, (share * (np.asarray(variances, np.float64) + (means - mean) ** 2)).sum(0)
+
+
+def _require_gradients(answer: Callable, given: list, rng: np.random.Generator, case: str) -> None:
+    """Training goes backward through it: the gradients of a sum of both, with weights by chance."""
+    import tensorflow as tf
+
+    counts, means, variances = given
+    a, b = (tf.constant(rng.normal(size=means.shape[1]), tf.float32) for _ in range(2))
+
+    def gradients(function: Callable) -> list:
+        with tf.GradientTape() as tape:
+            tape.watch([means, variances])
+            mean, variance = function(counts, means, variances)
+            loss = tf.reduce_sum(a * mean) + tf.reduce_sum(b * variance)
+        return tape.gradient(loss, [means, variances])
+
+    share = (counts / tf.reduce_sum(counts))[:, None]
+    whole = tf.reduce_sum(share * means, 0)
+    right = [share * (a + 2 * b * (means - whole)), share * b * tf.ones_like(means)]
+    for name, expected, found in zip(("means", "variances"), right, gradients(answer)):
+        if found is None:
+            raise CheckFailed(
+                f"Training goes backward through the statistics; here {case}.",
+                expected=f"a gradient for {name}",
+                received="none",
+                next_step="compute with tf.* ops on the tensors; no .numpy() and no tf.stop_gradient",
+            )
+        require_close(found, expected.numpy(), case=f"the gradient for {name} of {case}", next_step=BETWEEN)
+
+
+def _drawn(rng: np.random.Generator, counts: list[int], columns: int, centre: float = 0.0, spread: float = 1.0) -> tuple:
+    """Counts, means and variances of rows that are drawn; a worker without rows has zeros."""
+    rows = [centre + spread * rng.normal(size=(count, columns)) + spread * rng.normal() for count in counts]
+    means = np.array([each.mean(0) if len(each) else np.zeros(columns) for each in rows], np.float32)
+    variances = np.array([each.var(0) if len(each) else np.zeros(columns) for each in rows], np.float32)
+    return np.array(counts, np.float32), means, variances
+
+
+def _statistics(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """(what it is, counts, means, variances)."""
+    yield "one worker", *_drawn(rng, [5], 3)
+    yield "two halves", *_drawn(rng, [8, 8], 4)
+    yield "three rows and one", *_drawn(rng, [3, 1], 4)
+    yield "a worker without rows", *_drawn(rng, [6, 0, 3], 2)
+    yield "only the last worker with rows", *_drawn(rng, [0, 0, 5], 2)
+    yield "one row per worker", *_drawn(rng, [1, 1, 1], 3)
+    yield "a column of large numbers that hardly differ", *_drawn(rng, [50, 30], 1, 1_000.0, 0.05)
+    yield "workers that differ much, each without variance", np.float32([4, 2]), np.float32([[1], [7]]), np.float32([[0], [0]])
+    for _ in range(6):
+        counts = [int(rng.integers(0, 40)) for _ in range(int(rng.integers(1, 8)))]
+        yield "shares by chance", *_drawn(rng, [*counts, 1], int(rng.integers(1, 6)))
+
+
+CHECKS = {1: check_reduce_scatter, 2: check_joined}
