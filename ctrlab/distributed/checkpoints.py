@@ -14,6 +14,7 @@ Any number of workers goes on from a save: each reads its own rows from the file
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shutil
 import threading
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class SharedCheckpoints(Checkpoints):
     Attributes:
         history: (workers, steps) of the training before this run.
     Raises:
-        CtrlabError: as of `Checkpoints`; the folder has checkpoints of a process alone.
+        CtrlabError: as of `Checkpoints`; the folder has checkpoints of a process alone, or is not the same for all workers.
     """
 
     def __init__(self, workers, folder, model, optimizer, *, keep: int = 3, resume: bool = False, **options):
@@ -86,7 +87,27 @@ class SharedCheckpoints(Checkpoints):
                 self.workers.told("")  # raises what the other worker ended with
             raise
 
+    def _require_common(self) -> None:
+        """One folder of all: else a save would wait for files that another worker writes elsewhere."""
+        mark = self.folder / f".seen-by-all-{secrets.token_hex(8)}"
+        try:
+            if self.workers.first:
+                mark.mkdir()
+            wanted = folder_of(self.base, 0, self.workers.shard.count) / self.workers.told(mark.name)[0]
+            seen = self.workers.told("yes" if wanted.is_dir() else "no")
+        except OSError as error:
+            raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}.") from None
+        finally:
+            with contextlib.suppress(OSError):
+                mark.rmdir()
+        if "no" in seen:
+            raise CheckpointError(
+                f"Workers save to one folder that all of them see; {self.base} on worker {seen.index('no')} is another than on "
+                "worker 0: name one on a disk that they share."
+            )
+
     def _resume(self, resume: bool) -> None:
+        self._require_common()
         common, self.restored = self._restore(read_manifest(self.base))
         kept = self.folder if common and common.workers == self.workers.shard.count else None
         for step, path in paths_in(self.folder):

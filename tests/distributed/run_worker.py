@@ -18,8 +18,9 @@ def main(told: dict) -> None:
     workers = Workers(given_place(), start_seconds=told["start_seconds"]) if "start_seconds" in told else join()
     from ctrlab.training import Run, Saving, Spec, get_state
 
-    saving = Saving(Path(told["saving"].pop("folder")), **told["saving"]) if "saving" in told else None
     changed = told.get("of_worker", {}).get(str(workers.shard.index), {})
+    folder = changed.pop("folder", told.get("saving", {}).pop("folder", None))
+    saving = Saving(Path(folder), **told["saving"]) if folder else None
     losses = []
     with Run(Spec(**told["spec"] | changed, saving=saving), workers) as run:
         restored = run.position

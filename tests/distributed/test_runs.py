@@ -127,6 +127,16 @@ def test_workers_with_other_options_are_refused():
     assert "seed is 2021 on worker 0 and 7 on worker 1" in second
 
 
+def test_folders_that_not_all_workers_see_are_refused(tmp_path):
+    for name in ("one", "other"):  # of an earlier training each
+        (tmp_path / name / "worker-0-of-2").mkdir(parents=True)
+    told = {"saving": {"folder": str(tmp_path / "one")}, "of_worker": {"1": {"folder": str(tmp_path / "other")}}}
+    first, second = refused(2, told)
+    assert f"{tmp_path / 'one'} on worker 1 is another than on worker 0: name one on a disk that they share." in first
+    assert f"{tmp_path / 'other'} on worker 1 is another than on worker 0" in second
+    assert not list(tmp_path.rglob(".seen*"))
+
+
 def test_a_worker_that_never_comes():
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
     told = json.dumps({"spec": SPEC, "start_seconds": 6})
