@@ -1,9 +1,10 @@
 """A plan for tables that no single machine holds: workers, memory, network, time and money, by arithmetic alone.
 
-    memory   index + rows in memory + counts of ids without a row         -> the fewest workers that hold it
+    memory   indexes + rows in memory + counts of ids without a row       -> the fewest workers that hold it
     speed    the simulated step of that many workers and of more          -> the fewest that keep up with each day's examples
 
-Bytes are those of `ctrlab.embedding`'s tables. Rows are dealt to workers by a hash, so shards are taken as equal.
+Bytes per key are those of `ctrlab.embedding`'s tables and stores. Rows are dealt to workers by a hash, so shards are taken as
+equal.
 """
 
 from __future__ import annotations
@@ -14,14 +15,33 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ctrlab.distributed.simulator.cluster import Cluster, Host, Link, require_numbers
+from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, ID, Distinct, Model
 from ctrlab.distributed.simulator.step import step
 from ctrlab.embedding.analysis import ENTRY_BYTES, FREQUENCY_BYTES
+from ctrlab.embedding.store import segments
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.plain import Plain
 
 Counting = Literal["exact", "bloom"]
+INDEX_LOAD = 0.59
+"""The share of a table's index that entries fill, at worst.
+
+One of its shards is 0.50 to 0.72 full. They grow at different sizes, so all together are 0.59 to 0.60 full at any number of keys.
+
+Source: native/table/index.cc.
+"""
+STORE_LOAD = 0.4
+"""The same of the index, in memory, of the rows on disk: all shards double at about the same time, when they are 0.8 full.
+
+Source: native/store/store_index.h.
+"""
+STORE_ENTRY_BYTES = 16
+RECORD_BYTES = segments.record(0).itemsize + segments.INDEX_BYTES + 4
+"""On disk, of a row beside its numbers and its frequency: the record's header, its entry in the file's index, the last step.
+
+Source: native/store/segment_format.h, native/table/tier.h.
+"""
 BLOOM_BYTES = -math.log(0.01) / math.log(2) ** 2
 """Per expected key, of a filter with counters of a byte and 1 % false positives: `BloomFilter`'s defaults."""
 MOST_WORKERS = 4_096
@@ -29,9 +49,38 @@ DAY = 86_400
 """Seconds."""
 
 
+LIMITS = {
+    "ids": (1, 2**63),
+    "dim": (1, segments.MOST_ROW_BYTES // FLOAT),
+    "slots": (0, 16),
+    "admission": (0, 1),
+    "value_bytes": (1, 8),
+    "exchange_bytes": (1, 8),
+    "dense": (0, 1e12),
+    "lookups": (1e-3, 1e6),
+    "exponent": (0, 10),
+    "batch": (1, 1e9),
+    "day_examples": (1e-3, 1e15),
+    "fixed": (0, DAY, "seconds"),
+    "per_example": (0, DAY, "seconds"),
+    "memory": (1e3, 1e14, "bytes"),
+    "headroom": (0, 0.99),
+    "in_memory": (0, 1),
+    "reads": (1e-3, 1e10, "rows per second"),
+    "writes": (1, 1e13, "bytes per second"),
+    "megabits": (1e-3, 1e8),
+    "latency": (0, DAY, "seconds"),
+    "price": (0, 1e6),
+}
+"""(least, most, unit if any) of a task's numbers. Beyond them is a slip of the unit, or nothing that one could train."""
+
+
 @dataclass(frozen=True)
 class Task(Plain):
     """What is to be trained, on which workers. Bytes, seconds, and one currency.
+
+    `fixed`, `per_example`, `reads`, `writes` and `price` are placeholders, not measurements: put in those of your model, your
+    workers and their disks.
 
     Attributes:
         ids: distinct ids that ever come.
@@ -39,19 +88,24 @@ class Task(Plain):
         slots: optimizer slots per number, float32: Adagrad 1, Adam 2.
         admission: the share of the ids that get a row. Of the others counts are kept.
         counting: how: "exact" takes an index entry per id, "bloom" a few counters.
-        value_bytes: of a number of a row, in memory and on the network: 4 for float32, 2 for bfloat16.
-        replicas: copies of each row.
+        value_bytes: of a number of a row, in memory and on disk. These tables train in float32: 4.
+        exchange_bytes: of a number of a row or its gradient on the network: 4, or 2 with the rung `bf16_exchange`.
         dense: weights that every worker has whole.
         lookups: ids per example.
         exponent: of Zipf's law, by which ids come.
         batch: examples of a step, of all workers.
         day_examples: that come each day.
         fixed, per_example: a worker's compute per step, and per example.
-        memory: of a worker, for tables.
+        memory: of a worker.
+        headroom: the share of it that is not for tables: the process itself with its batches and buffers, the old arrays of a
+            shard of an index while it grows, and filters of a store.
         in_memory: the share of the rows that stay in memory, the most frequent ones; the others lie on each worker's disk.
         reads: rows per second that a worker reads from its disk.
+        writes: bytes per second that a worker writes to it.
         megabits, latency: of a worker's link.
         price: of a worker per hour.
+    Raises:
+        CtrlabError: a number is not within `LIMITS`.
     """
 
     ids: float = 10e9
@@ -60,7 +114,7 @@ class Task(Plain):
     admission: float = 1.0
     counting: Counting = "exact"
     value_bytes: int = 4
-    replicas: int = 1
+    exchange_bytes: int = 4
     dense: float = 4e6
     lookups: float = 100.0
     exponent: float = 1.05
@@ -69,21 +123,21 @@ class Task(Plain):
     fixed: float = 0.01
     per_example: float = 5e-6
     memory: float = 256e9
+    headroom: float = 0.1
     in_memory: float = 1.0
     reads: float = 500e3
+    writes: float = 1e9
     megabits: float = 25_000.0
     latency: float = 50e-6
     price: float = 4.0
 
     def __post_init__(self):
         choose("way of counting", self.counting, get_args(Counting))
-        least = {"ids": 1, "dim": 1, "slots": 0, "value_bytes": 1, "replicas": 1, "dense": 0, "exponent": 0, "batch": 1}
-        above = ("lookups", "day_examples", "memory", "reads", "megabits")
-        require_numbers("A plan", self, **least, fixed=0, per_example=0, latency=0, price=0, **dict.fromkeys(above, 1e-9))
-        shares = {"admission": self.admission, "in_memory": self.in_memory}
-        for name, share in shares.items():
-            if not 0 < share <= 1:
-                raise CtrlabError(f"A plan's {name} is a share, above 0 and at most 1; received {share!r}.")
+        for name, (least, most, *unit) in LIMITS.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                limits = " ".join([f"{least:,.12g} to {most:,.12g}", *unit])
+                raise CtrlabError(f"A plan's {name.replace('_', ' ')} must be {limits}; received {value!r}.")
 
     @property
     def rows(self) -> float:
@@ -101,13 +155,17 @@ class Plan(Plain):
     """What a task takes.
 
     Attributes:
-        index, rows_in_memory, counts, on_disk: bytes of all workers together, with all copies.
+        index: bytes, of all workers together, of the tables' indexes and of the indexes of rows on disk.
+        rows_in_memory, counts: bytes, the same.
+        on_disk: bytes, the same, without dead records: there are at most half as many as rows before compaction.
         shards: the fewest workers whose memory holds it.
-        workers: the fewest, of at least `shards`, that keep up with each day's examples; the fastest number if none does.
+        workers: the fewest, of at least `shards`, that keep up with each day's examples; the fastest number if none does. No more
+            than examples of a step.
         keeps_up: whether they do.
         sent: bytes that a worker sends per step.
-        compute, network, disk: seconds of a step; what it reads from disk is not hidden behind anything.
-        epoch: seconds for a day's examples.
+        compute, network, disk: seconds of a step, of the worker with most examples. What it reads and writes on disk is not
+            hidden behind anything.
+        epoch: seconds for a day's examples, in whole steps.
         cost: of that epoch.
     """
 
@@ -138,31 +196,34 @@ def plan(task: Task) -> Plan:
     """What the task takes.
 
     Raises:
-        CtrlabError: more than `MOST_WORKERS` workers would be needed for its memory.
+        CtrlabError: its memory takes more than `MOST_WORKERS` workers, or more than a step has examples.
     """
-    copies, unadmitted = task.replicas, task.ids - task.rows
-    index = copies * ENTRY_BYTES * task.rows
-    in_memory = copies * task.rows * task.in_memory * task.row_bytes
-    counts = copies * (task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * ENTRY_BYTES)
-    on_disk = copies * task.rows * (1 - task.in_memory) * task.row_bytes
-    shards = max(1, math.ceil((index + in_memory + counts) / task.memory))
-    if shards > MOST_WORKERS:
+    in_memory, below, unadmitted = task.rows * task.in_memory, task.rows * (1 - task.in_memory), task.ids - task.rows
+    entry = ENTRY_BYTES / INDEX_LOAD
+    index = in_memory * entry + below * STORE_ENTRY_BYTES / STORE_LOAD
+    rows = in_memory * task.row_bytes
+    counts = task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * entry
+    shards = max(1, math.ceil((index + rows + counts) / (task.memory * (1 - task.headroom))))
+    most = min(MOST_WORKERS, task.batch)
+    if shards > most:
+        limit = "a plan is for" if most == MOST_WORKERS else "a step has an example for"
         raise CtrlabError(
-            f"A plan is for at most {MOST_WORKERS:,} workers; this one's tables fill {shards:,} memories of "
-            f"{task.memory / 1e9:,.4g} GB. Admit fewer ids, keep fewer rows in memory, or give each worker more of it."
+            f"The tables fill {shards:,} memories of {task.memory / 1e9:,.4g} GB, but {limit} at most {most:,} workers. "
+            "Admit fewer ids, keep fewer rows in memory, or give each worker more of it."
         )
-    counted = np.arange(shards, MOST_WORKERS + 1)
-    found = step(_model(task), _cluster(task), counted, task.batch)
-    disk = _read_seconds(task, counted)
-    epochs = (found.seconds + disk) * task.day_examples / task.batch
+    counted = np.arange(shards, most + 1)
+    part = _part(task, counted)
+    found = step(_model(task), _cluster(task), counted, counted * part)
+    disk = _disk_seconds(task, part)
+    epochs = (found.seconds + disk) * math.ceil(task.day_examples / task.batch)
     enough = np.flatnonzero(epochs <= DAY)
     at = int(enough[0]) if len(enough) else int(np.argmin(epochs))
     workers = int(counted[at])
     return Plan(
         index,
-        in_memory,
+        rows,
         counts,
-        on_disk,
+        below * (task.row_bytes + RECORD_BYTES),
         shards,
         workers,
         bool(len(enough)),
@@ -178,7 +239,7 @@ def plan(task: Task) -> Plan:
 FEATURES = {
     "admission": "a fifth of the ids get a row, the others are counted by a Bloom filter",
     "disk": "a tenth of the rows stay in memory",
-    "bf16": "rows in bfloat16, slots in float32 (these tables train in float32, and serve bfloat16)",
+    "bf16_exchange": "rows and their gradients travel in bfloat16; memory stays as it is",
 }
 """What of an embedding engine changes the answer, as `with_feature` does it."""
 
@@ -189,14 +250,19 @@ def with_feature(task: Task, feature: str) -> Task:
     changes = {
         "admission": {"admission": 0.2 * task.admission, "counting": "bloom"},
         "disk": {"in_memory": 0.1 * task.in_memory},
-        "bf16": {"value_bytes": 2},
+        "bf16_exchange": {"exchange_bytes": 2},
     }
     return replace(task, **changes[feature])
 
 
+def _part(task: Task, workers: int | np.ndarray) -> np.ndarray:
+    """Examples of the worker with most of them."""
+    return np.ceil(task.batch / workers)
+
+
 def _model(task: Task) -> Model:
     # The simulator's rows are of float32; fewer bytes per number are as many fewer numbers.
-    width = task.dim * task.value_bytes / FLOAT
+    width = task.dim * task.exchange_bytes / FLOAT
     distinct = Distinct.zipf(task.ids, task.exponent, task.lookups)
     return Model(task.dense, task.fixed, task.per_example, dim=width, distinct=distinct)
 
@@ -206,16 +272,19 @@ def _cluster(task: Task) -> Cluster:
     return Cluster(1, link, link, Host(1))
 
 
-def _read_seconds(task: Task, workers: np.ndarray) -> np.ndarray:
-    """Of a step, in which a worker reads the distinct ids of its part whose rows are not among the most frequent ones."""
+def _disk_seconds(task: Task, part: np.ndarray) -> np.ndarray:
+    """Of a step, in which a worker reads the distinct ids of its part whose rows are not among the most frequent ones.
+
+    These rows rise into memory, so as many others sink: they are written, in records. What compaction writes comes on top.
+    """
     warm = task.rows * task.in_memory
     if warm > task.rows - 1:
-        return np.zeros(len(workers))
+        return np.zeros(len(part))
     cold = Distinct.zipf(task.ids, task.exponent, task.lookups, first=warm, last=task.rows)
-    return cold(task.batch / workers) / task.reads
+    return cold(part) * (1 / task.reads + (task.row_bytes + RECORD_BYTES) / task.writes)
 
 
 def _sent(task: Task, workers: int) -> float:
     away = (workers - 1) / workers
-    distinct = float(_model(task).distinct(task.batch / workers))
-    return away * (2 * FLOAT * task.dense + distinct * (ID + 2 * task.value_bytes * task.dim))
+    distinct = float(_model(task).distinct(_part(task, workers)))
+    return away * (2 * FLOAT * task.dense + distinct * (ID + 2 * task.exchange_bytes * task.dim))

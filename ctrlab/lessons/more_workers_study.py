@@ -145,7 +145,11 @@ def four_over_eight(batch: int, millions: float, host: str) -> dict[str, float]:
 
 
 def planned(admitted: float, in_memory: float, bytes_per_number: int) -> dict[str, float]:
-    """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too."""
+    """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too.
+
+    Args:
+        bytes_per_number: on the network.
+    """
     counting = "exact" if admitted == 1 else "bloom"
-    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, value_bytes=bytes_per_number))
+    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, exchange_bytes=bytes_per_number))
     return {"hold the tables": found.shards, "and keep up": found.workers, "cost of a day's examples": found.cost}

@@ -63,8 +63,9 @@ def test_eight_gpus_lose_to_four_by_what_the_host_does():
 
 def test_features_save_workers():
     whole = study.planned(1, 1, 4)
-    assert whole["hold the tables"] == 6 and study.planned(0.2, 1, 4)["hold the tables"] == 2
-    assert study.planned(1, 0.1, 4)["hold the tables"] == 2 and study.planned(1, 1, 2)["hold the tables"] == 5
+    assert whole["hold the tables"] == 7 and study.planned(0.2, 1, 4)["hold the tables"] == 2
+    assert study.planned(1, 0.1, 4)["hold the tables"] == 3 and study.planned(1, 1, 2)["hold the tables"] == 7
+    assert study.planned(1, 1, 2)["cost of a day's examples"] < whole["cost of a day's examples"]
     assert study.planned(1, 0.1, 4)["cost of a day's examples"] > whole["cost of a day's examples"]
 
 
