@@ -28,7 +28,7 @@ class Explorer(widgets.VBox):
     Args:
         draw: called with one value of each choice; returns {curve: its y value there}, always of the same curves.
         choices: {name: values}. The first one's values are the x values of all curves, rising numbers; others may be words.
-        x, y: titles of the axes, with units.
+        x, y: titles of the axes, with units. title: of the chart.
         log: which axes are logarithmic: "", "x", "y" or "xy".
     Attributes:
         sliders: by name. chart: the FigureWidget; its last trace holds the chosen points.
@@ -37,7 +37,14 @@ class Explorer(widgets.VBox):
     """
 
     def __init__(
-        self, draw: Callable[..., Mapping[str, float]], choices: Mapping[str, Sequence], *, x: str, y: str, log: str = ""
+        self,
+        draw: Callable[..., Mapping[str, float]],
+        choices: Mapping[str, Sequence],
+        *,
+        x: str,
+        y: str,
+        log: str = "",
+        title: str = "",
     ):
         if log not in LOGARITHMIC:
             raise CtrlabError(f'The axes that are logarithmic are "", "x", "y" or "xy"; {log!r} was given.')
@@ -57,7 +64,7 @@ class Explorer(widgets.VBox):
         for curves in self._curves.values():
             _check(curves, names, log)
         self.sliders = {name: _slider(name, values) for name, values in choices.items()}
-        self.chart = go.FigureWidget(self._figure(names, x, y, log))
+        self.chart = go.FigureWidget(self._figure(names, title, x, y, log))
         self._redraw()
         for slider in self.sliders.values():
             slider.observe(self._redraw, names="value")
@@ -74,14 +81,14 @@ class Explorer(widgets.VBox):
                 )
         return {name: [point[name] for point in points] for name in points[0]}
 
-    def _figure(self, names: Sequence[str], x: str, y: str, log: str) -> go.Figure:
+    def _figure(self, names: Sequence[str], title: str, x: str, y: str, log: str) -> go.Figure:
         colour = colours.of_names(names)
         traces = [go.Scatter(name=name, mode="lines+markers", line={"color": colour[name], "width": 2.5}) for name in names]
         point = {"size": 13, "color": [colour[name] for name in names], "line": {"width": 2, "color": colours.DARK}}
         traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, showlegend=False))
         every = [value for curves in self._curves.values() for values in curves.values() for value in values]
         titles = {axis: logarithmic(title) if axis in log else title for axis, title in (("x", x), ("y", y))}
-        chart = figure(traces, "", **titles, height=380, showlegend=True, margin_t=40)
+        chart = figure(traces, title, **titles, height=380, showlegend=True, margin_t=60 if title else 40)
         chart.update_xaxes(**_axis(self._x, "x" in log))
         return chart.update_yaxes(**_axis(every, "y" in log))
 

@@ -185,13 +185,15 @@ class Lab:
 
         display(figures.of_lesson(self.lesson, name))
 
-    def explore(self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, log: str = "", **choices: Sequence) -> None:
+    def explore(
+        self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, log: str = "", title: str = "", **choices: Sequence
+    ) -> None:
         """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details."""
         from IPython.display import display
 
         from ctrlab.lessons.explore import Explorer
 
-        display(Explorer(draw, choices, x=x, y=y, log=log))
+        display(Explorer(draw, choices, x=x, y=y, log=log, title=title))
 
     def source(self, thing) -> None:
         """Show the source of a function, class or module, or of a file named from the checkout's root."""

@@ -48,6 +48,11 @@ def test_the_first_slider_moves_the_point_and_the_others_choose_the_curve(explor
     assert (chart.layout.xaxis.range, chart.layout.yaxis.range) == axes  # so that the eye sees the curve move
 
 
+def test_a_chart_has_the_title_that_it_is_given(explorer):
+    titled = Explorer(traffic, {"V": [1, 10], "L": [2, 3]}, title="Bytes that move", **TITLES)
+    assert titled.chart.layout.title.text == "<b>Bytes that move</b>" and "Bytes" not in explorer.chart.layout.title.text
+
+
 def test_numbers_of_close_points_do_not_overlap():
     explorer = Explorer(lambda V: {"low": V, "high": V + 2, "middle": V + 1}, {"V": [1, 2]}, **TITLES)
     assert explorer.chart.data[-1].textposition == ("bottom center", "top center", "middle right")

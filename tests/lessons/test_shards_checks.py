@@ -247,7 +247,7 @@ QUESTIONS = {
     a_loop_in_one_line: "no Python loop over ids or keys",
     a_loop_in_map: r"(?s)Python asks for no element.*tolist\(\)",
     a_loop_in_fromiter: "(?s)Python asks for no element.*map",
-    each_id_with_each_key: r"no array of \[keys, ids\]",
+    each_id_with_each_key: r"no array of \[distinct keys, n\]",
     Remembers(): "goes to its owner",
     places_in_16_bits: r"lies at its place(?s:.*)at +ids\[\d+\], which is",
     sixteen_workers_at_most: "one array of keys per worker",
@@ -390,6 +390,6 @@ SUMS = {
     a_loop_in_map_over_keys: "Python asks for no element",
     **dict.fromkeys(map(AtMost, (8, 16)), "1,000 times"),
     by_differences_in_32_bits: "its own gradients alone",
-    a_product: r"no array of \[keys, ids\]",
+    a_product: r"no array of \[distinct keys, n\]",
 }
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (ask, QUESTIONS), 2: (merge, SUMS)})

@@ -50,11 +50,11 @@ def check_ask(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_linear(answer: Callable, keys: np.ndarray, *others, next_step: str) -> None:
-    """Refuses an array with an element for each pair of a key and an id."""
+    """Refuses an array with an element for each pair of a distinct key and one of the n."""
     most, held = BYTES * len(keys), peak_of(answer, keys, *others)
     if held > most:
         raise CheckFailed(
-            "Budget: no array of [keys, ids]. Of 40,000 ids it would take gigabytes.",
+            "Budget: no array of [distinct keys, n]. For 40,000 keys it would take gigabytes.",
             expected=f"at most {most:,} bytes at once for {len(keys):,} ids: {BYTES} per id",
             received=f"{held:,} bytes",
             next_step=f"{next_step}; it sorts, and compares no pairs",

@@ -36,7 +36,7 @@ QUESTIONS = (
     Question(
         "A table has 7 rows, one per weekday. The others have millions. What do you do with it?",
         right="Keep it whole on each worker, and add up its gradients like those of the dense weights.",
-        because="Its gradient has 7 rows. To ask for rows, wait, and send gradients back would cost more than to add these up.",
+        because="Each worker needs all 7 rows: about as many bytes travel either way. A whole one needs no request and no wait.",
         wrong={
             "Split it like the others: one rule for all.": "It would work. But workers would wait for each other for seven rows.",
             "Give it to the fastest worker.": "Then all ask that one, in every step.",
