@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ctrlab.data.engine import Engine
+if TYPE_CHECKING:
+    from ctrlab.data.engine import Engine
 
 EngineName = Literal["here", "ray"]
 EngineOption = Annotated[

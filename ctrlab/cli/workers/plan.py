@@ -9,28 +9,33 @@ from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, console, require_files, write_json
 from ctrlab.errors import CtrlabError
-from ctrlab.profiling.markdown import number
 
 if TYPE_CHECKING:
     from ctrlab.distributed.plan import Plan, Task
 
 GIGA, MEGA = 1e9, 1e6
 LINES = {
-    "index, GB": lambda p: number(p.index / GIGA),
-    "rows in memory, GB": lambda p: number(p.rows_in_memory / GIGA),
-    "counts of other ids, GB": lambda p: number(p.counts / GIGA),
-    "rows on disk, GB": lambda p: number(p.on_disk / GIGA),
+    "index, GB": lambda p: _number(p.index / GIGA),
+    "rows in memory, GB": lambda p: _number(p.rows_in_memory / GIGA),
+    "counts of other ids, GB": lambda p: _number(p.counts / GIGA),
+    "rows on disk, GB": lambda p: _number(p.on_disk / GIGA),
     "workers that hold it": lambda p: f"{p.shards:,}",
     "workers": lambda p: f"{p.workers:,}",
     "keep up": lambda p: "yes" if p.keeps_up else "no number does",
-    "sent per step, MB": lambda p: number(p.sent / MEGA),
-    "step, ms": lambda p: number(1e3 * p.step),
+    "sent per step, MB": lambda p: _number(p.sent / MEGA),
+    "step, ms": lambda p: _number(1e3 * p.step),
     "of it network, %": lambda p: _percent(p.network, p.step),
     "of it disk, %": lambda p: _percent(p.disk, p.step),
-    "a day's examples, h": lambda p: number(p.epoch / 3_600),
-    "cost of them": lambda p: number(p.cost),
+    "a day's examples, h": lambda p: _number(p.epoch / 3_600),
+    "cost of them": lambda p: _number(p.cost),
 }
 """What the table says of a plan."""
+
+
+def _number(value: float) -> str:
+    from ctrlab.profiling.markdown import number  # it imports NumPy, which --help does without
+
+    return number(value)
 
 
 def command(
