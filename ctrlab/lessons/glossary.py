@@ -11,6 +11,7 @@ from functools import cache
 TERMS = {
     "A/B test": "Two versions serve two groups of users at the same time, to see which is better. Each group is an arm.",
     "admission": "An id gets a table row once it came often enough. With a threshold of 2, an id that comes once has no row.",
+    "all-gather": "Each worker has a part, and all get all parts. With 1 and 3, both workers have 1 and 3 afterwards.",
     "all-reduce": "Workers sum what each has, and all get the sum. With gradients 1 and 3, both workers have 4 afterwards.",
     "all-to-all": "Each worker sends each other one a part of its own: with 3 workers, 6 messages, all at the same time.",
     "alpha-beta model": "A message of n bytes takes alpha + beta n. With 50 µs and 1 ns per byte, 1,000 bytes take 51 µs.",
@@ -122,6 +123,7 @@ TERMS = {
     "ranking request": "One user and many candidates, the items that want a score. 200 candidates get 200 answers.",
     "readers-writer lock": "Many readers share it, or one writer has it alone: requests read weights, an update writes them.",
     "record": "One entry in a file: a key, a row and what guards them, for instance a checksum.",
+    "reduce-scatter": "Workers sum what each has, and each gets a part of the sum: the first half of a ring all-reduce.",
     "ReLU": "max(x, 0).",
     "resource pooling": "One queue in front of many cores. No core idles while a request waits, as it may with a queue per core.",
     "roofline": "A chart of the bound against arithmetic intensity: a slope where memory limits, a roof where arithmetic does.",
