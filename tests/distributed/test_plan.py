@@ -153,7 +153,7 @@ def test_the_command_passes_on_every_option_and_shows_the_plan(tmp_path):
     taken = signature(command).parameters
     assert [name.replace("_path", "").replace("_", "-") for name in taken] == list(options)
     assert all(options[name.replace("_", "-")] != taken[name].default for name in taken if name != "json_path")
-    ran = CliRunner().invoke(
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(
         cli.app, ["workers", "plan", *(word for name in options for word in (f"--{name}", str(options[name])))]
     )
     assert ran.exit_code == 0, ran.output
@@ -175,18 +175,18 @@ def test_the_command_passes_on_every_option_and_shows_the_plan(tmp_path):
 
 def test_a_refused_plan_stands_beside_those_that_can_be(tmp_path):
     path = tmp_path / "plan.json"
-    ran = CliRunner().invoke(cli.app, ["workers", "plan", "--ids", "1e13", "--json", str(path)])
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", "--ids", "1e13", "--json", str(path)])
     assert ran.exit_code == 0, ran.output
     found = json.loads(path.read_text())
     assert "at most 4,096 workers" in found["as asked"]["refused"] and found["all three"]["workers"] < 4_096
     assert said(ran.output)["workers"][0] == "refused" and "as asked, refused: The tables fill" in ran.output
-    ran = CliRunner().invoke(cli.app, ["workers", "plan", "--ids", "1e16"])
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", "--ids", "1e16"])
     assert ran.exit_code == 1 and "at most 4,096 workers" in ran.output and "Plans" not in ran.output
 
 
 def test_small_plans_have_digits_and_no_time_has_no_shares():
     options = ["--ids", "10", "--step-ms", "0", "--example-us", "0", "--day-examples", "100"]
-    ran = CliRunner().invoke(cli.app, ["workers", "plan", *options])
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", *options])
     assert ran.exit_code == 0, ran.output
     shown = said(ran.output)
     assert shown["rows in memory, GB"][0] == "1.32e-06" and shown["step, ms"][0] == shown["of it disk, %"][0] == "0"
@@ -194,5 +194,5 @@ def test_small_plans_have_digits_and_no_time_has_no_shares():
 
 
 def test_the_command_refuses_in_a_sentence():
-    ran = CliRunner().invoke(cli.app, ["workers", "plan", "--admission", "2"])
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", "--admission", "2"])
     assert ran.exit_code == 1 and "admission must be 0 to 1; received 2.0" in ran.output
