@@ -108,8 +108,9 @@ def ready(member: Member) -> None:
     with workers.building():
         model, optimizer = built()
     member.kept["two workers, ours"] = model, traced(train_step(model, optimizer, workers), model)
-    model, optimizer = built()
-    member.kept["one process, one core"] = model, traced(train_step(model, optimizer), model)
+    if workers.first:
+        model, optimizer = built()
+        member.kept["one process, one core"] = model, traced(train_step(model, optimizer), model)
 
 
 def timed(member: Member, way: str, rows: int, call: int) -> float:
