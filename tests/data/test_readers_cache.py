@@ -24,9 +24,9 @@ def made(tmp_path, monkeypatch):
     """An empty cache, and a list of what was generated into it."""
     calls = []
 
-    def generate(name, rows, seed):
+    def generate(name, rows, seed, engine):
         calls.append((name, rows))
-        return data.generate(name, rows, seed)
+        return data.generate(name, rows, seed, engine)
 
     monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(cache.sets, "generate", generate)
