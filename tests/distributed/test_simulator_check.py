@@ -71,11 +71,36 @@ def test_what_is_held_out_does_not_move_the_constants():
 
 def test_too_few_settings_or_two_models_are_refused():
     measured, alone = made(KNOWN)
-    with pytest.raises(CtrlabError, match="at least four settings of one model; received 3 of dlrm"):
+    with pytest.raises(CtrlabError, match="settings of one model and one number of threads; received 3 of dlrm"):
         fit(measured[:3], alone, 2)
     other = SimpleNamespace(**(vars(measured[0]) | {"model": "din"}))
     with pytest.raises(CtrlabError, match="of din, dlrm"):
         fit([*measured, other], alone, 2)
+    other = SimpleNamespace(**(vars(measured[0]) | {"threads": 2}))
+    with pytest.raises(CtrlabError, match=r"of dlrm, with threads \[1, 2\]"):
+        fit([*measured, other], alone, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"workers": 1}, "The workers of a setting .* at least 2; received 1 at index 0"),
+        ({"seconds": [0.1, float("nan")]}, "Seconds of 2 workers with 512 examples must be .* received nan at index 1"),
+        ({"least": SimpleNamespace(dense=1.0, rows=1.0, distinct=0.0)}, "Distinct ids of a worker's part .* above 0; received 0"),
+    ],
+)
+def test_a_setting_that_can_not_be_is_refused(wrong, says):
+    measured, alone = made(KNOWN)
+    with pytest.raises(CtrlabError, match=says):
+        fit([SimpleNamespace(**(vars(measured[0]) | wrong)), *measured[1:]], alone, 2)
+
+
+def test_a_check_without_a_setting_that_is_held_out_is_refused():
+    measured, alone = made(KNOWN)
+    with pytest.raises(
+        CtrlabError, match=r"links of 7 Mbit/s .* there is none\. Received the rates 100\.0, 1000\.0, None"
+    ):
+        check(measured, alone, [], held_rate=7, cores=2)
 
 
 def test_a_file_without_a_record_is_refused(tmp_path):

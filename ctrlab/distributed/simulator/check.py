@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import nnls
 
+from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
 from ctrlab.distributed.simulator.step import step
@@ -51,6 +52,11 @@ class Setting(Plain):
     megabits: float | None
     measured: float
     simulated: float
+
+    def __post_init__(self):
+        require.numbers("A setting's workers", self.workers, 1, whole=True, single=True)
+        require.numbers("A setting's measured seconds", self.measured, 0, above=True, single=True)
+        require.attributes("A setting", self, batch=0, simulated=0)
 
     @property
     def error(self) -> float:
@@ -92,13 +98,9 @@ def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -
         alone: those of one process.
         cores: of the machine.
     Raises:
-        CtrlabError: not of one model; or fewer settings than constants.
+        CtrlabError: not of one model and one number of threads; fewer settings than constants; or a number that can't be.
     """
-    if len({m.model for m in (*measured, *alone)}) != 1 or len(measured) < 4:
-        raise CtrlabError(
-            "Constants are fitted to at least four settings of one model; received "
-            f"{len(measured)} of {', '.join(sorted({m.model for m in (*measured, *alone)})) or 'none'}."
-        )
+    _require(measured, alone)
     model = _model(measured, alone)
     host = Host(cores, threads=measured[0].threads, computes=True)
     seconds = np.array([np.median(m.seconds) for m in measured])
@@ -121,6 +123,19 @@ def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -
         of = replace(model, sharing=float(sharing), per_id=float(per_id))
         found.append((float(error), len(found), Fitted(of, replace(base.host, message=float(message)))))
     return min(found, key=lambda each: each[:2])[2]
+
+
+def _require(measured: Sequence[Measured], alone: Sequence[Measured]) -> None:
+    models, threads = {m.model for m in (*measured, *alone)}, {m.threads for m in measured}
+    if len(models) != 1 or len(measured) < 4 or len(threads) != 1:
+        raise CtrlabError(
+            "Constants are fitted to at least four settings of one model and one number of threads; received "
+            f"{len(measured)} of {', '.join(sorted(models)) or 'none'}, with threads {sorted(threads)}."
+        )
+    require.numbers("The workers of a setting that constants are fitted to", [m.workers for m in measured], 2, whole=True)
+    for m in measured:
+        require.numbers(f"Seconds of {m.workers} workers with {m.batch} examples", m.seconds, 0, above=True)
+    require.numbers("Distinct ids of a worker's part", [m.least.distinct for m in (*measured, *alone)], 0, above=True)
 
 
 def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
@@ -161,8 +176,15 @@ def check(
     Args:
         measured, alone: of one record.
         others: settings of another record, all held out.
+    Raises:
+        CtrlabError: nothing is held out; `fit` refuses the others.
     """
     used = [m for m in measured if m.megabits != held_rate]
     held_out = [m for m in measured if m.megabits == held_rate]
+    if not held_out and not others:
+        raise CtrlabError(
+            f"A check holds out settings with links of {held_rate:g} Mbit/s or of another record; there is none. Received the "
+            f"rates {', '.join(sorted({str(m.megabits) for m in measured})) or 'of no setting'}."
+        )
     fitted = fit(used, alone, cores)
     return Checked(fitted, tuple(fitted.settings(used)), tuple(fitted.settings([*held_out, *others])))

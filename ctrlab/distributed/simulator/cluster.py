@@ -6,19 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctrlab.errors import CtrlabError
+from ctrlab.distributed.simulator import require
 from ctrlab.plain import Plain
 
 Numbers = float | np.ndarray
-
-
-def require_numbers(what: str, of: object, **least: float) -> None:
-    """Raises CtrlabError unless each named attribute is a finite number, at least so much."""
-    for name, low in least.items():
-        value = np.asarray(getattr(of, name), float)
-        if not np.all(np.isfinite(value) & (value >= low)):
-            text = f"{what}'s {name.replace('_', ' ')} is a number of at least {low:g}"
-            raise CtrlabError(f"{text}; received {getattr(of, name)!r}.")
 
 
 @dataclass(frozen=True)
@@ -34,7 +25,7 @@ class Link(Plain):
     per_byte: float
 
     def __post_init__(self):
-        require_numbers("A link", self, latency=0, per_byte=0)
+        require.attributes("A link", self, latency=0, per_byte=0)
 
     @classmethod
     def of(cls, *, megabits: float, latency: float) -> Link:
@@ -43,7 +34,9 @@ class Link(Plain):
         >>> Link.of(megabits=1_000, latency=50e-6).per_byte
         8e-09
         """
-        return cls(latency, 8e-6 / megabits)
+        cure = "A link whose bytes take no time is Link(latency, 0)."
+        rate = require.numbers("A link's megabits per second", megabits, 0, above=True, single=True, cure=cure)
+        return cls(latency, float(8e-6 / rate))
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,9 @@ class Host(Plain):
     byte: float = 0.0
 
     def __post_init__(self):
-        require_numbers("A host", self, cores=1, threads=0, busy=0, launch=0, tensor=0, copy=0, message=0, byte=0)
+        least = {"threads": 0, "busy": 0, "launch": 0, "tensor": 0, "copy": 0, "message": 0, "byte": 0}
+        require.attributes("A host", self, cores=1, **least)
+        require.kinds("A host", self, computes=bool, loop=bool)
 
     def slower(self, workers: Numbers) -> Numbers:
         """How many times as long a thread takes on a node with so many workers: threads over cores, at least 1."""
@@ -98,4 +93,5 @@ class Cluster(Plain):
     host: Host
 
     def __post_init__(self):
-        require_numbers("A cluster", self, per_node=1)
+        require.numbers("A cluster's workers per node", self.per_node, 1, whole=True, single=True)
+        require.kinds("A cluster", self, inside=Link, between=Link, host=Host)

@@ -5,6 +5,7 @@ They were written down before any published conclusion was simulated with them (
 
 from __future__ import annotations
 
+from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Link
 from ctrlab.distributed.simulator.model import FLOAT
 
@@ -76,4 +77,5 @@ COLUMNS = 39
 
 def per_row(dim: float, memory: float) -> float:
     """Seconds to apply a row's gradient on a device with so many bytes per second: its least traffic."""
+    require.numbers("A device's bytes per second", memory, 0, above=True, single=True)
     return MOVED * FLOAT * dim / memory

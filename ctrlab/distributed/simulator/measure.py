@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from ctrlab import data, profiles
 from ctrlab.distributed.bench_worker import Job
+from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.model import Distinct, line_through
 from ctrlab.distributed.traffic import least
 from ctrlab.models import build
@@ -43,6 +44,9 @@ class Launches(Plain):
 
     ops: int
     compiled: int
+
+    def __post_init__(self):
+        require.attributes("A step", self, ops=1, compiled=0)
 
     @property
     def left(self) -> float:
@@ -77,6 +81,7 @@ class Parts(Plain):
 
 def parts(model: str, profile: str | None = None, examples: Sequence[int] = EXAMPLES) -> Parts:
     """Measures all of it, for a model with all optimizations that leave its results as they are."""
+    require.numbers("Examples of a step that is measured", examples, 1, whole=True)
     name = profiles.current(profile).name
     job = Job(model, ["all"], "hashed", name, 2021)
     return Parts(model, tuple(examples), step_seconds(job, examples), counted(job), tensor_seconds(), launches())
@@ -106,6 +111,7 @@ def counted(job: Job) -> Distinct:
 
 def tensor_seconds(tensors: int = 39) -> float:
     """Per tensor of 512 numbers that a thread of Python hands over."""
+    require.numbers("Tensors that are handed over", tensors, 1, whole=True, single=True)
     arrays = [np.full(512, i, np.float32) for i in range(tensors)]
     return measure(lambda _: [tf.convert_to_tensor(a) for a in arrays], lambda i: (i,), name="tensors").median / tensors
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ctrlab.distributed.simulator.cluster import Numbers, require_numbers
+from ctrlab.distributed.simulator import require
+from ctrlab.distributed.simulator.cluster import Numbers
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
 
@@ -32,14 +33,17 @@ class Distinct(Plain):
 
     Attributes:
         examples, ids: both ascending, at least one of each.
+    Raises:
+        CtrlabError: they do not ascend, or one is not above 0.
     """
 
     examples: tuple[float, ...]
     ids: tuple[float, ...]
 
     def __post_init__(self):
-        sizes, counts = np.array(self.examples), np.array(self.ids)
-        good = len(sizes) == len(counts) > 0 and min(sizes[0], counts[0]) > 0
+        sizes = require.numbers("Examples whose distinct ids were counted", self.examples, 0, above=True)
+        counts = require.numbers("Counts of distinct ids", self.ids, 0, above=True)
+        good = sizes.ndim == 1 and sizes.shape == counts.shape and len(sizes)
         if not good or np.any(np.diff(sizes) <= 0) or np.any(np.diff(counts) < 0):
             raise CtrlabError(
                 "Distinct ids are counted at ascending numbers of examples, and never get fewer; received "
@@ -57,16 +61,18 @@ class Distinct(Plain):
         Args:
             per_example: ids that an example draws, each by itself.
             first, last: count only the ids with first < k <= last.
+        Raises:
+            CtrlabError: a number that can't be.
 
         >>> 600 < Distinct.zipf(1_000, exponent=0)(1_000) < 640  # 1 - 1 / e of them
         True
         """
+        require.numbers("The rows of Zipf's law", rows, 1, single=True)
+        require.numbers("The exponent of Zipf's law", exponent, 0, single=True)
+        require.numbers("Ids per example", per_example, 0, above=True, single=True)
+        if not 0 <= first <= min(last, rows) - 1:
+            raise CtrlabError(f"Of {rows:g} rows at least one is counted, 0 <= first <= last - 1; received {first} to {last}.")
         last = min(last, rows)
-        if rows < 1 or exponent < 0 or per_example <= 0 or not 0 <= first <= last - 1:
-            raise CtrlabError(
-                "Zipf's law is of at least one row, with an exponent of at least 0; an example has ids, and at least one id is "
-                f"counted; received {rows} rows, the exponent {exponent}, {per_example} ids per example, ids {first} to {last}."
-            )
         bounds = np.floor([first + 1, last + 1])
         edges = np.unique(np.concatenate([np.floor(np.geomspace(1, rows + 1, BINS)), bounds]))
         count, rank = np.diff(edges), np.sqrt(edges[:-1] * (edges[1:] - 1))
@@ -80,7 +86,7 @@ class Distinct(Plain):
     def __call__(self, examples: Numbers) -> Numbers:
         """The number of distinct ids of a batch of so many examples."""
         sizes, counts = np.array(self.examples), np.array(self.ids)
-        n = np.asarray(examples, float)
+        n = require.numbers("Examples of which distinct ids are asked", examples, 0)
         inside = np.exp(np.interp(np.log(np.maximum(n, sizes[0])), np.log(sizes), np.log(counts)))
         slope = 1.0 if len(sizes) == 1 else np.log(counts[-1] / counts[-2]) / np.log(sizes[-1] / sizes[-2])
         beyond = np.maximum(n / sizes[-1], 1.0) ** slope
@@ -129,7 +135,8 @@ class Model(Plain):
     def __post_init__(self):
         least = {"reductions": 1.0, "exchanges": 0.0, "padding": 1.0}
         names = (field.name for field in fields(self) if field.name not in ("distinct", "sharded"))
-        require_numbers("A model", self, **{name: least.get(name, 0.0) for name in names})
+        require.attributes("A model", self, **{name: least.get(name, 0.0) for name in names})
+        require.kinds("A model", self, distinct=Distinct, sharded=bool)
 
 
 def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
@@ -138,15 +145,17 @@ def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
     Args:
         seconds: {examples: measured seconds of such steps}.
     Raises:
-        CtrlabError: fewer than two numbers of examples, or a time that is not above 0.
+        CtrlabError: fewer than two numbers of examples, one without times, or a number that is not finite and above 0.
     """
-    if len(seconds) < 2 or not all(len(times) and min(times) > 0 for times in seconds.values()):
+    if len(seconds) < 2 or not all(map(np.size, seconds.values())):
         raise CtrlabError(
-            "A line is fitted to times above 0 of at least two batch sizes; received "
-            f"{ {examples: len(times) for examples, times in seconds.items()} } times by examples."
+            "A line is fitted to times of at least two batch sizes; received "
+            f"{ {examples: np.size(times) for examples, times in seconds.items()} } times by examples."
         )
-    medians = np.array([np.median(times) for times in seconds.values()])
-    columns = np.stack([np.ones(len(seconds)), np.array(list(seconds), float)], 1) / medians[:, None]
+    sizes = require.numbers("A line's batch sizes", list(seconds), 0, above=True)
+    times = {size: require.numbers(f"Seconds of {size} examples", of, 0, above=True) for size, of in seconds.items()}
+    medians = np.array([np.median(of) for of in times.values()])
+    columns = np.stack([np.ones(len(seconds)), sizes], 1) / medians[:, None]
     (fixed, per_example), *_ = np.linalg.lstsq(columns, np.ones(len(seconds)), rcond=None)
     if fixed < 0:
         fixed, per_example = 0.0, columns[:, 1].sum() / np.sum(columns[:, 1] ** 2)

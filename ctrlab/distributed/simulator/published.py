@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctrlab.distributed.simulator import constants as c
+from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOPS, Distinct, Model
 from ctrlab.distributed.simulator.step import step
@@ -120,6 +121,8 @@ class Range(Plain):
 
 def ranges(dense: float = c.AWS_PARAMETERS[1], examples: float = c.AWS_BATCH) -> dict[str, Range]:
     """{constant: where 4 GPUs are at least as fast as 8}."""
+    require.numbers("Dense weights whose ranges are sought", dense, 0, above=True, single=True)
+    require.numbers("Examples of a step whose ranges are sought", examples, 0, above=True, single=True)
     model, cluster = aws_model(dense), aws_cluster()
     host, inside = cluster.host, cluster.inside
     cases = {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Cluster, Numbers
 from ctrlab.distributed.simulator.model import FLOAT, ID, Model
 from ctrlab.errors import CtrlabError
@@ -34,8 +35,8 @@ class Step:
 
     @property
     def launch_share(self) -> np.ndarray:
-        """Of the step, in which the device waits for the next launch."""
-        return self.launches / self.seconds
+        """Of the step, in which the device waits for the next launch; 0 of a step that takes no time."""
+        return np.divide(self.launches, self.seconds, out=np.zeros_like(self.launches), where=self.seconds > 0)
 
 
 def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, overlap: float = 0.0) -> Step:
@@ -45,14 +46,11 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, ov
         workers: at least 1; nodes are filled one after the other.
         overlap: the share of `compute` during which sums can already travel.
     Raises:
-        CtrlabError: no worker, a negative number of examples, or an overlap outside of [0, 1].
+        CtrlabError: no whole number of workers of at least 1, a negative number of examples, or an overlap outside of [0, 1].
     """
-    workers, examples = np.broadcast_arrays(np.asarray(workers, float), np.asarray(examples, float))
-    if np.any(workers < 1) or np.any(examples < 0) or not 0 <= overlap <= 1:
-        raise CtrlabError(
-            "A step has at least one worker, at least 0 examples and an overlap from 0 to 1; received "
-            f"{np.min(workers):g} workers, {np.min(examples):g} examples and an overlap of {overlap:g}."
-        )
+    require.numbers("The overlap of a step", overlap, 0, most=1, single=True)
+    examples = require.numbers("Examples of a step", examples, 0)
+    workers, examples = _together(_workers(workers), examples)
     host, each = cluster.host, examples / workers
     slower = host.slower(np.minimum(workers, cluster.per_node))
     own = np.where(workers > 1, model.sharing + model.per_id * model.distinct(each), 0.0)
@@ -77,6 +75,7 @@ def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
     Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009; the sum of latencies
     over both kinds of links is that of NCCL's own model (src/graph/tuning.cc).
     """
+    workers, size = _together(_workers(workers), _bytes(size, times))
     nodes = _nodes(cluster, workers)
     between, steps = 2 * (nodes - 1), 2 * (workers - 1)
     near, far = _links(cluster, workers)
@@ -95,6 +94,7 @@ def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
 
     Source: TensorFlow's tensorflow/core/common_runtime/all_to_all.cc, which posts all sends and receives of a worker together.
     """
+    workers, size = _together(_workers(workers), _bytes(size, times))
     here = np.minimum(workers, cluster.per_node)
     away = workers - here
     near, far = _links(cluster, workers)
@@ -118,8 +118,25 @@ def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndar
     return all_reduce(size, 1.0, cluster, workers) / 2
 
 
-def _nodes(cluster: Cluster, workers: Numbers) -> np.ndarray:
-    return np.ceil(np.asarray(workers) / cluster.per_node)
+def _workers(workers: Numbers) -> np.ndarray:
+    return require.numbers("The number of workers", workers, 1, whole=True)
+
+
+def _bytes(size: Numbers, times: float) -> np.ndarray:
+    require.numbers("How often workers talk", times, 0, single=True)
+    return require.numbers("Bytes that workers send", size, 0)
+
+
+def _together(workers: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, ...]:
+    try:
+        return np.broadcast_arrays(workers, other)
+    except ValueError:
+        shapes = f"received the shapes {workers.shape} and {other.shape}"
+        raise CtrlabError(f"Arrays of workers and of examples or bytes must be broadcast against each other; {shapes}.") from None
+
+
+def _nodes(cluster: Cluster, workers: np.ndarray) -> np.ndarray:
+    return np.ceil(workers / cluster.per_node)
 
 
 def _links(cluster: Cluster, workers: Numbers) -> tuple[_Costs, _Costs]:

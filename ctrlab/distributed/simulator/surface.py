@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctrlab.distributed.simulator.cluster import Cluster
+from ctrlab.distributed.simulator import require
+from ctrlab.distributed.simulator.cluster import Cluster, Link
 from ctrlab.distributed.simulator.model import FLOPS, Model
 from ctrlab.distributed.simulator.step import step
 
@@ -18,13 +19,19 @@ def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = 
     """The number of workers, at most so many, with the least seconds per step: int64, one for each number of examples.
 
     Of two that are as fast, the smaller one.
+
+    Raises:
+        CtrlabError: `most` is no whole number of at least 1; `step` refuses the others.
     """
+    require.numbers("The most workers", most, 1, whole=True, single=True)
     workers = np.arange(1, most + 1)[:, None]
-    return 1 + np.argmin(step(model, cluster, workers, np.asarray(examples, float)[None, :], overlap).seconds, 0)
+    return 1 + np.argmin(step(model, cluster, workers, np.atleast_1d(examples)[None, :], overlap).seconds, 0)
 
 
 def wider(model: Model, dense: float, rate: float) -> Model:
     """The same model with another number of dense weights, on workers that attain so many FLOP/s."""
+    require.numbers("A worker's FLOP/s", rate, 0, above=True, single=True)
+    require.numbers("Dense weights", dense, 0, single=True)
     more = FLOPS * (dense - model.dense) / rate
     return replace(model, dense=dense, per_example=max(0.0, model.per_example + more))
 
@@ -40,11 +47,16 @@ def over_bandwidth(
     model: Model, cluster: Cluster, megabits: Sequence[float], examples: Sequence[float], most: int = MOST
 ) -> np.ndarray:
     """`best` for links between nodes of each rate: int64 [megabits, examples]."""
-    links = [replace(cluster.between, per_byte=8e-6 / each) for each in megabits]
+    links = [Link.of(megabits=each, latency=cluster.between.latency) for each in megabits]
     return np.stack([best(model, replace(cluster, between=link), examples, most) for link in links])
 
 
 def speedup(model: Model, cluster: Cluster, more: int, fewer: int, examples: Sequence[float]) -> np.ndarray:
-    """How many times as fast `more` workers take a step as `fewer` do: float64, one for each number of examples."""
-    examples = np.asarray(examples, float)
-    return step(model, cluster, fewer, examples).seconds / step(model, cluster, more, examples).seconds
+    """How many times as fast `more` workers take a step as `fewer` do: float64, one for each number of examples.
+
+    Raises:
+        CtrlabError: a step takes no time; `step` refuses the others.
+    """
+    slow, fast = (step(model, cluster, workers, np.atleast_1d(examples)).seconds for workers in (fewer, more))
+    require.numbers("Seconds of steps that are compared", np.stack([slow, fast]), 0, above=True)
+    return slow / fast
