@@ -6,6 +6,7 @@ import pytest
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import Distinct, Model, line_through
 from ctrlab.distributed.simulator.step import all_reduce, all_to_all, step
+from ctrlab.errors import CtrlabError
 
 NEAR, FAR = Link(1e-5, 1e-9), Link(1e-4, 8e-9)
 NODES = Cluster(4, NEAR, FAR, Host(8))
@@ -107,10 +108,32 @@ def test_zipfs_law_is_summed_as_the_formula_says(exponent):
 
 
 def test_between_counts_distinct_ids_are_a_line_in_logarithms():
-    counted = Distinct((100.0, 10_000.0), (400.0, 4_000.0))
+    counted = Distinct((100.0, 10_000.0), (400.0, 4_000.0), vocabulary=90_000.0)
     assert counted(1_000) == pytest.approx(np.sqrt(400 * 4_000))
     assert counted(1e6) == pytest.approx(40_000)  # the line goes on: ten times as many per hundred times the examples
     assert counted(25) == pytest.approx(100) and counted(0) == 0
+
+
+def test_no_batch_has_more_distinct_ids_than_there_are():
+    counted = Distinct((100.0, 10_000.0), (400.0, 4_000.0), vocabulary=30_000.0)
+    assert counted(5e5) < 30_000 and counted(1e6) == counted(1e12) == 30_000
+    every = Distinct((1.0,), (26.0,))
+    assert every(1e6) == pytest.approx(26e6) and Distinct((1.0,), (26.0,), 1e6)(1e6) == 1e6
+    for law in (Distinct.zipf(1_000, 0.0, 5), Distinct.zipf(1_000, 1.5, 5)):
+        assert law(np.array([2.0**40, 1e15])).max() <= 1_000 == law.vocabulary
+    assert Distinct.zipf(1_000, 1.0, first=100, last=300)(1e12) <= 200
+
+
+def test_beyond_what_was_counted_nothing_is_said_of_an_unknown_vocabulary():
+    counted = Distinct((100.0, 10_000.0), (400.0, 4_000.0))
+    assert counted(10_000) == pytest.approx(4_000)
+    with pytest.raises(CtrlabError, match=r"at most 10000; received 10001\. Count larger batches, or say the vocabulary"):
+        counted(10_001)
+    # One worker asks nobody, so that a step's whole batch may be larger than what was counted.
+    model = Model(0, 0.0, 1e-6, dim=4, distinct=counted, per_id=1e-6)
+    assert step(model, NODES, np.array([1, 4]), 40_000).seconds[0] == pytest.approx(0.04)
+    with pytest.raises(CtrlabError, match="at most 10000; received 20000 at index 1"):
+        step(model, NODES, np.array([1, 2]), 40_000)
 
 
 def test_a_line_is_fitted_relative_to_the_times():

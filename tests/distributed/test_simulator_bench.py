@@ -17,6 +17,8 @@ def test_parts_of_a_step_are_measured():
     found = measure.parts("deepfm", "tiny", examples=(64, 256))
     assert {len(times) for times in found.seconds} == {3} and min(map(min, found.seconds)) > 0
     assert found.distinct.examples == (64, 256, 1_024, 4_096)
+    assert found.distinct.vocabulary == 130_012  # rows of DeepFM's tables on the contest's data
+    assert found.distinct(1e9) == 130_012
     assert 0 < found.tensor < 0.01
     assert found.launches.ops == RECORD["launches"]["ops"] and 0.3 < found.launches.left < 0.9
 

@@ -97,9 +97,7 @@ def test_a_setting_that_can_not_be_is_refused(wrong, says):
 
 def test_a_check_without_a_setting_that_is_held_out_is_refused():
     measured, alone = made(KNOWN)
-    with pytest.raises(
-        CtrlabError, match=r"links of 7 Mbit/s .* there is none\. Received the rates 100\.0, 1000\.0, None"
-    ):
+    with pytest.raises(CtrlabError, match=r"links of 7 Mbit/s .* there is none\. Received the rates 100\.0, 1000\.0, None"):
         check(measured, alone, [], held_rate=7, cores=2)
 
 

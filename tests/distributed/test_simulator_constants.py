@@ -24,9 +24,10 @@ def test_the_recorded_steps_lie_on_a_line():
 
 
 def test_recorded_ids_are_fewer_per_example_the_more_examples_there_are():
-    counted = Distinct(**{name: tuple(of) for name, of in RECORD["distinct"].items()})
+    counted = Distinct.from_json(RECORD["distinct"])
     per_example = [counted(n) / n for n in counted.examples]
     assert per_example == sorted(per_example, reverse=True)
+    assert counted(1e9) == counted.vocabulary == 1_300_012  # rows of DLRM's tables on the contest's data
 
 
 def test_rates_are_those_of_one_gpu():

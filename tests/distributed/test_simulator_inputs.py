@@ -46,6 +46,7 @@ WRONG = {
     "Ids per example must be .* above 0; received 0": lambda: Distinct.zipf(5, 1, 0),
     "at least one is counted": lambda: Distinct.zipf(5, 1, first=5),
     "received nan to inf": lambda: Distinct.zipf(5, 1, first=NAN),
+    "vocabulary of counted ids must be .* at least 3; received 2": lambda: Distinct((1.0, 9.0), (1.0, 3.0), 2.0),
     "distinct ids are asked must be .* received -1": lambda: Distinct((1.0,), (1.0,))(-1),
     "at least two batch sizes": lambda: line_through({100: [1.0]}),
     "received {100: 1, 200: 0} times": lambda: line_through({100: [1.0], 200: []}),

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import data, profiles
+from ctrlab import data, profiles, whole_batch
 from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.model import Distinct, line_through
@@ -26,6 +26,7 @@ from ctrlab.plain import Plain
 from ctrlab.profiling.timing import compare, measure
 from ctrlab.training.run import Run
 from ctrlab.training.step import gradients_of
+from ctrlab.whole_batch import Shard
 
 EXAMPLES = (128, 256, 512, 1_024, 2_048, 4_096)
 """Of which a line is measured."""
@@ -104,9 +105,23 @@ def counted(job: Job) -> Distinct:
     sizes = [n for n in COUNTED if n <= profiles.current(job.profile).rows]
     run = Run(job.spec(sizes[-1]))
     features, _ = next(iter(run.read()))
-    model = functools.cache(lambda: build(job.model, None, run.rungs["model"], size=run.spec.size))
+    fresh = functools.partial(build, job.model, None, run.rungs["model"], size=run.spec.size)
+    model = functools.cache(fresh)
     ids = [least(model, [{name: column[:n] for name, column in features.items()}] * 2).distinct for n in sizes]
-    return Distinct(tuple(map(float, sizes)), tuple(map(float, ids)))
+    return Distinct(tuple(map(float, sizes)), tuple(map(float, ids)), vocabulary(fresh) if job.embedding == "hashed" else None)
+
+
+def vocabulary(model: Callable[[], object]) -> float:
+    """Rows of all tables of a model with hashed ids: no batch has more distinct ones.
+
+    Args:
+        model: builds it.
+    """
+    rows = 0
+    for index in range(2):
+        with whole_batch.sharded(Shard(index, 2)):
+            rows += sum(v.shape[0] for v in model().trainable_variables if whole_batch.is_sharded(v))
+    return float(rows)
 
 
 def tensor_seconds(tensors: int = 39) -> float:

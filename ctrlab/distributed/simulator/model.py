@@ -29,16 +29,19 @@ SIZES = 2.0 ** np.arange(41)
 class Distinct(Plain):
     """How many distinct ids a batch has: counts at some sizes, and between them a straight line in logarithms.
 
-    Beyond the largest size the last line goes on. Below the smallest, ids are in proportion to examples.
+    Below the smallest size, ids are in proportion to examples. Beyond the largest, the last line goes on up to the vocabulary; if
+    that is not known, nothing is said. A single size means that no id comes twice, whatever the batch.
 
     Attributes:
         examples, ids: both ascending, at least one of each.
+        vocabulary: V, the number of ids that there are; None: not known.
     Raises:
-        CtrlabError: they do not ascend, or one is not above 0.
+        CtrlabError: they do not ascend, one is not above 0, or there are more ids than the vocabulary has.
     """
 
     examples: tuple[float, ...]
     ids: tuple[float, ...]
+    vocabulary: float | None = None
 
     def __post_init__(self):
         sizes = require.numbers("Examples whose distinct ids were counted", self.examples, 0, above=True)
@@ -49,6 +52,8 @@ class Distinct(Plain):
                 "Distinct ids are counted at ascending numbers of examples, and never get fewer; received "
                 f"{list(zip(self.examples, self.ids))!r:.200}."
             )
+        if self.vocabulary is not None:
+            require.numbers("The vocabulary of counted ids", self.vocabulary, counts[-1], single=True)
 
     @classmethod
     def zipf(
@@ -80,17 +85,25 @@ class Distinct(Plain):
         with np.errstate(divide="ignore"):  # a single row has p = 1
             never = np.log1p(-np.minimum(weight / (count @ weight), 1.0))
         counted = count * ((edges[:-1] >= bounds[0]) & (edges[:-1] < bounds[1]))
-        ids = [float(counted @ -np.expm1(n * per_example * never)) for n in SIZES]
-        return cls(tuple(SIZES.tolist()), tuple(np.maximum.accumulate(ids).tolist()))
+        vocabulary = float(counted.sum())
+        ids = [min(vocabulary, float(counted @ -np.expm1(n * per_example * never))) for n in SIZES]
+        return cls(tuple(SIZES.tolist()), tuple(np.maximum.accumulate(ids).tolist()), vocabulary)
 
     def __call__(self, examples: Numbers) -> Numbers:
-        """The number of distinct ids of a batch of so many examples."""
+        """The number of distinct ids of a batch of so many examples.
+
+        Raises:
+            CtrlabError: more examples than were counted, of ids whose vocabulary is not known.
+        """
         sizes, counts = np.array(self.examples), np.array(self.ids)
-        n = require.numbers("Examples of which distinct ids are asked", examples, 0)
+        known = len(sizes) == 1 or self.vocabulary is not None
+        most, cure = math.inf if known else sizes[-1], "" if known else "Count larger batches, or say the vocabulary."
+        n = require.numbers("Examples of which distinct ids are asked", examples, 0, most=most, cure=cure)
         inside = np.exp(np.interp(np.log(np.maximum(n, sizes[0])), np.log(sizes), np.log(counts)))
         slope = 1.0 if len(sizes) == 1 else np.log(counts[-1] / counts[-2]) / np.log(sizes[-1] / sizes[-2])
         beyond = np.maximum(n / sizes[-1], 1.0) ** slope
-        return inside * beyond * np.minimum(n / sizes[0], 1.0)
+        most = math.inf if self.vocabulary is None else self.vocabulary
+        return np.minimum(inside * beyond * np.minimum(n / sizes[0], 1.0), most)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, ov
     workers, examples = _together(_workers(workers), examples)
     host, each = cluster.host, examples / workers
     slower = host.slower(np.minimum(workers, cluster.per_node))
-    own = np.where(workers > 1, model.sharing + model.per_id * model.distinct(each), 0.0)
+    several = workers > 1
+    own = several * (model.sharing + model.per_id * model.distinct(each * several))
     compute = (model.fixed + model.per_example * each + own) * (slower if host.computes else 1.0)
     if not model.sharded:
         compute = compute + model.per_row * model.ids * (examples - each)
@@ -108,7 +109,7 @@ def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.nda
     """A worker's distinct ids to their owners, their rows back, the rows' gradients again."""
     if not model.dim:
         return np.zeros_like(workers)
-    size = model.padding * model.distinct(each) * (ID + 2 * FLOAT * model.dim)
+    size = model.padding * model.distinct(each * (workers > 1)) * (ID + 2 * FLOAT * model.dim)
     return all_to_all(size, model.exchanges, cluster, workers)
 
 
