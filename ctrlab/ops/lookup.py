@@ -101,11 +101,7 @@ def fused(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout)
         tables=[handle_of(table) for table in tables],
         **ids_and_splits(columns),
         table_rows=[table.shape[0] for table in tables],
-        table_dims=[table.shape[1] for table in tables],
-        table_of=layout.table_of,
-        output_of=layout.output_of,
-        combiners=layout.combiners,
-        M=layout.outputs,
+        **_attributes(tables, layout),
     )
 
 
@@ -136,15 +132,7 @@ def in_rows(rows: Sequence[tf.Tensor], columns: Sequence[Ids], layout: Layout) -
         As `fused`.
     """
     agree(rows, columns, layout)
-    return _native.library().ops.ctrlab_rows_lookup(
-        rows=rows,
-        **ids_and_splits(columns),
-        table_dims=[each.shape[1] for each in rows],
-        table_of=layout.table_of,
-        output_of=layout.output_of,
-        combiners=layout.combiners,
-        M=layout.outputs,
-    )
+    return _native.library().ops.ctrlab_rows_lookup(rows=rows, **ids_and_splits(columns), **_attributes(rows, layout))
 
 
 @tf.RegisterGradient("Ctrlab>RowsLookup")
@@ -159,6 +147,16 @@ def _in_rows_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
         **{name: op.get_attr(name) for name in ("table_dims", "table_of", "output_of", "combiners")},
     )
     return [*d_rows, *[None] * (2 * columns)]
+
+
+def _attributes(tables: Sequence[tf.Variable | tf.Tensor], layout: Layout) -> dict:
+    return {
+        "table_dims": [table.shape[1] for table in tables],
+        "table_of": layout.table_of,
+        "output_of": layout.output_of,
+        "combiners": layout.combiners,
+        "M": layout.outputs,
+    }
 
 
 def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:

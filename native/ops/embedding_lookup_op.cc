@@ -132,9 +132,8 @@ class EmbeddingLookupGradientOp : public LookupBase {
  private:
   absl::Status Run(OpKernelContext* context) override {
     Batch batch;
-    TF_RETURN_IF_ERROR(Read(context, &batch));
     std::vector<const float*> d_out;
-    TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
+    TF_RETURN_IF_ERROR(ReadWithGradients(context, &batch, &d_out));
     std::vector<const int64_t*> times;
     TF_RETURN_IF_ERROR(ReadTimes(context, &times));
     const ParallelFor pool = IntraOpPool(context);

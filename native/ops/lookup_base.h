@@ -80,12 +80,13 @@ class LookupBase : public StatusOp {
     return absl::OkStatus();
   }
 
-  // The M inputs `d_out`, which must have the shapes of this batch's outputs.
-  absl::Status Gradients(OpKernelContext* context, const Batch& batch, std::vector<const float*>* d_out) const {
+  // The columns, and the M inputs `d_out`, which must have the shapes of this batch's outputs.
+  absl::Status ReadWithGradients(OpKernelContext* context, Batch* batch, std::vector<const float*>* d_out) const {
+    TF_RETURN_IF_ERROR(Read(context, batch));
     OpInputList gradients;
     TF_RETURN_IF_ERROR(context->input_list("d_out", &gradients));
     for (int m = 0; m < gradients.size(); ++m) {
-      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("d_out ", m), gradients[m], {batch.output_rows[m], plan_.widths[m]}));
+      TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("d_out ", m), gradients[m], {batch->output_rows[m], plan_.widths[m]}));
       d_out->push_back(gradients[m].flat<float>().data());
     }
     return absl::OkStatus();

@@ -159,29 +159,38 @@ class LookupOp : public LookupBase {
   bool packed_ = false;
 };
 
-class LookupGradientOp : public LookupBase {
- public:
-  explicit LookupGradientOp(OpKernelConstruction* context) : LookupBase(context, Ids::kPlaces) {}
+// What the gradients have in common: each table's ids in ascending order, each once, and the sums of their gradients.
+class MergedGradient : public LookupBase {
+ protected:
+  using LookupBase::LookupBase;
+  virtual absl::Status Write(OpKernelContext* context, const Merged& merged) = 0;
 
  private:
   absl::Status Run(OpKernelContext* context) override {
     Batch batch;
-    TF_RETURN_IF_ERROR(Read(context, &batch));
     std::vector<const float*> d_out;
-    TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
-
+    TF_RETURN_IF_ERROR(ReadWithGradients(context, &batch, &d_out));
     Merged merged;
     TF_RETURN_IF_ERROR(merged.Allocate(context, batch.input));
     const ParallelFor pool = IntraOpPool(context);
     lookup_merge_kernel(&batch.input, d_out.data(), merged.of.data(), &pool);
     TF_RETURN_IF_ERROR(merged.Check());
+    return Write(context, merged);
+  }
+};
 
-    OpOutputList ids_out, rows_out;
-    TF_RETURN_IF_ERROR(context->output_list("merged_ids", &ids_out));
-    TF_RETURN_IF_ERROR(context->output_list("merged_rows", &rows_out));
+class LookupGradientOp : public MergedGradient {
+ public:
+  explicit LookupGradientOp(OpKernelConstruction* context) : MergedGradient(context, Ids::kPlaces) {}
+
+ private:
+  absl::Status Write(OpKernelContext* context, const Merged& merged) override {
+    OpOutputList ids, rows;
+    TF_RETURN_IF_ERROR(context->output_list("merged_ids", &ids));
+    TF_RETURN_IF_ERROR(context->output_list("merged_rows", &rows));
     for (size_t t = 0; t < merged.of.size(); ++t) {
-      ids_out.set(t, merged.ids[t].Slice(0, merged.of[t].count));
-      rows_out.set(t, merged.rows[t].Slice(0, merged.of[t].count));
+      ids.set(t, merged.ids[t].Slice(0, merged.of[t].count));
+      rows.set(t, merged.rows[t].Slice(0, merged.of[t].count));
     }
     return absl::OkStatus();
   }
@@ -207,22 +216,12 @@ class RowsLookupOp : public LookupBase {
   }
 };
 
-class RowsLookupGradientOp : public LookupBase {
+class RowsLookupGradientOp : public MergedGradient {
  public:
-  explicit RowsLookupGradientOp(OpKernelConstruction* context) : LookupBase(context, Ids::kRowsOfTensors) {}
+  explicit RowsLookupGradientOp(OpKernelConstruction* context) : MergedGradient(context, Ids::kRowsOfTensors) {}
 
  private:
-  absl::Status Run(OpKernelContext* context) override {
-    Batch batch;
-    TF_RETURN_IF_ERROR(Read(context, &batch));
-    std::vector<const float*> d_out;
-    TF_RETURN_IF_ERROR(Gradients(context, batch, &d_out));
-    Merged merged;
-    TF_RETURN_IF_ERROR(merged.Allocate(context, batch.input));
-    const ParallelFor pool = IntraOpPool(context);
-    lookup_merge_kernel(&batch.input, d_out.data(), merged.of.data(), &pool);
-    TF_RETURN_IF_ERROR(merged.Check());
-
+  absl::Status Write(OpKernelContext* context, const Merged& merged) override {
     OpInputList rows;
     OpOutputList d_rows;
     TF_RETURN_IF_ERROR(context->input_list("rows", &rows));
