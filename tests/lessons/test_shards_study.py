@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from shards_by_hand import ask, merge
 
 from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table.ops import grouped
@@ -13,22 +14,6 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exchange_by_hand import FIELDS, ByHand, Exchanged
 from ctrlab.ops.lookup import Layout
 from ctrlab.whole_batch import Shard
-
-
-def ask(ids, workers, owner=lambda keys, workers: keys % workers):
-    keys, place = np.unique(ids, return_inverse=True)
-    owners = owner(keys, workers)
-    order = np.argsort(owners, kind="stable")
-    at = np.empty_like(order)
-    at[order] = np.arange(len(order))
-    return [keys[owners == w] for w in range(workers)], at[place]
-
-
-def merge(keys, gradients):
-    distinct, place = np.unique(keys, return_inverse=True)
-    sums = np.zeros((len(distinct), gradients.shape[1]), np.float32)
-    np.add.at(sums, place, gradients)
-    return distinct, sums
 
 
 class Alone:
