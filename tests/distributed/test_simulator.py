@@ -22,6 +22,10 @@ def test_a_ring_over_nodes_has_the_rate_of_its_slowest_link():
     # 8 workers on 2 nodes: 14 steps, 2 of them between the nodes.
     assert all_reduce(8e6, 3, NODES, 8) == pytest.approx(3 * (12 * 1e-5 + 2 * 1e-4) + 14 / 8 * 8e6 * 8e-9)
 
+    # Also where that is the one inside of a node.
+    backwards = Cluster(4, FAR, NEAR, Host(8))
+    assert all_reduce(8e6, 1, backwards, 8) == pytest.approx(12 * 1e-4 + 2 * 1e-5 + 14 / 8 * 8e6 * 8e-9)
+
 
 def test_the_workers_of_a_node_share_its_link_when_all_send_to_all():
     # Each of 8 workers keeps 1/8, gives 3/8 to its node's and 4/8 to the other node's, over a link that 4 workers share.
@@ -51,6 +55,16 @@ def test_a_step_is_the_sum_of_its_parts():
     parts = (found.compute, found.launches, found.copies, found.reduce, found.exchange)
     assert found.seconds == pytest.approx(sum(parts) - 1e-3)
     assert found.launch_share == pytest.approx(found.launches / found.seconds)
+
+
+def test_a_loop_feeds_the_workers_of_its_own_node():
+    host = Host(cores=8, tensor=2e-5, copy=1e-10, loop=True)
+    model = Model(0, 1.0, 0.0, tensors=40, bytes=3_000)
+    each = 40 * 2e-5 + 3_000 * 100 * 1e-10
+    copies = step(model, Cluster(4, NEAR, FAR, host), np.array([1, 3, 4, 8, 12]), np.array([1, 3, 4, 8, 12]) * 100).copies
+    assert copies == pytest.approx(np.array([1, 3, 4, 4, 4]) * each)
+    host = Host(cores=8, tensor=2e-5, copy=1e-10)
+    assert step(model, Cluster(4, NEAR, FAR, host), 8, 800).copies == pytest.approx(each)
 
 
 def test_no_more_is_hidden_than_there_is():

@@ -30,7 +30,7 @@ def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
             least = SimpleNamespace(dense=2 * away * 4 * fitted.model.dense, rows=away * distinct * 64, distinct=distinct)
             for rate in rates:
                 seconds = fitted.seconds(workers, batch, rate) * (1 + noise * rng.standard_normal(9))
-                facts = {"model": "dlrm", "threads": 1, "reduces": 15, "exchanges": 3, "least": least}
+                facts = {"model": "dlrm", "threads": int(fitted.host.threads), "reduces": 15, "exchanges": 3, "least": least}
                 measured.append(SimpleNamespace(workers=workers, batch=batch, megabits=rate, seconds=seconds, **facts))
     alone = [
         SimpleNamespace(
@@ -50,6 +50,17 @@ def test_constants_are_found_again():
         assert getattr(found.model, name) == pytest.approx(getattr(KNOWN.model, name), rel=1e-6), name
     assert found.host.message == pytest.approx(2e-4) and found.host.byte == pytest.approx(1.5e-8)
     assert found.model.distinct == DISTINCT
+
+
+def test_threads_of_a_worker_are_part_of_the_fit():
+    """With two each, two workers already wait for each other on two cores, and four wait twice as long."""
+    busy = replace(KNOWN, host=replace(KNOWN.host, threads=2.0))
+    found = fit(*made(busy), cores=2)
+    assert found.host.threads == 2
+    for name in ("sharing", "per_id"):
+        assert getattr(found.model, name) == pytest.approx(getattr(KNOWN.model, name), rel=1e-6), name
+    assert found.host.message == pytest.approx(2e-4) and found.host.byte == pytest.approx(1.5e-8)
+    assert busy.seconds(2, 512, None) > 1.5 * KNOWN.seconds(2, 512, None)
 
 
 def test_noise_moves_them_a_little_and_none_gets_negative():

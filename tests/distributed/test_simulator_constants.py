@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.distributed.simulator import constants
+from ctrlab.distributed.simulator import constants, published
 from ctrlab.distributed.simulator.model import Distinct, line_through
 
 RECORD = json.loads((Path(__file__).parents[2] / "data" / "measurements" / "simulator.json").read_text())
@@ -34,3 +34,16 @@ def test_rates_are_those_of_one_gpu():
     assert constants.WIDE_DEEP == 5_213_185  # 976 + 13 inputs, five layers of 1,024 with biases, one logit
     assert 0.5 < constants.V100 / 15.7e12 < 1  # of what its data sheet promises at most
     assert 0.2 < constants.A100 / 156e12 < 1
+
+
+def test_links_and_hosts_are_what_their_sources_say():
+    """Bits per second of data sheets, or bytes per second of NCCL's tables, spelled out beside their constants."""
+    gigabytes = {"PCIE": 12, "NVLINK_V100": 6 * 20, "NVLINK_A100": 235, "NETWORK_100G": 12, "NETWORK_25G": 25 / 8}
+    for name, rate in gigabytes.items():
+        assert 1e-9 / getattr(constants, name).per_byte == pytest.approx(rate), name
+    assert 0.9 < 8e-9 / constants.NETWORK_100G.per_byte / 100 <= 1  # of 100 Gbit/s
+    latencies = {"PCIE": 5.7e-6, "NVLINK_V100": 3.4e-6, "NVLINK_A100": 3.4e-6, "NETWORK_100G": 9.6e-6, "NETWORK_25G": 9.6e-6}
+    assert {name: getattr(constants, name).latency for name in latencies} == latencies
+    assert (constants.DGX1_CORES, constants.DGX_A100_CORES) == (2 * 20, 2 * 64)  # two Xeon E5-2698 v4; two EPYC 7742
+    cores = [cluster.host.cores for _, cluster, _, _ in published.nvidia().values()]
+    assert cores == 2 * [constants.DGX1_CORES, constants.DGX_A100_CORES]
