@@ -14,7 +14,7 @@ CASES = {case.says: case for case in published.cases()}
 MISSED = {
     # Launches are hidden behind more work, or less, than the source's: see `launch_shares` for the batch that would fit.
     "launches take 40 to 50 % of a step": 0.61,
-    "launches take 12.5 % of it with XLA and more cores": 0.44,
+    "launches take 12.5 % of it with XLA and more cores": 0.51,
     # What eight processes cost besides is not known, so that the simulator promises too much.
     "Wide & Deep on V100: 8 GPUs are 4.63 times as fast as one": 7.0,
     "Wide & Deep on A100: 8 GPUs are 2.64 times as fast as one": 6.2,
@@ -58,9 +58,23 @@ def test_few_gpus_win_by_what_their_host_does():
     assert speedup(model, replace(free, per_node=4), 4, 8, [2_048])[0] > 1  # but over a network it does
 
 
-def test_the_note_s_shares_of_launches_come_out_for_steps_of_about_six_thousand_examples():
-    before, after = published.launch_shares([6_000])
-    assert 0.4 < before[0] < 0.5 and after[0] == pytest.approx(0.125, rel=0.2)
+def test_no_batch_has_both_of_the_note_s_shares_of_launches(monkeypatch):
+    examples = np.arange(1_000, 12_000, 10.0)
+
+    def batches() -> tuple[np.ndarray, np.ndarray]:
+        before, after = published.launch_shares(examples)
+        return examples[(before >= 0.4) & (before <= 0.5)], examples[abs(after / 0.125 - 1) <= 0.2]
+
+    before, after = batches()
+    assert before[[0, -1]] == pytest.approx([4_300, 6_300], rel=0.02)
+    assert after[[0, -1]] == pytest.approx([7_500, 8_300], rel=0.02)
+    monkeypatch.setattr(constants, "COMPILED", 0.66)  # as XLA may on a GPU, whose launches were not counted
+    assert np.intersect1d(*batches()).size
+
+
+def test_one_case_hangs_on_a_launch():
+    case = CASES["DLRM on A100, with smaller tables on one: 8 GPUs are 3.84 times as fast as one"]
+    assert case.simulated == pytest.approx(3.1, rel=0.01) and case.simulated < 3.84
 
 
 def test_the_conclusion_holds_in_a_range_of_each_constant():
