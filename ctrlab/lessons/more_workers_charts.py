@@ -63,11 +63,18 @@ def beside_real_steps(found: Checked, machine: str) -> go.Figure:
         "Real workers over slow links",
         x="measured (ms per step)",
         y="simulated (ms per step)",
-        note=f"worst error of what was held out: {100 * found.worst:.0f} %",
+        note=_errors(found),
         device=f"recorded on {machine}",
         height=440,
         margin_t=118,
     )
+
+
+def _errors(found: Checked) -> str:
+    """The simulator's and the null model's, of what was held out."""
+    of = {"simulator": found.errors, "null model": found.null_errors}
+    said = (f"{name} {100 * e.bias:+.0f} % on average, at worst {100 * e.worst:.0f} %" for name, e in of.items())
+    return f"held out: {'; '.join(said)}"
 
 
 def _link(megabits: float | None) -> str:

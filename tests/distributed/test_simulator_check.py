@@ -8,9 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ctrlab import cli
-from ctrlab.distributed.simulator.check import PADDING, Fitted, check, fit
+from ctrlab.distributed.simulator.check import PADDING, Errors, Fitted, Setting, check, fit
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
+from ctrlab.distributed.simulator.null import Null
 from ctrlab.errors import CtrlabError
 
 DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
@@ -30,7 +31,14 @@ def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
             least = SimpleNamespace(dense=2 * away * 4 * fitted.model.dense, rows=away * distinct * 64, distinct=distinct)
             for rate in rates:
                 seconds = fitted.seconds(workers, batch, rate) * (1 + noise * rng.standard_normal(9))
-                facts = {"model": "dlrm", "threads": int(fitted.host.threads), "reduces": 15, "exchanges": 3, "least": least}
+                facts = {
+                    "link_seconds": 0.0 if rate is None else 8e-6 * 1e6 / rate,
+                    "model": "dlrm",
+                    "threads": int(fitted.host.threads),
+                    "reduces": 15,
+                    "exchanges": 3,
+                    "least": least,
+                }
                 measured.append(SimpleNamespace(workers=workers, batch=batch, megabits=rate, seconds=seconds, **facts))
     alone = [
         SimpleNamespace(
@@ -77,7 +85,39 @@ def test_what_is_held_out_does_not_move_the_constants():
     found = check(spoilt, alone, measured[:1], held_rate=100, cores=2)
     assert {each.megabits for each in found.used} == {None, 1_000}
     assert [round(each.error, 3) for each in found.held_out] == [-0.667] * 4 + [0.0]
-    assert found.worst == pytest.approx(2 / 3)
+    assert found.errors.worst == pytest.approx(2 / 3)
+
+
+def test_errors_have_a_bias_and_a_spread():
+    of = Errors.of([Setting(2, 8, None, 1.0, simulated) for simulated in (0.7, 0.9, 1.1, 1.1)])
+    assert (of.worst, of.bias, of.spread) == pytest.approx((0.3, -0.05, np.std([-0.3, -0.1, 0.1, 0.1])))
+
+
+def test_the_null_model_is_a_line_shared_cores_the_link_and_one_constant_per_worker():
+    null = Null(0.01, 1e-4, Host(2, threads=1, computes=True), per_worker=0.02)
+    of = SimpleNamespace(workers=4, batch=400, link_seconds=0.3)
+    assert null.seconds(of) == pytest.approx(2 * (0.01 + 0.01) + 0.3 + 4 * 0.02)
+    assert null.seconds(SimpleNamespace(workers=1, batch=100, link_seconds=0.0)) == pytest.approx(0.02 + 0.02)
+    measured = [
+        SimpleNamespace(workers=w, batch=b, link_seconds=w * rate, seconds=[1.0])
+        for w in (2, 3)
+        for b in (64, 512)
+        for rate in (0, 1)
+    ]
+    for m in measured:
+        m.seconds = [null.seconds(m)]
+    assert replace(null, per_worker=7.0).fit(measured).per_worker == pytest.approx(0.02)
+    assert null.fit([SimpleNamespace(**(vars(m) | {"seconds": [1e-4]})) for m in measured]).per_worker == 0
+
+
+def test_the_null_model_is_fitted_to_the_same_settings():
+    measured, alone = made(KNOWN)
+    spoilt = [SimpleNamespace(**(vars(m) | {"seconds": 3 * m.seconds})) if m.megabits == 100 else m for m in measured]
+    one, other = (check(each, alone, [], held_rate=100, cores=2) for each in (measured, spoilt))
+    assert one.null == other.null and one.null.per_worker > 0
+    assert [each.measured for each in other.null_held_out] == [each.measured for each in other.held_out]
+    assert one.null.fixed == pytest.approx(KNOWN.model.fixed) and one.null.host.cores == 2
+    assert other.null_errors == Errors.of(other.null_held_out) != other.errors
 
 
 def test_too_few_settings_or_two_models_are_refused():

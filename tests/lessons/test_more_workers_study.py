@@ -9,6 +9,7 @@ import pytest
 from ctrlab.distributed.simulator.check import Checked, Fitted, Setting
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
+from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
 from ctrlab.lessons import more_workers_charts as charts
 from ctrlab.lessons import more_workers_study as study
@@ -81,11 +82,14 @@ def test_a_map_shows_a_number_in_each_cell():
 
 def test_the_check_is_drawn_with_its_worst_error():
     used, held = Setting(2, 512, None, 0.1, 0.11), Setting(4, 512, 100, 0.4, 0.34)
-    drawn = charts.beside_real_steps(Checked(Fitted(MODEL, Host(2)), (used,), (held,)), "a machine")
+    null = Null(0.0, 1e-5, Host(2))
+    nulls = (replace(used, simulated=0.2),), (replace(held, simulated=0.42),)
+    drawn = charts.beside_real_steps(Checked(Fitted(MODEL, Host(2)), (used,), (held,), null, *nulls), "a machine")
     shown = {trace.name: trace for trace in drawn.data if trace.name}
     assert list(shown["held out"].x) == [400] and list(shown["held out"].y) == [340]
     assert shown["fitted"].text == ("2 workers, 512 examples, no slow links",)
-    assert "15 %" in str(drawn.layout) and "a machine" in str(drawn.layout)
+    said = str(drawn.layout.to_plotly_json())
+    assert "simulator -15 % on average, at worst 15 %; null model +5 %" in said and "a machine" in said
 
 
 def test_a_worker_is_measured(monkeypatch):

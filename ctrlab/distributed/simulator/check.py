@@ -11,7 +11,7 @@ Workers of the bench are processes of one machine, which share its cores. Links 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from scipy.optimize import nnls
 from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
+from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
@@ -83,10 +84,32 @@ class Fitted(Plain):
 
     def settings(self, measured: Sequence[Measured]) -> list[Setting]:
         """Each of these `Measured` beside what is simulated."""
-        return [
-            Setting(m.workers, m.batch, m.megabits, float(np.median(m.seconds)), self.seconds(m.workers, m.batch, m.megabits))
-            for m in measured
-        ]
+        return settings(measured, lambda m: self.seconds(m.workers, m.batch, m.megabits))
+
+
+def settings(measured: Sequence[Measured], seconds: Callable[[Measured], float]) -> list[Setting]:
+    """Each of these `Measured` beside the seconds that a model says of it."""
+    return [Setting(m.workers, m.batch, m.megabits, float(np.median(m.seconds)), seconds(m)) for m in measured]
+
+
+@dataclass(frozen=True)
+class Errors(Plain):
+    """Relative errors of several settings.
+
+    Attributes:
+        worst: the largest, without its sign.
+        bias: their mean, with signs: below 0, too little time is promised.
+        spread: their standard deviation about it.
+    """
+
+    worst: float
+    bias: float
+    spread: float
+
+    @classmethod
+    def of(cls, settings: Sequence[Setting]) -> Errors:
+        errors = np.array([each.error for each in settings])
+        return cls(float(np.max(np.abs(errors))), float(np.mean(errors)), float(np.std(errors)))
 
 
 def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -> Fitted:
@@ -150,22 +173,31 @@ def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
 
 @dataclass(frozen=True)
 class Checked(Plain):
-    """Constants that were fitted to some settings, and what they say of others.
+    """Constants that were fitted to some settings, and what they say of others; beside them the null model.
 
     Attributes:
         fitted: the constants.
         used: the settings that they were fitted to.
         held_out: those that they were not.
+        null: fitted to the same settings.
+        null_used, null_held_out: the same settings in the same order, with what it says.
     """
 
     fitted: Fitted
     used: tuple[Setting, ...]
     held_out: tuple[Setting, ...]
+    null: Null
+    null_used: tuple[Setting, ...]
+    null_held_out: tuple[Setting, ...]
 
     @property
-    def worst(self) -> float:
-        """The largest relative error of a setting that was held out."""
-        return max(abs(each.error) for each in self.held_out)
+    def errors(self) -> Errors:
+        """Of the settings that were held out."""
+        return Errors.of(self.held_out)
+
+    @property
+    def null_errors(self) -> Errors:
+        return Errors.of(self.null_held_out)
 
 
 def check(
@@ -180,11 +212,13 @@ def check(
         CtrlabError: nothing is held out; `fit` refuses the others.
     """
     used = [m for m in measured if m.megabits != held_rate]
-    held_out = [m for m in measured if m.megabits == held_rate]
-    if not held_out and not others:
+    held_out = [*(m for m in measured if m.megabits == held_rate), *others]
+    if not held_out:
         raise CtrlabError(
             f"A check holds out settings with links of {held_rate:g} Mbit/s or of another record; there is none. Received the "
             f"rates {', '.join(sorted({str(m.megabits) for m in measured})) or 'of no setting'}."
         )
     fitted = fit(used, alone, cores)
-    return Checked(fitted, tuple(fitted.settings(used)), tuple(fitted.settings([*held_out, *others])))
+    null = Null(fitted.model.fixed, fitted.model.per_example, replace(fitted.host, message=0.0, byte=0.0)).fit(used)
+    found = [tuple(settings(of, null.seconds)) for of in (used, held_out)]
+    return Checked(fitted, tuple(fitted.settings(used)), tuple(fitted.settings(held_out)), null, *found)

@@ -38,7 +38,7 @@ def numbers(
     found = given.astype(float) if usable else np.array(math.nan)
     good = np.isfinite(found) & (found > least if above else found >= least) & (found <= most)
     good &= (found == np.floor(found)) if whole else True
-    if np.all(good):
+    if good.all():
         return found
     rule = f"a finite {'whole ' * whole}number {'above' if above else 'of at least'} {least:g}"
     rule += f" and at most {most:g}" if math.isfinite(most) else ""
