@@ -1,7 +1,10 @@
 """Simulated clusters of machines like the learner's, for the lesson on when more workers lose.
 
-What a step of one worker takes is measured here. Of the model's exchanges, what does not depend on a machine comes from a record:
-how many weights all workers have, and how many sums and exchanges a step has.
+What a step of one worker takes is measured here. The rest of the model is the one that is fitted to recorded steps, and checked:
+its sums and exchanges, its padding, and the exchanges' own work, by how fast this machine computes beside the recorded one.
+
+Of the check's host nothing is taken. Its `message` and `byte` are of packets that two cores handle for all workers and links;
+these machines have a worker each, and a link's latency with TCP.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from ctrlab.distributed.plan import Task, plan
 from ctrlab.distributed.simulator import check, measure, published
 from ctrlab.distributed.simulator.check import Checked
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.model import FLOAT, Model, line_through
+from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
 from ctrlab.distributed.simulator.step import step
 from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
@@ -39,6 +42,8 @@ RATE = 10_000
 """Megabits per second. On links slower than 3,000 the seconds of a step may have two valleys from two workers on."""
 WEIGHTS = (100_000, 1_000_000, 10_000_000, 100_000_000)
 """Dense weights of the maps."""
+TYPICAL = 512
+"""Examples of a step by which two machines are compared."""
 HELD_RATE, CORES = 100, 2
 """Of the recorded check: links of so many Mbit/s are held out; the machine's cores."""
 
@@ -55,10 +60,19 @@ def recorded(name: str) -> Found:
     return Found.from_json({key: value for key, value in plain.items() if key != "machine"})
 
 
+@cache
 def checked() -> Checked:
     """The simulator against recorded steps of real workers over slow links."""
     of = recorded("workers_fitted")
     return check.check(of.measured, of.alone, recorded("workers_held_out").measured, HELD_RATE, CORES)
+
+
+def model_of(fixed: float, per_example: float, distinct: Distinct) -> Model:
+    """The checked model on a machine whose steps take these seconds."""
+    known = checked().fitted.model
+    slower = (fixed + TYPICAL * per_example) / (known.fixed + TYPICAL * known.per_example)
+    own = {"sharing": slower * known.sharing, "per_id": slower * known.per_id}
+    return replace(known, fixed=fixed, per_example=per_example, distinct=distinct, **own)
 
 
 class Measured:
@@ -75,10 +89,7 @@ class Measured:
         examples = EXAMPLES.get(profile.name, MOST_EXAMPLES)
         self.seconds = dict(zip(examples, measure.step_seconds(job, examples)))
         self.fixed, self.per_example = line_through(self.seconds)
-        facts = recorded("workers_held_out").measured[0]
-        dense = facts.least.dense / FLOAT * facts.workers / (2 * (facts.workers - 1))
-        several = {"reductions": facts.reduces, "exchanges": facts.exchanges}
-        self.model = Model(dense, self.fixed, self.per_example, dim=16, distinct=measure.counted(job), **several)
+        self.model = model_of(self.fixed, self.per_example, measure.counted(job))
 
     def line(self, examples: int) -> dict[str, float]:
         """Measured milliseconds of a step, and those of the line."""
@@ -116,12 +127,6 @@ def cluster(megabits: float) -> Cluster:
     """Machines with a worker each."""
     link = Link.of(megabits=megabits, latency=LATENCY)
     return Cluster(1, link, link, Host(1))
-
-
-def latency_share(ring: Ring, size: float, workers: int, megabits: float) -> float:
-    """Of an all-reduce, that its messages take before their first byte."""
-    there = cluster(megabits).between
-    return ring(size, workers, there.latency, 0.0) / ring(size, workers, there.latency, there.per_byte)
 
 
 def four_over_eight(batch: int, millions: float, host: str) -> dict[str, float]:

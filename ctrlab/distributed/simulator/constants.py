@@ -1,6 +1,11 @@
 """Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
 
-They were written down before any published conclusion was simulated with them (`published`).
+They were written down before any published conclusion was simulated with them (`published`), but for `COMPILED`, which was
+counted anew. Of AWS's trainings the source says few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their hosts and network, the
+batch, the columns and the tables are assumptions of ours.
+
+Latencies of links are NCCL's `hwLat`, per step of a ring. Its `baseLat`, 8.4 us per ring of any size, is left out: it is the same
+for all numbers of GPUs above one. NCCL, src/graph/tuning.cc (Ring, Simple).
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from ctrlab.distributed.simulator.cluster import Link
 from ctrlab.distributed.simulator.model import FLOAT
 
 PCIE = Link(5.7e-6, 1 / 12e9)
-"""PCI Express 3.0 x16 between GPUs: per step of a ring, and 12 GB/s. NCCL, src/graph/tuning.cc (Ring, Simple) and topo.h."""
+"""PCI Express 3.0 x16 between GPUs: per step of a ring, and 12 GB/s. NCCL, src/graph/tuning.cc and topo.h."""
 NVLINK_V100 = Link(3.4e-6, 1 / 120e9)
 """Six links of 20 GB/s each. NCCL, the same files."""
 NVLINK_A100 = Link(3.4e-6, 1 / 235e9)
@@ -61,7 +66,7 @@ MOVED = 6
 """Times that a number of a row passes the memory when a gradient is applied: gradient, weight and slot, each read and written."""
 
 CORES_PER_GPU = 8
-"""Of Amazon EC2's p3 instances."""
+"""Of Amazon EC2's p3 instances, on which AWS's trainings are assumed to have run."""
 DGX1_CORES, DGX_A100_CORES = 40, 128
 """Of NVIDIA's servers with eight V100 and eight A100: their data sheets."""
 INPUT_THREADS = 16
@@ -71,11 +76,11 @@ AWS_EXAMPLE_BYTES = 3_000
 AWS_PARAMETERS = (3e6, 4e6, 10e6)
 """Its models: "around 4 million", and the range for which few GPUs were faster."""
 AWS_BATCH = 2_048
-"""The source names none: this is the ladder's `large_batch`. `published` says for which batches each conclusion holds."""
+"""An assumption, as the source names none: the ladder's `large_batch`. `published` says for which batches each conclusion holds."""
 CRITEO_IDS, CRITEO_DIM = 26, 16
-"""Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: where a source names no tables."""
+"""Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: assumed where a source names no tables."""
 COLUMNS = 39
-"""Tensors per batch where a source names none: those of the contest's data and of Criteo's."""
+"""Tensors per batch, assumed where a source names none: those of the contest's data and of Criteo's."""
 
 
 def per_row(dim: float, memory: float) -> float:
