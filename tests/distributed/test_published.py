@@ -1,5 +1,6 @@
 """Each published number against the simulator: those that come out, and those that do not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from ctrlab import cli
 from ctrlab.distributed.simulator import constants, published
 from ctrlab.distributed.simulator.surface import best, over_bandwidth, over_dense, speedup, wider
+from ctrlab.errors import CtrlabError
 
 CASES = {case.says: case for case in published.cases()}
 MISSED = {
@@ -68,7 +70,7 @@ def test_no_batch_has_both_of_the_note_s_shares_of_launches(monkeypatch):
     before, after = batches()
     assert before[[0, -1]] == pytest.approx([4_300, 6_300], rel=0.02)
     assert after[[0, -1]] == pytest.approx([7_500, 8_300], rel=0.02)
-    monkeypatch.setattr(constants, "COMPILED", 0.66)  # as XLA may on a GPU, whose launches were not counted
+    monkeypatch.setitem(published.BASE, "share of them that XLA leaves", 0.66)  # as it may for a GPU, which was not counted
     assert np.intersect1d(*batches()).size
 
 
@@ -87,6 +89,58 @@ def test_the_conclusion_holds_in_a_range_of_each_constant():
         assert found[name].any_less and found[name].any_more
     nowhere = published.ranges(dense=1e9)["cores"]
     assert nowhere.low is nowhere.high is None
+
+
+def test_each_constant_is_tried_or_has_no_say():
+    """So that a constant that is added is not left out of the ranges by oversight."""
+    found = published.ranges()
+    assert found.keys() | published.ELSEWHERE == published.BASE.keys() and len(found) == 16
+    for name in published.ELSEWHERE:
+        for times in (0.1, 10):
+            of = published.BASE | {name: published._possible(name, times * published.BASE[name])}
+            assert speedup(published._model(of), published._cluster(of), 4, 8, [2_048]) == BESIDE
+
+
+BESIDE = speedup(published.aws_model(), published.aws_cluster(), 4, 8, [2_048])
+
+
+def test_constants_of_a_conclusion_are_those_of_the_cases():
+    for name, value in published.BASE.items():
+        other = published.BASE | {name: published._possible(name, 0.5 * value)}
+        before = (published._model(published.BASE, True), published._cluster(published.BASE), published.BASE["examples per step"])
+        assert (published._model(other, True), published._cluster(other), other["examples per step"]) != before, name
+    assert published._model(published.BASE, True) == published.aws_model(compiled=True)
+    assert published._cluster(published.BASE, 4) == published.aws_cluster(per_node=4)
+
+
+def test_all_constants_are_varied_together():
+    """Shares of 400 draws, so within some 5 %: few win behind one loop nearly wherever the constants lie."""
+    near, far = published.joint(2.0), published.joint(8.0)
+    looped, apart, node, before, after, both = near
+    assert near[looped] > 0.95 and 0.8 < far[looped] < 0.95 and near[node] > 0.95 and far[node] > 0.85
+    assert near[apart] < 0.75 and far[apart] < 0.75  # it needs the loop
+    assert 0.3 < near[before] < 0.55 and far[before] < 0.25 and near[after] < 0.1
+    assert near[both] <= min(near[before], near[after])
+    assert published.joint(2.0) == near and published.joint(2.0, seed=1) != near and published.joint(1.0)[looped] == 1.0
+
+
+def test_a_draw_moves_every_constant_within_its_factor(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(published, "CONCLUSIONS", {"a": lambda of: drawn.append(of) or True, "b": lambda of: False})
+    assert published.joint(4.0, draws=200) == {"a": 1.0, "b": 0.0, "both shares of launches": 0.0}
+    for name, value in published.BASE.items():
+        times = np.array([of[name] / value for of in drawn])
+        low, high = (0.75, 2.5) if name == "dense weights" else (0.25, 4.0)
+        high = min(high, published.MOST.get(name, np.inf) / value)
+        assert low <= times.min() < 1.15 * low and 0.87 * high < times.max() <= high * (1 + 1e-12), name
+    logs = np.log([list(of.values()) for of in drawn])
+    assert abs(np.corrcoef(logs.T) - np.eye(len(published.BASE))).max() < 0.35  # each by itself
+
+
+@pytest.mark.parametrize(("factor", "draws"), [(0.5, 10), (float("nan"), 10), (2.0, 0), (2.0, 1.5)])
+def test_draws_that_can_not_be_are_refused(factor, draws):
+    with pytest.raises(CtrlabError, match=r"(The factor within|The number of draws).* must be a finite"):
+        published.joint(factor, draws)
 
 
 def test_more_weights_turn_the_conclusion_at_smaller_batches():
@@ -108,7 +162,8 @@ def test_the_best_number_of_workers_is_that_of_the_least_step():
 
 
 def test_the_command_shows_every_case():
-    ran = CliRunner().invoke(cli.app, ["workers", "published"])
+    ran = CliRunner(env={"COLUMNS": "130"}).invoke(cli.app, ["workers", "published"])
     assert ran.exit_code == 0, ran.output
     assert ran.output.count(" no ") == len(MISSED)
-    assert "examples per step" in ran.output
+    assert "examples per step" in ran.output and "All constants drawn together" in ran.output
+    assert re.search(r"which one loop feeds +│ +100 +│ +9\d ", ran.output)

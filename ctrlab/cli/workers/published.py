@@ -40,6 +40,12 @@ def command(json_path: JsonOption = None) -> None:
     for name, most in flips.items():
         table.add_row(name, *(f"{n:,.0f}" for n in most))
     out.print(table)
+    joint = {factor: published.joint(factor) for factor in published.FACTORS}
+    title, caption = "All constants drawn together: % of draws in which it holds", "Dense weights: 3 to 10 million"
+    table = Table("each within a factor of", *(f"{factor:g}" for factor in joint), title=title, caption=caption)
+    for conclusion in joint[published.FACTORS[0]]:
+        table.add_row(conclusion, *(f"{100 * shares[conclusion]:.0f}" for shares in joint.values()))
+    out.print(table)
     title, caption = "The fastest number of GPUs, by examples per step", "Nodes of eight V100, which one loop feeds"
     table = Table("dense weights", *(f"{n:,}" for n in EXAMPLES), title=title, caption=caption)
     counts = over_dense(published.aws_model(), published.aws_cluster(), V100, WEIGHTS, EXAMPLES)
@@ -49,6 +55,7 @@ def command(json_path: JsonOption = None) -> None:
     kept = {
         "ranges": {name: found.to_json() for name, found in ranges.items()},
         "flips": {name: most.tolist() for name, most in flips.items()},
+        "joint": {f"{factor:g}": shares for factor, shares in joint.items()},
         "fastest": counts.tolist(),
     }
     plain = [case.to_json() | {"high": None if math.isinf(case.high) else case.high} for case in cases]

@@ -1,8 +1,8 @@
 """Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
 
 They were written down before any published conclusion was simulated with them (`published`), but for `COMPILED`, which was
-counted anew. Of AWS's trainings the source says few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their hosts and network, the
-batch, the columns and the tables are assumptions of ours.
+counted anew. Of AWS's trainings the source says few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their hosts
+and network, the batch, the columns and the tables are assumptions of ours.
 
 Latencies of links are NCCL's `hwLat`, per step of a ring. Its `baseLat`, 8.4 us per ring of any size, is left out: it is the same
 for all numbers of GPUs above one. NCCL, src/graph/tuning.cc (Ring, Simple).
@@ -76,7 +76,7 @@ AWS_EXAMPLE_BYTES = 3_000
 AWS_PARAMETERS = (3e6, 4e6, 10e6)
 """Its models: "around 4 million", and the range for which few GPUs were faster."""
 AWS_BATCH = 2_048
-"""An assumption, as the source names none: the ladder's `large_batch`. `published` says for which batches each conclusion holds."""
+"""An assumption, as the source names none: the ladder's `large_batch`. See `published` for the batches of a conclusion."""
 CRITEO_IDS, CRITEO_DIM = 26, 16
 """Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: assumed where a source names no tables."""
 COLUMNS = 39

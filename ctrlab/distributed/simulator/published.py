@@ -1,18 +1,20 @@
 """What others published of more workers, simulated with `constants`; and for which numbers each conclusion holds.
 
-A case that does not come out stays in the list. What a source leaves open is varied: see `ranges` and `flips`.
+A case that does not come out stays in the list. What a source leaves open is varied: see `ranges`, `joint` and `flips`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ctrlab.distributed.simulator import constants as c
 from ctrlab.distributed.simulator import require
-from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
+from ctrlab.distributed.simulator.cluster import Cluster, Host, Link, Numbers
 from ctrlab.distributed.simulator.model import FLOPS, Distinct, Model
 from ctrlab.distributed.simulator.step import step
 from ctrlab.distributed.simulator.surface import speedup
@@ -20,6 +22,8 @@ from ctrlab.plain import Plain
 
 AWS = '"Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024'
 NVIDIA = "NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation"
+WITHIN = 0.2
+"""Of a published number the simulated one may differ by so much."""
 LINKS = {"NVLink": c.NVLINK_V100, "PCI Express": c.PCIE}
 
 
@@ -47,18 +51,59 @@ class Case(Plain):
         return self.low * (1 - self.within) <= self.simulated <= self.high * (1 + self.within)
 
 
+BASE = {
+    "examples per step": c.AWS_BATCH,
+    "dense weights": c.AWS_PARAMETERS[1],
+    "FLOP/s of a GPU": c.V100,
+    "bytes per second of its memory": c.V100_MEMORY,
+    "kernels per step": c.KERNELS,
+    "share of them that XLA leaves": c.COMPILED,
+    "columns": c.COLUMNS,
+    "bytes per example": c.AWS_EXAMPLE_BYTES,
+    "ids per example": c.CRITEO_IDS,
+    "numbers per row": c.CRITEO_DIM,
+    "seconds per launch": c.LAUNCH,
+    "seconds per tensor": c.TENSOR,
+    "seconds per copied byte": c.COPY,
+    "cores": 8 * c.CORES_PER_GPU,
+    "input threads": c.INPUT_THREADS,
+    "seconds per message": c.NVLINK_V100.latency,
+    "seconds per byte": c.NVLINK_V100.per_byte,
+    "seconds per message between nodes": c.NETWORK_25G.latency,
+    "seconds per byte between nodes": c.NETWORK_25G.per_byte,
+}
+"""The constants of AWS's trainings: cited, measured or assumed, see `constants`."""
+MOST = {"share of them that XLA leaves": 1.0}
+LEAST = {"cores": 1.0}
+"""Beyond these a constant makes no sense; it is tried as the nearest one that does."""
+
+
 def aws_model(dense: float = c.AWS_PARAMETERS[1], compiled: bool = False) -> Model:
     """Their model on V100, as TensorFlow's MirroredStrategy trains it: each GPU has whole tables, and all gradients of rows."""
-    rows = {"ids": c.CRITEO_IDS, "dim": c.CRITEO_DIM, "sharded": False, "per_row": c.per_row(c.CRITEO_DIM, c.V100_MEMORY)}
-    inputs = {"tensors": c.COLUMNS, "bytes": c.AWS_EXAMPLE_BYTES}
-    kernels = c.KERNELS * (c.COMPILED if compiled else 1.0)
-    return Model(dense, 0.0, FLOPS * dense / c.V100, kernels=kernels, **rows, **inputs)
+    return _model(BASE | {"dense weights": dense}, compiled)
 
 
-def aws_cluster(inside: Link = c.NVLINK_V100, per_node: int = 8, cores: float = 8 * c.CORES_PER_GPU) -> Cluster:
+def aws_cluster(inside: Link = c.NVLINK_V100, per_node: int = 8, cores: float = BASE["cores"]) -> Cluster:
     """One process per node, whose loop feeds all of its GPUs."""
-    host = Host(cores, busy=c.INPUT_THREADS, launch=c.LAUNCH, tensor=c.TENSOR, copy=c.COPY, loop=True)
-    return Cluster(per_node, inside, c.NETWORK_25G, host)
+    values = {"cores": cores, "seconds per message": inside.latency, "seconds per byte": inside.per_byte}
+    return _cluster(BASE | values, per_node)
+
+
+def _model(of: Mapping[str, float], compiled: bool = False) -> Model:
+    dim, dense = of["numbers per row"], of["dense weights"]
+    per_row = c.per_row(dim, of["bytes per second of its memory"])
+    kernels = of["kernels per step"] * (of["share of them that XLA leaves"] if compiled else 1.0)
+    inputs = {"tensors": of["columns"], "bytes": of["bytes per example"]}
+    tables = {"ids": of["ids per example"], "dim": dim, "sharded": False, "per_row": per_row}
+    return Model(dense, 0.0, FLOPS * dense / of["FLOP/s of a GPU"], kernels=kernels, **tables, **inputs)
+
+
+def _cluster(of: Mapping[str, float], per_node: int = 8) -> Cluster:
+    costs = {"launch": of["seconds per launch"], "tensor": of["seconds per tensor"], "copy": of["seconds per copied byte"]}
+    host = Host(of["cores"], busy=of["input threads"], loop=True, **costs)
+    inside = Link(of["seconds per message"], of["seconds per byte"])
+    between = Link(of["seconds per message between nodes"], of["seconds per byte between nodes"])
+    return Cluster(per_node, inside, between, host)
 
 
 def cases() -> list[Case]:
@@ -73,12 +118,12 @@ def cases() -> list[Case]:
         says = f"one node of 4 GPUs is faster than two for {dense / 1e6:g} million parameters"
         found.append(Case(says, AWS, 1.0, np.inf, float(faster)))
     before, after = launch_shares([c.AWS_BATCH])
-    found.append(Case("launches take 40 to 50 % of a step", AWS, 0.4, 0.5, float(before[0]), 0.2))
-    found.append(Case("launches take 12.5 % of it with XLA and more cores", AWS, 0.125, 0.125, float(after[0]), 0.2))
+    found.append(Case("launches take 40 to 50 % of a step", AWS, 0.4, 0.5, float(before[0]), WITHIN))
+    found.append(Case("launches take 12.5 % of it with XLA and more cores", AWS, 0.125, 0.125, float(after[0]), WITHIN))
     for name, (model, cluster, batch, published) in nvidia().items():
         [faster] = speedup(model, cluster, 8, 1, [batch])
         says = f"{name}: 8 GPUs are {published:.3g} times as fast as one"
-        found.append(Case(says, NVIDIA, published, published, float(faster), 0.2))
+        found.append(Case(says, NVIDIA, published, published, float(faster), WITHIN))
     return found
 
 
@@ -88,9 +133,13 @@ def launch_shares(examples: Sequence[float], workers: int = 4) -> tuple[np.ndarr
     The source's 40 to 50 % come out for 4,300 to 6,300 examples, its 12.5 % (within a fifth) for 7,500 to 8,300: not both of one
     batch, unless XLA leaves 2/3 of the launches or fewer. `constants.COMPILED` was counted on a CPU.
     """
-    crowded = aws_cluster(cores=c.INPUT_THREADS)
-    before = step(aws_model(), crowded, workers, np.asarray(examples, float))
-    after = step(aws_model(compiled=True), aws_cluster(), workers, np.asarray(examples, float))
+    return _launch_shares(BASE, np.asarray(examples, float), workers)
+
+
+def _launch_shares(of: Mapping[str, float], examples: Numbers, workers: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    crowded = _cluster({**of, "cores": max(1.0, of["input threads"])})
+    before = step(_model(of), crowded, workers, examples)
+    after = step(_model(of, compiled=True), _cluster(of), workers, examples)
     return before.launch_share, after.launch_share
 
 
@@ -123,28 +172,73 @@ class Range(Plain):
         return self.high == self.base * TIMES[-1]
 
 
-def ranges(dense: float = c.AWS_PARAMETERS[1], examples: float = c.AWS_BATCH) -> dict[str, Range]:
-    """{constant: where 4 GPUs are at least as fast as 8}."""
+def ranges(dense: float = BASE["dense weights"], examples: float = BASE["examples per step"]) -> dict[str, Range]:
+    """{constant: where 4 GPUs are at least as fast as 8}: of each that this depends on, all others as they are."""
     require.numbers("Dense weights whose ranges are sought", dense, 0, above=True, single=True)
     require.numbers("Examples of a step whose ranges are sought", examples, 0, above=True, single=True)
-    model, cluster = aws_model(dense), aws_cluster()
-    host, inside = cluster.host, cluster.inside
-    cases = {
-        "examples per step": (examples, lambda x: (model, cluster, x)),
-        "dense weights": (dense, lambda x: (aws_model(x), cluster, examples)),
-        "FLOP/s of a GPU": (c.V100, lambda x: (replace(model, per_example=FLOPS * dense / x), cluster, examples)),
-        "seconds per launch": (host.launch, lambda x: (model, replace(cluster, host=replace(host, launch=x)), examples)),
-        "seconds per tensor": (host.tensor, lambda x: (model, replace(cluster, host=replace(host, tensor=x)), examples)),
-        "cores": (host.cores, lambda x: (model, replace(cluster, host=replace(host, cores=max(1.0, x))), examples)),
-        "seconds per message": (inside.latency, lambda x: (model, replace(cluster, inside=replace(inside, latency=x)), examples)),
-        "seconds per byte": (inside.per_byte, lambda x: (model, replace(cluster, inside=replace(inside, per_byte=x)), examples)),
-    }
-    found = {}
-    for name, (base, changed) in cases.items():
-        tried = [(float(value), changed(float(value))) for value in base * TIMES]
-        hold = [value for value, (m, cl, n) in tried if speedup(m, cl, 4, 8, [n])[0] >= 1]
-        found[name] = Range(base, min(hold, default=None), max(hold, default=None))
+    base, found = BASE | {"dense weights": dense, "examples per step": examples}, {}
+    for name, value in base.items():
+        if name not in ELSEWHERE:
+            hold = [x for x in (value * TIMES).tolist() if _few_win(base | {name: _possible(name, x)})]
+            found[name] = Range(value, min(hold, default=None), max(hold, default=None))
     return found
+
+
+ELSEWHERE = frozenset(name for name in BASE if "between nodes" in name or "XLA" in name)
+"""Constants without a say in whether 4 GPUs of one node beat 8 of it, without XLA."""
+
+
+def _possible(name: str, value: float) -> float:
+    return min(max(value, LEAST.get(name, 0.0)), MOST.get(name, math.inf))
+
+
+def _few_win(of: Mapping[str, float], per_node: int = 8, loop: bool = True) -> bool:
+    cluster = _cluster(of, per_node)
+    cluster = replace(cluster, host=replace(cluster.host, loop=loop))
+    return bool(speedup(_model(of), cluster, 4, 8, [of["examples per step"]])[0] >= 1)
+
+
+def _share_is(which: int, low: float, high: float) -> Callable[[Mapping[str, float]], bool]:
+    def holds(of: Mapping[str, float]) -> bool:
+        share = float(_launch_shares(of, of["examples per step"])[which])
+        return Case("", AWS, low, high, share, WITHIN).holds
+
+    return holds
+
+
+CONCLUSIONS = {
+    "4 GPUs are at least as fast as 8, which one loop feeds": _few_win,
+    "4 GPUs are at least as fast as 8, with a process each": partial(_few_win, loop=False),
+    "one node of 4 GPUs is at least as fast as two": partial(_few_win, per_node=4),
+    "launches take 40 to 50 % of a step": _share_is(0, 0.4, 0.5),
+    "launches take 12.5 % of it with XLA and more cores": _share_is(1, 0.125, 0.125),
+}
+"""What AWS found, of given constants; and whether it needs the one loop."""
+FACTORS = (1.5, 2.0, 4.0, 8.0)
+DRAWS, SEED = 400, 2_021
+
+
+def joint(factor: float, draws: int = DRAWS, seed: int = SEED) -> dict[str, float]:
+    """{conclusion: the share of draws in which it holds}, if all of `BASE` are drawn together; the last is for both of one draw.
+
+    Each constant is drawn by itself, evenly in its logarithm, from a `factor`-th of it to `factor` times it; the dense weights
+    from the 3 to 10 million of which the conclusions are said. The same seed draws alike for each factor.
+
+    Raises:
+        CtrlabError: the factor is below 1, or there are no draws.
+    """
+    require.numbers("The factor within which constants are drawn", factor, 1, single=True)
+    require.numbers("The number of draws", draws, 1, whole=True, single=True)
+    rng, holds = np.random.default_rng(seed), []
+    low, *_, high = c.AWS_PARAMETERS
+    for _ in range(draws):
+        at = dict(zip(BASE, rng.uniform(-1, 1, len(BASE)).tolist()))
+        of = {name: _possible(name, value * factor ** at[name]) for name, value in BASE.items()}
+        of["dense weights"] = low * (high / low) ** (0.5 + at["dense weights"] / 2)
+        holds.append([conclusion(of) for conclusion in CONCLUSIONS.values()])
+    held = np.array(holds)
+    shares = dict(zip(CONCLUSIONS, held.mean(0).tolist()))
+    return shares | {"both shares of launches": float(held[:, -2:].all(1).mean())}
 
 
 def flips(dense: Sequence[float]) -> dict[str, np.ndarray]:
