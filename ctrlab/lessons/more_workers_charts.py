@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from ctrlab.distributed.simulator.check import Checked
+from ctrlab.lessons.more_workers_study import WITHIN
 from ctrlab.lessons.outcome import plain
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure
 
 FEW_TO_MANY = [[0.0, "#f7f7f7"], [1.0, "#2b6ca8"]]
-TOLERANCE = 0.2
-"""Between simulated and real steps."""
 
 
 def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequence[float], *, x: str, y: str, title: str):
@@ -55,7 +54,7 @@ def beside_real_steps(found: Checked, machine: str) -> go.Figure:
             )
         )
     longest = 1e3 * max(max(each.measured, each.simulated) for of in kinds.values() for each in of)
-    for factor, dash in ((1.0, "solid"), (1 - TOLERANCE, "dot"), (1 + TOLERANCE, "dot")):
+    for factor, dash in ((1.0, "solid"), (1 - WITHIN, "dot"), (1 + WITHIN, "dot")):
         line = {"color": colours.BOUND, "width": 1, "dash": dash}
         traces.append(go.Scatter(x=[0, longest], y=[0, factor * longest], mode="lines", line=line, showlegend=False))
     return figure(

@@ -21,16 +21,21 @@ from ctrlab.distributed.bench import Found
 from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.plan import Task, plan
 from ctrlab.distributed.simulator import check, measure, published
-from ctrlab.distributed.simulator.check import Checked
+from ctrlab.distributed.simulator.check import Checked, Errors
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
-from ctrlab.distributed.simulator.step import step
+from ctrlab.distributed.simulator.step import links, step
 from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
+from ctrlab.lessons.checks.more_workers import reference_fewest
 from ctrlab.profiles import Profile
 
 Ring = Callable[[float, object, float, float], object]
 """(bytes, workers, seconds per message, seconds per byte) -> seconds of an all-reduce."""
+Search = Callable[[Callable[[int], float], int, float], int]
+"""(seconds of a step by workers, most workers, slack) -> the fewest workers within it."""
+WITHIN = 0.2
+"""Between simulated and real steps."""
 NAME = "dlrm"
 EXAMPLES = {"tiny": (64, 256, 1_024)}
 MOST_EXAMPLES = (128, 512, 1_024, 2_048)
@@ -108,14 +113,26 @@ class Measured:
         Args:
             dense: weights that all workers have, in place of the model's; its compute stays.
         """
-        model, there = replace(self.model, dense=dense or self.model.dense), cluster(megabits)
+        return curve(self.model, ring, batch, megabits, dense)
 
-        def seconds(workers: int) -> float:
-            found, size = step(model, there, workers, batch), FLOAT * model.dense / model.reductions
-            sums = model.reductions * ring(size, workers, there.between.latency, there.between.per_byte)
-            return float(found.seconds - found.reduce + sums)
 
-        return seconds
+def curve(model: Model, ring: Ring, batch: int, megabits: float, dense: float | None = None) -> Callable[[int], float]:
+    """See `Measured.curve`."""
+    model, there = replace(model, dense=dense or model.dense), cluster(megabits)
+    return lambda workers: seconds(ring, model, there, workers, batch)
+
+
+def seconds(ring: Ring, model: Model, there: Cluster, workers: int, batch: int) -> float:
+    """Of a simulated step whose all-reduces take what the learner's function says.
+
+    Args:
+        there: all workers are of one node, or each is of its own: then all links of the ring are equal.
+    """
+    near, far = links(there, workers)
+    link = far if there.per_node == 1 else near
+    found, size = step(model, there, workers, batch), FLOAT * model.dense / model.reductions
+    sums = model.reductions * ring(size, workers, float(link.latency), float(link.per_byte))
+    return float(found.seconds - found.reduce + sums)
 
 
 def by_link(model: Model, batches: Sequence[int], rates: Sequence[float]) -> np.ndarray:
@@ -129,10 +146,11 @@ def cluster(megabits: float) -> Cluster:
     return Cluster(1, link, link, Host(1))
 
 
-def four_over_eight(batch: int, millions: float, host: str) -> dict[str, float]:
+def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[str, float]:
     """{number of GPUs: how many times as long as a step of four takes}, on one node of V100; "nodes" are two nodes of four.
 
     Args:
+        ring: the learner's; over two nodes, whose links differ, the simulator's own is taken.
         millions: of dense weights.
         host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
     """
@@ -143,18 +161,58 @@ def four_over_eight(batch: int, millions: float, host: str) -> dict[str, float]:
         "free": replace(node.host, launch=0.0, tensor=0.0, copy=0.0),
     }
     node = replace(node, host=hosts[host])
-    four = float(step(model, node, 4, batch).seconds)
+    four = seconds(ring, model, node, 4, batch)
     two_nodes = float(step(model, replace(node, per_node=4), 8, batch).seconds)
-    found = {f"{n} GPUs": float(step(model, node, n, batch).seconds) / four for n in (1, 2, 8)}
+    found = {f"{n} GPUs": seconds(ring, model, node, n, batch) / four for n in (1, 2, 8)}
     return found | {"8 GPUs, two nodes": two_nodes / four}
 
 
-def planned(admitted: float, in_memory: float, bytes_per_number: int) -> dict[str, float]:
+def held_out(ring: Ring) -> Errors:
+    """Of the recorded steps that were held out, if their all-reduces take what the learner's function says."""
+    found = checked()
+    model = found.fitted.model
+    priced = (seconds(ring, model, found.fitted.cluster(s.megabits), s.workers, s.batch) for s in found.held_out)
+    return Errors.of([replace(s, simulated=max(0.0, took)) for s, took in zip(found.held_out, priced)])
+
+
+def recorded_worker() -> Model:
+    """One whose steps are in a record, so that what is said of it is the same on every machine."""
+    plain = json.loads(records("simulator").read_text())
+    parts = measure.Parts.from_json({key: value for key, value in plain.items() if key != "machine"})
+    return model_of(*parts.line, parts.distinct)
+
+
+def claims(one: Measured, ring: Ring, search: Search) -> dict[str, bool]:
+    """What the lesson shows with the learner's two functions. But for the first, nothing hangs on this machine's speed.
+
+    The first also takes a curve on which one worker beats all others.
+    """
+    model = recorded_worker()
+    agree = []
+    for asked in (one.curve(ring, 8_192, RATE), curve(model, ring, 512, RATE)):
+        table = [asked(w) for w in range(1, MOST + 1)]
+        agree += [search(asked, MOST, slack) == reference_fewest(table, slack) for slack in (1.0, 1.1)]
+
+    def best(batch: int, dense: float | None = None) -> int:
+        return search(curve(model, ring, batch, RATE, dense), MOST, 1.0)
+
+    denser, larger = [best(8_192, dense) for dense in (1e5, 1e7, 1e8)], [best(batch) for batch in (512, 2_048, 8_192)]
+    looped, free = (four_over_eight(ring, 2_048, 4, host)["8 GPUs"] for host in ("one loop", "free"))
+    return {
+        "your search agrees with whole curves, with slack and without": all(agree),
+        "a recorded worker: with more dense weights, fewer workers are the fastest": denser[0] > denser[1] > denser[2],
+        "a recorded worker: with a larger batch, more workers are the fastest": larger[0] < larger[1] < larger[2],
+        "your ring on GPUs: eight lose to four behind one loop, and not without a host's work": looped > 1 > free,
+        "your ring in recorded steps that were held out: within a fifth": held_out(ring).worst < WITHIN,
+    }
+
+
+def planned(admitted: float, in_memory: float, bytes_on_the_network: int) -> dict[str, float]:
     """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too.
 
     Args:
-        bytes_per_number: on the network.
+        bytes_on_the_network: of a number of a row or its gradient; in memory it has 4.
     """
     counting = "exact" if admitted == 1 else "bloom"
-    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, exchange_bytes=bytes_per_number))
+    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, exchange_bytes=bytes_on_the_network))
     return {"hold the tables": found.shards, "and keep up": found.workers, "cost of a day's examples": found.cost}

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_more_workers_checks as checks
+from test_more_workers_checks import fewest_workers, ring_seconds
 
 from ctrlab.distributed.simulator.check import Checked, Fitted, Setting
 from ctrlab.distributed.simulator.cluster import Host
@@ -58,10 +60,79 @@ def test_a_line_is_beside_what_was_measured(one):
 
 
 def test_eight_gpus_lose_to_four_by_what_the_host_does():
-    found = {host: study.four_over_eight(2_048, 4, host) for host in ("one loop", "a process each", "free")}
+    found = {host: study.four_over_eight(reference_ring, 2_048, 4, host) for host in ("one loop", "a process each", "free")}
     assert found["one loop"]["8 GPUs"] > found["a process each"]["8 GPUs"] > found["free"]["8 GPUs"]
     assert found["one loop"]["8 GPUs"] > 1 > found["free"]["8 GPUs"]
     assert all(each["8 GPUs, two nodes"] > each["8 GPUs"] for each in found.values())
+
+
+def test_the_learner_s_ring_is_on_the_gpus_and_in_the_recorded_steps():
+    """With the simulator's own ring both are the simulator's."""
+    model, node = study.published.aws_model(), study.published.aws_cluster()
+    expected = [float(step(model, node, n, 2_048).seconds) for n in (8, 4)]
+    found = study.four_over_eight(reference_ring, 2_048, 4, "one loop")["8 GPUs"]
+    assert found == pytest.approx(expected[0] / expected[1])
+    assert study.held_out(reference_ring).worst == pytest.approx(study.checked().errors.worst)
+
+    def twice(*given):
+        return 2 * reference_ring(*given)
+
+    assert study.four_over_eight(twice, 2_048, 4, "one loop")["8 GPUs"] != found
+    assert study.held_out(twice).worst > 0.2
+
+
+@pytest.mark.parametrize("slower", [0.01, 0.1, 1, 10, 100])
+def test_the_gate_s_claims_hold_on_machines_of_any_speed(one, slower):
+    one.model = study.model_of(0.005 * slower, 2e-5 * slower, COUNTED)
+    assert set(study.claims(one, ring_seconds, fewest_workers).values()) == {True}
+
+
+@pytest.mark.parametrize(("fixed", "per_example"), [(0.0, 2e-5), (0.005, 0.0), (1e-9, 1e-12)])
+def test_the_gate_s_claims_hold_on_odd_lines(one, fixed, per_example):
+    one.model = study.model_of(fixed, per_example, COUNTED)
+    assert set(study.claims(one, ring_seconds, fewest_workers).values()) == {True}
+
+
+WRONG_RINGS = [
+    checks.one_round, checks.a_step_more, checks.the_whole_gradient_each_time, checks.one_latency, checks.bytes_alone,
+    checks.messages_alone, checks.as_a_tree, checks.a_constant,
+]  # fmt: skip
+WRONG_SEARCHES = [
+    checks.forgets_one_alone, checks.the_fastest, checks.one_more, checks.one_fewer, checks.always_one, checks.always_all,
+    checks.within_the_whole_range, checks.for_a_fixed_slack,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def failed():
+    """{wrong answer: the claims that it fails}, each beside a right other one."""
+    one = study.Measured.__new__(study.Measured)
+    one.model = study.recorded_worker()
+    wrong = {ring: (ring, fewest_workers) for ring in WRONG_RINGS} | {search: (ring_seconds, search) for search in WRONG_SEARCHES}
+    found = {}
+    for answer, both in wrong.items():
+        claims = study.claims(one, *both)
+        claims["counted"] = counted(both[0])
+        found[answer] = {name for name, holds in claims.items() if not holds}
+    return found
+
+
+def counted(ring) -> bool:
+    """The claim in the notebook itself."""
+    exact = [(2 * (w - 1), 2 * (w - 1) * 5_040 / w) for w in range(1, 9)]
+    return np.allclose(exact, [(ring(5_040, w, 1, 0), ring(5_040, w, 0, 1)) for w in range(1, 9)])
+
+
+@pytest.mark.parametrize("answer", [*WRONG_RINGS, *WRONG_SEARCHES])
+def test_a_wrong_answer_fails_the_gate(failed, answer):
+    assert failed[answer], answer.__name__
+
+
+def test_each_claim_hangs_on_what_the_learner_wrote(failed):
+    one = study.Measured.__new__(study.Measured)
+    one.model = study.recorded_worker()
+    names = study.claims(one, ring_seconds, fewest_workers)
+    assert set().union(*failed.values()) == {*names, "counted"}
 
 
 def test_features_save_workers():

@@ -79,7 +79,7 @@ def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
     workers, size = _together(_workers(workers), _bytes(size, times))
     nodes = _nodes(cluster, workers)
     between, steps = 2 * (nodes - 1), 2 * (workers - 1)
-    near, far = _links(cluster, workers)
+    near, far = links(cluster, workers)
     latency = (steps - between) * near.latency + between * far.latency
     per_byte = np.where(nodes > 1, np.maximum(near.per_byte, far.per_byte), near.per_byte)
     return times * latency + steps / workers * size * per_byte
@@ -98,7 +98,7 @@ def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
     workers, size = _together(_workers(workers), _bytes(size, times))
     here = np.minimum(workers, cluster.per_node)
     away = workers - here
-    near, far = _links(cluster, workers)
+    near, far = links(cluster, workers)
     inside, between = cluster.inside.latency, cluster.between.latency
     latency = np.where(away > 0, np.maximum(inside, between), np.where(here > 1, inside, 0.0))
     latency = latency + (workers - 1) * (near.latency - inside)  # the link's own, once; a message's, of each
@@ -140,14 +140,16 @@ def _nodes(cluster: Cluster, workers: np.ndarray) -> np.ndarray:
     return np.ceil(workers / cluster.per_node)
 
 
-def _links(cluster: Cluster, workers: Numbers) -> tuple[_Costs, _Costs]:
-    """Of both links, with what the host itself needs."""
+def links(cluster: Cluster, workers: Numbers) -> tuple[Costs, Costs]:
+    """Of the links inside of a node and between nodes, with what the host itself needs."""
     host = cluster.host
     message = host.message * host.slower(np.minimum(workers, cluster.per_node))
-    links = (cluster.inside, cluster.between)
-    return tuple(_Costs(link.latency + message, max(link.per_byte, host.byte)) for link in links)
+    both = (cluster.inside, cluster.between)
+    return tuple(Costs(link.latency + message, max(link.per_byte, host.byte)) for link in both)
 
 
-class _Costs(NamedTuple):
+class Costs(NamedTuple):
+    """Seconds per message and per byte."""
+
     latency: Numbers
     per_byte: float
