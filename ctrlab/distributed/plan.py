@@ -10,6 +10,7 @@ equal.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -18,21 +19,16 @@ import numpy as np
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, ID, Distinct, Model
 from ctrlab.distributed.simulator.step import step
-from ctrlab.embedding.analysis import ENTRY_BYTES, FREQUENCY_BYTES
+from ctrlab.embedding.analysis import FREQUENCY_BYTES, INDEX_BYTES
 from ctrlab.embedding.store import segments
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.plain import Plain
 
 Counting = Literal["exact", "bloom"]
-INDEX_LOAD = 0.59
-"""The share of a table's index that entries fill, at worst.
-
-One of its shards is 0.50 to 0.72 full. They grow at different sizes, so all together are 0.59 to 0.60 full at any number of keys.
-
-Source: native/table/index.cc.
-"""
 STORE_LOAD = 0.4
-"""The same of the index, in memory, of the rows on disk: all shards double at about the same time, when they are 0.8 full.
+"""The share of the index, in memory, of rows on disk that entries fill, at worst.
+
+All its shards double at about the same time, when they are 0.8 full.
 
 Source: native/store/store_index.h.
 """
@@ -44,6 +40,8 @@ Source: native/store/segment_format.h, native/table/tier.h.
 """
 BLOOM_BYTES = -math.log(0.01) / math.log(2) ** 2
 """Per expected key, of a filter with counters of a byte and 1 % false positives: `BloomFilter`'s defaults."""
+MOST_ROWS = 2**31 - 1
+"""Of a table in a worker's memory: native/table/index.h numbers them so. Rows on disk have no such limit."""
 MOST_WORKERS = 4_096
 DAY = 86_400
 """Seconds."""
@@ -51,6 +49,7 @@ DAY = 86_400
 
 LIMITS = {
     "ids": (1, 2**63),
+    "tables": (1, 1e6),
     "dim": (1, segments.MOST_ROW_BYTES // FLOAT),
     "slots": (0, 16),
     "admission": (0, 1),
@@ -73,6 +72,7 @@ LIMITS = {
     "price": (0, 1e6),
 }
 """(least, most, unit if any) of a task's numbers. Beyond them is a slip of the unit, or nothing that one could train."""
+WHOLE = frozenset(["tables", "dim", "slots", "value_bytes", "exchange_bytes", "batch"])
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Task(Plain):
     workers and their disks.
 
     Attributes:
-        ids: distinct ids that ever come.
+        ids: distinct ids that ever come, of all tables together.
+        tables: that have them, equally many each.
         dim: numbers of a row.
         slots: optimizer slots per number, float32: Adagrad 1, Adam 2.
         admission: the share of the ids that get a row. Of the others counts are kept.
@@ -109,6 +110,7 @@ class Task(Plain):
     """
 
     ids: float = 10e9
+    tables: int = 1
     dim: int = 16
     slots: int = 1
     admission: float = 1.0
@@ -134,9 +136,10 @@ class Task(Plain):
     def __post_init__(self):
         choose("way of counting", self.counting, get_args(Counting))
         for name, (least, most, *unit) in LIMITS.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                limits = " ".join([f"{least:,.12g} to {most:,.12g}", *unit])
+            value, whole = getattr(self, name), name in WHOLE
+            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not real or not least <= value <= most or (whole and value != int(value)):
+                limits = " ".join([*whole * ["a whole number,"], f"{least:,.12g} to {most:,.12g}", *unit])
                 raise CtrlabError(f"A plan's {name.replace('_', ' ')} must be {limits}; received {value!r}.")
 
     @property
@@ -158,7 +161,7 @@ class Plan(Plain):
         index: bytes, of all workers together, of the tables' indexes and of the indexes of rows on disk.
         rows_in_memory, counts: bytes, the same.
         on_disk: bytes, the same, without dead records: there are at most half as many as rows before compaction.
-        shards: the fewest workers whose memory holds it.
+        shards: the fewest workers whose memory holds it, with at most `MOST_ROWS` rows of each table.
         workers: the fewest, of at least `shards`, that keep up with each day's examples; the fastest number if none does. No more
             than examples of a step.
         keeps_up: whether they do.
@@ -196,21 +199,11 @@ def plan(task: Task) -> Plan:
     """What the task takes.
 
     Raises:
-        CtrlabError: its memory takes more than `MOST_WORKERS` workers, or more than a step has examples.
+        CtrlabError: it takes more than `MOST_WORKERS` workers, or more than a step has examples.
     """
-    in_memory, below, unadmitted = task.rows * task.in_memory, task.rows * (1 - task.in_memory), task.ids - task.rows
-    entry = ENTRY_BYTES / INDEX_LOAD
-    index = in_memory * entry + below * STORE_ENTRY_BYTES / STORE_LOAD
-    rows = in_memory * task.row_bytes
-    counts = task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * entry
-    shards = max(1, math.ceil((index + rows + counts) / (task.memory * (1 - task.headroom))))
+    index, rows, counts = _in_memory(task)
     most = min(MOST_WORKERS, task.batch)
-    if shards > most:
-        limit = "a plan is for" if most == MOST_WORKERS else "a step has an example for"
-        raise CtrlabError(
-            f"The tables fill {shards:,} memories of {task.memory / 1e9:,.4g} GB, but {limit} at most {most:,} workers. "
-            "Admit fewer ids, keep fewer rows in memory, or give each worker more of it."
-        )
+    shards = _shards(task, index + rows + counts, most)
     counted = np.arange(shards, most + 1)
     part = _part(task, counted)
     found = step(_model(task), _cluster(task), counted, counted * part)
@@ -223,7 +216,7 @@ def plan(task: Task) -> Plan:
         index,
         rows,
         counts,
-        below * (task.row_bytes + RECORD_BYTES),
+        task.rows * (1 - task.in_memory) * (task.row_bytes + RECORD_BYTES),
         shards,
         workers,
         bool(len(enough)),
@@ -234,6 +227,37 @@ def plan(task: Task) -> Plan:
         float(epochs[at]),
         float(epochs[at]) / 3_600 * workers * task.price,
     )
+
+
+def _in_memory(task: Task) -> tuple[float, float, float]:
+    """Bytes of indexes, of rows, and of counts of ids without one."""
+    here, below, unadmitted = task.rows * task.in_memory, task.rows * (1 - task.in_memory), task.ids - task.rows
+    index = here * INDEX_BYTES + below * STORE_ENTRY_BYTES / STORE_LOAD
+    counts = task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * INDEX_BYTES
+    return index, here * task.row_bytes, counts
+
+
+def _shards(task: Task, size: float, most: int) -> int:
+    """The fewest workers that hold so many bytes and number all rows.
+
+    Raises:
+        CtrlabError: there are more than `most`.
+    """
+    by_memory = max(1, math.ceil(size / (task.memory * (1 - task.headroom))))
+    by_rows = math.ceil(task.rows * task.in_memory / task.tables / MOST_ROWS)
+    limit = "a plan is for" if most == MOST_WORKERS else "a step has an example for"
+    if by_memory > most:
+        raise CtrlabError(
+            f"The tables fill {by_memory:,} memories of {task.memory / 1e9:,.4g} GB, but {limit} at most {most:,} workers. "
+            "Admit fewer ids, keep fewer rows in memory, or give each worker more of it."
+        )
+    if by_rows > most:
+        many = f"{task.rows * task.in_memory:,.4g} rows in {task.tables:,} table{'s' * (task.tables > 1)}"
+        raise CtrlabError(
+            f"A worker holds at most {MOST_ROWS:,} rows of a table in memory, so {many} take {by_rows:,} workers, but {limit} "
+            f"at most {most:,}. Admit fewer ids, keep fewer rows in memory, or deal them to more tables."
+        )
+    return max(by_memory, by_rows)
 
 
 FEATURES = {

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.distributed.simulator import constants, published
+from ctrlab.embedding import analysis
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/several_workers.md").read_text()
@@ -46,3 +47,7 @@ def test_the_launches_are_those_that_were_counted():
     before, after = (float(share[0]) for share in published.launch_shares([constants.AWS_BATCH]))
     assert f"{100 * before:.0f} % and {100 * after:.0f} %" in PART and "260 of 336" in PART
     assert pytest.approx(260 / 336) == constants.COMPILED
+
+
+def test_an_index_takes_what_the_guide_says():
+    assert re.search(rf"A key takes\s{analysis.INDEX_BYTES} bytes of a table's index", PART)

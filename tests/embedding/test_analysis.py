@@ -57,7 +57,7 @@ def test_a_report_has_a_row_for_every_key_of_every_table():
     assert [r["last_step"] for r in rows] == [9, 4, 9, 8, 2]
     assert [r["tier"] for r in rows] == ["memory", "memory", "disk", None, "memory"]
     assert [r["admitted"] for r in rows] == [True, True, True, False, True]
-    assert [r["row_bytes"] for r in rows] == [20 + 2 * 4 * 3] * 4 + [20 + 4]
+    assert [r["row_bytes"] for r in rows] == [31 + 2 * 4 * 3] * 4 + [31 + 4]
     assert analysis.of_feature(table, "user").to_pylist() == rows[4:]
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_report_is_refused(tmp_path):
 
 def test_admission_on_three_keys():
     table = analysis.report({"t": state([10, 3], [1, 1], counts=[2], count_steps=[1])})
-    row, entry = 20 + 2 * 4 * 3, 16
+    row, entry = 31 + 2 * 4 * 3, 27
     what_if = analysis.admission(table, [1, 2, 3, 4, 11])
     assert list(what_if.rows) == [3, 3, 2, 1, 0]
     assert list(what_if.bytes) == [3 * row, 3 * row, 2 * row + entry, row + 2 * entry, 3 * entry]
@@ -105,7 +105,7 @@ def test_admission_on_three_keys():
 
 def test_eviction_on_three_keys():
     table = analysis.report({"t": state([10, 3], [9, 5], counts=[2], count_steps=[1])})
-    row, entry = 20 + 2 * 4 * 3, 16
+    row, entry = 31 + 2 * 4 * 3, 27
     what_if = analysis.eviction(table, [8, 7, 4, 3])
     assert list(what_if.settings) == [8, 7, 4, 3]
     assert list(what_if.rows) == [2, 2, 2, 1]
@@ -120,7 +120,7 @@ def test_eviction_by_norm_leaves_what_has_no_norm():
     table = analysis.report({"t": state([1, 2, 4], [1, 1, 1], norms=[0.5, 1.0, np.nan], counts=[3], count_steps=[1])})
     what_if = analysis.eviction_by_norm(table, [0.4, 0.5, 0.6, 2.0])
     assert list(what_if.rows) == [3, 3, 2, 1]
-    assert list(what_if.bytes - what_if.rows * (20 + 2 * 4 * 3)) == [16] * 4
+    assert list(what_if.bytes - what_if.rows * (31 + 2 * 4 * 3)) == [27] * 4
     assert np.allclose(what_if.traffic, [0.7, 0.7, 0.6, 0.4])
 
 

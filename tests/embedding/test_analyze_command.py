@@ -79,11 +79,11 @@ def test_sums_by_hand():
     found = analysis_summary.summary(analysis.report({"item": item}, {"item": None}), 10, {"item": 5})
     [entry] = found["features"]
     assert entry == {
-        "feature": "item", "rows": 2, "counted": 1, "bytes": 2 * 36 + 16 + 5, "traffic": 10, "covered": 0.9, "median_age": 2.0,
+        "feature": "item", "rows": 2, "counted": 1, "bytes": 2 * 47 + 27 + 5, "traffic": 10, "covered": 0.9, "median_age": 2.0,
     }  # fmt: skip
     left = {each["threshold"]: (each["rows"], each["bytes"], each["traffic"]) for each in found["admission"]}
-    assert left[1] == (3, 3 * 36, 1.0) and left[3] == left[2] == (2, 2 * 36 + 16, 0.9)
-    assert left[5] == (1, 36 + 2 * 16, 0.6) and left[100] == (0, 3 * 16, 0.0)
+    assert left[1] == (3, 3 * 47, 1.0) and left[3] == left[2] == (2, 2 * 47 + 27, 0.9)
+    assert left[5] == (1, 47 + 2 * 27, 0.6) and left[100] == (0, 3 * 27, 0.0)
     ages = {(bin["from"], bin["to"]): (bin["ids"], bin["traffic"]) for bin in found["ages"]}
     assert ages == {(0, 0): (1, 6), (1, 1): (0, 0), (2, 3): (1, 3), (4, 7): (1, 1)}
     # Of 10 ids that came, keys 1 and 2 have 9; for 95 % all three must have a row. Of the 9 that rows cover, 3 are of key 2,
@@ -116,7 +116,7 @@ def test_a_bloom_filter_counts_as_memory(call, tmp_path):
     size = len(run[0].tables()["item"].state().filter)
     assert call(tmp_path, "--json", tmp_path / "sums.json").exit_code == 0
     [entry] = json.loads((tmp_path / "sums.json").read_text())["features"]
-    assert entry["bytes"] == size + entry["rows"] * (20 + 2 * 4 * 3) and size > 1_000  # AdamAsync has two slots
+    assert entry["bytes"] == size + entry["rows"] * (31 + 2 * 4 * 3) and size > 1_000  # AdamAsync has two slots
 
 
 def test_one_feature_and_its_plots(saved, call, tmp_path):

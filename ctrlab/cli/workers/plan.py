@@ -39,7 +39,8 @@ def _number(value: float) -> str:
 
 
 def command(
-    ids: Annotated[float, typer.Option(help="Distinct ids that ever come.")] = 10e9,
+    ids: Annotated[float, typer.Option(help="Distinct ids that ever come, of all tables.")] = 10e9,
+    tables: Annotated[int, typer.Option(help="That have them; one holds below 2^31 rows in a worker's memory.")] = 1,
     dim: Annotated[int, typer.Option(help="Numbers of a row.")] = 16,
     slots: Annotated[int, typer.Option(help="Of the optimizer, per number: Adagrad 1, Adam 2.")] = 1,
     admission: Annotated[float, typer.Option(help="The share of the ids that get a row.")] = 1.0,
@@ -73,7 +74,8 @@ def command(
     require_files(json_path)
     from ctrlab.distributed.plan import Task
 
-    rows = {"ids": ids, "dim": dim, "slots": slots, "admission": admission, "counting": counting, "value_bytes": value_bytes}
+    rows = {"ids": ids, "tables": tables, "dim": dim, "slots": slots, "value_bytes": value_bytes}
+    rows |= {"admission": admission, "counting": counting}
     data = {"dense": dense, "lookups": lookups, "exponent": exponent, "batch": batch, "day_examples": day_examples}
     speed = {"fixed": step_ms / 1e3, "per_example": example_us / 1e6, "price": price}
     worker = {
