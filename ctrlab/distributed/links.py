@@ -15,9 +15,14 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ctrlab.distributed.simulator import require
 from ctrlab.errors import CtrlabError
 
 NETWORK = "10.77.0"
+MOST_HOSTS = 254
+"""Addresses of this network, without its own and that of all of them."""
+LEAST_RATE, MOST_RATE = 1e-3, 1e5
+"""Megabits per second. Outside, tc can't say how long such a burst takes."""
 BURST = 32 << 10
 """Bytes that a link sends at once after a pause: 2.6 ms at 100 Mbit/s."""
 QUEUE = 16 << 20
@@ -80,13 +85,20 @@ class Host:
             space.run("ip", "link", "set", device, "up")
 
     def set_rate(self, megabits: float | None) -> None:
-        """Megabits per second, each way; None: as fast as the machine."""
+        """Megabits per second, each way; None: as fast as the machine.
+
+        Raises:
+            CtrlabError: not from `LEAST_RATE` to `MOST_RATE`; the link keeps its rate.
+        """
+        if megabits is None:
+            for space, device in self._ends:
+                with contextlib.suppress(CtrlabError):  # it had no rate
+                    space.run("tc", "qdisc", "del", "dev", device, "root")
+            return
+        rate = require.numbers("A link's megabits per second", megabits, LEAST_RATE, most=MOST_RATE, single=True)
+        limits = ("rate", f"{round(float(rate) * 1e6)}bit", "burst", str(BURST), "limit", str(QUEUE))
         for space, device in self._ends:
-            with contextlib.suppress(CtrlabError):  # it had no rate
-                space.run("tc", "qdisc", "del", "dev", device, "root")
-            if megabits is not None:
-                limits = ("rate", f"{round(megabits * 1e6)}bit", "burst", str(BURST), "limit", str(QUEUE))
-                space.run("tc", "qdisc", "add", "dev", device, "root", "tbf", *limits)
+            space.run("tc", "qdisc", "replace", "dev", device, "root", "tbf", *limits)
 
     def sent(self) -> Sent:
         space, device = self._ends[0]
@@ -101,14 +113,15 @@ def hosts(count: int) -> Iterator[Sequence[Host]]:
     """So many hosts on links of one machine, at first as fast as it.
 
     Raises:
-        CtrlabError: this process may make no networks, or a program for it is missing.
+        CtrlabError: not from 1 to `MOST_HOSTS`; this process may make no networks, or a program for it is missing.
 
     >>> with hosts(2) as (one, other):     # doctest: +SKIP
     ...     one.set_rate(100)
     ...     subprocess.run([*one.enter, "ping", "-c", "1", other.address])
     """
+    number = int(require.numbers("The number of hosts", count, 1, most=MOST_HOSTS, whole=True, single=True))
     with contextlib.ExitStack() as last:
-        spaces = [_space(last) for _ in range(count + 1)]
+        spaces = [_space(last) for _ in range(number + 1)]
         hub = spaces.pop()
         hub.run("ip", "link", "add", "hub", "type", "bridge")
         hub.run("ip", "link", "set", "hub", "up")

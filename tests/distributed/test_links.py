@@ -79,6 +79,26 @@ def test_a_network_ends_with_its_block(two):
     assert others() == 0  # their devices are in networks of their own
 
 
+@pytest.mark.parametrize("wrong", [0, -5, 1e-9, 1e30, float("nan"), float("inf"), "100", True])
+def test_a_rate_that_no_link_can_have_is_refused_and_the_old_one_stays(two, wrong):
+    def shown():
+        command = ["tc", "qdisc", "show", "dev", "wire"]
+        return subprocess.run([*two[0].enter, *command], capture_output=True, text=True, check=True).stdout
+
+    two[0].set_rate(20)
+    before = shown()
+    assert "rate 20Mbit" in before
+    with pytest.raises(CtrlabError, match=r"A link's megabits per second must be a finite number .*; received"):
+        two[0].set_rate(wrong)
+    assert shown() == before
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 255, 1.5, float("nan"), "2"])
+def test_a_number_of_hosts_that_can_not_be_is_refused(wrong):
+    with pytest.raises(CtrlabError, match=r"The number of hosts must be .* at least 1 and at most 254; received"), hosts(wrong):
+        pass
+
+
 def test_without_the_programs_one_sentence_says_so(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(CtrlabError, match="namespaces, by root with the programs ip, tc, unshare and nsenter"), hosts(1):
