@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ def given_place() -> Place | None:
     """The place that `TF_CONFIG` gives this process, as `ctrlab train --workers` and clusters set it; None without one.
 
     Raises:
-        CtrlabError: it does not say the workers and this one's place.
+        CtrlabError: it does not say the workers and this one's place, or an address has no port.
     """
     given = os.environ.get(CONFIG)
     if not given:
@@ -42,14 +43,25 @@ def given_place() -> Place | None:
     try:
         config = json.loads(given)
         cluster, task = config["cluster"], config["task"]
-        workers, index = tuple(cluster["worker"]), int(task["index"])
-        good = set(cluster) == {"worker"} and task["type"] == "worker" and 0 <= index < len(workers)
-        good &= all(isinstance(address, str) and ":" in address for address in workers) and len({*workers}) == len(workers)
-    except (ValueError, KeyError, TypeError):
+        workers, index = cluster["worker"], task["index"]
+        good = set(cluster) == {"worker"} and task["type"] == "worker"
+        good &= isinstance(workers, list) and len({*workers}) == len(workers)
+        good &= re.fullmatch("[0-9]{1,9}", str(index)) is not None and int(index) < len(workers)  # some launchers write text
+    except (ValueError, KeyError, TypeError, RecursionError):
         good = False
     if not good:
         raise CtrlabError(
             f'{CONFIG} must be like {{"cluster": {{"worker": ["host:port", ...]}}, "task": {{"type": "worker", "index": 0}}}}, '
-            f"each worker with its own address; received {given!r:.200}."
+            f"each worker with its own address, the index a whole number below their number; received {given!r:.200}."
         )
-    return Place(workers, index)
+    for address in workers:
+        _require_port(address)
+    return Place(tuple(workers), int(index))
+
+
+def _require_port(address: object) -> None:
+    found = re.fullmatch(r"\S+:([0-9]{1,5})", address) if isinstance(address, str) else None
+    if not found or not 1 <= int(found[1]) <= 65_535:
+        raise CtrlabError(
+            f"An address in {CONFIG} is a host and its port, from 1 to 65535, such as a:2222; received {address!r:.100}."
+        )
