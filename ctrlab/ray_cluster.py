@@ -24,7 +24,8 @@ def cluster(processes: int | None = None) -> Iterator[int]:
     """A block in which this process is connected to Ray; its value is the number of the cluster's CPUs.
 
     A program that has called `ray.init`, or whose environment has `RAY_ADDRESS`, works with that cluster. Else the block has one
-    of its own: on loopback, with a token that only its processes know, without dashboard and usage reports. It leaves no files.
+    of its own: on loopback, with a token that only its processes know, without dashboard and usage reports. It leaves no files,
+    unless SIGKILL ends this process.
 
     Args:
         processes: the CPUs of an own cluster; None: those of the machine.
