@@ -49,7 +49,7 @@ def test_what_says_no_place_is_refused(wrong, monkeypatch):
 @pytest.mark.parametrize("text", ["{", "[]", "null", "[" * 100_000])
 def test_what_is_no_place_at_all_is_refused(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(CtrlabError, match="^TF_CONFIG must be like"):
+    with pytest.raises(CtrlabError, match=r"^TF_CONFIG must be like"):
         given_place()
 
 
