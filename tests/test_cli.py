@@ -156,6 +156,40 @@ def test_an_end_by_sigterm_leaves_no_file(call, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_launcher_s_sigterm_does_not_cut_off_the_tidying_after_ctrl_c(call, monkeypatch, tmp_path):
+    from ctrlab import data
+
+    tidied = []
+
+    def interrupted(*_):
+        try:
+            yield from ()
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            tidied.append(True)
+
+    monkeypatch.setattr(data, "generate", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    found = call("data", "generate", "criteo", "--rows", "10", "--out", tmp_path / "c.parquet")
+    assert (found.exit_code, found.stderr, tidied) == (130, "Interrupted.\n", [True])
+    assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_inside_a_library_is_no_stack_trace(call, monkeypatch, tmp_path):
+    from ctrlab import data
+
+    def interrupted(*_):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("MISMATCH of exceptions: ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt") from None
+
+    monkeypatch.setattr(data, "generate", interrupted)
+    found = call("data", "generate", "criteo", "--rows", "10", "--out", tmp_path / "c.parquet")
+    assert (found.exit_code, found.stderr) == (143, "Terminated.\n")
+
+
 def test_what_a_killed_process_left_beside_its_file_goes_with_the_next(call, tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

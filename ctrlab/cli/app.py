@@ -46,8 +46,11 @@ class OneSentence(TyperGroup):
             problem.message += _nearest(problem.message)
             raise
         except KeyboardInterrupt as interrupt:
-            said, code = ("Terminated.", TERMINATED) if ended else ("Interrupted.", INTERRUPTED)
-            raise _exit(str(interrupt) or said, code) from None
+            raise _interrupted(ended, str(interrupt)) from None
+        except RuntimeError as problem:  # an interrupt that came while a library's C++ gave an error to Python
+            if not (ended and KeyboardInterrupt.__name__ in str(problem)):
+                raise
+            raise _interrupted(ended) from None
         except OSError as problem:
             if problem.errno == errno.EPIPE:  # `| head` has read enough
                 raise
@@ -56,23 +59,33 @@ class OneSentence(TyperGroup):
 
 @contextmanager
 def _ending_as_interrupted() -> Iterator[list[int]]:
-    """SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that no file of a block is left. The list then holds its number; later
-    ones are ignored, for `timeout` sends two at once."""
+    """SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that no file of a block is left. The list then holds what came.
+
+    A SIGTERM after that is ignored: `timeout` sends two at once, and a launcher ends workers that Ctrl-C has reached. A second
+    Ctrl-C counts.
+    """
     ended: list[int] = []
 
     def end(number: int, frame) -> None:
-        if not ended:
-            ended.append(number)
+        ended.append(number)
+        if len(ended) == 1 or number == signal.SIGINT:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield ended
-        return
-    signal.signal(signal.SIGTERM, end)
+    defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    main = threading.current_thread() is threading.main_thread()
+    ours = {number: default for number, default in defaults.items() if main and signal.getsignal(number) == default}
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield ended
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, default in ours.items():
+            signal.signal(number, default)
+
+
+def _interrupted(ended: list[int], said: str = "") -> typer.Exit:
+    by_term = ended and ended[0] == signal.SIGTERM
+    return _exit(said or ("Terminated." if by_term else "Interrupted."), TERMINATED if by_term else INTERRUPTED)
 
 
 def _exit(sentence: str, code: int) -> typer.Exit:

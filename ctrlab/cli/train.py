@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -177,7 +177,7 @@ def command(
             require_batch(training)
         if spec.saving:
             tell_resumed(training, out)
-        publisher = None
+        publisher, unpublished = None, []
         if shared:
             together.agree({"--publish": str(publish or "none")})
         if publish:
@@ -196,7 +196,8 @@ def command(
                 rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
             options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "share_users": share_users}
             new = functools.partial(SharedPublisher, together) if shared else Publisher
-            publisher = last.enter_context(new(publish, training.model, training.optimizer, rows=rows, **options))
+            publisher = new(publish, training.model, training.optimizer, rows=rows, **options)
+            unpublished = last.enter_context(publishing(publisher))
         if follow:
             follow_files(training, out, publisher, most_idle)
         else:
@@ -216,6 +217,8 @@ def command(
     if save:
         save_model(training.model, save)
         out.print(f"Model: {save}", soft_wrap=True)
+    if unpublished:
+        raise unpublished[0]
 
 
 def _train_locally(workers: int) -> None:
@@ -276,6 +279,20 @@ def judged(training: Run) -> str:
         return "No epoch was left to judge."
     aucs = ", ".join(f"{auc:.4f}" for auc in found)
     return f"AUC on the validation rows after each epoch: {aucs}; the weights are those after epoch {stopping.best + 1}."
+
+
+@contextlib.contextmanager
+def publishing(publisher: Publisher) -> Iterator[list[CtrlabError]]:
+    """A block that publishes. What its last publication failed of is in the list then, so that the trained model is not lost."""
+    failed: list[CtrlabError] = []
+    with contextlib.ExitStack() as last:
+        last.push(publisher)
+        yield failed
+        last.pop_all()
+    try:
+        publisher.close()
+    except CtrlabError as problem:
+        failed.append(problem)
 
 
 def told(publisher: Publisher) -> str:

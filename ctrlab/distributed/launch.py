@@ -14,8 +14,10 @@ from collections.abc import Iterator, Sequence
 from ctrlab.distributed.place import Place
 from ctrlab.errors import CtrlabError, WorkerLost
 
-GRACE_SECONDS = 10.0
-"""What workers have to end by themselves: when another has ended, and again when they are told to."""
+NOTICE_SECONDS = 22.0
+"""What workers have to end by themselves when another has: a little more than `engine.HEARTBEAT_SECONDS`."""
+GRACE_SECONDS = 7.0
+"""What they have when they are told to."""
 POLL_SECONDS = 0.05
 
 
@@ -34,16 +36,14 @@ def local(count: int, command: Sequence[str]) -> int:
     threads = str(max(1, (os.cpu_count() or 1) // count))
     shared = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
     started: list[_Worker] = []
-    with contextlib.ExitStack() as last, _passing_on(started) as told:
+    with _ending(started), _passing_on(started) as told:
         for index in range(count):
             environment = shared | dict(os.environ) | Place(addresses, index).config()
-            started.append(last.enter_context(_Worker(index, command, environment)))
+            started.append(_Worker(index, command, environment))
         first = _first_to_fail(started)
         if first is None:
             return 0
-        until = time.monotonic() + GRACE_SECONDS
-        while any(w.running for w in started) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
+        _wait(started, GRACE_SECONDS if told else NOTICE_SECONDS)
     if told:
         return 128 + told[0]  # as shells say it
     if first.code < 0:
@@ -67,7 +67,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class _Worker:
-    """One process. It leaves none behind: at the end of the block it is told to end, and then ended."""
+    """One process."""
 
     def __init__(self, index: int, command: Sequence[str], environment: dict[str, str]):
         self.index = index
@@ -101,16 +101,31 @@ class _Worker:
         if self.running:
             self._process.send_signal(by)
 
-    def __enter__(self) -> _Worker:
-        return self
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+        self._process.wait()
 
-    def __exit__(self, *_) -> None:
-        self.end(signal.SIGTERM)
+
+def _wait(workers: Sequence[_Worker], seconds: float) -> None:
+    """Until all have ended, at most so long."""
+    until = time.monotonic() + seconds
+    while any(worker.running for worker in workers) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _ending(workers: Sequence[_Worker]) -> Iterator[None]:
+    """No process is left at the end of the block: all are told to end, and then ended."""
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.end(signal.SIGTERM)
         try:
-            self._process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.end(signal.SIGKILL)
-            self._process.wait()
+            _wait(workers, GRACE_SECONDS)
+        finally:
+            for worker in workers:
+                worker.kill()
 
 
 def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:

@@ -149,6 +149,7 @@ class Publisher:
         self._thread = ThreadPoolExecutor(1, THREAD)
         self._writing: Future | None = None
         self._failed: CtrlabError | None = None
+        self._last = False  # whether no publication is to come
         self._version: tuple[int, str] | None = None  # the last full version's number, and its bundle; None: the next one is full
         self._update = 0
         self._read_step: int | None = None  # of the last content that was taken
@@ -193,6 +194,7 @@ class Publisher:
         try:
             self.wait()
             if self._failed or self._read_step != int(self.optimizer.iterations):
+                self._last = True
                 self.publish()
                 self.wait()
         finally:
@@ -265,7 +267,8 @@ class Publisher:
 
     def _fail(self, problem: CtrlabError) -> None:
         self._failed = problem
-        log.warning("%s The next publication is to have these changes, too.", problem)
+        if not self._last:  # else `close` raises it
+            log.warning("%s The next publication is to have these changes, too.", problem)
 
     def _write_version(self, content: Content) -> int:
         bundle, name = secrets.token_hex(16), self.folder.resolve().name

@@ -10,6 +10,13 @@ from pathlib import Path
 
 import tensorflow as tf
 
+ERRORS = {
+    tf.errors.ResourceExhaustedError: errno.ENOSPC,
+    tf.errors.PermissionDeniedError: errno.EACCES,  # or a disk that can only be read
+    tf.errors.NotFoundError: errno.ENOENT,
+}
+"""What the system refused, by TensorFlow's errors."""
+
 
 @contextlib.contextmanager
 def record_file(path: Path) -> Iterator[tf.io.TFRecordWriter]:
@@ -38,5 +45,5 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as refused:
-        number = errno.ENOSPC if isinstance(refused, tf.errors.ResourceExhaustedError) else errno.EIO
+        number = next((number for kind, number in ERRORS.items() if isinstance(refused, kind)), errno.EIO)
         raise OSError(number, os.strerror(number), str(path)) from None

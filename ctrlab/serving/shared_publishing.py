@@ -119,17 +119,26 @@ class SharedPublisher(Publisher):
             self._look()
 
     def _common_folder(self) -> Path:
-        name = f"{PARTS}{secrets.token_hex(8)}"
+        """In which all workers can write. All fail if one can't, and none before all have looked."""
+        name, problem = f"{PARTS}{secrets.token_hex(8)}", ""
         if self.leads:
             with explained(self.folder):
                 make_folder(self.folder / name)
             self._held.callback(shutil.rmtree, self.folder / name, ignore_errors=True)
         found = self.folder / self.workers.told(name)[0]
-        if not found.is_dir():
-            raise CtrlabError(
+        if found.is_dir():
+            try:
+                with explained(self.folder):
+                    (found / str(self.shard.index)).touch()
+            except CtrlabError as refused:
+                problem = str(refused)
+        else:
+            problem = (
                 f"Workers publish to one folder that all of them see; {self.folder} on worker {self.shard.index} is another than "
                 "on worker 0: name one on a disk that they share."
             )
+        if problem := _first_problem(self._said(problem=problem)):
+            raise CtrlabError(problem)
         return found
 
     def _part(self, worker: int) -> Path:
@@ -172,6 +181,9 @@ class SharedPublisher(Publisher):
 
     def _begin(self) -> None:
         self._due = time.monotonic() + self.every
+        if self.leads:
+            with contextlib.suppress(OSError):  # then each says what it can't write
+                self._parts.mkdir(exist_ok=True)  # whoever tidies up may have taken it
         content = self._cut_by_all(self._said(full=self._full_is_due)[0]["full"])
         if content is None:
             return

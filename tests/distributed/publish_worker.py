@@ -8,6 +8,7 @@ What it prints at the end: the optimizer's step and the versions and updates so 
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -52,6 +53,12 @@ class Worker:
         self.publisher.publish()
         self.publisher.wait()
         self._note()
+
+    def tidy(self) -> None:
+        """Somebody deletes the hidden folder in which the workers meet."""
+        if self.workers.first:
+            for folder in (self.folder / "ctr").glob(".parts-*"):
+                shutil.rmtree(folder)
 
     def _note(self) -> None:
         found = self.publisher.published

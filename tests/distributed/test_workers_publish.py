@@ -77,7 +77,7 @@ def _text(value):
 
 ACTIONS = [
     *[["train", 2], ["save"], ["publish"]],
-    *[["train", 1], ["save"], ["publish"]],
+    *[["train", 1], ["save"], ["tidy"], ["publish"]],
     *[["train", 1], ["fill", 1, 1_000], ["publish"], ["free", 1]],
     *[["train", 1], ["fill", 0, 1_000], ["publish"], ["free", 0], ["save"], ["publish"]],
     *[["train", 1], ["forget", 1], ["fill", 1, 100_000], ["publish"], ["free", 1], ["save"], ["publish"]],

@@ -193,7 +193,7 @@ def test_what_a_full_disk_refused_comes_with_the_next_update(small_batches, tmp_
                 trainer.agrees(processor)
 
 
-def test_the_last_failure_is_raised_at_the_end(small_batches, tmp_path):
+def test_the_last_failure_is_raised_at_the_end(small_batches, tmp_path, caplog):
     trainer = Trainer(small_batches, "dlrm")
     publisher = trainer.publisher(tmp_path / "ctr", every=1e6)
     trainer.step()
@@ -201,6 +201,7 @@ def test_the_last_failure_is_raised_at_the_end(small_batches, tmp_path):
     (tmp_path / "ctr").write_text("a file")
     with pytest.raises(CtrlabError, match="ctr"):
         publisher.close()
+    assert not caplog.text  # no next publication is promised
 
 
 def test_old_versions_go_with_their_updates_and_exports_stay(small_batches, tmp_path):
