@@ -168,14 +168,15 @@ def once(term: tf.Tensor) -> tf.Tensor:
     return term if shared is None else term / shared.shard.count
 
 
-def part_of(draw: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-    """This worker's rows of `draw(shape)`, whose shape is that of the whole batch of which `x`, [B, ...], is a part."""
-    shared = batch()
+def part_of(draw: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """This worker's part of `draw(shape)`, the shape that `x` has in the whole batch; examples lie on `axis`."""
+    shared, shape = batch(), tf.shape(x)
     if shared is None:
-        return draw(tf.shape(x))
-    first = tf.reduce_sum(shared.rows[: shared.shard.index])
-    drawn = draw(tf.concat([[tf.cast(tf.reduce_sum(shared.rows), tf.int32)], tf.shape(x)[1:]], 0))
-    return drawn[first : first + tf.shape(x, tf.int64)[0]]
+        return draw(shape)
+    rows = tf.cast(shared.rows, tf.int32)
+    along = tf.one_hot(axis, x.shape.rank, dtype=tf.int32)
+    drawn = draw(shape * (1 - along) + tf.reduce_sum(rows) * along)
+    return tf.slice(drawn, tf.reduce_sum(rows[: shared.shard.index]) * along, shape)
 
 
 def is_sharded(variable) -> bool:

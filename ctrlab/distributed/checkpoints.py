@@ -27,7 +27,7 @@ from ctrlab import whole_batch
 from ctrlab.distributed.manifest import Common, folder_of, folders_in, read_manifest, saves_in, write_manifest
 from ctrlab.distributed.restoring import read_save
 from ctrlab.embedding.formats.saves import OF_WORKERS, Save, files_in, paths_in
-from ctrlab.errors import BadData, WorkerLost
+from ctrlab.errors import BadData, WorkerLost, cure_of
 from ctrlab.tensors import read_metadata
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
 from ctrlab.training.restoring import Restored, state_variables
@@ -143,7 +143,14 @@ class SharedCheckpoints(Checkpoints):
     def _write(self, save: Save, cuts, arrays: dict[str, np.ndarray]) -> None:
         super()._write(save, cuts, arrays)
         if self.workers.first:
-            self._commit(save)
+            try:
+                self._commit(save)
+            except OSError as error:
+                cure = cure_of(error, "free some space or name another folder")
+                raise CheckpointError(
+                    f"The checkpoint of step {save.step} could not be named in {self.base / OF_WORKERS}: {error.strerror}. "
+                    f"Earlier ones are as they were; {cure}, and resume."
+                ) from None
 
     def _commit(self, save: Save) -> None:
         """Waits for the others' files, then names them in the manifest."""

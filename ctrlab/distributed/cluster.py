@@ -169,8 +169,10 @@ class Workers:
         named = lost or [
             int(index) for index in dict.fromkeys(re.findall(r"/task:(\d+)", said)) if int(index) != self.shard.index
         ]
+        if not named and self.shard.index:
+            named = [0]  # it listens to the heartbeats, and would have said whose are missed
         if not named:
-            return f"A worker of {', '.join(self.addresses)} is gone or does not answer"
+            return f"A worker of {', '.join(self.addresses[1:])} is gone or does not answer"
         who = " and ".join(f"{index} ({self.addresses[index]})" for index in named)
         state = "gone" if lost else "not answering"
         return f"Worker {who} is {state}" if len(named) == 1 else f"Workers {who} are {state}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.embedding.formats.saves import OF_WORKERS, paths_in
 from ctrlab.errors import BadData, unreadable
+from ctrlab.plain import Plain
 from ctrlab.tensors import write_durably
 
 FOLDERS = re.compile(r"worker-(\d+)-of-(\d+)")
@@ -32,12 +33,22 @@ class Common:
     ids: tuple[str, ...]
     sharded: tuple[str, ...]
 
+    def __post_init__(self):
+        wrote = self.history and self.history[-1][0] == len(self.ids) > 0
+        if not (wrote and self.step >= 0 and sum(steps for _, steps in self.history) == self.position):
+            raise ValueError("a save was written by as many workers as its history ends with, after as many steps as it has")
+
     @property
     def workers(self) -> int:
         return len(self.ids)
 
     def folders(self, base: Path) -> list[Path]:
         return [folder_of(base, i, self.workers) for i in range(self.workers)]
+
+
+@dataclass(frozen=True)
+class Manifest(Plain):
+    saves: tuple[Common, ...]
 
 
 def folder_of(base: Path, worker: int, workers: int) -> Path:
@@ -53,23 +64,17 @@ def read_manifest(folder: Path) -> list[Common]:
     """
     path = folder / OF_WORKERS
     try:
-        found = json.loads(path.read_bytes())["saves"]
-        fields = ("history", "ids", "sharded")
-        return [Common(s["step"], s["position"], *(tuple(map(_frozen, s[name])) for name in fields)) for s in found]
+        return list(Manifest.from_json(json.loads(path.read_bytes())).saves)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise unreadable(str(path), error) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, BadData, RecursionError):
         raise BadData(f"{path} says which saves are whole; it is damaged, and without it no save can be used.") from None
 
 
-def _frozen(value):
-    return tuple(value) if isinstance(value, list) else value
-
-
 def write_manifest(base: Path, saves: Sequence[Common]) -> None:
-    write_durably(base / OF_WORKERS, [json.dumps({"saves": [asdict(each) for each in saves]}).encode()])
+    write_durably(base / OF_WORKERS, [json.dumps(Manifest(tuple(saves)).to_json()).encode()])
 
 
 def folders_in(base: Path) -> list[Path]:

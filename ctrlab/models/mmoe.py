@@ -42,7 +42,8 @@ class Experts(keras.layers.Layer):
         self.experts, self.sizes = count, (inputs, *units)
         self.product, self.l2 = experts.OP.pick(rungs), l2
         self._seeds = [[next(seeds) for _ in range(count)] for _ in units]
-        self.drop = regularization.Dropout(dropout, self._seeds[-1][0] + 10**9, name="drop") if dropout else None
+        drawn = self._seeds[-1][0] + 10**9
+        self.drop = regularization.Dropout(dropout, drawn, name="drop", examples=1) if dropout else None
         self.build()
 
     def build(self, input_shape=None):

@@ -27,11 +27,14 @@ class Dropout(keras.layers.Layer):
 
     Its masks depend only on the seed and on how many were drawn, which is a weight: so a resumed run draws the masks that the
     run would have drawn, and every set of optimizations the same ones.
+
+    Args:
+        examples: the axis of the examples.
     """
 
-    def __init__(self, rate: float, seed: int, name: str):
+    def __init__(self, rate: float, seed: int, name: str, examples: int = 0):
         super().__init__(name=name)
-        self.rate, self.seed = rate, seed
+        self.rate, self.seed, self.examples = rate, seed, examples
 
     def build(self, input_shape=None):
         self.drawn = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="drawn")
@@ -41,7 +44,7 @@ class Dropout(keras.layers.Layer):
         seed = tf.stack([tf.constant(self.seed, tf.int64), self.drawn.value])
         self.drawn.assign_add(1)
         keep = functools.partial(tf.nn.experimental.stateless_dropout, rate=self.rate, seed=seed)
-        return x * whole_batch.part_of(lambda shape: keep(tf.ones(shape)), x)
+        return x * whole_batch.part_of(lambda shape: keep(tf.ones(shape)), x, self.examples)
 
 
 def penalty(l2: float, tensors: Iterable[tf.Tensor]) -> tf.Tensor:

@@ -40,9 +40,8 @@ REGISTER_OP("Ctrlab>AskedKeys")
       return c->set_output("places", ids);
     })
     .Doc(
-        "The distinct keys of C columns of T tables by owner and table, how many ids have each, how many keys each owner is "
-        "asked "
-        "for by table, and each id's place among the keys: see kernels/exchange/exchange.h.");
+        "The distinct keys of C columns of T tables by owner and table, how many ids have each, how many keys of a table each "
+        "owner is asked for, and each id's place among the keys: see kernels/exchange/exchange.h.");
 
 REGISTER_OP("Ctrlab>KeysByTable")
     .Attr("T: int >= 1")
@@ -85,7 +84,7 @@ class AskedKeysOp : public StatusOp {
       OP_REQUIRES(context, 0 <= table && table < tables_,
                   InvalidArgument("A column must name one of ", tables_, " tables; received ", table, "."));
     }
-    OP_REQUIRES(context, workers_ * tables_ <= kMostIds,
+    OP_REQUIRES(context, workers_ <= kMostIds / tables_,
                 InvalidArgument("Workers times tables must be below 2^31; received ", workers_, " and ", tables_, "."));
   }
 

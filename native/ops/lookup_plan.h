@@ -69,9 +69,9 @@ struct Plan {
                              " and ", dims.size(), ".");
     }
     for (size_t t = 0; t < rows.size(); ++t) {
-      if (rows[t] < 1 || rows[t] > kMost || dims[t] < 1 || dims[t] > kMost) {
-        return InvalidArgument("A table's rows and dimension must be in [1, ", kMost, "]; table ", t, " has [", rows[t], ", ",
-                               dims[t], "].");
+      if (rows[t] < 0 || rows[t] > kMost || dims[t] < 1 || dims[t] > kMost) {  // without rows: a shard of a tiny table
+        return InvalidArgument("A table has at most ", kMost, " rows, and a dimension of 1 to as much; table ", t, " has [",
+                               rows[t], ", ", dims[t], "].");
       }
       tables.push_back({rows[t], dims[t]});
     }

@@ -24,6 +24,7 @@ class Case:
         embedding: "hashed", "multihash", or an admission of variables: "every", "counter" or "bloom".
         clip_norm: in place of the model's own.
         rows_as: see `Workers`.
+        buckets: rows of a hashed table, at most.
     """
 
     model: str
@@ -32,14 +33,16 @@ class Case:
     size: str = "contest"
     clip_norm: float | None = None
     rows_as: str = "float32"
+    buckets: int = 500
 
     @property
     def name(self) -> str:
         clip, rows = "clipped" if self.clip_norm else "", self.rows_as if self.rows_as != "float32" else ""
-        return "-".join(filter(None, (self.model, self.embedding, self.optimizations, self.size, clip, rows)))
+        few = f"{self.buckets}-buckets" if self.buckets < 500 else ""
+        return "-".join(filter(None, (self.model, self.embedding, self.optimizations, self.size, clip, rows, few)))
 
     def build(self):
-        """The model with tables of 500 rows, as `ctrlab.data.generate`d rows of `rows.parquet` have them."""
+        """The model, as `ctrlab.data.generate`d rows of `rows.parquet` have them."""
         from ctrlab import data
         from ctrlab.embedding import BloomFilter, CounterFilter, Options
         from ctrlab.embedding.choices import QuotientRemainder, Variable
@@ -47,7 +50,7 @@ class Case:
         from ctrlab.models import MODELS, build
         from ctrlab.training import make_optimizer
 
-        schema = data.schema(DATA_SETS[self.model]).with_buckets(500)
+        schema = data.schema(DATA_SETS[self.model]).with_buckets(self.buckets)
         admissions = {"every": None, "counter": CounterFilter(3), "bloom": BloomFilter(3, expected_keys=10_000)}
         if self.embedding in admissions:
             choice = Variable(Options(admission=admissions[self.embedding]))

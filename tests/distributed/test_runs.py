@@ -209,7 +209,9 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(kills, tm
         launcher = subprocess.Popen(command(count, folder, "--epochs", "1000"), **quiet)
         wait_for(lambda before=before: position(folder) > before, 200)  # it has gone on
         time.sleep(rng.uniform(0, 0.5))
-        victim = int(rng.choice(of_workers(launcher)))
+        running = of_workers(launcher)
+        assert running, launcher.communicate()
+        victim = int(rng.choice(running))
         before, killed = position(folder), time.monotonic()
         os.kill(victim, signal.SIGKILL)
         out, errors = launcher.communicate(timeout=60)
@@ -233,14 +235,14 @@ def test_workers_end_when_the_command_is_told_to(tmp_path):
     assert not any(os.path.exists(f"/proc/{pid}") for pid in left)
 
 
-def test_a_worker_that_hangs_is_named(tmp_path):
+@pytest.mark.parametrize("hangs", [0, 1])
+def test_a_worker_that_hangs_is_named(hangs, tmp_path):
     launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
     wait_for(lambda: position(tmp_path / "run") > 0)
-    victim = of_workers(launcher)[1]
-    os.kill(victim, signal.SIGSTOP)
+    os.kill(of_workers(launcher)[hangs], signal.SIGSTOP)
     errors = launcher.communicate(timeout=120)[1]
     assert launcher.returncode == WorkerLost.exit_code
-    assert "Worker 1 (127.0.0.1:" in errors and "is not answering" in errors
+    assert f"Worker {hangs} (127.0.0.1:" in errors and "is not answering" in errors
 
 
 def test_saves_of_workers_are_merged_for_an_export(saved, whole, tmp_path):

@@ -67,7 +67,9 @@ REFUSED = {
         "one table, output and combiner a column; received 1, 1 and 2",
     ),
     "no such combiner": (dict(combiners=["max"]), "must be rows, sum or mean; received max"),
-    "a table of nothing": (dict(table_rows=[0]), "table 0 has \\[0, 2\\]"),
+    "fewer rows than none": (dict(table_rows=[-1]), "table 0 has \\[-1, 2\\]"),
+    "a dimension of nothing": (dict(table_dims=[0]), "table 0 has \\[3, 0\\]"),
+    "an id in a table of nothing": (dict(tables=[(0, 2)], table_rows=[0]), "in \\[0, 0\\); received 0"),
     "rows and dimensions that disagree": (dict(table_dims=[2, 2]), "received 1 and 2"),
     "pooled beside rows": (
         dict(ids=[[0], [0]], splits=[[], []], table_of=[0, 0], output_of=[0, 0], combiners=["sum", "rows"]),
