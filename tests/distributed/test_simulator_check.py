@@ -1,6 +1,8 @@
 """The fit finds the constants from which steps were made."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +16,7 @@ from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.null import Null
 from ctrlab.errors import CtrlabError
 
+RECORDS = Path(__file__).parents[2] / "data" / "measurements"
 DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
 KNOWN = Fitted(
     Model(5e5, 0.003, 4e-5, dim=16, distinct=DISTINCT, reductions=15, sharing=0.02, per_id=2e-6, padding=PADDING),
@@ -43,6 +46,7 @@ def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
     alone = [
         SimpleNamespace(
             model="dlrm",
+            workers=1,
             batch=int(n),
             seconds=[fitted.model.fixed + fitted.model.per_example * n],
             least=SimpleNamespace(distinct=count),
@@ -136,6 +140,7 @@ def test_too_few_settings_or_two_models_are_refused():
     ("wrong", "says"),
     [
         ({"workers": 1}, "The workers of a setting .* at least 2; received 1 at index 0"),
+        ({"seconds": []}, "Seconds of 2 workers with 512 examples must be at least one number; received none"),
         ({"seconds": [0.1, float("nan")]}, "Seconds of 2 workers with 512 examples must be .* received nan at index 1"),
         ({"least": SimpleNamespace(dense=1.0, rows=1.0, distinct=0.0)}, "Distinct ids of a worker's part .* above 0; received 0"),
     ],
@@ -146,6 +151,30 @@ def test_a_setting_that_can_not_be_is_refused(wrong, says):
         fit([SimpleNamespace(**(vars(measured[0]) | wrong)), *measured[1:]], alone, 2)
 
 
+def test_what_is_held_out_must_be_steps_of_the_same_model():
+    measured, alone = made(KNOWN)
+    other = SimpleNamespace(**(vars(measured[0]) | {"model": "deepfm"}))
+    with pytest.raises(CtrlabError, match=r"fitted to, dlrm; received steps of deepfm\.$"):
+        check(measured, alone, [other], held_rate=100, cores=2)
+    other = SimpleNamespace(**(vars(measured[0]) | {"seconds": []}))
+    with pytest.raises(CtrlabError, match=r"Seconds of 2 workers .* received none"):
+        check(measured, alone, [other], held_rate=100, cores=2)
+
+
+def test_the_steps_of_one_process_must_be_there():
+    measured, alone = made(KNOWN)
+    alone[0].seconds = []
+    with pytest.raises(CtrlabError, match=r"Seconds of 1 workers with 128 examples .* received none"):
+        fit(measured, alone, 2)
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
+def test_a_rate_that_no_link_has_is_refused(rate):
+    measured, alone = made(KNOWN)
+    with pytest.raises(CtrlabError, match="The rate of links that are held out must be a finite number above 0; received"):
+        check(measured, alone, measured[:1], held_rate=rate, cores=2)
+
+
 def test_a_check_without_a_setting_that_is_held_out_is_refused():
     measured, alone = made(KNOWN)
     with pytest.raises(CtrlabError, match=r"links of 7 Mbit/s .* there is none\. Received the rates 100\.0, 1000\.0, None"):
@@ -153,7 +182,20 @@ def test_a_check_without_a_setting_that_is_held_out_is_refused():
 
 
 def test_a_file_without_a_record_is_refused(tmp_path):
-    for text, says in (("[1]", "holds no record"), ("{", "is no JSON"), ("{}", "can't be read")):
+    for text, says in (
+        ("[1]", "holds no record"),
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("{}", "can't be read"),
+        ('{"measured": [], "alone": []}', "holds no steps of several workers"),
+    ):
         (tmp_path / "wrong.json").write_text(text)
         ran = CliRunner().invoke(cli.app, ["workers", "check", *2 * [str(tmp_path / "wrong.json")]])
-        assert ran.exit_code == 1 and says in ran.output
+        assert ran.exit_code == 1 and says in ran.output and "wrong.json" in ran.output, text[:99]
+
+
+def test_a_held_out_record_without_steps_is_refused(tmp_path):
+    record = json.loads((RECORDS / "workers_held_out.json").read_text())
+    (tmp_path / "empty.json").write_text(json.dumps(record | {"measured": []}))
+    ran = CliRunner().invoke(cli.app, ["workers", "check", str(RECORDS / "workers_fitted.json"), str(tmp_path / "empty.json")])
+    assert ran.exit_code == 1 and "empty.json holds no steps of several workers" in ran.output

@@ -92,15 +92,21 @@ def read(path: Path):
     """The first record of a file, `ctrlab.distributed.bench.Found`.
 
     Raises:
-        BadData: it holds none.
+        BadData: it holds none, or none of several workers.
     """
     from ctrlab.distributed.bench import Found
 
     try:
         plain = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadData(f"{path} is no JSON: {error}.") from None
     plain = plain[0] if isinstance(plain, list) and plain else plain
     if not isinstance(plain, dict):
         raise BadData(f"{path} holds no record of `ctrlab bench workers`.")
-    return Found.from_json({name: value for name, value in plain.items() if name != "machine"})
+    try:
+        found = Found.from_json({name: value for name, value in plain.items() if name != "machine"})
+    except BadData as error:
+        raise BadData(f"{path}: {error}") from None
+    if not found.measured:
+        raise BadData(f"{path} holds no steps of several workers; `ctrlab bench workers --workers 2` measures some.")
+    return found

@@ -156,9 +156,16 @@ def _require(measured: Sequence[Measured], alone: Sequence[Measured]) -> None:
             f"{len(measured)} of {', '.join(sorted(models)) or 'none'}, with threads {sorted(threads)}."
         )
     require.numbers("The workers of a setting that constants are fitted to", [m.workers for m in measured], 2, whole=True)
-    for m in measured:
-        require.numbers(f"Seconds of {m.workers} workers with {m.batch} examples", m.seconds, 0, above=True)
+    _require_seconds((*measured, *alone))
     require.numbers("Distinct ids of a worker's part", [m.least.distinct for m in (*measured, *alone)], 0, above=True)
+
+
+def _require_seconds(measured: Sequence[Measured]) -> None:
+    for m in measured:
+        what = f"Seconds of {m.workers} workers with {m.batch} examples"
+        require.numbers(what, m.seconds, 0, above=True)
+        if not len(m.seconds):
+            raise CtrlabError(f"{what} must be at least one number; received none.")
 
 
 def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
@@ -209,8 +216,9 @@ def check(
         measured, alone: of one record.
         others: settings of another record, all held out.
     Raises:
-        CtrlabError: nothing is held out; `fit` refuses the others.
+        CtrlabError: no such rate can be; nothing is held out, or steps of another model; `fit` refuses the others.
     """
+    require.numbers("The rate of links that are held out", held_rate, 0, above=True, single=True)
     used = [m for m in measured if m.megabits != held_rate]
     held_out = [*(m for m in measured if m.megabits == held_rate), *others]
     if not held_out:
@@ -219,6 +227,12 @@ def check(
             f"rates {', '.join(sorted({str(m.megabits) for m in measured})) or 'of no setting'}."
         )
     fitted = fit(used, alone, cores)
+    _require_seconds(held_out)
+    if others_models := sorted({m.model for m in held_out} - {used[0].model}):
+        raise CtrlabError(
+            f"What is held out must be steps of the model that constants are fitted to, {used[0].model}; received steps of "
+            f"{', '.join(others_models)}."
+        )
     null = Null(fitted.model.fixed, fitted.model.per_example, replace(fitted.host, message=0.0, byte=0.0)).fit(used)
     found = [tuple(settings(of, null.seconds)) for of in (used, held_out)]
     return Checked(fitted, tuple(fitted.settings(used)), tuple(fitted.settings(held_out)), null, *found)
