@@ -22,12 +22,11 @@ from ctrlab.cli.app import (
     ProfileOption,
     SourceOption,
     console,
-    duration,
     import_tensorflow,
 )
 from ctrlab.cli.train_follow import SMOOTHING, Idle, first_examples, follow_files
-from ctrlab.cli.train_options import choice_of, share_of, sizes_of
-from ctrlab.distributed.place import CONFIG
+from ctrlab.cli.train_options import checked
+from ctrlab.distributed.place import CONFIG, given_place
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 
@@ -105,35 +104,14 @@ def command(
     - `ctrlab train dlrm --optimizations all --workers 4`
     - `ctrlab train deepfm --optimizations all --follow joined --checkpoint run --every 1000 --resume --publish models/ctr`
     """
+    given = dict(locals())
     if workers and not os.environ.get(CONFIG):
         _train_locally(workers)
         return
-    if checkpoint is None and (every or full_every or resume):
-        raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
-    if full_every and embedding != "variable":
-        raise CtrlabError(
-            "--full-every spares the rows that did not change, which only variables know; add --embedding variable."
-        )
-    if evict_after and checkpoint is None:
-        raise CtrlabError("--evict-after lets rows go at each save; give a folder for checkpoints with --checkpoint.")
+    place = given_place()
+    asked = checked(given, len(place.addresses) if place else 1)
     if save:
-        if save.suffix != ".keras":
-            raise CtrlabError(f"A model is saved as a .keras file; got {save}.")
         require_place(save)
-    if share_users and not publish:
-        raise CtrlabError("--share-users is about published versions; name their folder with --publish.")
-    seconds = duration("--publish-every", publish_every)
-    if follow and (epochs != 1 or data != "generated"):
-        raise CtrlabError(
-            "--follow trains on each row of its folder once, in place of a data set; leave out --epochs and --data."
-        )
-    if idle and not follow:
-        raise CtrlabError("--idle says when a run that follows a folder ends; name the folder with --follow.")
-    most_idle = duration("--idle", idle) if idle else float("inf")
-    if validation and follow:
-        raise CtrlabError("--validation holds out rows of a data set; leave it out with --follow.")
-    share = share_of(validation) if validation else None
-    choice = choice_of(embedding, admission, evict_after, storage, memory_rows)
     import_tensorflow()
     from ctrlab.distributed.cluster import join
     from ctrlab.embedding import embedding_variables
@@ -141,8 +119,6 @@ def command(
     from ctrlab.race.contest import data_set
     from ctrlab.training import Run, Saving, Spec
 
-    numbers = {"dim": dim, "dropout": dropout, "l2": l2, "batch_norm": batch_norm}
-    hyper = {"optimizer": optimizer, "learning_rate": learning_rate, "clip_norm": clip_norm, "batch_size": batch_size}
     spec = Spec(
         model=model,
         optimizations=optimizations,
@@ -150,22 +126,17 @@ def command(
         source=data,
         format=format,
         profile=profile,
-        embedding=choice,
-        size=sizes_of(model, size, units or (), numbers, hyper),
+        embedding=asked.embedding,
+        size=asked.size,
         seed=seed,
         epochs=epochs,
         saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
         follow=follow,
-        validation=share,
+        validation=asked.validation,
         patience=patience,
     )
     together = join()
     shared = together is not None and not together.shard.whole
-    if shared and save:
-        raise CtrlabError(
-            "--save takes a whole model, and each of several workers has a shard of it: give them --checkpoint, and then "
-            "--workers 1 --resume with --save."
-        )
     out = console() if together is None or together.first else Console(quiet=True)
     with Run(spec, together) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
@@ -187,19 +158,19 @@ def command(
             from ctrlab.serving.warm_up import EXAMPLES, rows_of
 
             if follow:
-                examples = first_examples(training, out, Idle(training.followed, most_idle))
+                examples = first_examples(training, out, Idle(training.followed, asked.idle))
                 if examples is None:
                     out.print(f"No file with rows came to {follow} within {idle}; nothing was published.", soft_wrap=True)
                     return
                 rows = rows_of(examples)
             else:  # of text, as requests are; rungs may have the training read ids
                 rows = rows_of(prepare(training.model.schema.name, profile=profile, source=data).read_test(EXAMPLES))
-            options = {"every": seconds, "full_every": publish_full_every, "run": spec.in_words, "share_users": share_users}
+            options = {"every": asked.seconds, "full_every": publish_full_every, "run": spec.in_words, "share_users": share_users}
             new = functools.partial(SharedPublisher, together) if shared else Publisher
             publisher = new(publish, training.model, training.optimizer, rows=rows, **options)
             unpublished = last.enter_context(publishing(publisher))
         if follow:
-            follow_files(training, out, publisher, most_idle)
+            follow_files(training, out, publisher, asked.idle)
         else:
             fit(training, out, publisher)
             found = training.evaluate()

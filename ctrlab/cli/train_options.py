@@ -1,16 +1,105 @@
-"""What the options of `ctrlab train` say: the kind of embedding, the model's numbers, the share of validation rows."""
+"""What the options of `ctrlab train` say, and whether they go together."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+from ctrlab import optimizations, profiles
+from ctrlab.cli.app import duration, import_tensorflow
 from ctrlab.errors import CtrlabError, choose
 
 if TYPE_CHECKING:
+    from ctrlab.embedding.choices import Choice
     from ctrlab.models import Sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What options say that are more than their text.
+
+    Attributes:
+        seconds: between publications. idle: seconds without a new file, after which a followed training ends.
+        validation: a share of the training rows, or None.
+        embedding, size: as `ctrlab.build` takes them.
+    """
+
+    seconds: float
+    idle: float
+    validation: float | None
+    embedding: Choice
+    size: str | Sizes
+
+
+def checked(given: Mapping[str, Any], workers: int) -> Checked:
+    """Checks what can be without data, folders and a model. TensorFlow is imported only if numbers of the model are given.
+
+    Args:
+        given: the arguments of `ctrlab train`, by name.
+        workers: how many processes train together.
+    Raises:
+        CtrlabError, UnknownName: options that don't go together, or one that says nothing.
+    """
+    asked = SimpleNamespace(**given)
+    optimizations.resolve(asked.optimizations)
+    if asked.profile:
+        profiles.current(asked.profile)
+    _require_companions(asked)
+    if workers > 1:
+        _require_shareable(asked)
+    return Checked(
+        seconds=duration("--publish-every", asked.publish_every),
+        idle=duration("--idle", asked.idle) if asked.idle else math.inf,
+        validation=share_of(asked.validation) if asked.validation else None,
+        embedding=choice_of(asked.embedding, asked.admission, asked.evict_after, asked.storage, asked.memory_rows),
+        size=_size_of(given),
+    )
+
+
+def _require_companions(asked: SimpleNamespace) -> None:
+    if asked.checkpoint is None and (asked.every or asked.full_every or asked.resume):
+        raise CtrlabError("--every, --full-every and --resume are about checkpoints; give their folder with --checkpoint.")
+    if asked.full_every and asked.embedding != "variable":
+        raise CtrlabError(
+            "--full-every spares the rows that did not change, which only variables know; add --embedding variable."
+        )
+    if asked.evict_after and asked.checkpoint is None:
+        raise CtrlabError("--evict-after lets rows go at each save; give a folder for checkpoints with --checkpoint.")
+    if asked.save and asked.save.suffix != ".keras":
+        raise CtrlabError(f"A model is saved as a .keras file; got {asked.save}.")
+    if asked.share_users and not asked.publish:
+        raise CtrlabError("--share-users is about published versions; name their folder with --publish.")
+    if asked.follow and (asked.epochs != 1 or asked.data != "generated"):
+        raise CtrlabError(
+            "--follow trains on each row of its folder once, in place of a data set; leave out --epochs and --data."
+        )
+    if asked.idle and not asked.follow:
+        raise CtrlabError("--idle says when a run that follows a folder ends; name the folder with --follow.")
+    if asked.validation and asked.follow:
+        raise CtrlabError("--validation holds out rows of a data set; leave it out with --follow.")
+
+
+def _require_shareable(asked: SimpleNamespace) -> None:
+    if asked.save:
+        raise CtrlabError(
+            "--save takes a whole model, and each of several workers has a shard of it: give them --checkpoint, and then "
+            "--workers 1 --resume with --save."
+        )
+    if asked.follow or asked.validation:
+        raise CtrlabError("Several workers train on whole data sets: leave out --follow and --validation, or train in one.")
+
+
+def _size_of(given: Mapping[str, Any]) -> str | Sizes:
+    numbers = {name: given[name] for name in ("dim", "dropout", "l2", "batch_norm")}
+    hyper = {name: given[name] for name in ("optimizer", "learning_rate", "clip_norm", "batch_size")}
+    if not given["units"] and all(number is None for number in (*numbers.values(), *hyper.values())):
+        return given["size"]
+    import_tensorflow()
+    return sizes_of(given["model"], given["size"], given["units"] or (), numbers, hyper)
 
 
 def sizes_of(model: str, size: str, units: Sequence[str], numbers: dict, hyper: dict) -> Sizes:

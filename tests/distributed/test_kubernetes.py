@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import kubernetes_validate
 import pytest
 import yaml
 
+from ctrlab.cli.workers.training import resumable
 from ctrlab.distributed.kubernetes import kubernetes_job
 from ctrlab.distributed.place import Place, given_place
 from ctrlab.errors import CtrlabError, WorkerLost
@@ -158,9 +160,46 @@ def test_the_command_prints_it():
     assert ran.returncode == 0 and ran.stdout == manifest()
     for words, code, says in (
         (["train", "dlrm", "--checkpoint", "run"], 1, "a folder below /shared"),
+        (["train", "dlrm", "--checkpoint", "/shared/../run"], 1, "a folder below /shared"),
         (["train", "dlrm", "--checkpoint", "/shared/run", "--workers", "2"], 1, "leave out the --workers"),
         (["race"], 1, "received race"),
         (["train", "dlrm", "--chekpoint", "/shared/run"], 2, "No such option: --chekpoint"),
     ):
         ran = ctrlab(*options, *words)
         assert ran.returncode == code and says in ran.stderr and not ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--full-every 2", "add --embedding variable"),
+        ("--publish-every 0s", "--publish-every takes a time above 0"),
+        ("--idle 5s", "name the folder with --follow"),
+        ("--save /shared/x.keras", "--save takes a whole model"),
+        ("--optimizations nosuch", "Unknown optimization 'nosuch'"),
+        ("--profile nosuch", "Unknown profile 'nosuch'"),
+        ("--units zzz", "received 'zzz'"),
+        ("--dropout 2", r"`dropout` must be in \[0, 1\)"),
+        ("--validation 10%", "leave out --follow and --validation"),
+        ("--follow /shared/joined", "leave out --follow and --validation"),
+        ("--publish models", "Workers keep files below /shared, which all share; received --publish models"),
+        ("--publish /shared/../models", "received --publish /shared/../models"),
+    ],
+)
+def test_what_train_would_refuse_is_refused_here(words, says):
+    with pytest.raises(CtrlabError, match=says):
+        resumable(["train", "dlrm", "--checkpoint", "/shared/run", *words.split()], 2, Path("/shared"))
+
+
+def test_one_worker_may_do_what_several_may_not():
+    words = ["train", "dlrm", "--checkpoint", "/shared/a/../run", "--validation", "10%", "--save", "/shared/x.keras"]
+    assert resumable(words, 1, Path("/shared")) == [*words, "--resume"]
+    with pytest.raises(CtrlabError, match=r"received --save x\.keras"):
+        resumable([*words[:-1], "x.keras"], 1, Path("/shared"))
+
+
+def test_a_manifest_needs_no_tensorflow():
+    words = ["--workers", "2", "--image", "a", "--claim", "b", "--", "train", "dlrm", "--checkpoint", "/shared/run"]
+    program = f"import sys; from ctrlab.cli import app; app({['workers', 'kubernetes', *words]}, standalone_mode=False)"
+    code = f"{program}; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).returncode == 0

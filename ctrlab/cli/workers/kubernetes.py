@@ -25,5 +25,5 @@ def command(
     """
     from ctrlab.distributed.kubernetes import MOUNT, kubernetes_job
 
-    started = ["ctrlab", *resumable(words, Path(MOUNT))]
+    started = ["ctrlab", *resumable(words, workers, Path(MOUNT))]
     print(kubernetes_job(started, workers, image=image, claim=claim, name=name, cpus=cpus, memory=memory), end="")

@@ -22,4 +22,4 @@ def command(
     """
     from ctrlab.distributed.ray_workers import on_ray
 
-    on_ray(workers, functools.partial(run, resumable(words)), cpus=cpus, retries=retries)
+    on_ray(workers, functools.partial(run, resumable(words, workers)), cpus=cpus, retries=retries)
