@@ -92,7 +92,7 @@ TERMS = {
     "loss": "The number that training makes smaller. For clicks: minus the logarithm of the probability given to what happened.",
     "LRU": "Least recently used: what was asked for longest ago leaves the memory first.",
     "M/M/c": "A queue in front of c cores; gaps and service times are exponential. One core at 80 % waits 4 service times.",
-    "manifest": "A file that lists what a version holds: columns, and the size and checksum of each file.",
+    "manifest": "A file that lists what is there. Of a version: columns, sizes, checksums; of a training: the whole saves.",
     "matrix multiplication (GEMM)": "[M, K] times [K, N] takes 2 M K N operations.",
     "memory-bound": "Limited by how fast bytes arrive: faster arithmetic would not help.",
     "mixed precision": "Multiplying in 16 bits while weights and sums stay in 32.",

@@ -19,23 +19,30 @@ class Outcome:
     Attributes:
         name: of the prediction. One that ends in "_percent" is a share, all others are ratios or counts.
         said: the prediction, or None where there was none. came: what was measured.
-        if_less: where to look if less came than was said.
+        if_less, if_more: where to look if less, or more, came than was said.
     """
 
     name: str
     said: float | None
     came: float
     if_less: str = ""
+    if_more: str = ""
+
+    @staticmethod
+    def is_share_of(name: str) -> bool:
+        return name.endswith("_percent")
 
     @property
     def is_share(self) -> bool:
-        return self.name.endswith("_percent")
+        return self.is_share_of(self.name)
 
     @property
-    def fell_short(self) -> bool:
+    def where_to_look(self) -> tuple[str, str]:
+        """("less" or "more", where to look); empty texts where nothing was said, or it came so."""
         if self.said is None:
-            return False
-        return self._points < 0 if self.is_share else self.came < self.said
+            return "", ""
+        more = self._points if self.is_share else self.came - self.said
+        return ("less", self.if_less) if more < 0 else ("more", self.if_more) if more > 0 else ("", "")
 
     @property
     def _points(self) -> float:
@@ -59,12 +66,14 @@ class Outcome:
 
     def __repr__(self) -> str:
         text = f"{self._label}: {self._sentence}."
-        return f"{text}\nIf you got less: {self.if_less}" if self.if_less and self.fell_short else text
+        which, where = self.where_to_look
+        return f"{text}\nIf you got {which}: {where}" if where else text
 
     def _repr_html_(self) -> str:
         shown = self._figure()._repr_html_() if self.difference else f"<p>{escape(self._label)}: {escape(self._sentence)}.</p>"
-        if self.if_less and self.fell_short:
-            shown += f"<p><b>If you got less, look here.</b> {escape(self.if_less)}</p>"
+        which, where = self.where_to_look
+        if where:
+            shown += f"<p><b>If you got {which}, look here.</b> {escape(where)}</p>"
         return shown
 
     @property

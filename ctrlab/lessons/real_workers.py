@@ -38,6 +38,7 @@ real_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
 """Of a worker's process. It is none of `multiprocessing`, which would want to import the notebook."""
 ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 NO_CORE = -1
+AGAIN = "run the cell again"
 
 
 def rows_of(rows: int, index: int, shares: Sequence[int]) -> slice:
@@ -77,18 +78,22 @@ class Member:
 class RealWorkers:
     """Processes of this machine that are connected as a training's workers, each with a core of its own where there are enough.
 
-    Making another one ends those of before. They end with this process.
+    Only the last ones that were made run; they end with this process. Where they have ended, by a failure, an interrupt or a
+    kill, `run` starts others in their place, which have kept nothing: a cell that failed is run again, and that is all.
     """
 
     _last: RealWorkers | None = None
 
     def __init__(self, count: int = 2):
+        self.count = count
+        self._start()
+
+    def _start(self) -> None:
         if RealWorkers._last:  # the cell that makes it is run again
             RealWorkers._last.close()
         RealWorkers._last = self
         atexit.register(self.close)
-        self.count, self._again = count, f"run `workers = RealWorkers({count})` again"
-        addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
+        count, addresses = self.count, tuple(f"127.0.0.1:{port}" for port in free_ports(self.count))
         cores = sorted(os.sched_getaffinity(0))
         self._processes, self._connections = [], []
         for index in range(count):
@@ -113,6 +118,8 @@ class RealWorkers:
         Raises:
             CtrlabError: one has failed, or its process has ended. All workers end then.
         """
+        if RealWorkers._last is not self:
+            self._start()
         members = list(range(self.count)) if on is None else list(on)
         try:
             for index in members:
@@ -140,7 +147,7 @@ class RealWorkers:
         try:
             self._connections[index].send_bytes(data)
         except OSError:
-            raise CtrlabError(f"Worker {index} has ended: {self._again}.") from None
+            raise CtrlabError(f"Worker {index} has ended, and the others with it: {AGAIN}.") from None
 
     def _collected(self, members: Sequence[int], told: Told) -> list:
         results, waiting = {}, {self._connections[index]: index for index in members}
@@ -150,12 +157,12 @@ class RealWorkers:
                 try:
                     kind, said = pickle.loads(connection.recv_bytes())
                 except (EOFError, OSError):
-                    raise CtrlabError(f"Worker {index} has ended, and the others with it: {self._again}.") from None
+                    raise CtrlabError(f"Worker {index} has ended, and the others with it: {AGAIN}.") from None
                 if kind == "told":
                     told(index, *said)
                 elif kind == "failed":
                     raised, rest = said
-                    raise CtrlabError(f"Worker {index}: {raised}\nAll workers have ended: mend this, then {self._again}.{rest}")
+                    raise CtrlabError(f"Worker {index}: {raised}\nAll workers have ended: mend this, then {AGAIN}.{rest}")
                 else:
                     results[index] = said
                     del waiting[connection]

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import whole_batch
+from ctrlab.lessons.ring_in_threads import Line
 from ctrlab.whole_batch import SharedBatch
 
 AllReduce = Callable[[np.ndarray, int, int, object], np.ndarray]
@@ -25,35 +25,6 @@ AllReduce = Callable[[np.ndarray, int, int, object], np.ndarray]
 Joined = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(rows of each worker [W], their means [W, n], their variances [W, n]) -> mean and variance over all rows, [n] each."""
 HERE = "127.0.0.1"
-
-
-class Line:
-    """Part of a ring: to the next worker, and from the one before.
-
-    Attributes:
-        sent: bytes so far.
-    """
-
-    def __init__(self, put: Callable[[np.ndarray], object], get: Callable[[], np.ndarray]):
-        self._put, self._get, self.sent = put, get, 0
-
-    def send(self, numbers: np.ndarray) -> None:
-        """Hands an array over; it arrives later."""
-        self.sent += numbers.nbytes
-        self._put(numbers)
-
-    def receive(self) -> np.ndarray:
-        """Waits for the next array."""
-        return self._get()
-
-
-def in_threads(work: Callable[[int, Line], np.ndarray], workers: int) -> tuple[list, list[int]]:
-    """`work(worker, line)` of each worker of a ring, in threads: what they return, and the bytes that each has sent."""
-    boxes = [queue.SimpleQueue() for _ in range(workers)]
-    lines = [Line(boxes[(me + 1) % workers].put, boxes[me].get) for me in range(workers)]
-    with ThreadPoolExecutor(workers) as threads:
-        found = list(threads.map(work, range(workers), lines))
-    return found, [line.sent for line in lines]
 
 
 @contextlib.contextmanager

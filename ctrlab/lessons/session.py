@@ -90,28 +90,30 @@ class Lab:
         """Write down what you expect before you measure, `predict(speedup=5, hits_percent=60)`; `outcome` compares it later.
 
         Raises:
-            Unanswered: there is no number yet in place of the dots. CtrlabError: a guess is no number above 0.
+            Unanswered: there is no number yet in place of the dots. CtrlabError: a guess is no number above 0; a share may be 0.
         """
         for name, guess in guesses.items():
             if guess is ...:
                 raise Unanswered(f"Write a number in place of the dots: {name}=... A wrong guess costs nothing.")
-            if isinstance(guess, bool) or not isinstance(guess, numbers.Real) or not 0 < guess < 1e15:
-                raise CtrlabError(f"A prediction is a number above 0 and below 1e15; {name} is {str(guess)[:20]!r}.")
+            number = isinstance(guess, numbers.Real) and not isinstance(guess, bool)
+            if not number or not (0 < guess < 1e15 or (guess == 0 and Outcome.is_share_of(name))):
+                rule = "A prediction is a number above 0 and below 1e15, where percents may be 0"
+                raise CtrlabError(f"{rule}; {name} is {str(guess)[:20]!r}.")
         written = {name: float(guess) for name, guess in guesses.items()}
         print("Written down. Now find out.")
         self._keep(lambda record: record.predictions.update(written))
 
-    def outcome(self, *, if_less: str = "", **measured: float) -> None:
+    def outcome(self, *, if_less: str = "", if_more: str = "", **measured: float) -> None:
         """Show each prediction beside what came out (a number, or an interval with a `median`).
 
         Args:
-            if_less: where to look, shown where less came out than was predicted.
+            if_less, if_more: where to look, shown where less, or more, came out than was predicted.
         """
         from IPython.display import display
 
         for name, value in measured.items():
             said = self._record.predictions.get(name)
-            display(Outcome(name, said, float(getattr(value, "median", value)), if_less))
+            display(Outcome(name, said, float(getattr(value, "median", value)), if_less, if_more))
 
     def check(self, exercise: int, answer: Callable) -> None:
         """Judge an answer on fresh random and adversarial inputs. A wrong one takes back the pass of an earlier one.

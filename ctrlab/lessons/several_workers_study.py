@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,27 @@ import tensorflow as tf
 from ctrlab import data, models
 from ctrlab.distributed import Place, Workers
 from ctrlab.distributed.manifest import read_manifest
-from ctrlab.embedding import embedding_variables
+from ctrlab.embedding import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.exchange_by_hand import Program
-from ctrlab.lessons.real_workers import Member, RealWorkers, Told, part
+from ctrlab.lessons.real_workers import AGAIN, Member, RealWorkers, Told, part
 from ctrlab.lessons.ring_by_hand import AllReduce, Joined, Ringed, between, moments_by
+from ctrlab.lessons.ring_in_threads import in_threads
+from ctrlab.ops.lookup import Ids
 from ctrlab.optimizations import of_level
+from ctrlab.profiling.timing import Comparison
 from ctrlab.training import Run, Saving, Spec, get_state, make_optimizer, set_state, train_step
 
 MODEL, DATA = "dlrm", "census_income"
 RUNGS, FILES = of_level("all", "model"), ("parquet", "encoded")
 HYPER = {"optimizer": "adagrad", "learning_rate": 1e-3, "batch_size": 256}
 """Adam divides even the smallest gradient by its size, and large steps make differences grow: one would see rounding alone."""
+
+JUDGED, TOLERANCE = 8, 1e-5
+"""Steps in which two losses agree within the tolerance. Sums in another order are rounded otherwise; training makes that grow."""
+
+
+YOURS = "two workers, yours"
 
 
 def sizes() -> models.Sizes:
@@ -85,8 +95,21 @@ class Alone:
         return lambda call: float(self._step(*batch))
 
 
-def trained(member: Member, steps: int, shares: Sequence[int], all_reduce: AllReduce, joined: Joined) -> list[float]:
-    """In a worker: trains on its share of each batch, with the learner's functions; the losses. They stay for `timed`."""
+def trained(
+    member: Member, steps: int, shares: Sequence[int], all_reduce: AllReduce, joined: Joined
+) -> tuple[list[float], float]:
+    """In a worker: trains on its share of each batch, with the learner's functions; the losses, and the bytes that it has sent
+    per step. The model stays for `timed`."""
+    model, step, line = _by_hand(member, all_reduce, joined)
+    losses = []
+    for number, batch in enumerate(batches(model, model.hyper.batch_size, steps)):
+        losses.append(float(step(*part(batch, member.workers.shard.index, shares))))
+        member.tell(number, loss=losses[-1])
+    return losses, line.sent / steps
+
+
+def _by_hand(member: Member, all_reduce: AllReduce, joined: Joined) -> tuple:
+    """The model, its step with the learner's functions, and the line through which that sends."""
     workers = member.workers
     with workers.building():
         model, optimizer = built()
@@ -94,17 +117,15 @@ def trained(member: Member, steps: int, shares: Sequence[int], all_reduce: AllRe
     step = train_step(model, optimizer, Program(workers, lambda inner: Ringed(inner, all_reduce, line)))
     with moments_by(joined):
         traced(step, model)
-    losses = []
-    for number, batch in enumerate(batches(model, model.hyper.batch_size, steps)):
-        losses.append(float(step(*part(batch, workers.shard.index, shares))))
-        member.tell(number, loss=losses[-1], megabytes=line.sent / 1e6)
-    member.kept["two workers, yours"] = model, step
-    return losses
+    member.kept[YOURS] = model, step
+    return model, step, line
 
 
-def ready(member: Member) -> None:
-    """In a worker: builds what `timed` needs besides."""
+def ready(member: Member, all_reduce: AllReduce, joined: Joined) -> None:
+    """In a worker: builds what `timed` needs; the learner's model too, if the workers have begun anew since it was trained."""
     workers = member.workers
+    if YOURS not in member.kept:
+        _by_hand(member, all_reduce, joined)
     with workers.building():
         model, optimizer = built()
     member.kept["two workers, ours"] = model, traced(train_step(model, optimizer, workers), model)
@@ -125,13 +146,18 @@ def timed(member: Member, way: str, rows: int, call: int) -> float:
 
 def ways(workers: RealWorkers, alone: Alone, rows: int) -> dict[str, Callable[[int], float]]:
     """What is timed, call -> loss: a step on a batch of so many rows."""
-    names = {"one process, one core": [0], "two workers, ours": None, "two workers, yours": None}
+    names = {"one process, one core": [0], "two workers, ours": None, YOURS: None}
     found = {way: functools.partial(_timed, workers, way, rows, on) for way, on in names.items()}
     return found | {"one process, two cores": alone.timed(rows)}
 
 
 def _timed(workers: RealWorkers, way: str, rows: int, on: Sequence[int] | None, call: int) -> float:
     return workers.run(timed, way, rows, call, on=on)[0]
+
+
+def faster(race: Comparison, way: str, rival: str) -> str:
+    """Whether one way is faster than another one of the same race: "yes", "no" or "inconclusive"."""
+    return dataclasses.replace(race, baseline=rival).verdict(way)
 
 
 def spec(folder: Path, every: int, resume: bool = False) -> Spec:
@@ -147,17 +173,28 @@ def saved(member: Member, folder: Path, every: int) -> None:
 
 
 def killed(workers: RealWorkers, folder: Path, every: int, at: int, told: Told) -> int:
-    """Kills worker 1 in step `at` of a training; how many steps the last save of both has."""
+    """Kills worker 1 in step `at` of a training; how many steps the last save of both has.
+
+    Raises:
+        CtrlabError: a worker has failed before; both have written no save until then.
+    """
+    was_killed = False
 
     def watch(worker: int, step: int, numbers: dict) -> None:
+        nonlocal was_killed
         told(worker, step, numbers)
         if worker == 1 and step == at:
+            was_killed = True
             workers.kill(1)
 
     try:
         workers.run(saved, folder, every, told=watch)
     except CtrlabError:
-        return read_manifest(folder)[0].position
+        if not was_killed:
+            raise
+        if not (saves := read_manifest(folder)):
+            raise CtrlabError(f"Worker 1 was killed before a save of both was written: {AGAIN}.") from None
+        return saves[0].position
     raise CtrlabError(f"The training ended before step {at}, at which a worker is killed.")
 
 
@@ -167,12 +204,13 @@ class Resumed:
 
     Attributes:
         rows: of the data set.
-        counted: how often a key of each table was trained on, {table: the sum over its keys}.
+        lost, repeated: rows that a table's keys miss, and that they have too often, {table: rows}.
         history: (workers, steps), in order.
     """
 
     rows: int
-    counted: dict[str, int]
+    lost: dict[str, int]
+    repeated: dict[str, int]
     history: tuple[tuple[int, int], ...]
 
 
@@ -181,6 +219,53 @@ def resumed(folder: Path, every: int, told: Told) -> Resumed:
     with Run(spec(folder, every, resume=True), Workers(Place(("127.0.0.1:0",), 0))) as run:
         begun = run.position
         run.train(on_step=lambda number, loss: told(0, begun + number, {"loss": loss}))
-        counted = {table.name: int(table.state().frequencies.sum()) for table in embedding_variables(run.model)}
-        rows = run.files.rows
-    return Resumed(rows, counted, read_manifest(folder)[0].history)
+        of_files = counts_of_files(run.model, run.files)
+        off = {table.name: differences(table, of_files[table.name]) for table in embedding_variables(run.model)}
+    lost, repeated = ({name: each[place] for name, each in off.items()} for place in (0, 1))
+    return Resumed(run.files.rows, lost, repeated, read_manifest(folder)[0].history)
+
+
+def counts_of_files(model, files) -> dict[str, dict[int, int]]:
+    """How often each key of a growing table is in the training's files, {table: {key: times}}."""
+    growing = {table.name for table in embedding_variables(model)}
+    found: dict[str, Counter] = {name: Counter() for name in growing}
+    for features, _ in files.read_train(4_096, epochs=1, lists="ragged"):
+        for column in model.input_schema.id_columns:
+            if column.table in growing:
+                keys, times = np.unique(_flat(features[column.name]), return_counts=True)
+                found[column.table].update(dict(zip(keys.tolist(), times.tolist())))
+    return found
+
+
+def _flat(column: Ids) -> np.ndarray:
+    return (column.flat_values if isinstance(column, tf.RaggedTensor) else column).numpy()
+
+
+def differences(table: EmbeddingVariable, of_files: Mapping[int, int]) -> tuple[int, int]:
+    """How many lookups of keys are missing in what a table has counted, and how many are too many. Equal sums may hide both."""
+    state = table.state()
+    counted = dict(zip(state.keys.tolist(), state.frequencies.tolist()))
+    more = [counted.get(key, 0) - of_files.get(key, 0) for key in counted.keys() | of_files.keys()]
+    return -sum(each for each in more if each < 0), sum(each for each in more if each > 0)
+
+
+def tried(all_reduce: AllReduce, workers: int) -> tuple[bool, set[float]]:
+    """Whether an all-reduce in threads gives each worker the sum, and how many times its gradient each sends."""
+    # Sums of small whole numbers are exact in any order.
+    gradients = np.random.default_rng(workers).integers(0, 99, (workers, 840)).astype(np.float32)
+    found, sent = in_threads(lambda me, ring: all_reduce(gradients[me], me, workers, ring), workers)
+    return all(np.array_equal(each, gradients.sum(0)) for each in found), {out / gradients[0].nbytes for out in sent}
+
+
+def draw_difference(chart, losses: Mapping[str, Sequence[float]]) -> None:
+    """The relative difference of two curves, and the tolerance in the steps that are judged."""
+    (_, first), (name, second) = losses.items()
+    for step, (one, two) in enumerate(zip(first, second)):
+        chart.add(name, step, max(abs(two / one - 1), 1e-9))
+        if step < JUDGED:
+            chart.add("tolerance, as far as judged", step, TOLERANCE)
+
+
+def judged(losses: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """The steps of the curves that a gate judges."""
+    return {name: curve[:JUDGED] for name, curve in losses.items()}

@@ -66,6 +66,13 @@ def test_a_share_that_is_as_was_said_did_not_fall_short(came, less):
     assert ("If you got less" in found) == less and ("as you said" in found) != less
 
 
+def test_who_got_more_may_be_told_too():
+    found = Outcome("hits_percent", 0, 20, "In the cache.", "In the <table>.")
+    assert "If you got more, look here.</b> In the &lt;table&gt;." in found._repr_html_() and "cache" not in repr(found)
+    assert "look" not in Outcome("hits_percent", 20, 20, "In the cache.", "In the table.")._repr_html_()
+    assert "If you got" not in repr(Outcome("hits_percent", None, 20, "In the cache.", "In the table."))
+
+
 def test_where_to_look_is_shown_only_to_who_got_less():
     assert "look here.</b> In the cache &lt;1&gt;." in Outcome("speed", 3, 2, "In the cache <1>.")._repr_html_()
     assert "look here" not in Outcome("speed", 2, 3, "In the cache.")._repr_html_()

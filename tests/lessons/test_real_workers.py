@@ -1,5 +1,6 @@
 """Processes that a notebook starts: they run what it sends, say how far they are, and end with each other."""
 
+import contextlib
 import os
 
 import pytest
@@ -37,13 +38,11 @@ def test_workers_run_what_they_are_sent(monkeypatch):
         if member.workers.shard.index:
             raise ValueError("one row too many")
 
-    with pytest.raises(
-        CtrlabError, match=r"^Worker 1: ValueError: one row too many\n.*run `workers = RealWorkers\(2\)` again\.$"
-    ):
+    with pytest.raises(CtrlabError, match=r"^Worker 1: ValueError: one row too many\n.*mend this, then run the cell again\.$"):
         workers.run(fails)
     assert not alive(pids)
-    with pytest.raises(CtrlabError, match=r"run `workers = RealWorkers\(2\)` again"):
-        workers.run(fails)
+    assert workers.run(lambda member: dict(member.kept)) == [{}, {}]  # others, which begin anew
+    workers.close()
 
 
 def test_a_worker_that_ends_ends_the_others(monkeypatch):
@@ -52,9 +51,33 @@ def test_a_worker_that_ends_ends_the_others(monkeypatch):
     workers = RealWorkers(3)
     pids = [process.pid for process in workers._processes]
     workers.kill(1)
-    with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run `workers = RealWorkers\(3\)` again"):
+    with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run the cell again"):
         workers.run(len)
     assert not alive(pids)
+
+
+@pytest.mark.parametrize("ends", [lambda workers: workers.kill(0), lambda workers: workers.close()], ids=["kill", "close"])
+def test_the_cell_that_failed_may_run_again(monkeypatch, ends):
+    answering = """
+import pickle, sys
+from multiprocessing.connection import Connection
+connection = Connection(int(sys.argv[1]))
+while True:
+    connection.recv_bytes()
+    connection.send_bytes(pickle.dumps(("done", 7)))
+"""
+    monkeypatch.setattr(real_workers, "PROGRAM", answering)
+    workers = RealWorkers(2)
+    first = [process.pid for process in workers._processes]
+    assert workers.run(len) == [7, 7]
+    ends(workers)
+    with contextlib.suppress(CtrlabError):
+        workers.run(len)
+    assert not alive(first) and workers.run(len) == [7, 7]
+    newer = RealWorkers(1)
+    second = [process.pid for process in newer._processes]
+    assert workers.run(len) == [7, 7] and not alive(second)  # only one set of workers at a time
+    workers.close()
 
 
 def test_another_start_ends_those_of_before(monkeypatch):

@@ -80,6 +80,16 @@ def test_a_prediction_is_a_number(lab, guess):
         lab.predict(speedup=guess)
 
 
+def test_a_share_may_be_nothing(lab, capsys):
+    lab.predict(lost_percent=0)
+    lab.outcome(lost_percent=20.0, if_less="No.", if_more="Two workers have three groups.")
+    said = "lost: you said 0 %, measured 20 %, 20 points more.\nIf you got more: Two workers have three groups."
+    assert said in capsys.readouterr().out
+    for guess in (-1, False):
+        with pytest.raises(CtrlabError, match="percents may be 0"):
+            lab.predict(lost_percent=guess)
+
+
 def test_dots_are_no_prediction(lab):
     with pytest.raises(check.Unanswered, match=r"a number in place of the dots: speedup=\.\.\.") as asked:
         lab.predict(speedup=...)

@@ -32,6 +32,20 @@ def joined(counts, means, variances):
     return mean, tf.reduce_sum(share * (variances + tf.square(means - mean)), 0)
 
 
+def in_numpy_s_words(chunks, me, ring):
+    total = np.asarray(chunks[me], np.float32)
+    for turn in range(1, len(chunks)):
+        ring.send(total)
+        total = np.add(ring.receive(), chunks[(me - turn) % len(chunks)], dtype=np.float32)
+    return total
+
+
+def with_einsum(counts, means, variances):
+    mean = tf.einsum("w,wn->n", counts, means) / tf.reduce_sum(counts)
+    squares = tf.einsum("w,wn->n", counts, variances + tf.math.squared_difference(means, mean))
+    return mean, squares / tf.reduce_sum(counts)
+
+
 def within_and_between(counts, means, variances):
     rows = tf.reduce_sum(counts)
     mean = tf.linalg.matvec(means, counts, transpose_a=True) / rows
@@ -40,7 +54,9 @@ def within_and_between(counts, means, variances):
     return mean, (within + between) / rows
 
 
-@pytest.mark.parametrize(("exercise", "answer"), [(1, with_all_sums), (2, within_and_between)])
+@pytest.mark.parametrize(
+    ("exercise", "answer"), [(1, with_all_sums), (1, in_numpy_s_words), (2, within_and_between), (2, with_einsum)]
+)
 def test_other_right_answers_pass(exercise, answer):
     check.run(LESSON, exercise, answer, 3)
 
@@ -150,6 +166,24 @@ def in_64_bits(chunks, me, ring):
     return reduce_scatter([each.astype(np.float64) for each in chunks], me, ring)
 
 
+def as_a_list(chunks, me, ring):
+    return reduce_scatter(chunks, me, ring).tolist()
+
+
+class Sends:
+    """The right answer, whose messages are converted."""
+
+    def __init__(self, convert):
+        self.convert = convert
+
+    def __call__(self, chunks, me, ring):
+        total = chunks[me]
+        for turn in range(1, len(chunks)):
+            ring.send(self.convert(total))
+            total = np.asarray(ring.receive(), np.float32) + chunks[(me - turn) % len(chunks)]
+        return total
+
+
 def in_16_bits(chunks, me, ring):
     return reduce_scatter([each.astype(np.float16) for each in chunks], me, ring).astype(np.float32)
 
@@ -177,24 +211,27 @@ def sends_without_end(chunks, me, ring):
 
 
 RINGS = {
-    no_op: "sends W - 1 chunks",
+    no_op: "expected 1 message, 12 bytes\n  received 0 messages, 0 bytes\n.*\n  try      2 workers take 1 round;",
     zeros: "of the reference",
     receives_first: "wait for each other for ever",
-    a_round_too_few: "sends W - 1 chunks",
+    a_round_too_few: "sends W - 1 chunks.*\n.*\n.*\n.*\n.*2 workers take 1 round; in each round",
     a_round_too_many: "sends W - 1 chunks",
     the_other_way_round: None,
     always_the_next_chunk: None,
     sends_its_own_chunks: "of the reference",
     sends_all: "sends W - 1 chunks",
     forgets_its_own: "of the reference",
-    adds_in_place: "leaves its inputs",
+    adds_in_place: "The chunks stay as they are; here two(.*\n)*.*at       chunk [01] of worker [01]\n.*`a \\+= b` changes",
     changes_what_it_sent: "What was sent is left as it is",
-    the_mean: "of the reference",
-    in_64_bits: None,
-    in_16_bits: None,
-    all_sums: None,
+    the_mean: "of the reference(.*\n)*.*return the sum itself",
+    in_64_bits: "an array of float64(.*\n)*.*messages and the result are, too",
+    in_16_bits: "nearly right: send and add float32",
+    Sends(np.float16): "Each message is a float32 array(.*\n)*.*received an array of float16(.*\n)*.*at       worker",
+    as_a_list: "The result is a float32 array(.*\n)*.*received list",
+    Sends(np.ndarray.tolist): "Each message is a float32 array(.*\n)*.*received list",
+    all_sums: "The result is a float32 array",
     for_two_alone: None,
-    sends_without_end: "at most 1 arrays",
+    sends_without_end: "at most 1 message\n",
 }
 
 
@@ -283,6 +320,15 @@ def every_pair_of_workers(counts, means, variances):
     return mean, tf.reduce_sum(share[:, None] * variances, 0) + tf.reduce_sum(pairs, [0, 1]) / 2
 
 
+def a_loop_over_workers(counts, means, variances):
+    rows, mean, variance = tf.reduce_sum(counts), 0.0, 0.0
+    for count, each in zip(tf.unstack(counts), tf.unstack(means)):
+        mean += count / rows * each
+    for count, each, own in zip(tf.unstack(counts), tf.unstack(means), tf.unstack(variances)):
+        variance += count / rows * (own + (each - mean) ** 2)
+    return mean, variance
+
+
 def a_loop_over_columns(counts, means, variances):
     found = [joined(counts, means[:, n : n + 1], variances[:, n : n + 1]) for n in range(means.shape[1])]
     return tf.concat([mean for mean, _ in found], 0), tf.concat([variance for _, variance in found], 0)
@@ -318,5 +364,6 @@ STATISTICS = {
     swapped: "the mean of",
     every_pair_of_workers: "a few ops",
     a_loop_over_columns: "a few ops",
+    a_loop_over_workers: "no loop over workers or columns, in Python neither",
 }
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (reduce_scatter, RINGS), 2: (joined, STATISTICS)})

@@ -9,11 +9,16 @@ import numpy as np
 
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-from ctrlab.lessons.interleaving import Condition, Stuck, Threads
+from ctrlab.lessons.interleaving import Condition, Threads
+from ctrlab.lessons.ring_in_threads import run_to_the_end
 
 ROUND = "in each round: send the sum that you have, receive another one, add your own chunk of that number to it"
 ORDER = "worker w begins with chunk w; what arrives in the first round is chunk w - 1, then w - 2; numbers are mod W"
+NO_LOOP = "counts[:, None] has a share per row of [W, n]; tf.reduce_sum(..., 0) adds the rows of all workers"
 SHARES = "weigh each worker's mean by its share of the rows, counts / sum(counts)"
+KINDS = "chunks are float32 arrays; messages and the result are, too. `.astype(np.float32)` makes one of any array"
+ROUNDED = "it is nearly right: send and add float32, since fewer bits round"
+WHOLE = "return the sum itself: in the lesson, losses were divided by the rows of all workers before"
 BETWEEN = "each worker's variance, plus the square of its mean's distance from the whole mean; both weighed by its share"
 
 
@@ -35,8 +40,7 @@ class Ring:
         return {}  # threads are no part of a question that is remembered
 
     def send(self, numbers: np.ndarray) -> None:
-        if not isinstance(numbers, np.ndarray):
-            raise TypeError(f"send takes a NumPy array; received {type(numbers).__name__}")
+        _require_kind(numbers, "Each message is a float32 array, as the chunks are.", f"worker {self._me}")
         self.sent.append(numbers.copy())
         if len(self.sent) == len(self._boxes):
             raise _too_much(self.sent, self._me, len(self._boxes), "at most ", "the ring")
@@ -70,7 +74,7 @@ def check_reduce_scatter(answer: Callable, rng: np.random.Generator) -> None:
             found: dict[int, object] = {}
             for me in range(workers):
                 threads.start(f"worker {me}", _work(answer, chunks[me], me, rings[me], found, case))
-            _run(threads, rng, case)
+            run_to_the_end(threads, lambda ready: str(rng.choice(ready)), case)
         for me in range(workers):
             _require_sent(rings[me].sent, chunks[me], me, case)
         if any(boxes):
@@ -83,37 +87,46 @@ def check_reduce_scatter(answer: Callable, rng: np.random.Generator) -> None:
         for me in range(workers):
             number = (me + 1) % workers
             right = np.sum([each[number].astype(np.float64) for each in chunks], 0).astype(np.float32)
-            hint = ORDER if workers > 1 else "one worker has its own chunk, and sends nothing"
+            _require_kind(found[me], f"The result is a float32 array, as the chunks are; here {case}.", f"worker {me}")
+            hint = _hint(found[me], right, workers)
             require_close(found[me], right, case=f"{case}, worker {me}, whose sum is that of chunk {number}", next_step=hint)
 
 
 def _work(answer: Callable, chunks: list[np.ndarray], me: int, ring: Ring, found: dict, case: str) -> Callable[[], None]:
+    def asked(given: list[np.ndarray], me: int, ring: Ring) -> object:
+        result = answer(given, me, ring)
+        for number, (old, new) in enumerate(zip(chunks, given)):
+            if not np.array_equal(old, new):
+                raise CheckFailed(
+                    f"The chunks stay as they are; here {case}.",
+                    expected=np.array2string(old, threshold=6),
+                    received=np.array2string(np.asarray(new), threshold=6),
+                    index=f"chunk {number} of worker {me}",
+                    next_step="`a = a + b` makes a new array, where `a += b` changes the chunk",
+                )
+        return result
+
     def work() -> None:
-        found[me] = call(answer, [each.copy() for each in chunks], me, ring, case=f"{case}, worker {me}", next_step=ROUND)
+        found[me] = call(asked, [each.copy() for each in chunks], me, ring, case=f"{case}, worker {me}", next_step=ROUND)
 
     return work
 
 
-def _run(threads: Threads, rng: np.random.Generator, case: str) -> None:
-    """Lets the workers run in any order, until all have ended."""
-    while threads.unfinished():
-        ready = threads.can_go()
-        if not ready:
-            raise CheckFailed(
-                f"Workers do not wait for each other for ever; here {case}.",
-                expected="an end",
-                received=f"{', '.join(threads.unfinished())} wait to receive, and nothing is on the way to them",
-                next_step="send first, then receive; W - 1 rounds, so W - 1 of each",
-            )
-        try:
-            threads.go(str(rng.choice(ready)))
-        except Stuck as stuck:
-            raise CheckFailed(
-                f"The function comes to an end; here {case}.",
-                expected="an answer",
-                received=f"{stuck} goes on and on",
-                next_step="there are W - 1 rounds, where W = len(chunks)",
-            ) from None
+def _require_kind(found: object, rule: str, index: str) -> None:
+    """It is a float32 array."""
+    if not isinstance(found, np.ndarray) or found.dtype != np.float32:
+        what = f"an array of {found.dtype}" if isinstance(found, np.ndarray) else type(found).__name__
+        raise CheckFailed(rule, expected="an array of float32", received=what, index=index, next_step=KINDS)
+
+
+def _hint(found: np.ndarray, right: np.ndarray, workers: int) -> str:
+    if found.shape == right.shape and np.linalg.norm(found - right) <= 0.01 * np.linalg.norm(right):
+        return ROUNDED
+    if workers == 1:
+        return "one worker has its own chunk, and sends nothing"
+    mean = right / workers
+    is_mean = found.shape == right.shape and right.any() and np.allclose(found, mean, rtol=1e-5, atol=1e-5 * np.abs(mean).max())
+    return WHOLE if is_mean else ORDER
 
 
 def _require_sent(sent: list[np.ndarray], chunks: list[np.ndarray], me: int, case: str) -> None:
@@ -126,11 +139,15 @@ def _require_sent(sent: list[np.ndarray], chunks: list[np.ndarray], me: int, cas
 def _too_much(sent: list[np.ndarray], me: int, workers: int, at_most: str, case: str, more: str = "") -> CheckFailed:
     return CheckFailed(
         f"Budget: each worker sends W - 1 chunks, and never the one that it ends with; here {case}.",
-        expected=f"{at_most}{workers - 1} arrays{more}",
-        received=f"{len(sent)} arrays, {sum(each.nbytes for each in sent)} bytes",
+        expected=f"{at_most}{_counted(workers - 1, 'message')}{more}",
+        received=f"{_counted(len(sent), 'message')}, {sum(each.nbytes for each in sent)} bytes",
         index=f"worker {me} of {workers}",
-        next_step=ORDER if len(sent) == workers - 1 else ROUND,
+        next_step=ORDER if len(sent) == workers - 1 else f"{workers} workers take {_counted(workers - 1, 'round')}; {ROUND}",
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.ndarray]]]]:
@@ -167,14 +184,25 @@ def check_joined(answer: Callable, rng: np.random.Generator) -> None:
         _require_near(variance, right_variance, variances.max(0), f"the variance of {case}", BETWEEN)
         if np.abs(means).max() < LARGE:
             _require_gradients(answer, given, rng, case)
-    counts, means, variances = (tf.constant(each, tf.float32) for each in _drawn(rng, [40, 1, 7, 0], 16))
-    Budget("a few ops on [W, n]", largest_elements=4 * 16, ops={"Sum": 5, "Mean": 2}).enforce(
-        answer,
-        counts,
-        means,
-        variances,
-        next_step="counts[:, None] has a share per row of [W, n]; no loop over workers or columns",
-    )
+    _require_few_ops(answer, rng)
+
+
+def _require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
+    """A loop that Python unrolls takes more ops for more workers, or for more columns."""
+    import tensorflow as tf
+
+    ops = []
+    for counts, columns in (([40, 1, 7, 0], 16), ([3, 0], 4)):
+        given = [tf.constant(each, tf.float32) for each in _drawn(rng, counts, columns)]
+        budget = Budget("a few ops on [W, n]", largest_elements=len(counts) * columns, ops={"Sum": 5, "Mean": 2})
+        ops.append(budget.enforce(answer, *given, next_step=NO_LOOP).ops.total())
+    if ops[0] != ops[1]:
+        raise CheckFailed(
+            "Budget: no loop over workers or columns, in Python neither.",
+            expected="as many ops for 4 workers and 16 columns as for 2 workers and 4 columns",
+            received=f"{ops[0]} and {ops[1]} ops",
+            next_step=NO_LOOP,
+        )
 
 
 def reference_joined(counts, means, variances) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ QUESTIONS = (
         because="Each row is normalized by the rows beside it. With other neighbours it gets another output.",
         wrong={
             "Nothing: the average repairs it.": "An average of gradients of other functions is no gradient of the right one.",
-            "Only the moving statistics, which evaluation uses.": "They are wrong, too. But training itself is another one.",
+            "Only the averages over many batches, which evaluation uses.": "They are wrong, too. But training is another one.",
             "It is slower.": "It is faster: nothing is exchanged. This is why some do it.",
         },
     ),

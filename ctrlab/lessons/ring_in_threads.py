@@ -1,0 +1,98 @@
+"""A ring of workers that are threads of the notebook, of which one runs at a time: who waits for ever is seen at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ctrlab.lessons.check import CheckFailed, require_close
+from ctrlab.lessons.interleaving import Stuck, Threads
+
+
+class Line:
+    """Part of a ring: to the next worker, and from the one before.
+
+    Attributes:
+        sent: bytes so far.
+    """
+
+    def __init__(self, put: Callable[[np.ndarray], object], get: Callable[[], np.ndarray]):
+        self._put, self._get, self.sent = put, get, 0
+
+    def send(self, numbers: np.ndarray) -> None:
+        """Hands an array over; it arrives later."""
+        self.sent += numbers.nbytes
+        self._put(numbers)
+
+    def receive(self) -> np.ndarray:
+        """Waits for the next array."""
+        return self._get()
+
+
+def in_threads(work: Callable[[int, Line], np.ndarray], workers: int) -> tuple[list, list[int]]:
+    """`work(worker, line)` of each worker of a ring, in threads: what they return, and the bytes that each has sent.
+
+    Raises:
+        CheckFailed: they wait for each other for ever, or one goes on and on. What a worker raises ends all of them.
+    """
+    found: dict[int, np.ndarray] = {}
+    with Threads() as threads:
+        boxes, condition = [deque() for _ in range(workers)], threads.condition()
+
+        def line(me: int) -> Line:
+            def put(numbers: np.ndarray) -> None:
+                with condition:
+                    boxes[(me + 1) % workers].append(numbers)
+                    condition.notify_all()
+
+            def get() -> np.ndarray:
+                with condition:
+                    condition.wait_for(lambda: boxes[me])
+                    return boxes[me].popleft()
+
+            return Line(put, get)
+
+        lines = [line(me) for me in range(workers)]
+        for me in range(workers):
+            threads.start(f"worker {me}", lambda me=me: found.update({me: work(me, lines[me])}))
+        run_to_the_end(threads, lambda ready: ready[0], f"{workers} workers")
+    return [found[me] for me in range(workers)], [line.sent for line in lines]
+
+
+def run_to_the_end(threads: Threads, choose: Callable[[Sequence[str]], str], case: str) -> None:
+    """Lets the workers run until all have ended; `choose(names)` says who goes next.
+
+    Raises:
+        CheckFailed: they wait for each other for ever, or one comes to no end. What a worker raises.
+    """
+    while threads.unfinished():
+        ready = threads.can_go()
+        if not ready:
+            raise CheckFailed(
+                f"Workers do not wait for each other for ever; here {case}.",
+                expected="an end",
+                received=f"{', '.join(threads.unfinished())} wait to receive, and nothing is on the way to them",
+                next_step="send first, then receive; W - 1 rounds, so W - 1 of each",
+            )
+        try:
+            threads.go(choose(ready))
+        except Stuck as stuck:
+            raise CheckFailed(
+                f"The function comes to an end; here {case}.",
+                expected="an answer",
+                received=f"{stuck} goes on and on",
+                next_step="there are W - 1 rounds, where W = len(chunks)",
+            ) from None
+
+
+def require_sums(found: Sequence[np.ndarray], gradients: np.ndarray) -> None:
+    """After an all-reduce, each worker has the sum of all `gradients`, float32 [W, n].
+
+    Raises:
+        CheckFailed: one has not.
+    """
+    for me, each in enumerate(found):
+        case = f"worker {me} of {len(gradients)} after the all-reduce"
+        require_close(each, gradients.sum(0), case=case, next_step="run check 1 again, then this cell")
