@@ -19,6 +19,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
+from ctrlab import whole_batch
 from ctrlab.errors import CtrlabError
 from ctrlab.graph_names import graph_name
 from ctrlab.models import blocks, regularization, sharing, tables
@@ -61,7 +62,7 @@ class Experts(keras.layers.Layer):
     def call(self, x, training=False):
         kernels = [kernel.value for kernel in self.kernels]
         if training and self.l2:
-            self.add_loss(regularization.penalty(self.l2, kernels))
+            self.add_loss(whole_batch.once(regularization.penalty(self.l2, kernels)))
         out = self.product(x, kernels, [b.value for b in self.biases])  # [E, B, units[-1]]
         return self.drop(out) if training and self.drop is not None else out
 
