@@ -30,10 +30,6 @@ RUNGS, FILES = of_level("all", "model"), ("parquet", "encoded")
 HYPER = {"optimizer": "adagrad", "learning_rate": 1e-3, "batch_size": 256}
 """Adam divides even the smallest gradient by its size, and large steps make differences grow: one would see rounding alone."""
 
-JUDGED, TOLERANCE = 8, 1e-5
-"""Steps in which two losses agree within the tolerance. Sums in another order are rounded otherwise; training makes that grow."""
-
-
 YOURS = "two workers, yours"
 
 
@@ -255,17 +251,3 @@ def tried(all_reduce: AllReduce, workers: int) -> tuple[bool, set[float]]:
     gradients = np.random.default_rng(workers).integers(0, 99, (workers, 840)).astype(np.float32)
     found, sent = in_threads(lambda me, ring: all_reduce(gradients[me], me, workers, ring), workers)
     return all(np.array_equal(each, gradients.sum(0)) for each in found), {out / gradients[0].nbytes for out in sent}
-
-
-def draw_difference(chart, losses: Mapping[str, Sequence[float]]) -> None:
-    """The relative difference of two curves, and the tolerance in the steps that are judged."""
-    (_, first), (name, second) = losses.items()
-    for step, (one, two) in enumerate(zip(first, second)):
-        chart.add(name, step, max(abs(two / one - 1), 1e-9))
-        if step < JUDGED:
-            chart.add("tolerance, as far as judged", step, TOLERANCE)
-
-
-def judged(losses: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """The steps of the curves that a gate judges."""
-    return {name: curve[:JUDGED] for name, curve in losses.items()}

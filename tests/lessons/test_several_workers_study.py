@@ -13,6 +13,7 @@ from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import several_workers_study as study
+from ctrlab.lessons import worker_losses
 from ctrlab.lessons.real_workers import part
 from ctrlab.lessons.ring_by_hand import Ringed, between, moments_by
 from ctrlab.lessons.ring_in_threads import Line
@@ -146,11 +147,11 @@ def test_the_gate_sees_a_wrong_ring():
 def test_losses_are_judged_as_far_as_the_tolerance_is_drawn():
     chart, one = LiveChart("", ""), np.ones(20)
     losses = {"one process": one, "two workers": one + np.r_[np.zeros(8), np.full(12, 2e-5)]}
-    study.draw_difference(chart, losses)
+    worker_losses.draw_difference(chart, losses)
     steps, values = chart.history["two workers"]
     assert len(steps) == 20 and values[-1] == pytest.approx(2e-5) and values[0] > 0
     assert chart.history["tolerance, as far as judged"] == (list(range(8)), [1e-5] * 8)
-    assert [len(curve) for curve in study.judged(losses).values()] == [8, 8]
+    assert [len(curve) for curve in worker_losses.judged(losses).values()] == [8, 8]
 
 
 class Ended:
