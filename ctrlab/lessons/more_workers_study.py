@@ -10,6 +10,7 @@ these machines have a worker each, and a link's latency with TCP.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -27,7 +28,7 @@ from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_thro
 from ctrlab.distributed.simulator.step import links, step
 from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
-from ctrlab.lessons.checks.more_workers import reference_fewest
+from ctrlab.lessons.checks.more_workers import reference_ring
 from ctrlab.profiles import Profile
 
 Ring = Callable[[float, object, float, float], object]
@@ -36,6 +37,10 @@ Search = Callable[[Callable[[int], float], int, float], int]
 """(seconds of a step by workers, most workers, slack) -> the fewest workers within it."""
 WITHIN = 0.2
 """Between simulated and real steps."""
+BUMP = 1e-3
+"""Of a step's seconds. Counts of distinct ids are joined by lines, so a curve may have bumps where these meet; they are lower."""
+SAME = 1e-6
+"""Between two rings: far above rounding."""
 NAME = "dlrm"
 EXAMPLES = {"tiny": (64, 256, 1_024)}
 MOST_EXAMPLES = (128, 512, 1_024, 2_048)
@@ -126,12 +131,15 @@ def seconds(ring: Ring, model: Model, there: Cluster, workers: int, batch: int) 
     """Of a simulated step whose all-reduces take what the learner's function says.
 
     Args:
-        there: all workers are of one node, or each is of its own: then all links of the ring are equal.
+        there: where nodes have several workers, the ring's messages are of the mean latency, as they follow one another.
     """
     near, far = links(there, workers)
-    link = far if there.per_node == 1 else near
+    nodes, steps = math.ceil(workers / there.per_node), 2 * (workers - 1)
+    abroad = 2 * (nodes - 1) / max(steps, 1)  # of the ring's messages; the slowest link sets the rate
+    latency = (1 - abroad) * float(near.latency) + abroad * float(far.latency)
+    per_byte = max(near.per_byte, far.per_byte) if nodes > 1 else near.per_byte
     found, size = step(model, there, workers, batch), FLOAT * model.dense / model.reductions
-    sums = model.reductions * ring(size, workers, float(link.latency), float(link.per_byte))
+    sums = model.reductions * ring(size, workers, latency, float(per_byte))
     return float(found.seconds - found.reduce + sums)
 
 
@@ -150,7 +158,7 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
     """{number of GPUs: how many times as long as a step of four takes}, on one node of V100; "nodes" are two nodes of four.
 
     Args:
-        ring: the learner's; over two nodes, whose links differ, the simulator's own is taken.
+        ring: the learner's.
         millions: of dense weights.
         host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
     """
@@ -162,7 +170,7 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
     }
     node = replace(node, host=hosts[host])
     four = seconds(ring, model, node, 4, batch)
-    two_nodes = float(step(model, replace(node, per_node=4), 8, batch).seconds)
+    two_nodes = seconds(ring, model, replace(node, per_node=4), 8, batch)
     found = {f"{n} GPUs": seconds(ring, model, node, n, batch) / four for n in (1, 2, 8)}
     return found | {"8 GPUs, two nodes": two_nodes / four}
 
@@ -191,20 +199,32 @@ def claims(one: Measured, ring: Ring, search: Search) -> dict[str, bool]:
     agree = []
     for asked in (one.curve(ring, 8_192, RATE), curve(model, ring, 512, RATE)):
         table = [asked(w) for w in range(1, MOST + 1)]
-        agree += [search(asked, MOST, slack) == reference_fewest(table, slack) for slack in (1.0, 1.1)]
+        agree += [as_fast(search(asked, MOST, slack), table, slack) for slack in (1.0, 1.1)]
 
     def best(batch: int, dense: float | None = None) -> int:
         return search(curve(model, ring, batch, RATE, dense), MOST, 1.0)
 
     denser, larger = [best(8_192, dense) for dense in (1e5, 1e7, 1e8)], [best(batch) for batch in (512, 2_048, 8_192)]
-    looped, free = (four_over_eight(ring, 2_048, 4, host)["8 GPUs"] for host in ("one loop", "free"))
     return {
-        "your search agrees with whole curves, with slack and without": all(agree),
+        "your search agrees with whole curves within 0.1 % of their seconds, with slack and without": all(agree),
         "a recorded worker: with more dense weights, fewer workers are the fastest": denser[0] > denser[1] > denser[2],
         "a recorded worker: with a larger batch, more workers are the fastest": larger[0] < larger[1] < larger[2],
-        "your ring on GPUs: eight lose to four behind one loop, and not without a host's work": looped > 1 > free,
+        "your ring on GPUs, on one node and on two, takes what the package's takes": same_on_gpus(ring),
         "your ring in recorded steps that were held out: within a fifth": held_out(ring).worst < WITHIN,
     }
+
+
+def as_fast(workers: int, table: Sequence[float], slack: float) -> bool:
+    """Whether so many are the fewest within the limit, but for bumps: no fewer are well within it."""
+    limit = slack * min(table)
+    enough = 1 <= workers <= len(table) and table[workers - 1] <= (1 + BUMP) * limit
+    return enough and min(table[: workers - 1], default=math.inf) > (1 - BUMP) * limit
+
+
+def same_on_gpus(ring: Ring) -> bool:
+    """Whether the learner's ring gives the ratios of the definition, where sums are a large part: of 100 million weights."""
+    found, right = (four_over_eight(each, 2_048, 100, "free") for each in (ring, reference_ring))
+    return all(math.isclose(found[name], right[name], rel_tol=SAME) for name in right)
 
 
 def planned(admitted: float, in_memory: float, bytes_on_the_network: int) -> dict[str, float]:
