@@ -161,6 +161,17 @@ def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
     return result
 
 
+@contextlib.contextmanager
+def stub_in_a_line() -> Iterator[None]:
+    """A stub that is called in here is `Unanswered`: Jupyter shows its line, and not all that lies between."""
+    try:
+        yield
+    except NotImplementedError as error:
+        if said := _said_by_stub(error):
+            raise Unanswered(said) from None
+        raise
+
+
 def _said_by_stub(error: BaseException) -> str | None:
     """The stub's own line, also where TensorFlow traced the stub and wrote more around it; None of any other error."""
     found = re.search(notebook.STUB.format(r"\d+"), str(error)) if isinstance(error, NotImplementedError) else None

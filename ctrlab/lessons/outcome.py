@@ -18,8 +18,9 @@ class Outcome:
 
     Attributes:
         name: of the prediction. One that ends in "_percent" is a share, all others are ratios or counts.
-        said: the prediction, or None where there was none. came: what was measured.
+        said: the prediction, or None where there was none. came: what came out.
         if_less, if_more: where to look if less, or more, came than was said.
+        how: it came out, in a word.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Outcome:
     came: float
     if_less: str = ""
     if_more: str = ""
+    how: str = "measured"
 
     @staticmethod
     def is_share_of(name: str) -> bool:
@@ -83,9 +85,9 @@ class Outcome:
     @property
     def _sentence(self) -> str:
         if self.said is None:
-            return f"measured {self._number(self.came)}; nothing was predicted (lab.predict({self.name}=...))"
+            return f"{self.how} {self._number(self.came)}; nothing was predicted (lab.predict({self.name}=...))"
         off = f", {self.difference}" if self.difference else ""
-        return f"you said {self._number(self.said)}, measured {self._number(self.came)}{off}"
+        return f"you said {self._number(self.said)}, {self.how} {self._number(self.came)}{off}"
 
     def _number(self, value: float) -> str:
         return f"{plain(value)} %" if self.is_share else plain(value)
@@ -95,7 +97,7 @@ class Outcome:
         figure.text(LEFT - 20, 14, self._label, anchor="start", bold=True)
         figure.arrow((LEFT - 20, Y + 6), (RIGHT + 20, Y + 6))
         figure.text(RIGHT + 20, Y + 50, "percent" if self.is_share else "logarithmic", anchor="end", size=12, faint=True)
-        for value, colour, words, y in ((self.said, ORANGE, "you said", Y - 22), (self.came, BLUE, "measured", Y + 30)):
+        for value, colour, words, y in ((self.said, ORANGE, "you said", Y - 22), (self.came, BLUE, self.how, Y + 30)):
             place = self._place(value)
             figure.box(place - 5, Y, 10, 12, colour=colour)
             anchor = "start" if place < LEFT + 60 else "end" if place > RIGHT - 60 else "middle"

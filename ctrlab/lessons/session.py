@@ -103,17 +103,19 @@ class Lab:
         print("Written down. Now find out.")
         self._keep(lambda record: record.predictions.update(written))
 
-    def outcome(self, *, if_less: str = "", if_more: str = "", **measured: float) -> None:
+    def outcome(self, *, if_less: str = "", if_more: str = "", simulated: bool = False, **measured: float) -> None:
         """Show each prediction beside what came out (a number, or an interval with a `median`).
 
         Args:
             if_less, if_more: where to look, shown where less, or more, came out than was predicted.
+            simulated: say so, in place of measured.
         """
         from IPython.display import display
 
         for name, value in measured.items():
             said = self._record.predictions.get(name)
-            display(Outcome(name, said, float(getattr(value, "median", value)), if_less, if_more))
+            came, how = float(getattr(value, "median", value)), "simulated" if simulated else "measured"
+            display(Outcome(name, said, came, if_less, if_more, how))
 
     def check(self, exercise: int, answer: Callable) -> None:
         """Judge an answer on fresh random and adversarial inputs. A wrong one takes back the pass of an earlier one.
@@ -190,12 +192,18 @@ class Lab:
     def explore(
         self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, log: str = "", title: str = "", **choices: Sequence
     ) -> None:
-        """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details."""
+        """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details.
+
+        Raises:
+            Unanswered: what is drawn calls a stub.
+        """
         from IPython.display import display
 
         from ctrlab.lessons.explore import Explorer
 
-        display(Explorer(draw, choices, x=x, y=y, log=log, title=title))
+        with checking.stub_in_a_line():
+            explorer = Explorer(draw, choices, x=x, y=y, log=log, title=title)
+        display(explorer)
 
     def source(self, thing) -> None:
         """Show the source of a function, class or module, or of a file named from the checkout's root."""

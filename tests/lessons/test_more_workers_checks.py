@@ -117,9 +117,45 @@ def changes_its_input(size, workers, latency, per_byte):
     return found
 
 
+def a_comprehension(size, workers, latency, per_byte):
+    if np.ndim(workers) == 0:
+        return ring_seconds(size, workers, latency, per_byte)
+    return np.array([ring_seconds(size, w, latency, per_byte) for w in workers.flat], float).reshape(workers.shape)
+
+
+def comprehension_in_line(size, workers, latency, per_byte):
+    counts = np.asarray(workers)
+    found = np.array([2 * (w - 1) * (latency + size / w * per_byte) for w in counts.flat], float).reshape(counts.shape)
+    return found if counts.ndim else float(found)
+
+
+def from_a_map(size, workers, latency, per_byte):
+    counts = np.asarray(workers)
+    found = np.fromiter(map(lambda w: ring_seconds(size, w, latency, per_byte), counts.ravel()), float).reshape(counts.shape)
+    return found if counts.ndim else float(found)
+
+
+def vectorized_by_name_alone(size, workers, latency, per_byte):
+    each = np.vectorize(lambda w: ring_seconds(size, w, latency, per_byte), otypes=[float])
+    return each(workers) if np.ndim(workers) else ring_seconds(size, workers, latency, per_byte)
+
+
+def in_bits(size, workers, latency, per_byte):
+    return ring_seconds(8 * size, workers, latency, per_byte)
+
+
+def a_latency_per_round(size, workers, latency, per_byte):
+    return 2 * (workers > 1) * latency + ring_seconds(size, workers, 0, per_byte)
+
+
+def one_after_the_other(size, workers, latency, per_byte):
+    return workers * ring_seconds(size, workers, latency, per_byte)
+
+
 WRONG_RINGS = [
-    nothing, one_round, a_step_more, the_whole_gradient_each_time, one_latency, bytes_alone, messages_alone, as_a_tree,
-    whole_bytes, branches, a_list, in_float32, a_constant, changes_its_input,
+    nothing, a_comprehension, comprehension_in_line, from_a_map, vectorized_by_name_alone, in_bits, a_latency_per_round,
+    one_after_the_other, one_round, a_step_more, the_whole_gradient_each_time, one_latency, bytes_alone, messages_alone,
+    as_a_tree, whole_bytes, branches, a_list, in_float32, a_constant, changes_its_input,
 ]  # fmt: skip
 
 
@@ -202,6 +238,24 @@ WRONG_SEARCHES = [
     always_one, always_all, ignores_most, for_a_fixed_slack,
 ]  # fmt: skip
 
-RINGS = dict.fromkeys(WRONG_RINGS) | {one_round: "round the ring twice", a_list: "without a loop"}
+LOOPS = dict.fromkeys([a_comprehension, comprehension_in_line, from_a_map, vectorized_by_name_alone], "no loop over")
+RINGS = (
+    dict.fromkeys(WRONG_RINGS)
+    | LOOPS
+    | {
+        nothing: "NoneType",
+        one_round: "yours is half",
+        in_bits: "multiplied by 8",
+        the_whole_gradient_each_time: "not the whole gradient",
+        whole_bytes: "in place of //",
+        one_latency: "yours has it once",
+        a_latency_per_round: "each step its latency",
+        one_after_the_other: "yours adds up",
+        a_step_more: "not W",
+        in_float32: "yours is float32",
+        as_a_tree: "count those of W workers",
+        a_list: "without a loop",
+    }
+)
 SEARCHES = dict.fromkeys(WRONG_SEARCHES) | {asks_twice: "each w once", linear: "at most"}
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (ring_seconds, RINGS), 2: (fewest_workers, SEARCHES)})

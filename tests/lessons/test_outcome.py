@@ -27,6 +27,13 @@ def test_the_words(name, said, came, words):
     assert repr(Outcome(name, said, came)) == words
 
 
+def test_what_was_simulated_is_not_called_measured():
+    found = Outcome("workers", 8, 37, if_more="Look at the map.", how="simulated")
+    assert repr(found) == "workers: you said 8, simulated 37, 4.62 times as much.\nIf you got more: Look at the map."
+    assert "measured" not in found._repr_html_() and "simulated 37" in found._repr_html_()
+    assert repr(Outcome("workers", None, 2, how="simulated")).startswith("workers: simulated 2; nothing was predicted")
+
+
 @pytest.mark.parametrize("came", [0, -1e6, float("nan"), float("inf")])
 def test_what_has_no_ratio_to_a_guess_is_only_said(came):
     found = Outcome("cost", 3.0, came)

@@ -74,6 +74,26 @@ def test_a_finished_lesson_is_not_passed_any_more_after_a_wrong_answer(lab, monk
     assert Store().load(LESSON).state == "started"
 
 
+def test_an_outcome_may_be_simulated(lab, capsys):
+    lab.predict(workers=8)
+    lab.outcome(workers=37, simulated=True)
+    assert "workers: you said 8, simulated 37" in capsys.readouterr().out
+
+
+def test_a_stub_that_is_explored_is_one_line(lab):
+    def stub(n):
+        raise NotImplementedError("Exercise 1: write this, then run its check")
+
+    def later(n):
+        raise NotImplementedError("of a library")
+
+    with pytest.raises(check.Unanswered, match=r"^Exercise 1: write this") as asked:
+        lab.explore(lambda n: {"a": stub(n)}, x="n", y="a", n=[1, 2])
+    assert asked.value.__suppress_context__ and asked.value._render_traceback_() == [str(asked.value)]
+    with pytest.raises(NotImplementedError, match="of a library"):
+        lab.explore(later, x="n", y="a", n=[1, 2])
+
+
 @pytest.mark.parametrize("guess", [0, -1, "fast", None, 10**400, float("nan"), float("inf"), True])
 def test_a_prediction_is_a_number(lab, guess):
     with pytest.raises(CtrlabError, match="above 0"):

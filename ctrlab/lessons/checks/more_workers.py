@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.lessons import interpreter
 from ctrlab.lessons.check import CheckFailed, call
 
-STEPS = "count the steps of the animation for W workers, and the bytes that one worker sends in one of them"
+STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
 SEARCH = "from 2 on, while they fall, seconds(w) > seconds(w + 1): halve the range by that; then halve again for the limit"
 RELATIVE = 1e-9
 """A right answer's rounding is far below."""
+MANY = 2_000
+"""Workers of an array, for which a formula takes a few lines of Python, and a loop at least as many."""
 
 
 def reference_ring(size, workers, latency: float, per_byte: float):
@@ -42,7 +45,7 @@ def check_ring(answer: Callable, rng: np.random.Generator) -> None:
                 )
         else:
             expected = np.array(reference_ring(size, workers, latency, per_byte))
-            if isinstance(found, bool) or not (isinstance(found, numbers.Real) or (np.ndim(found) == 0 and np.size(found) == 1)):
+            if isinstance(found, bool) or not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf"):
                 raise CheckFailed(
                     f"One number of workers gives one number of seconds; here {case}.",
                     expected="a number",
@@ -50,6 +53,9 @@ def check_ring(answer: Callable, rng: np.random.Generator) -> None:
                     next_step=STEPS,
                 )
         _require_seconds(found, expected, case, size, workers, latency, per_byte)
+
+    many = rng.integers(1, 500, MANY)
+    interpreter.require_no_loop(answer, 1e6, many, 1e-5, 1e-9, of="numbers of workers", many=MANY, most=MANY // 4)
 
 
 def _require_seconds(found, expected: np.ndarray, case: str, size, workers, latency: float, per_byte: float) -> None:
@@ -62,16 +68,37 @@ def _require_seconds(found, expected: np.ndarray, case: str, size, workers, late
             count = workers.flat[place] if isinstance(workers, np.ndarray) else workers
             raise CheckFailed(
                 f"All chunks go round the ring twice: once to be summed, once to be told; here {case}.",
-                expected=f"{right:.9g}",
+                expected=f"{right:.9g}, within {RELATIVE:g} of it",
                 received=f"{took:.9g}",
                 index=f"{size} bytes, {count} workers, latency {latency:g}, per byte {per_byte:g}",
-                next_step=STEPS if count > 1 else "one worker sends nothing",
+                next_step=_next_step(float(took), right, size, int(count), latency, per_byte, np.asarray(found).dtype),
             )
+
+
+def _next_step(took: float, right: float, size: int, workers: int, latency: float, per_byte: float, dtype: np.dtype) -> str:
+    """What to try: of a usual slip, its cure."""
+    if workers == 1:
+        return "one worker sends nothing"
+    steps, chunk = 2 * (workers - 1), size / workers
+    slips = {
+        "yours is half: count the steps that sum, and as many that tell": steps / 2 * (latency + chunk * per_byte),
+        "per_byte is seconds per byte, so nothing is multiplied by 8 bits": steps * (latency + 8 * chunk * per_byte),
+        "a message has one chunk, size / workers, not the whole gradient": steps * (latency + size * per_byte),
+        "chunks are parts of a byte, too: / in place of //": steps * (latency + size // workers * per_byte),
+        "each step has a message, and each message its latency: yours has it once": latency + steps * chunk * per_byte,
+        "each round has workers - 1 steps, and each step its latency": 2 * latency + steps * chunk * per_byte,
+        "all workers send at the same time: yours adds up what each sends": workers * steps * (latency + chunk * per_byte),
+        "W - 1 steps sum, not W: in the last, each has the whole sum of a chunk": 2 * workers * (latency + chunk * per_byte),
+    }
+    rounded = f"compute in float64, and round nothing: yours is {dtype}, and the difference is one of rounding"
+    other = rounded if math.isclose(took, right, rel_tol=1e-5) else STEPS
+    return next((says for says, wrong in slips.items() if math.isclose(took, wrong, rel_tol=1e-12)), other)
 
 
 def _rings(rng: np.random.Generator) -> Iterator[tuple]:
     """(what it is, bytes, workers, seconds per message, seconds per byte)."""
     size, latency, per_byte = int(rng.integers(1e6, 1e8)), float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-7))
+    yield "five workers", size, 5, latency, per_byte  # of two, some slips are alike
     yield "two workers", size, 2, latency, per_byte
     yield "one worker", size, 1, latency, per_byte
     yield "messages without latency", size, 5, 0.0, per_byte
