@@ -1,4 +1,5 @@
-"""Every name that Keras and TensorFlow call their own and that we use or override, each with its reason.
+"""Every name that Keras and TensorFlow call their own and that we use or override, each with its reason; those of TensorFlow's
+cluster of workers are in `ctrlab.distributed.engine`.
 
 They have no public name that does the same, and another version may drop or change them: tests/test_keras_hooks.py tells
 which. The rest of the package calls what stands here by public names. One more is an attribute of `ctrlab.errors.CtrlabError`,

@@ -6,8 +6,8 @@
     a penalty on weights   counted once, though each worker has it       `once`
     a dropout mask         this worker's part of the whole batch's       `part_of`
 
-In a process that trains alone its batch is the whole one, and each function is the plain TensorFlow op. `ctrlab.distributed`
-makes the batches that are shared.
+In a process that trains alone its batch is the whole one, and each of these is the plain TensorFlow op. A `SharedBatch` of
+`ctrlab.distributed` says how workers do it, and how they look up rows and add up gradients.
 """
 
 from __future__ import annotations

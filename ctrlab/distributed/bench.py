@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.links import Host, hosts
-from ctrlab.distributed.place import Place
+from ctrlab.distributed.place import Place, threads_of
 from ctrlab.distributed.traffic import Traffic
 from ctrlab.plain import Plain
 from ctrlab.profiling.processes import Worker
@@ -204,9 +204,8 @@ def _group(job: Job, count: int) -> Iterator[tuple[_Group, Sequence[Host]]]:
 
 
 def _worker(what: str, place: dict[str, str], threads: int, enter: Sequence[str] = ()) -> Worker:
-    pools = {"TF_NUM_INTRAOP_THREADS": str(threads), "TF_NUM_INTEROP_THREADS": str(threads)}
     # A worker that stands still is taken for lost by the others.
-    return Worker(what, [*enter, *COMMAND], place | pools, stops=False)
+    return Worker(what, [*enter, *COMMAND], place | threads_of(threads), stops=False)
 
 
 def _threads(workers: int) -> int:

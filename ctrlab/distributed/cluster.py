@@ -53,7 +53,8 @@ class Workers:
         """Opens this worker's port. Call it after the settings of threads, before TensorFlow runs anything.
 
         Raises:
-            CtrlabError: TensorFlow is in use already; the port is taken; a worker does not come.
+            CtrlabError: TensorFlow is in use already; the port is taken. If a worker does not come, this process is killed with a
+                sentence on stderr, for TensorFlow's wait has no end.
         """
         if self._connected:
             return
@@ -75,7 +76,7 @@ class Workers:
         """Waits for the others and compares what must be the same on all of them, by name.
 
         Raises:
-            CtrlabError: a worker does not come, or has other settings.
+            CtrlabError: a worker has other settings, or has ended.
         """
         for index, others in enumerate(map(json.loads, self.told(json.dumps(dict(settings))))):
             for name in settings | others:

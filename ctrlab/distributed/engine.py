@@ -1,4 +1,5 @@
-"""TensorFlow's own cluster of workers, with limits to how long it waits. The one place with names that TensorFlow calls private.
+"""TensorFlow's own cluster of workers, with limits to how long it waits. Names that TensorFlow calls private are here and in
+`ctrlab.keras_hooks`.
 
 `tf.distribute.MultiWorkerMirroredStrategy` opens the process's port and waits until all workers are there. From then on the first
 worker's coordination service listens to all heartbeats; if one's fail, the exchanges of all end. No public name reaches its
@@ -20,10 +21,10 @@ import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 from tensorflow.python.eager.context import context
 
+from ctrlab.distributed.place import HEARTBEAT_SECONDS
+
 START_SECONDS = 300
 """For all workers to come."""
-HEARTBEAT_SECONDS = 20
-"""Without one of a worker, it is taken for lost."""
 SAID = "ctrlab: "
 """Before the sentence of a worker, in the errors of the others' exchanges."""
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 from ctrlab import _native
 from ctrlab.distributed import collectives
 from ctrlab.embedding.variable import EmbeddingVariable
-from ctrlab.ops.lookup import Ids, Layout, in_rows
+from ctrlab.ops.lookup import Ids, Layout, flat_ids, in_rows
 
 
 def rows_of(batch, read: Callable, tables: Sequence, columns: Sequence[Ids], layout: Layout, counted: bool) -> list:
@@ -39,7 +39,9 @@ def rows_of(batch, read: Callable, tables: Sequence, columns: Sequence[Ids], lay
         members = [c for c, of in enumerate(group_of) if of == group]
         chosen = [t for t in range(len(tables)) if dims.index(_dim(tables[t])) == group]
         table_of = [chosen.index(layout.table_of[c]) for c in members]
-        rows, found = _fetched(batch, read, [tables[t] for t in chosen], [_flat(columns[c]) for c in members], table_of, counted)
+        rows, found = _fetched(
+            batch, read, [tables[t] for t in chosen], [flat_ids(columns[c]) for c in members], table_of, counted
+        )
         compact.append(rows)
         for c, place in zip(members, found):
             places[c] = columns[c].with_flat_values(place) if isinstance(columns[c], tf.RaggedTensor) else place
@@ -55,9 +57,8 @@ def _fetched(
     asked = ops.ctrlab_asked_keys(ids=ids, T=len(tables), workers=workers, table_of=table_of, grows=grows)
     counts = batch.gathered(asked.counts)  # [from, to, table]
     size, number = collectives.padded(tf.reduce_max(tf.reduce_sum(counts, 2)))
-    slots = tf.where(
-        tf.sequence_mask(tf.reduce_sum(asked.counts, 1), size)
-    )  # [u, 2], of each key: its owner, and the how-manieth
+    # [u, 2], of each key: its owner, and its number among those that the owner is asked for
+    slots = tf.where(tf.sequence_mask(tf.reduce_sum(asked.counts, 1), size))
     keys = asked.keys if grows else tf.cast(asked.keys, tf.int32)  # a dense table's rows are below 2^31
     sent = tf.stack([keys, asked.times], 1) if counted else keys[:, None]  # [u, 1 or 2]
     came = batch.exchanged(tf.scatter_nd(slots, sent, [workers, size, 1 + counted]), number)
@@ -70,10 +71,6 @@ def _fetched(
     back = tf.scatter_nd(mine.slots, found, tf.cast([workers * size, dim], tf.int64))
     back = batch.exchanged(tf.cast(tf.reshape(back, [workers, size, dim]), batch.rows_as), number)
     return tf.gather_nd(tf.cast(back, tf.float32), slots), asked.places
-
-
-def _flat(column: Ids) -> tf.Tensor:
-    return column.flat_values if isinstance(column, tf.RaggedTensor) else column
 
 
 def _dim(table) -> int:

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from ctrlab.distributed.place import Place
+from ctrlab.distributed.place import HEARTBEAT_SECONDS, Place, threads_of
 from ctrlab.errors import CtrlabError, WorkerLost
 
-NOTICE_SECONDS = 22.0
-"""What workers have to end by themselves when another has: a little more than `engine.HEARTBEAT_SECONDS`."""
-GRACE_SECONDS = 7.0
+NOTICE_SECONDS = HEARTBEAT_SECONDS + 1.0
+"""What workers have to end by themselves when another has."""
+GRACE_SECONDS = 6.0
 """What they have when they are told to."""
 POLL_SECONDS = 0.05
 
@@ -33,8 +33,7 @@ def local(count: int, command: Sequence[str]) -> int:
         WorkerLost: a worker was killed. CtrlabError: one failed.
     """
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
-    threads = str(max(1, (os.cpu_count() or 1) // count))
-    shared = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
+    shared = threads_of(max(1, (os.cpu_count() or 1) // count))
     started: list[_Worker] = []
     with _ending(started), _passing_on(started) as told:
         for index in range(count):

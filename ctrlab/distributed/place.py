@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from ctrlab.errors import CtrlabError
 
 CONFIG = "TF_CONFIG"
+HEARTBEAT_SECONDS = 20
+"""Without a sign of life from a worker, it is taken for lost."""
+
+
+def threads_of(number: int) -> dict[str, str]:
+    """The environment variables that give each of TensorFlow's pools so many threads. By itself it takes the machine's CPUs."""
+    return dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(number))
 
 
 @dataclass(frozen=True)

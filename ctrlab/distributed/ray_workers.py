@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ctrlab.distributed.launch import free_ports
-from ctrlab.distributed.place import Place
+from ctrlab.distributed.place import Place, threads_of
 from ctrlab.errors import CtrlabError, WorkerLost
 from ctrlab.ray_cluster import cluster
 
@@ -103,8 +103,8 @@ class _Worker:
 
     def __init__(self, index: int, cpus: int):
         self._index = index
-        for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-            os.environ.setdefault(name, str(cpus))
+        for name, threads in threads_of(cpus).items():
+            os.environ.setdefault(name, threads)
 
     def __repr__(self) -> str:
         return f"worker {self._index}"  # Ray puts it before what the process prints

@@ -11,8 +11,7 @@ from ctrlab.distributed import collectives, exchange
 from ctrlab.whole_batch import Shard, SharedBatch
 
 SMALL = 1 << 10
-"""Up to so many numbers, a sum is one round trip to all others at once. A ring's 2 (W - 1) hops cost a round trip each, but send
-less."""
+"""Up to so many numbers, a sum is one round trip to all others. A ring's 2 (W - 1) hops cost a delay each; they send less."""
 BUCKET = 1 << 18
 """Numbers that are summed at a time, so that the first buckets can travel while the backward pass computes the next ones."""
 

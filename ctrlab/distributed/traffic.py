@@ -18,6 +18,7 @@ import tensorflow as tf
 from ctrlab import whole_batch
 from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.variable import EmbeddingVariable
+from ctrlab.ops.lookup import flat_ids
 from ctrlab.plain import Plain
 from ctrlab.whole_batch import Shard, SharedBatch
 
@@ -87,7 +88,7 @@ class _Counted(SharedBatch):
     def lookup(self, read, tables, columns, layout, counted):
         workers = self.shard.count
         for t, table in enumerate(tables):
-            ids = [_flat(column).numpy() for column, of in zip(columns, layout.table_of) if of == t]
+            ids = [flat_ids(column).numpy() for column, of in zip(columns, layout.table_of) if of == t]
             distinct = np.unique(np.concatenate(ids))
             distinct = distinct[distinct >= 0]
             grows = isinstance(table, EmbeddingVariable)
@@ -98,7 +99,3 @@ class _Counted(SharedBatch):
             self.row_bytes += others * FLOAT * (table.dim if grows else table.shape[1])
         near = [c.with_flat_values(c.flat_values // workers) if isinstance(c, tf.RaggedTensor) else c // workers for c in columns]
         return read(tables, near, layout)
-
-
-def _flat(column: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    return column.flat_values if isinstance(column, tf.RaggedTensor) else column

@@ -18,7 +18,7 @@ import tensorflow as tf
 from ctrlab import whole_batch
 from ctrlab.distributed import collectives
 from ctrlab.ops import lookup
-from ctrlab.ops.lookup import Ids, Layout
+from ctrlab.ops.lookup import Ids, Layout, flat_ids
 from ctrlab.whole_batch import SharedBatch
 
 Ask = Callable[[np.ndarray, int], tuple[Sequence[np.ndarray], np.ndarray]]
@@ -41,7 +41,8 @@ class Exchanged:
         self.keys = self.rows = 0
 
     def bytes(self, dim: int) -> int:
-        """Sent to others: keys, rows, and the gradients of the rows that came; without padding."""
+        """What the others must get: keys, rows, and the gradients of the rows that came. Padding, and each key's table and times,
+        which travel with it, are not in it."""
         return 8 * self.keys + 4 * dim * (self.rows + self.keys)
 
 
@@ -65,7 +66,7 @@ class ByHand(SharedBatch):
         if not counted:  # tables of a few rows, which don't grow
             return self.inner.lookup(read, tables, columns, layout, counted)
         me, workers, dim = self.shard.index, self.shard.count, tables[0].dim
-        flat = [_flat(column) for column in columns]
+        flat = [flat_ids(column) for column in columns]
         ids = [tf.concat([each for each, t in zip(flat, layout.table_of) if t == n], 0) for n in range(len(tables))]
         asked, to_each, *places = _numpy(self._asked, ids, [(None, FIELDS), (workers,), *[(None,)] * len(tables)])
         all_sent = self.inner.total(tf.one_hot(me, workers, dtype=tf.int64)[:, None] * to_each)  # [from, to]
@@ -164,10 +165,6 @@ def _numpy(function: Callable, inputs: Sequence[tf.Tensor], shapes: Sequence[tup
         lambda *given: [np.asarray(each, np.int64) for each in function(*given)], inputs, [tf.int64] * len(shapes)
     )
     return [tf.ensure_shape(each, shape) for each, shape in zip(found, shapes)]
-
-
-def _flat(column: Ids) -> tf.Tensor:
-    return column.flat_values if isinstance(column, tf.RaggedTensor) else column
 
 
 def _like(column: Ids, values: tf.Tensor) -> Ids:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 
 from ctrlab.distributed.launch import free_ports
-from ctrlab.distributed.place import Place
+from ctrlab.distributed.place import Place, threads_of
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.shipped import packed
 
@@ -36,7 +36,7 @@ from ctrlab.lessons import real_workers
 real_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
 """
 """Of a worker's process. It is none of `multiprocessing`, which would want to import the notebook."""
-ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+ONE_THREAD = threads_of(1)
 NO_CORE = -1
 AGAIN = "run the cell again"
 

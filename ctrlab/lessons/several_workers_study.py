@@ -20,7 +20,7 @@ from ctrlab.lessons.exchange_by_hand import Program
 from ctrlab.lessons.real_workers import AGAIN, Member, RealWorkers, Told, part
 from ctrlab.lessons.ring_by_hand import AllReduce, Joined, Ringed, between, moments_by
 from ctrlab.lessons.ring_in_threads import in_threads
-from ctrlab.ops.lookup import Ids
+from ctrlab.ops.lookup import flat_ids
 from ctrlab.optimizations import of_level
 from ctrlab.profiling.timing import Comparison
 from ctrlab.training import Run, Saving, Spec, get_state, make_optimizer, set_state, train_step
@@ -228,13 +228,9 @@ def counts_of_files(model, files) -> dict[str, dict[int, int]]:
     for features, _ in files.read_train(4_096, epochs=1, lists="ragged"):
         for column in model.input_schema.id_columns:
             if column.table in growing:
-                keys, times = np.unique(_flat(features[column.name]), return_counts=True)
+                keys, times = np.unique(flat_ids(features[column.name]).numpy(), return_counts=True)
                 found[column.table].update(dict(zip(keys.tolist(), times.tolist())))
     return found
-
-
-def _flat(column: Ids) -> np.ndarray:
-    return (column.flat_values if isinstance(column, tf.RaggedTensor) else column).numpy()
 
 
 def differences(table: EmbeddingVariable, of_files: Mapping[int, int]) -> tuple[int, int]:

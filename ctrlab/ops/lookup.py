@@ -170,6 +170,11 @@ def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:
     return tf.type_spec_from_value(table).to_tensors(table)[0]
 
 
+def flat_ids(column: Ids) -> tf.Tensor:
+    """All ids of a column, int64 [n]."""
+    return column.flat_values if _ragged(column) else column
+
+
 def ids_and_splits(columns: Sequence[Ids]) -> dict[str, list[tf.Tensor]]:
     """Columns in the form of the compiled ops. A column with one id per example has no splits: it costs nothing to describe."""
     return {

@@ -12,19 +12,20 @@ TIMES = 6
 def main() -> None:
     workers = join()
     workers.connect()
+    count = workers.shard.count
     import tensorflow as tf
 
     from ctrlab.distributed import collectives
     from ctrlab.profiling.timing import timed
 
     kinds = {
-        "summed": (lambda x: collectives.summed(x, 2, 1 << 20), tf.ones([1000])),
-        "exchanged": (lambda x: collectives.exchanged(x, 1 << 21), tf.ones([2, 500])),
+        "summed": (lambda x: collectives.summed(x, count, 1 << 20), tf.ones([1000])),
+        "exchanged": (lambda x: collectives.exchanged(x, 1 << 21), tf.ones([count, 500])),
         "gathered": (lambda x: workers.gathered(x)[1 - workers.shard.index], np.ones(1000)),
     }
     found = {}
     for name, (exchange, x) in kinds.items():
-        assert np.all(np.asarray(exchange(x)) == (2 if name == "summed" else 1))
+        assert np.all(np.asarray(exchange(x)) == (count if name == "summed" else 1))
         found[name] = min(timed(lambda call=exchange, x=x: np.asarray(call(x)))[0] for _ in range(TIMES))
     print(json.dumps(found))
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab import _native
-from ctrlab.distributed import collectives
+from ctrlab.distributed import Place, Workers, collectives
 from ctrlab.embedding.initial_values import hash_keys
+from ctrlab.training import Run, Spec
 
 OPS = _native.library().ops
 ANY_KEY = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 6)
@@ -117,3 +118,10 @@ def test_a_size_is_rounded_up_by_an_eighth_at_the_most(size):
 def test_keys_of_ops_do_not_meet():
     assert len(collectives.SIZES) <= collectives.KEYS_OF_OP
     assert collectives.BACKWARD % collectives.KEYS_OF_OP == 0 and 2 * collectives.BACKWARD == collectives.KEYS_OF_PROGRAM
+
+
+@pytest.mark.parametrize(("optimizations", "dtype"), [("all", tf.float32), ("all,bf16_exchange", tf.bfloat16)])
+def test_a_rung_says_in_what_rows_travel(optimizations, dtype):
+    workers = Workers(Place(("localhost:1",), 0))
+    with Run(Spec("deepfm", optimizations, profile="tiny"), workers):
+        assert workers.rows_as == dtype

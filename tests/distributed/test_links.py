@@ -155,14 +155,14 @@ def test_a_step_sends_little_more_than_it_must(two):
     assert "| dlrm | 256 | 2 | 100 Mbit/s |" in said
 
 
-def test_an_exchange_costs_a_round_trip_for_each_hop():
-    """TensorFlow's collectives ask for each part that they need: a request, and its answer. A ring of W has 2 (W - 1) hops."""
-    delay = 0.02
-    own = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+def test_an_exchange_costs_a_round_trip_and_a_ring_a_delay_for_each_hop():
+    """TensorFlow's collectives ask for each part that they need. A ring has 2 (W - 1) hops, and asks for all of them at once."""
+    delay, count = 0.02, 3
+    own = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     with contextlib.ExitStack() as last:
         relayed = [last.enter_context(Relay(address, delay)).address for address in own]
-        seen = [tuple(own[j] if j == i else relayed[j] for j in range(2)) for i in range(2)]
-        seconds = json.loads(run_workers(2, "delay_worker.py", addresses=seen)[0])
+        seen = [tuple(own[j] if j == i else relayed[j] for j in range(count)) for i in range(count)]
+        seconds = json.loads(run_workers(count, "delay_worker.py", addresses=seen)[0])
     assert seconds["exchanged"] > 0.95 * 2 * delay
-    assert seconds["summed"] > 0.95 * 2 * (2 - 1) * delay
+    assert seconds["summed"] > 0.95 * 2 * (count - 1) * delay
     assert seconds["gathered"] > 0.95 * 2 * delay

@@ -222,6 +222,13 @@ def test_small_plans_have_digits_and_no_time_has_no_shares():
     assert shown["of it disk, %"][2] == "100"
 
 
+def test_a_command_without_options_is_the_plan_of_a_task_without_any(tmp_path):
+    path = tmp_path / "plan.json"
+    ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", "--json", str(path)])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(path.read_text())["as asked"] == pytest.approx(plan(Task()).to_json(), rel=1e-12)
+
+
 def test_the_command_refuses_in_a_sentence():
     ran = CliRunner(env={"COLUMNS": "160"}).invoke(cli.app, ["workers", "plan", "--admission", "2"])
     assert ran.exit_code == 1 and "admission must be 0 to 1; received 2.0" in ran.output

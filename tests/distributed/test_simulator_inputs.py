@@ -58,8 +58,6 @@ WRONG = {
     "received 2.5 at index \\(1, 0\\)": lambda: step(MODEL, NODES, np.array([[1], [2.5]]), 10),
     "Examples of a step must be .* received nan": lambda: step(MODEL, NODES, 2, NAN),
     "Examples of a step must be .* received -1": lambda: step(MODEL, NODES, 2, -1),
-    "overlap of a step must be .* at least 0 and at most 1; received 1.5": lambda: step(MODEL, NODES, 1, 10, overlap=1.5),
-    "at most 1; received nan": lambda: step(MODEL, NODES, 1, 10, overlap=NAN),
     "broadcast against each other; received the shapes": lambda: step(MODEL, NODES, [1, 2], [1, 2, 3]),
     "Bytes that workers send must be .* received -4": lambda: all_reduce(-4, 1, NODES, 2),
     "How often workers talk must be .* received nan": lambda: all_reduce(4, NAN, NODES, 2),

@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Fit the simulator's constants to measured steps, and check what it says of steps that were held out.
 
-    Beside it stands a null model with one fitted constant: what is no better than that explains nothing.
+    Beside it stands a null model with one fitted constant: on what is no better than that, the simulator explains nothing.
 
     - `ctrlab workers check data/measurements/workers_fitted.json data/measurements/workers_held_out.json`
     """

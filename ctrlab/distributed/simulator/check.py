@@ -6,7 +6,7 @@
     byte                   what a byte costs a host at least
 
 Workers of the bench are processes of one machine, which share its cores. Links without a rate carry large packets, so that
-`byte` is not asked of them. Nothing is taken as hidden: the bench finds that a link's seconds add to the step.
+`byte` is not asked of them.
 """
 
 from __future__ import annotations

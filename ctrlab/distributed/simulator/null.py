@@ -1,4 +1,4 @@
-"""The null model: the least that one would write down in place of a simulator, which has to do better.
+"""The null model: the least that one would write down, beside which a simulator is judged.
 
     step = max(1, threads W / cores) (fixed + per_example B / W) + link + per_worker W
 

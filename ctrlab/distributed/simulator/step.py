@@ -19,7 +19,6 @@ class Step:
 
     Attributes:
         compute, launches, copies, reduce, exchange: see the package.
-        hidden: of `reduce`, while the backward pass computes.
     """
 
     compute: np.ndarray
@@ -27,11 +26,10 @@ class Step:
     copies: np.ndarray
     reduce: np.ndarray
     exchange: np.ndarray
-    hidden: np.ndarray
 
     @property
     def seconds(self) -> np.ndarray:
-        return self.compute + self.launches + self.copies + self.reduce + self.exchange - self.hidden
+        return self.compute + self.launches + self.copies + self.reduce + self.exchange
 
     @property
     def launch_share(self) -> np.ndarray:
@@ -39,16 +37,14 @@ class Step:
         return np.divide(self.launches, self.seconds, out=np.zeros_like(self.launches), where=self.seconds > 0)
 
 
-def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, overlap: float = 0.0) -> Step:
+def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) -> Step:
     """One step of `examples` in all, dealt out evenly.
 
     Args:
         workers: at least 1; nodes are filled one after the other.
-        overlap: the share of `compute` during which sums can already travel.
     Raises:
-        CtrlabError: no whole number of workers of at least 1, a negative number of examples, or an overlap outside of [0, 1].
+        CtrlabError: no whole number of workers of at least 1, or a negative number of examples.
     """
-    require.numbers("The overlap of a step", overlap, 0, most=1, single=True)
     examples = require.numbers("Examples of a step", examples, 0)
     workers, examples = _together(_workers(workers), examples)
     host, each = cluster.host, examples / workers
@@ -63,7 +59,7 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers, ov
     copies = fed * (model.tensors * host.tensor * slower + model.bytes * each * host.copy)
     reduce = all_reduce(FLOAT * model.dense, model.reductions, cluster, workers)
     exchange = (_exchanged if model.sharded else _gathered)(model, cluster, workers, each)
-    return Step(compute, launches, copies, reduce, exchange, np.minimum(reduce, overlap * compute))
+    return Step(compute, launches, copies, reduce, exchange)
 
 
 def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) -> np.ndarray:

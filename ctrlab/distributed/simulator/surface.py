@@ -15,7 +15,7 @@ from ctrlab.distributed.simulator.step import step
 MOST = 64
 
 
-def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = MOST, overlap: float = 0.0) -> np.ndarray:
+def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = MOST) -> np.ndarray:
     """The number of workers, at most so many, with the least seconds per step: int64, one for each number of examples.
 
     Of two that are as fast, the smaller one.
@@ -25,7 +25,7 @@ def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = 
     """
     require.numbers("The most workers", most, 1, whole=True, single=True)
     workers = np.arange(1, most + 1)[:, None]
-    return 1 + np.argmin(step(model, cluster, workers, np.atleast_1d(examples)[None, :], overlap).seconds, 0)
+    return 1 + np.argmin(step(model, cluster, workers, np.atleast_1d(examples)[None, :]).seconds, 0)
 
 
 def wider(model: Model, dense: float, rate: float) -> Model:
