@@ -64,6 +64,7 @@ TERMS = {
     "gather": "Reading rows at given places: rows 7, 3 and 7 of a table. Its gradient is a scatter.",
     "goodput": "Answers that come in time, per second. A server that works on late answers has none.",
     "gradient": "How the loss changes when a weight changes. A step moves each weight against its gradient.",
+    "gradient bucket": "Gradients that one all-reduce sums together: few large messages in place of many small ones.",
     "graph": "The ops of a function and the tensors between them, recorded once by tracing and then run without Python.",
     "GRU": "A recurrent cell: from the state and the next item it computes the next state, through two gates.",
     "hash collision": "Two ids get the same bucket and share one table row. With 100 ids in 10,000 buckets, expect 0.5 pairs.",

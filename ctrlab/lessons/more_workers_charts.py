@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from ctrlab.distributed.simulator.check import Checked
-from ctrlab.lessons.more_workers_study import WITHIN
+from ctrlab.lessons.more_workers_study import MOST, WITHIN
 from ctrlab.lessons.outcome import plain
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure
@@ -16,12 +16,16 @@ FEW_TO_MANY = [[0.0, "#f7f7f7"], [1.0, "#2b6ca8"]]
 
 
 def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequence[float], *, x: str, y: str, title: str):
-    """A heat map of the best number of workers, one row of `counts` for each value of `up`; the number stands in its cell."""
+    """A heat map of the best number of workers, one row of `counts` for each value of `up`; the number stands in its cell.
+
+    The most that are tried are marked: more may be faster still.
+    """
+    text = [[f"{'≥ ' if count >= MOST else ''}{count}" for count in row] for row in counts]
     heat = go.Heatmap(
         x=[plain(value) for value in across],
         y=[plain(value) for value in up],
         z=[list(map(int, row)) for row in counts],
-        text=[list(map(int, row)) for row in counts],
+        text=text,
         texttemplate="%{text}",
         hovertemplate=f"{x} %{{x}}, {y} %{{y}}: %{{text}} workers<extra></extra>",
         colorscale=FEW_TO_MANY,
@@ -29,7 +33,7 @@ def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequen
         ygap=2,
         colorbar={"title": {"text": "workers"}, "thickness": 12},
     )
-    drawn = figure([heat], title, x=x, y=y, note="simulated", height=200 + 44 * len(up))
+    drawn = figure([heat], title, x=x, y=y, note=f"simulated, up to {MOST} workers", height=200 + 44 * len(up))
     return drawn.update_layout(xaxis_type="category", yaxis_type="category")
 
 

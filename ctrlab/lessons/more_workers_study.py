@@ -47,7 +47,7 @@ MOST_EXAMPLES = (128, 512, 1_024, 2_048)
 LATENCY = 50e-6
 """Seconds of a message between two machines of a data centre, with TCP."""
 MOST = 64
-"""Workers."""
+"""Workers. If so many are the fastest, more may be faster still."""
 RATE = 10_000
 """Megabits per second. On links slower than 3,000 the seconds of a step may have two valleys from two workers on."""
 WEIGHTS = (100_000, 1_000_000, 10_000_000, 100_000_000)
@@ -107,10 +107,8 @@ class Measured:
         return {"measured": 1e3 * float(np.median(self.seconds[examples])), "line": fitted}
 
     def parts(self, workers: int, batch: int, megabits: float) -> dict[str, float]:
-        """Milliseconds of a simulated step, by part."""
-        found = step(self.model, cluster(megabits), workers, batch)
-        parts = {"compute": found.compute, "all-reduce": found.reduce, "exchange": found.exchange, "step": found.seconds}
-        return {name: 1e3 * float(seconds) for name, seconds in parts.items()}
+        """See `parts`."""
+        return parts(self.model, workers, batch, megabits)
 
     def curve(self, ring: Ring, batch: int, megabits: float, dense: float | None = None) -> Callable[[int], float]:
         """W -> seconds of a step whose all-reduces take what the learner's function says.
@@ -119,6 +117,15 @@ class Measured:
             dense: weights that all workers have, in place of the model's; its compute stays.
         """
         return curve(self.model, ring, batch, megabits, dense)
+
+
+def parts(model: Model, workers: int, batch: int, megabits: float) -> dict[str, float]:
+    """Milliseconds of a simulated step, by part; what the exchange's own ops compute is a part of its own."""
+    found = step(model, cluster(megabits), workers, batch)
+    compute = step(replace(model, sharing=0.0, per_id=0.0), cluster(megabits), workers, batch).compute
+    of = {"compute": compute, "work for the exchange": found.compute - compute, "all-reduce": found.reduce}
+    of |= {"exchange": found.exchange, "step": found.seconds}
+    return {name: 1e3 * float(seconds) for name, seconds in of.items()}
 
 
 def curve(model: Model, ring: Ring, batch: int, megabits: float, dense: float | None = None) -> Callable[[int], float]:
@@ -227,12 +234,22 @@ def same_on_gpus(ring: Ring) -> bool:
     return all(math.isclose(found[name], right[name], rel_tol=SAME) for name in right)
 
 
-def planned(admitted: float, in_memory: float, bytes_on_the_network: int) -> dict[str, float]:
+def said(workers: int) -> str:
+    """The fastest number of workers, or that it may be beyond those that were tried."""
+    return f"{MOST} or more" if workers >= MOST else f"{workers}"
+
+
+DAY_EXAMPLES = 30e9
+"""So many that speed decides where few ids get a row, and memory where all do."""
+
+
+def planned(admitted: float, in_memory: float, network_bytes: int) -> dict[str, float]:
     """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too.
 
     Args:
-        bytes_on_the_network: of a number of a row or its gradient; in memory it has 4.
+        network_bytes: of a number of a row or its gradient while it travels; in memory it has 4.
     """
     counting = "exact" if admitted == 1 else "bloom"
-    found = plan(Task(admission=admitted, counting=counting, in_memory=in_memory, exchange_bytes=bytes_on_the_network))
+    numbers = {"admission": admitted, "in_memory": in_memory, "exchange_bytes": network_bytes, "day_examples": DAY_EXAMPLES}
+    found = plan(Task(counting=counting, **numbers))
     return {"hold the tables": found.shards, "and keep up": found.workers, "cost of a day's examples": found.cost}
