@@ -25,6 +25,16 @@ from ctrlab.distributed.place import HEARTBEAT_SECONDS
 
 START_SECONDS = 300
 """For all workers to come."""
+WATCH = """
+import os, signal, sys, time
+process, late = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
+while time.monotonic() < late:
+    if os.getppid() != process:  # it has ended, and its number may be another's soon
+        sys.exit()
+    time.sleep(0.1)
+print(sys.argv[3], file=sys.stderr)
+os.kill(process, signal.SIGKILL)
+"""
 SAID = "ctrlab: "
 """Before the sentence of a worker, in the errors of the others' exchanges."""
 
@@ -75,9 +85,8 @@ def _at_most(seconds: float, sentence: str) -> Iterator[None]:
 
     TensorFlow waits in C++ and lets no other thread of Python run meanwhile, so another process has to do it.
     """
-    wait = f"import os, sys, time; time.sleep({seconds}); print(sys.argv[1], file=sys.stderr)"
-    late = f"{wait}; os.kill({os.getpid()}, {int(signal.SIGKILL)})"
-    watch = subprocess.Popen([sys.executable, "-S", "-c", late, f"Error: {sentence}"], stdin=subprocess.DEVNULL)
+    watched = [str(os.getpid()), str(seconds), f"Error: {sentence}"]
+    watch = subprocess.Popen([sys.executable, "-S", "-c", WATCH, *watched], stdin=subprocess.DEVNULL)
     try:
         yield
     finally:
