@@ -86,7 +86,7 @@ def lookup(ops, variable, ids=None, **other):
         ({"table_dims": [3]}, "rows of 2 numbers; table 0 of the op should have 3"),
         ({"table_dims": []}, "Each of 1 tables"),
         ({"table_dims": [2, 2]}, "Each of 1 tables"),
-        ({"table_dims": [-1]}, r"must be in \[1"),
+        ({"table_dims": [-1]}, "a dimension of 1 to as much"),
         ({"table_of": [1]}, "must name one of 1 tables"),
         ({"table_of": []}, "one table, output and combiner"),
         ({"output_of": [-1]}, "must name one of"),
