@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.errors import CtrlabError
 
 NETWORK = "10.77.0"

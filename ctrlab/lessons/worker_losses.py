@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-JUDGED, TOLERANCE = 8, 1e-5
+from ctrlab.training.equality import TOLERANCE
+
+JUDGED = 8
 """Steps in which two losses agree within the tolerance. Sums in another order are rounded otherwise; training makes that grow."""
 
 

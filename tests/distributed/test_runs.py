@@ -231,11 +231,9 @@ def test_a_worker_that_is_killed_while_it_connects_leaves_nobody_behind():
     started = start_workers(2, "run_worker.py", json.dumps({"spec": SPEC}))
     started[1].kill()
     wait_for(lambda: subprocess.run(["pgrep", "-P", str(started[0].pid)], capture_output=True).stdout)
-    began = time.monotonic()
     started[0].kill()
-    started[0].communicate(timeout=20)
-    started[1].communicate(timeout=20)
-    assert time.monotonic() - began < 20
+    for worker in started:
+        worker.communicate(timeout=20)  # until nobody has its stderr
 
 
 def test_workers_end_when_the_command_is_told_to(tmp_path):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import nnls
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
 from ctrlab.distributed.simulator.null import Null

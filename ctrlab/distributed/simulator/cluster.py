@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.plain import Plain
 
 Numbers = float | np.ndarray

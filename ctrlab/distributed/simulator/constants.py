@@ -10,7 +10,7 @@ for all numbers of GPUs above one. NCCL, src/graph/tuning.cc (Ring, Simple).
 
 from __future__ import annotations
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Link
 from ctrlab.distributed.simulator.model import FLOAT
 

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab import data, profiles, whole_batch
+from ctrlab.distributed import require
 from ctrlab.distributed.bench_worker import Job
-from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.model import Distinct, line_through
 from ctrlab.distributed.traffic import least
 from ctrlab.models import build

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Numbers
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain

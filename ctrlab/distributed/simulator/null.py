@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.plain import Plain
 

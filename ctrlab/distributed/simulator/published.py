@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator import constants as c
-from ctrlab.distributed.simulator import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link, Numbers
 from ctrlab.distributed.simulator.model import FLOPS, Distinct, Model
 from ctrlab.distributed.simulator.step import step

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Cluster, Numbers
 from ctrlab.distributed.simulator.model import FLOAT, ID, Model
 from ctrlab.errors import CtrlabError

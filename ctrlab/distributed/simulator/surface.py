@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctrlab.distributed.simulator import require
+from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Cluster, Link
 from ctrlab.distributed.simulator.model import FLOPS, Model
 from ctrlab.distributed.simulator.step import step

@@ -1,4 +1,6 @@
-"""The rules for what the simulator is given. What breaks one is said in a sentence: the rule, what came, where, and the cure."""
+"""Rules for the numbers that simulator, plan and links are given. What breaks one is said in a sentence: the rule, what
+came, where, and the cure.
+"""
 
 from __future__ import annotations
 
