@@ -5,6 +5,7 @@
 #include "kernels/exchange/exchange.h"
 #include "kernels/registry.h"
 #include "ops/checks.h"
+#include "ops/lookup_plan.h"
 #include "ops/op.h"
 #include "ops/parallel_for.h"
 
@@ -12,8 +13,6 @@ namespace ctrlab {
 namespace {
 
 CTRLAB_KERNEL(asked_keys);
-
-constexpr int64_t kMostIds = (int64_t{1} << 31) - 1;
 
 REGISTER_OP("Ctrlab>AskedKeys")
     .Attr("C: int >= 1")
@@ -84,7 +83,7 @@ class AskedKeysOp : public StatusOp {
       OP_REQUIRES(context, 0 <= table && table < tables_,
                   InvalidArgument("A column must name one of ", tables_, " tables; received ", table, "."));
     }
-    OP_REQUIRES(context, workers_ <= kMostIds / tables_,
+    OP_REQUIRES(context, workers_ <= kMost / tables_,
                 InvalidArgument("Workers times tables must be below 2^31; received ", workers_, " and ", tables_, "."));
   }
 
@@ -104,14 +103,14 @@ class AskedKeysOp : public StatusOp {
         }
         const int64_t count = ids[c].NumElements();
         const int64_t* const of = ids[c].flat<int64_t>().data();
-        if (!grows_) TF_RETURN_IF_ERROR(CheckIds(absl::StrCat("column ", c), of, nullptr, count, kMostIds));
+        if (!grows_) TF_RETURN_IF_ERROR(CheckIds(absl::StrCat("column ", c), of, nullptr, count, kMost));
         Tensor* place;
         TF_RETURN_IF_ERROR(places.allocate(c, TensorShape({count}), &place));
         columns.push_back({of, count, t, place->flat<int64_t>().data()});
         total += count;
       }
     }
-    if (total > kMostIds) return InvalidArgument("All columns together must have less than 2^31 ids; received ", total, ".");
+    if (total > kMost) return InvalidArgument("All columns together must have less than 2^31 ids; received ", total, ".");
 
     Tensor keys, times;
     Tensor* counts;
