@@ -76,7 +76,7 @@ class Dealing:
 
     def part(self, worker: int) -> int:
         """How many rows of a full batch a worker has."""
-        return int(np.diff(_borders(self.batch_size, self.batch_size, self.workers))[worker])
+        return int(np.diff(borders(self.batch_size, self.batch_size, self.workers))[worker])
 
     @functools.cached_property
     def start(self) -> tuple[Pass, int]:
@@ -104,7 +104,7 @@ class Dealing:
 
     def steps_of(self, at: Pass) -> int:
         """Number of steps of a pass: of the worker that has the most."""
-        parts = np.diff(_borders(self.batch_size, self.batch_size, at.workers))
+        parts = np.diff(borders(self.batch_size, self.batch_size, at.workers))
         return int((-(-np.diff(self._borders(at)) // parts)).max())
 
     def rows_of(self, at: Pass, worker: int) -> np.ndarray | range:
@@ -128,10 +128,10 @@ class Dealing:
         return whole.batch(IN_ORDER)
 
     def _borders(self, at: Pass) -> np.ndarray:
-        return _borders(self.rows if at.left is None else len(at.left), self.batch_size, at.workers)
+        return borders(self.rows if at.left is None else len(at.left), self.batch_size, at.workers)
 
     def _window(self, at: Pass, worker: int) -> int:
-        size = int(np.diff(_borders(self.shuffle or IN_ORDER, self.batch_size, at.workers))[worker])
+        size = int(np.diff(borders(self.shuffle or IN_ORDER, self.batch_size, at.workers))[worker])
         return max(1, size)
 
     @tf.autograph.experimental.do_not_convert
@@ -149,7 +149,7 @@ class Dealing:
         """The rows of a pass that `done` of its steps have not taken."""
         taken = []
         for worker in range(at.workers):
-            count = done * int(np.diff(_borders(self.batch_size, self.batch_size, at.workers))[worker])
+            count = done * int(np.diff(borders(self.batch_size, self.batch_size, at.workers))[worker])
             size = self._window(at, worker)
             for number in range(-(-min(count, len(self.rows_of(at, worker))) // size)):
                 window = self._rows_in(at, worker, size, tf.constant(number, tf.int64)).numpy()
@@ -164,7 +164,7 @@ IN_ORDER = 1 << 20
 """Rows in a window if they are not shuffled."""
 
 
-def _borders(rows: int, batch_size: int, workers: int) -> np.ndarray:
+def borders(rows: int, batch_size: int, workers: int) -> np.ndarray:
     """int64 [workers + 1]: where each worker's part of `rows` begins, in proportion to its part of a batch."""
     of_batch = batch_size * np.arange(workers + 1) // workers
     return rows * of_batch // batch_size

@@ -20,21 +20,19 @@ TRIES = 3
 
 
 @contextlib.contextmanager
-def ray_engine(processes: int | None = None) -> Iterator[Engine]:
+def ray_engine() -> Iterator[Engine]:
     """A block with an engine for `convert`, `generate` and `prepare` that works in the processes of Ray.
 
     This process reads and writes the files; the others parse or make the rows. A block whose process is killed is done again by
     another one. The files are those that one process writes, to the byte.
 
-    Args:
-        processes: of a cluster of its own; see `ctrlab.ray_cluster.cluster`.
     Raises:
         CtrlabError: as of `cluster`; the processes that worked on one block ended, one after the other.
 
     >>> with ray_engine() as engine:                                                         # doctest: +SKIP
     ...     convert("criteo", "train.txt.gz", "criteo.parquet", engine=engine)
     """
-    with cluster(processes) as cpus:
+    with cluster() as cpus:
         yield functools.partial(_mapped, AHEAD * cpus)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ctrlab.distributed.bench import Found, Measured
 from ctrlab.profiling.markdown import interval, number, percent, table
+from ctrlab.profiling.records import found_in
 from ctrlab.profiling.timing import Interval
 
 SENT = ("model", "batch", "workers", "kB per step", "least kB", "% of bound", "packets", "all-reduces", "all-to-alls")
@@ -13,7 +14,7 @@ STEPS = ("model", "batch", "workers", "link", "step, ms", "times one worker's pa
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    found = [Found.from_json({n: v for n, v in record.items() if n != "machine"}) for record in records]
+    found = [found_in(Found, record) for record in records]
     parts = {"What a worker sends per step": (SENT, sent), "What slow links cost": (STEPS, steps)}
     return "\n\n".join(
         f"{said}:\n\n{table(headings, [line for each in found for line in lines(each)])}"

@@ -11,10 +11,12 @@ Its batches are read before, so that a step's time is that of the step alone. Al
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 
 import tensorflow as tf
 
+from ctrlab.data.dealing import borders
 from ctrlab.distributed.cluster import join
 from ctrlab.distributed.traffic import least
 from ctrlab.models import MODELS, build
@@ -73,8 +75,8 @@ class Session:
     def least(self, batch: int, workers: int) -> dict:
         run = Run(self.job.spec(batch))
         features, _ = next(iter(run.read()))
-        shares = [slice(batch * i // workers, batch * (i + 1) // workers) for i in range(workers)]
-        parts = [{name: column[share] for name, column in features.items()} for share in shares]
+        shares = itertools.pairwise(borders(batch, batch, workers))
+        parts = [{name: column[begin:end] for name, column in features.items()} for begin, end in shares]
         sizes = {"embedding": run.spec.embedding, "size": run.spec.size}
         return least(lambda: build(run.spec.model, None, run.rungs["model"], run.spec.seed, **sizes), parts).to_json()
 

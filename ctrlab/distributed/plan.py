@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.model import FLOAT, ID, Distinct, Model
-from ctrlab.distributed.simulator.step import step
+from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model
+from ctrlab.distributed.simulator.step import sent, step
 from ctrlab.embedding.analysis import FREQUENCY_BYTES, INDEX_BYTES
 from ctrlab.embedding.store import segments
 from ctrlab.errors import CtrlabError, choose
@@ -40,6 +40,8 @@ Source: native/store/segment_format.h, native/table/tier.h.
 """
 BLOOM_BYTES = -math.log(0.01) / math.log(2) ** 2
 """Per expected key, of a filter with counters of a byte and 1 % false positives: `BloomFilter`'s defaults."""
+COUNTED_ID_BYTES = 16
+"""On the network: an id and how often it came, 8 bytes each."""
 MOST_ROWS = 2**31 - 1
 """Of a table in a worker's memory: native/table/index.h numbers them so. Rows on disk have no such limit."""
 MOST_WORKERS = 4_096
@@ -220,7 +222,7 @@ def plan(task: Task) -> Plan:
         shards,
         workers,
         bool(len(enough)),
-        _sent(task, workers),
+        float(sent(_model(task), workers, workers * part[at])),
         float(found.compute[at]),
         float(found.reduce[at] + found.exchange[at]),
         float(disk[at]),
@@ -288,7 +290,7 @@ def _model(task: Task) -> Model:
     # The simulator's rows are of float32; fewer bytes per number are as many fewer numbers.
     width = task.dim * task.exchange_bytes / FLOAT
     distinct = Distinct.zipf(task.ids, task.exponent, task.lookups)
-    return Model(task.dense, task.fixed, task.per_example, dim=width, distinct=distinct)
+    return Model(task.dense, task.fixed, task.per_example, dim=width, id_bytes=COUNTED_ID_BYTES, distinct=distinct)
 
 
 def _cluster(task: Task) -> Cluster:
@@ -306,9 +308,3 @@ def _disk_seconds(task: Task, part: np.ndarray) -> np.ndarray:
         return np.zeros(len(part))
     cold = Distinct.zipf(task.ids, task.exponent, task.lookups, first=warm, last=task.rows)
     return cold(part) * (1 / task.reads + (task.row_bytes + RECORD_BYTES) / task.writes)
-
-
-def _sent(task: Task, workers: int) -> float:
-    away = (workers - 1) / workers
-    distinct = float(_model(task).distinct(_part(task, workers)))
-    return away * (2 * FLOAT * task.dense + distinct * (ID + 2 * task.exchange_bytes * task.dim))

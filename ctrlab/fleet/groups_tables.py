@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ctrlab.fleet.groups import PROCESSORS, SESSIONS, Found
 from ctrlab.fleet.splitting import CORES, FITTED
 from ctrlab.profiling.markdown import interval, number, percent, table
+from ctrlab.profiling.records import found_in
 from ctrlab.profiling.timing import Interval
 
 BASES = (*SESSIONS, *PROCESSORS[:2])
@@ -19,10 +20,7 @@ GAINS = ("model", "graph", *(f"{cores} cores" for cores in CORES))
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    found = []
-    for record in records:
-        facts = {name: value for name, value in record.items() if name not in ("machine", "optimizations")}
-        found.append((record["optimizations"], Found.from_json(facts)))
+    found = [(record["optimizations"], found_in(Found, record, "optimizations")) for record in records]
     parts = {
         "Requests per second, from a caller per core": (RATES, _rates),
         "The light model's 99th percentile": (P99, _p99),

@@ -9,7 +9,6 @@ these machines have a worker each, and a link's latency with TCP.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
 from ctrlab.lessons.checks.more_workers import reference_ring
 from ctrlab.profiles import Profile
+from ctrlab.profiling.records import found_in, read
 
 Ring = Callable[[float, object, float, float], object]
 """(bytes, workers, seconds per message, seconds per byte) -> seconds of an all-reduce."""
@@ -65,9 +65,7 @@ def records(name: str) -> Path:
 @cache
 def recorded(name: str) -> Found:
     """The first record of `data/measurements/<name>.json`, of `ctrlab bench workers`."""
-    plain = json.loads(records(name).read_text())
-    plain = plain[0] if isinstance(plain, list) else plain
-    return Found.from_json({key: value for key, value in plain.items() if key != "machine"})
+    return found_in(Found, read(records(name))[0])
 
 
 @cache
@@ -192,8 +190,7 @@ def held_out(ring: Ring) -> Errors:
 
 def recorded_worker() -> Model:
     """One whose steps are in a record, so that what is said of it is the same on every machine."""
-    plain = json.loads(records("simulator").read_text())
-    parts = measure.Parts.from_json({key: value for key, value in plain.items() if key != "machine"})
+    parts = found_in(measure.Parts, read(records("simulator"))[0])
     return model_of(*parts.line, parts.distinct)
 
 

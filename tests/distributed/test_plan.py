@@ -62,7 +62,7 @@ def test_time_and_cost_are_those_of_the_simulated_step():
     found = plan(TASK)
     # 4 workers with 2,500 examples each. Of 1e9 equally frequent ids hardly any comes twice.
     assert found.compute == pytest.approx(0.02 + 2_500 * 1e-5)
-    exchanged = 2_500 * (8 + 2 * 40)
+    exchanged = 2_500 * (16 + 2 * 40)
     assert found.sent == pytest.approx(0.75 * (8e6 + exchanged), rel=1e-4)
     assert found.network == pytest.approx((6 + 3) * 1e-4 + 1e-9 * (1.5 * 4e6 + 0.75 * exchanged), rel=1e-4)
     assert found.step == pytest.approx(0.0521, rel=1e-3) and found.disk == 0
@@ -108,7 +108,7 @@ def test_three_workers_with_rows_on_disk_take_what_sums_say(counting, admission)
     each = 7 * 16  # ids of the worker with 16 of the 47 examples
     chance = np.arange(1, 101) ** -1.05 / np.sum(np.arange(1, 101) ** -1.05)
     seen = 1 - (1 - chance) ** each
-    exchanged, cold = seen.sum() * (8 + 2 * 2 * 6), seen[warm:rows].sum()
+    exchanged, cold = seen.sum() * (16 + 2 * 2 * 6), seen[warm:rows].sum()
     network = (4 + 3) * 1e-3 + 1e-7 * (4 / 3 * 4 * 5_000 + 2 / 3 * exchanged)
     disk = cold / 9e3 + cold * (24 + row + 4 + 16) / 3e5
     step = 0.003 + 16 * 2e-4 + network + disk

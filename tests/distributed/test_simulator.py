@@ -1,11 +1,13 @@
 """The seconds of a step, term by term against sums by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import Distinct, Model, line_through
-from ctrlab.distributed.simulator.step import all_reduce, all_to_all, step
+from ctrlab.distributed.simulator.step import all_reduce, all_to_all, sent, step
 from ctrlab.errors import CtrlabError
 
 NEAR, FAR = Link(1e-5, 1e-9), Link(1e-4, 8e-9)
@@ -54,6 +56,16 @@ def test_a_step_is_the_sum_of_its_parts():
     parts = (found.compute, found.launches, found.copies, found.reduce, found.exchange)
     assert found.seconds == pytest.approx(sum(parts))
     assert found.launch_share == pytest.approx(found.launches / found.seconds)
+
+
+def test_a_worker_sends_what_is_not_its_own():
+    model = Model(1e6, 0, 0, ids=26, dim=16, id_bytes=4, distinct=Distinct((1_000.0,), (500.0,)), padding=1.25)
+    assert sent(model, 4, 4_000) == pytest.approx(3 / 4 * (2 * 4e6 + 1.25 * 500 * (4 + 2 * 64)))
+    assert sent(replace(model, sharded=False), 4, 4_000) == pytest.approx(3 / 4 * (2 * 4e6 + 4_000 * 26 * (4 + 64)))
+    assert sent(replace(model, dim=0), [1, 4], 4_000).tolist() == [0, 3 / 4 * 8e6]  # no tables
+    # On links with a cost per byte alone, these are the seconds of a step.
+    flat = Cluster(8, Link(0, 1e-9), FAR, Host(8))
+    assert step(model, flat, [2, 3, 8], 4_000).seconds == pytest.approx(1e-9 * sent(model, [2, 3, 8], 4_000))
 
 
 def test_a_loop_feeds_the_workers_of_its_own_node():

@@ -19,7 +19,7 @@ from ctrlab.errors import CtrlabError
 RECORDS = Path(__file__).parents[2] / "data" / "measurements"
 DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
 KNOWN = Fitted(
-    Model(5e5, 0.003, 4e-5, dim=16, distinct=DISTINCT, reductions=15, sharing=0.02, per_id=2e-6, padding=PADDING),
+    Model(5e5, 0.003, 4e-5, dim=16, id_bytes=4, distinct=DISTINCT, reductions=15, sharing=0.02, per_id=2e-6, padding=PADDING),
     Host(2, computes=True, message=2e-4, byte=1.5e-8),
 )
 
@@ -31,7 +31,9 @@ def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
         for batch in (512, 2_048):
             distinct = float(fitted.model.distinct(batch / workers))
             away = (workers - 1) / workers
-            least = SimpleNamespace(dense=2 * away * 4 * fitted.model.dense, rows=away * distinct * 64, distinct=distinct)
+            least = SimpleNamespace(
+                dense=2 * away * 4 * fitted.model.dense, keys=away * distinct * 4, rows=away * distinct * 64, distinct=distinct
+            )
             for rate in rates:
                 seconds = fitted.seconds(workers, batch, rate) * (1 + noise * rng.standard_normal(9))
                 facts = {
@@ -58,7 +60,7 @@ def made(fitted: Fitted, rates=(None, 100.0, 1_000.0), noise: float = 0.0):
 
 def test_constants_are_found_again():
     found = fit(*made(KNOWN), cores=2)
-    for name in ("dense", "fixed", "per_example", "dim", "sharing", "per_id"):
+    for name in ("dense", "fixed", "per_example", "dim", "id_bytes", "sharing", "per_id"):
         assert getattr(found.model, name) == pytest.approx(getattr(KNOWN.model, name), rel=1e-6), name
     assert found.host.message == pytest.approx(2e-4) and found.host.byte == pytest.approx(1.5e-8)
     assert found.model.distinct == DISTINCT
@@ -183,9 +185,10 @@ def test_a_check_without_a_setting_that_is_held_out_is_refused():
 
 def test_a_file_without_a_record_is_refused(tmp_path):
     for text, says in (
-        ("[1]", "holds no record"),
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("[1]", "A file of records has one"),
+        ("[]", "A file of records has one"),
+        ("{", "is JSON"),
+        ("[" * 100_000, "is JSON"),
         ("{}", "can't be read"),
         ('{"measured": [], "alone": []}', "holds no steps of several workers"),
     ):

@@ -95,7 +95,7 @@ def test_the_command_writes_the_page(records, page, tmp_path):
 def test_what_is_no_record_is_a_sentence(records, tmp_path):
     with pytest.raises(CtrlabError, match=r"Records are in a folder; .*nowhere is none"):
         tables.command(tmp_path / "nowhere")
-    assert tables.read(tmp_path / "serving.json") == []
+    assert tables.recorded(tmp_path) == {name: [] for name in tables.RENDERERS}
     assert tables.rendered("serving", []) == "There is no record of `ctrlab bench serving` yet."
     path = tmp_path / "fleet.json"
     for text, says in (
@@ -106,7 +106,7 @@ def test_what_is_no_record_is_a_sentence(records, tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(BadData, match=says):
-            tables.read(path)
+            tables.recorded(tmp_path)
     with pytest.raises(BadData, match=r"groups.json has records of `ctrlab bench groups`; one is none"):
         tables.rendered("groups", records["serving"])
     with pytest.raises(BadData, match=r"page.md has no place for a table, a line <!-- serving: ... -->, of serving, groups"):

@@ -7,7 +7,7 @@ from pages import PAGES, ROOT
 from ctrlab.cli.bench import tables
 
 NAMES = [name for name in PAGES if any(f"<!-- {each}:" in PAGES[name].read_text() for each in tables.RENDERERS)]
-RECORDS = {name: tables.read(ROOT / "data" / "measurements" / f"{name}.json") for name in tables.RENDERERS}
+RECORDS = tables.recorded(ROOT / "data" / "measurements")
 
 
 @pytest.mark.parametrize("name", [name for name, found in RECORDS.items() if found])

@@ -34,6 +34,7 @@ def command(
     from ctrlab.fleet.experiments import VARIED, vary
     from ctrlab.model_names import DATA_SETS
     from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
 
     most = max(each.variants for each in VARIED)
     if cores is not None and cores <= most:
@@ -65,4 +66,4 @@ def command(
             table.add_row(*facts, *(f"{100 * share:.0f}" for share in carried.values()))
         out.print(table)
     experiments = [each.to_json() | {"carried": carried} for each, carried in varied]
-    write_json(json_path, found.to_json() | {"machine": machine().line, "cores": cores, "experiments": experiments})
+    write_json(json_path, record(found, cores=cores, experiments=experiments))

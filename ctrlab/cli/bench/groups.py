@@ -34,14 +34,14 @@ def command(
     from ctrlab.errors import choose
     from ctrlab.fleet.groups import bench_groups
     from ctrlab.model_names import DATA_SETS
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
 
     names = [choose("model", name, DATA_SETS) for name in (model, light, heavy)]
     limits = {"rows": rows, "seconds": duration("--seconds", seconds), "optimizations": optimizations, "profile": profile}
     found = bench_groups(*names, **limits)
     for table in tables_of(found):
         console().print(table)
-    write_json(json_path, found.to_json() | {"machine": machine().line, "optimizations": optimizations})
+    write_json(json_path, record(found, optimizations=optimizations))
 
 
 def tables_of(found: Found) -> Sequence[Table]:

@@ -21,14 +21,14 @@ def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_p
     require_files(json_path)
     import_tensorflow()
     from ctrlab.distributed.simulator.measure import parts
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
 
     found, out = parts(model, profile), console()
     for table in tables_of(found):
         out.print(table)
     made = f"A thread hands over a tensor in {1e6 * found.tensor:.0f} us. XLA leaves {found.launches.compiled} launches"
     out.print(f"{made} of {found.launches.ops}.", highlight=False, soft_wrap=True)
-    write_json(json_path, found.to_json() | {"machine": machine().line})
+    write_json(json_path, record(found))
 
 
 def tables_of(found: Parts) -> tuple[Table, Table]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from ctrlab.cli.app import console, import_tensorflow
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import write_atomically
+from ctrlab.profiling.records import read
 
 RENDERERS = {
     "serving": "ctrlab.peers.serving_tables",
@@ -38,7 +38,7 @@ def command(
     """
     if not folder.is_dir():
         raise CtrlabError(f"Records are in a folder; {folder} is none: name the one that has serving.json and the others.")
-    records = {name: read(folder / f"{name}.json") for name in RENDERERS}
+    records = recorded(folder)
     import_tensorflow()
     if into is None:
         for name in RENDERERS:
@@ -47,22 +47,14 @@ def command(
     write_atomically(into, page(into.read_text(encoding="utf-8"), records, into.name))
 
 
-def read(path: Path) -> list[Mapping]:
-    """The records of a file; none if there is no file.
+def recorded(folder: Path) -> dict[str, list[Mapping]]:
+    """{each of `RENDERERS`: the records of its file; none if there is no file}.
 
     Raises:
-        BadData: the file is no JSON of records.
+        BadData: a file has none.
     """
-    if not path.is_file():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise BadData(f"A file of records is JSON; {path} is not: {problem}.") from None
-    records = found if isinstance(found, list) else [found]
-    if not records or not all(isinstance(record, dict) for record in records):
-        raise BadData(f"A file of records has one, or a list of them; {path} has {str(found)[:40]}: write it by --json.")
-    return records
+    paths = {name: folder / f"{name}.json" for name in RENDERERS}
+    return {name: read(path) if path.is_file() else [] for name, path in paths.items()}
 
 
 def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:

@@ -51,6 +51,7 @@ def command(
     from ctrlab.profiles import current
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.progress import track
+    from ctrlab.profiling.records import record
 
     job = Job(model, list(ladder.resolve(optimizations)), embedding, current(profile).name, seed)
 
@@ -63,7 +64,7 @@ def command(
         for line in lines(found):
             table.add_row(*line)
         console().print(table)
-    write_json(json_path, found.to_json() | {"machine": machine().line})
+    write_json(json_path, record(found))
 
 
 def _numbers(option: str, text: str, least: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,16 +94,10 @@ def read(path: Path):
         BadData: it holds none, or none of several workers.
     """
     from ctrlab.distributed.bench import Found
+    from ctrlab.profiling import records
 
     try:
-        plain = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        raise BadData(f"{path} is no JSON: {error}.") from None
-    plain = plain[0] if isinstance(plain, list) and plain else plain
-    if not isinstance(plain, dict):
-        raise BadData(f"{path} holds no record of `ctrlab bench workers`.")
-    try:
-        found = Found.from_json({name: value for name, value in plain.items() if name != "machine"})
+        found = records.found_in(Found, records.read(path)[0])
     except BadData as error:
         raise BadData(f"{path}: {error}") from None
     if not found.measured:

@@ -172,10 +172,13 @@ def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
     fixed, per_example = line_through({m.batch: m.seconds for m in alone})
     counts = sorted({m.batch: m.least.distinct for m in alone}.items())
     dense = np.mean([m.least.dense * m.workers / (2 * (m.workers - 1)) for m in measured]) / FLOAT
-    dim = np.mean([m.least.rows * m.workers / (m.workers - 1) / m.least.distinct for m in measured]) / FLOAT
+    id_bytes, row_bytes = (
+        float(np.mean([getattr(m.least, of) * m.workers / (m.workers - 1) / m.least.distinct for m in measured]))
+        for of in ("keys", "rows")
+    )
     several = {"reductions": measured[0].reduces, "exchanges": measured[0].exchanges, "padding": PADDING}
     distinct = Distinct(*(tuple(map(float, each)) for each in zip(*counts)))
-    return Model(float(dense), fixed, per_example, dim=float(dim), distinct=distinct, **several)
+    return Model(float(dense), fixed, per_example, dim=row_bytes / FLOAT, id_bytes=id_bytes, distinct=distinct, **several)
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,11 @@ WIDE_DEEP = 989 * 1_024 + 4 * 1_024 * 1_024 + 1_024 + 5 * 1_024 + 1
 
 NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation/WideAndDeep.
 """
-WIDE_DEEP_BATCH = 131_072
+WIDE_DEEP_BATCH, WIDE_DEEP_COLUMNS = 131_072, 26
 V100_EXAMPLES, A100_EXAMPLES = 321_816, 1_269_638
 """Examples per second that it trains on one GPU, without XLA: float32 on a V100, TF32 on an A100. The same source."""
+V100_EIGHT, A100_EIGHT = 1_490_044, 3_351_118
+"""The same on eight of them."""
 V100, A100 = (6 * WIDE_DEEP * examples for examples in (V100_EXAMPLES, A100_EXAMPLES))
 """FLOP/s that a GPU attains on dense layers of this kind, by those rates: 6 flops per weight and example."""
 V100_MEMORY, A100_MEMORY = 0.9e12, 2.039e12
@@ -61,6 +63,8 @@ NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation/DLRM_and_DCNv2.
 DLRM_BATCH, DLRM_DIM = 65_536, 128
 DLRM_V100_EXAMPLES, DLRM_A100_EXAMPLES = 663e3, 2.84e6
 """Examples per second that it trains on one GPU with XLA: float32 on a V100, TF32 on an A100. The same source."""
+DLRM_V100_EIGHT, DLRM_A100_EIGHT = 3.13e6, 10.9e6
+"""The same on eight of them."""
 
 MOVED = 6
 """Times that a number of a row passes the memory when a gradient is applied: gradient, weight and slot, each read and written."""

@@ -33,6 +33,8 @@ EXAMPLES = (128, 256, 512, 1_024, 2_048, 4_096)
 BATCHES = 8
 COUNTED = (64, 256, 1_024, 4_096, 16_384)
 """Examples whose distinct ids are counted."""
+LAUNCH_ROWS = 512
+"""Of the batch whose launches are counted; their number does not depend on it."""
 STILL = frozenset(["Const", "Placeholder", "Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"])
 """Ops that launch nothing. Those of int32 run on the host, as TensorFlow keeps such tensors there."""
 FREE = frozenset(["parameter", "constant", "bitcast", "tuple", "get-tuple-element"])
@@ -134,11 +136,11 @@ def tensor_seconds(tensors: int = 39) -> float:
     return measure(lambda _: [tf.convert_to_tensor(a) for a in arrays], lambda i: (i,), name="tensors").median / tensors
 
 
-def launches(rows: int = 512) -> Launches:
+def launches() -> Launches:
     """Counts what one step launches, as stock TensorFlow builds it and as XLA does."""
     model = build("dlrm", "criteo", "none")
     files = data.prepare_for(model.input_schema, ("parquet", "encoded"), profile="tiny")
-    features, labels = next(iter(files.read_train(rows)))
+    features, labels = next(iter(files.read_train(LAUNCH_ROWS)))
 
     def gradients(features, labels):
         loss, _, found = gradients_of(model, features, labels)

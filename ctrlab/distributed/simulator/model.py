@@ -15,8 +15,6 @@ from ctrlab.plain import Plain
 
 FLOAT = 4
 """Bytes of a number."""
-ID = 8
-"""Bytes of an id. Those of a dense table travel in 4, and those of tables that count theirs in 16: a few percent of a row's."""
 FLOPS = 6
 """Per dense weight and example: a multiply-add forward, two backward."""
 BINS = 4_000
@@ -116,6 +114,7 @@ class Model(Plain):
         per_example: seconds of a worker.
         ids: looked up per example.
         dim: numbers of a table row.
+        id_bytes: of an id on the network: 4 of a dense table, 8 of others, 16 with how often it came.
         distinct: how many of a batch's ids are distinct.
         sharded: whether each table row lies on one worker; False: each has whole tables, and all gradients of rows go to all.
         per_row: seconds to apply the gradient of an id of another worker's example, where tables are whole everywhere.
@@ -133,6 +132,7 @@ class Model(Plain):
     per_example: float
     ids: float = 0.0
     dim: float = 0.0
+    id_bytes: float = 8.0
     distinct: Distinct = Distinct((1.0,), (1.0,))
     sharded: bool = True
     per_row: float = 0.0

@@ -15,7 +15,7 @@ import numpy as np
 from ctrlab.distributed import require
 from ctrlab.distributed.simulator import constants as c
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link, Numbers
-from ctrlab.distributed.simulator.model import FLOPS, Distinct, Model
+from ctrlab.distributed.simulator.model import FLOAT, FLOPS, Distinct, Model
 from ctrlab.distributed.simulator.step import step
 from ctrlab.distributed.simulator.surface import speedup
 from ctrlab.plain import Plain
@@ -24,6 +24,8 @@ AWS = '"Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024'
 NVIDIA = "NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation"
 WITHIN = 0.2
 """Of a published number the simulated one may differ by so much."""
+AWS_GPUS = 4
+"""Of the trainings whose launches are said."""
 LINKS = {"NVLink": c.NVLINK_V100, "PCI Express": c.PCIE}
 
 
@@ -83,9 +85,9 @@ def aws_model(dense: float = c.AWS_PARAMETERS[1], compiled: bool = False) -> Mod
     return _model(BASE | {"dense weights": dense}, compiled)
 
 
-def aws_cluster(inside: Link = c.NVLINK_V100, per_node: int = 8, cores: float = BASE["cores"]) -> Cluster:
+def aws_cluster(inside: Link = c.NVLINK_V100, per_node: int = 8) -> Cluster:
     """One process per node, whose loop feeds all of its GPUs."""
-    values = {"cores": cores, "seconds per message": inside.latency, "seconds per byte": inside.per_byte}
+    values = {"seconds per message": inside.latency, "seconds per byte": inside.per_byte}
     return _cluster(BASE | values, per_node)
 
 
@@ -127,19 +129,19 @@ def cases() -> list[Case]:
     return found
 
 
-def launch_shares(examples: Sequence[float], workers: int = 4) -> tuple[np.ndarray, np.ndarray]:
+def launch_shares(examples: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """The launches' share of a step, by examples: without XLA, on as many cores as input threads; with XLA, on a whole node's.
 
     The source's 40 to 50 % come out for 4,300 to 6,300 examples, its 12.5 % (within a fifth) for 7,500 to 8,300: not both of one
     batch, unless XLA leaves 2/3 of the launches or fewer. `constants.COMPILED` was counted on a CPU.
     """
-    return _launch_shares(BASE, np.asarray(examples, float), workers)
+    return _launch_shares(BASE, np.asarray(examples, float))
 
 
-def _launch_shares(of: Mapping[str, float], examples: Numbers, workers: int = 4) -> tuple[np.ndarray, np.ndarray]:
+def _launch_shares(of: Mapping[str, float], examples: Numbers) -> tuple[np.ndarray, np.ndarray]:
     crowded = _cluster({**of, "cores": max(1.0, of["input threads"])})
-    before = step(_model(of), crowded, workers, examples)
-    after = step(_model(of, compiled=True), _cluster(of), workers, examples)
+    before = step(_model(of), crowded, AWS_GPUS, examples)
+    after = step(_model(of, compiled=True), _cluster(of), AWS_GPUS, examples)
     return before.launch_share, after.launch_share
 
 
@@ -267,27 +269,29 @@ def nvidia() -> dict[str, tuple[Model, Cluster, int, float]]:
     launch, copy = {"launch": c.LAUNCH, "tensor": c.TENSOR}, {"copy": c.COPY}
     dgx1 = Cluster(8, c.NVLINK_V100, c.NETWORK_100G, Host(c.DGX1_CORES, **launch, **copy))
     a100 = Cluster(8, c.NVLINK_A100, c.NETWORK_100G, Host(c.DGX_A100_CORES, **launch, **copy))
-    wide = Model(c.WIDE_DEEP, 0.0, 1.0, ids=13, dim=976 / 13, sharded=False, kernels=c.KERNELS, tensors=26, bytes=26 * 4)
+    wide = Model(c.WIDE_DEEP, 0.0, 1.0, ids=13, dim=976 / 13, sharded=False, kernels=c.KERNELS, **_inputs(c.WIDE_DEEP_COLUMNS))
     # Its tables lie on one GPU each, which sends a row for every id: none is found to come twice.
     every = Distinct((1.0,), (float(c.CRITEO_IDS),))
-    dlrm = Model(c.DLRM, 0.0, 1.0, dim=c.DLRM_DIM, distinct=every, kernels=c.KERNELS * c.COMPILED, tensors=39, bytes=39 * 4)
+    dlrm = Model(c.DLRM, 0.0, 1.0, dim=c.DLRM_DIM, distinct=every, kernels=c.KERNELS * c.COMPILED, **_inputs(c.COLUMNS))
 
     def on(model: Model, rate: float, memory: float) -> Model:
         return replace(model, per_example=1 / rate, per_row=0.0 if model.sharded else c.per_row(model.dim, memory))
 
-    return {
-        "Wide & Deep on V100": (on(wide, c.V100_EXAMPLES, c.V100_MEMORY), dgx1, c.WIDE_DEEP_BATCH, 1_490_044 / c.V100_EXAMPLES),
-        "Wide & Deep on A100": (on(wide, c.A100_EXAMPLES, c.A100_MEMORY), a100, c.WIDE_DEEP_BATCH, 3_351_118 / c.A100_EXAMPLES),
-        "DLRM on V100, with smaller tables on one": (
-            on(dlrm, c.DLRM_V100_EXAMPLES, c.V100_MEMORY),
-            dgx1,
+    found = {}
+    for name, model, batch, rates in (
+        ("Wide & Deep on {}", wide, c.WIDE_DEEP_BATCH, ((c.V100_EXAMPLES, c.V100_EIGHT), (c.A100_EXAMPLES, c.A100_EIGHT))),
+        (
+            "DLRM on {}, with smaller tables on one",
+            dlrm,
             c.DLRM_BATCH,
-            3.13e6 / c.DLRM_V100_EXAMPLES,
+            ((c.DLRM_V100_EXAMPLES, c.DLRM_V100_EIGHT), (c.DLRM_A100_EXAMPLES, c.DLRM_A100_EIGHT)),
         ),
-        "DLRM on A100, with smaller tables on one": (
-            on(dlrm, c.DLRM_A100_EXAMPLES, c.A100_MEMORY),
-            a100,
-            c.DLRM_BATCH,
-            10.9e6 / c.DLRM_A100_EXAMPLES,
-        ),
-    }
+    ):
+        gpus = (("V100", dgx1, c.V100_MEMORY), ("A100", a100, c.A100_MEMORY))
+        for (gpu, cluster, memory), (one, eight) in zip(gpus, rates):
+            found[name.format(gpu)] = (on(model, one, memory), cluster, batch, eight / one)
+    return found
+
+
+def _inputs(columns: int) -> dict[str, int]:
+    return {"tensors": columns, "bytes": columns * FLOAT}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Cluster, Numbers
-from ctrlab.distributed.simulator.model import FLOAT, ID, Model
+from ctrlab.distributed.simulator.model import FLOAT, Model
 from ctrlab.errors import CtrlabError
 
 
@@ -62,6 +62,16 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) ->
     return Step(compute, launches, copies, reduce, exchange)
 
 
+def sent(model: Model, workers: Numbers, examples: Numbers) -> np.ndarray:
+    """Bytes that a worker sends per step of `examples` in all; arguments and errors as of `step`.
+
+    In proportion to (W - 1) / W: what a worker has for itself does not travel.
+    """
+    workers, examples = _together(_workers(workers), require.numbers("Examples of a step", examples, 0))
+    own = _exchanged_bytes(model, workers, examples / workers) if model.sharded else _gathered_bytes(model, examples)
+    return (workers - 1) / workers * (2 * FLOAT * model.dense + own)
+
+
 def all_reduce(size: Numbers, times: float, cluster: Cluster, workers: Numbers) -> np.ndarray:
     """Seconds of `times` ring all-reduces of `size` bytes together.
 
@@ -105,14 +115,21 @@ def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.nda
     """A worker's distinct ids to their owners, their rows back, the rows' gradients again."""
     if not model.dim:
         return np.zeros_like(workers)
-    size = model.padding * model.distinct(each * (workers > 1)) * (ID + 2 * FLOAT * model.dim)
-    return all_to_all(size, model.exchanges, cluster, workers)
+    return all_to_all(_exchanged_bytes(model, workers, each), model.exchanges, cluster, workers)
 
 
 def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
     """The gradient of every id of every example to every worker: a ring all-gather, half of an all-reduce."""
-    size = workers * each * model.ids * (ID + FLOAT * model.dim)
-    return all_reduce(size, 1.0, cluster, workers) / 2
+    return all_reduce(_gathered_bytes(model, workers * each), 1.0, cluster, workers) / 2
+
+
+def _exchanged_bytes(model: Model, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
+    of_row = model.id_bytes + 2 * FLOAT * model.dim if model.dim else 0.0
+    return model.padding * model.distinct(each * (workers > 1)) * of_row
+
+
+def _gathered_bytes(model: Model, examples: np.ndarray) -> np.ndarray:
+    return examples * model.ids * (model.id_bytes + FLOAT * model.dim)
 
 
 def _workers(workers: Numbers) -> np.ndarray:

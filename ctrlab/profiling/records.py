@@ -1,0 +1,44 @@
+"""Records of benches: what one found, as JSON, with the machine that it was found on and what else was said of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from ctrlab.errors import BadData
+from ctrlab.plain import Plain
+from ctrlab.profiling.machine import machine
+
+Found = TypeVar("Found", bound=Plain)
+
+
+def record(found: Plain, **facts: object) -> dict:
+    """A record of what was found on this machine, with facts beside it."""
+    return found.to_json() | {"machine": machine().line} | facts
+
+
+def found_in(kind: type[Found], record: Mapping, *facts: str) -> Found:
+    """What was found, of a record with facts of these names beside it.
+
+    Raises:
+        BadData: it is a record of something else.
+    """
+    return kind.from_json({name: value for name, value in record.items() if name not in ("machine", *facts)})
+
+
+def read(path: Path) -> list[Mapping]:
+    """The records of a file: one, or a list of them.
+
+    Raises:
+        BadData: the file is no JSON of records.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as problem:
+        raise BadData(f"A file of records is JSON; {path} is not: {problem}.") from None
+    records = found if isinstance(found, list) else [found]
+    if not records or not all(isinstance(each, dict) for each in records):
+        raise BadData(f"A file of records has one, or a list of them; {path} has {str(found)[:40]}: write it by --json.")
+    return records
