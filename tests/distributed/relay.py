@@ -1,57 +1,75 @@
 """A port that hands all it gets to another one, later: a network with a delay, between processes of one machine."""
 
-import asyncio
 import contextlib
+import queue
+import socket
 import threading
+import time
 
 
 class Relay:
     """Listens on a port of its own and connects to `address` for each that connects to it.
+
+    A thread sleeps as long as it is told and some 0.1 ms; an event loop's timers would round up to whole milliseconds.
 
     Attributes:
         address: host:port.
     """
 
     def __init__(self, address: str, seconds: float):
-        self._to, self._seconds, self._ready = address.split(":"), seconds, threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
+        host, port = address.split(":")
+        self._to, self._seconds = (host, int(port)), seconds
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self._ends = [self._server]
 
     def __enter__(self):
-        self._thread.start()
-        self._ready.wait()
+        _thread(self._serve)
         return self
 
     def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+            end.close()
 
-    async def _serve(self):
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._ready.set()
-        await self._over.wait()
-        server.close()
-
-    async def _connected(self, reader, writer):
+    def _serve(self):
         with contextlib.suppress(OSError):
-            there, back = await asyncio.open_connection(*self._to)
-            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
-        writer.close()
+            while True:
+                here, _ = self._server.accept()
+                self._ends.append(here)
+                try:
+                    there = socket.create_connection(self._to)
+                except OSError:
+                    here.close()
+                    continue
+                self._ends.append(there)
+                for one, other in ((here, there), (there, here)):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    waiting = queue.SimpleQueue()
+                    _thread(self._take, one, waiting)
+                    _thread(self._give, waiting, other)
 
-    async def _pass(self, reader, writer):
-        """All bytes in order, each `seconds` after it came."""
-        waiting = asyncio.Queue()
+    def _take(self, one, waiting):
+        data = b"."
+        while data:
+            try:
+                data = one.recv(1 << 20)
+            except OSError:
+                data = b""
+            waiting.put((time.monotonic() + self._seconds, data))
 
-        async def take():
-            while data := await reader.read(1 << 20):
-                waiting.put_nowait((self._loop.time() + self._seconds, data))
-            waiting.put_nowait((0, b""))
+    @staticmethod
+    def _give(waiting, other):
+        """All bytes in order, each when it is due."""
+        with contextlib.suppress(OSError):
+            while (item := waiting.get())[1]:
+                due, data = item
+                time.sleep(max(0.0, due - time.monotonic()))
+                other.sendall(data)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_WR)
 
-        taking = asyncio.create_task(take())
-        while (item := await waiting.get())[1]:
-            await asyncio.sleep(item[0] - self._loop.time())
-            writer.write(item[1])
-            await writer.drain()
-        await taking
-        writer.close()
+
+def _thread(target, *arguments):
+    threading.Thread(target=target, args=arguments, daemon=True).start()

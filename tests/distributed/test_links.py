@@ -18,10 +18,13 @@ from ctrlab.distributed.bench_tables import tables
 from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.links import hosts
+from ctrlab.distributed.simulator.check import FRAME, PADDING
 from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.errors import CtrlabError
 
 BYTES = 1_000_000
+SENT = 1.04 * FRAME * PADDING
+"""Bytes of a step over the least, at most: sizes, moments and totals take up to 4 % more."""
 SENDER = f"""
 import socket, sys, time
 with socket.create_connection((sys.argv[1], 7000)) as connection:
@@ -147,10 +150,10 @@ def test_a_step_sends_little_more_than_it_must(two):
     found = bench(job, [256], [2], [100], lambda name: range(3))
     Found.from_json(json.loads(json.dumps(found.to_json())))
     free, slow = found.measured
-    assert 1 < free.bytes / free.least.bytes < 1.15
-    assert slow.bytes < 1.15 * free.bytes
-    assert min(slow.seconds) > 0.9 * 8 * slow.least.bytes / 100e6
-    assert slow.hidden(free).low < slow.most_hidden(found.part(slow)) + 0.5
+    assert 1 < free.bytes / free.least.bytes < SENT
+    assert slow.bytes < SENT * free.bytes  # its packets are the small ones, with a header each
+    assert min(slow.seconds) > 0.9 * 8 * slow.least.bytes / 100e6  # the burst goes at once
+    assert slow.hidden(free).low < slow.most_hidden(found.part(slow)) + 0.5  # noise of these few rounds
     said = tables([found.to_json() | {"machine": "one"}])
     assert "| dlrm | 256 | 2 | 100 Mbit/s |" in said
 
