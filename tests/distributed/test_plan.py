@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.cli.workers.plan import command
-from ctrlab.distributed.plan import DAY, FEATURES, MOST_ROWS, Task, plan, with_feature
+from ctrlab.distributed.plan import DAY, FEATURES, MOST_ROWS, STORE_ENTRY_BYTES, STORE_LOAD, Task, plan, with_feature
 from ctrlab.embedding import EmbeddingVariable, analysis
+from ctrlab.embedding.store.native import Store
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 
@@ -48,6 +49,19 @@ def test_a_tables_index_takes_what_a_plan_says(count):
     index = table.stats().bytes - count * (4 + 4)  # without values and frequencies
     assert index / count == pytest.approx(analysis.INDEX_BYTES, abs=0.5)
     assert analysis.report({"ids": table.state()})["row_bytes"][0].as_py() == analysis.INDEX_BYTES + 4 + 4
+
+
+def test_the_index_of_rows_on_disk_takes_what_a_plan_says(tmp_path):
+    """Its worst is just after its shards have doubled, all of them between 200,000 and 220,000 rows."""
+    keys, sizes = np.random.default_rng(0).integers(-(2**62), 2**62, 260_000), {}
+    for rows in (1, 200_000, 220_000, 260_000):
+        for count in (rows, 0):  # opened again, it has no record of its own writing in memory
+            with Store(tmp_path / str(rows), 1) as store:
+                store.put(keys[:count], np.zeros((count, 1)))
+                sizes[rows] = store.stats().memory_bytes
+    of_row = {rows: (size - sizes[1]) / rows for rows, size in sizes.items()}
+    worst = STORE_ENTRY_BYTES / STORE_LOAD
+    assert of_row[200_000] < 0.7 * worst and 0.9 * worst < of_row[220_000] <= worst and of_row[260_000] < 0.9 * worst
 
 
 def test_ids_without_a_row_are_counted():
