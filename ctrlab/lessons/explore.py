@@ -63,7 +63,8 @@ class Explorer(widgets.VBox):
         names = list(next(iter(self._curves.values())))
         for curves in self._curves.values():
             _check(curves, names, log)
-        self.sliders = {name: _slider(name, values) for name, values in choices.items()}
+        width = f"{max(map(len, choices))}ch"  # so that no name is cut off
+        self.sliders = {name: _slider(name, values, width) for name, values in choices.items()}
         self.chart = go.FigureWidget(self._figure(names, title, x, y, log))
         self._redraw()
         for slider in self.sliders.values():
@@ -85,7 +86,8 @@ class Explorer(widgets.VBox):
         colour = colours.of_names(names)
         traces = [go.Scatter(name=name, mode="lines+markers", line={"color": colour[name], "width": 2.5}) for name in names]
         point = {"size": 13, "color": [colour[name] for name in names], "line": {"width": 2, "color": colours.DARK}}
-        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, showlegend=False))
+        over_lines = {"shadow": ", ".join(["0 0 3px white"] * 4)}
+        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, textfont=over_lines, showlegend=False))
         every = [value for curves in self._curves.values() for values in curves.values() for value in values]
         titles = {axis: logarithmic(title) if axis in log else title for axis, title in (("x", x), ("y", y))}
         chart = figure(traces, title, **titles, height=380, showlegend=True, margin_t=60 if title else 40)
@@ -113,9 +115,10 @@ def _positions(heights: Sequence[float]) -> list[str]:
     return positions
 
 
-def _slider(name: str, values: Sequence) -> widgets.SelectionSlider:
+def _slider(name: str, values: Sequence, width: str) -> widgets.SelectionSlider:
     options = [(plain(value) if isinstance(value, numbers.Real) else str(value), value) for value in values]
-    return widgets.SelectionSlider(options=options, value=values[len(values) // 2], description=name)
+    looks = {"style": {"description_width": width}, "layout": {"width": "420px"}}
+    return widgets.SelectionSlider(options=options, value=values[len(values) // 2], description=name, **looks)
 
 
 def _check(curves: Mapping[str, Sequence[float]], names: Sequence[str], log: str) -> None:

@@ -176,7 +176,7 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
     node = replace(node, host=hosts[host])
     four = seconds(ring, model, node, 4, batch)
     two_nodes = seconds(ring, model, replace(node, per_node=4), 8, batch)
-    found = {f"{n} GPUs": seconds(ring, model, node, n, batch) / four for n in (1, 2, 8)}
+    found = {name: seconds(ring, model, node, n, batch) / four for n, name in ((1, "1 GPU"), (2, "2 GPUs"), (8, "8 GPUs"))}
     return found | {"8 GPUs, two nodes": two_nodes / four}
 
 
