@@ -1,7 +1,8 @@
 """What a step of several workers must send at least: the bound that measured bytes are held against.
 
     gradients of the dense weights   2 (W - 1) / W * 4 bytes of each number    a ring all-reduce
-    distinct keys of other workers   8 bytes each, 4 of a dense table          once, to their owners
+    distinct keys of other workers   4 bytes each; of a variable 16,           once, to their owners
+                                     with how often each came
     their rows, their gradients      4 D bytes each                            once each way
 
 Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
@@ -95,7 +96,7 @@ class _Counted(SharedBatch):
             owners = hash_keys(distinct) % np.uint64(workers) if grows else distinct % workers
             others = int(np.count_nonzero(owners != self.shard.index))
             self.distinct += len(distinct)
-            self.key_bytes += others * (8 if grows else 4)
+            self.key_bytes += others * (16 if grows else 4)
             self.row_bytes += others * FLOAT * (table.dim if grows else table.shape[1])
         near = [c.with_flat_values(c.flat_values // workers) if isinstance(c, tf.RaggedTensor) else c // workers for c in columns]
         return read(tables, near, layout)

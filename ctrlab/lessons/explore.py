@@ -63,7 +63,7 @@ class Explorer(widgets.VBox):
         names = list(next(iter(self._curves.values())))
         for curves in self._curves.values():
             _check(curves, names, log)
-        width = f"{max(map(len, choices))}ch"  # so that no name is cut off
+        width = f"{max(80, 8 + 9 * max(map(len, choices)))}px"  # so that no name is cut off
         self.sliders = {name: _slider(name, values, width) for name, values in choices.items()}
         self.chart = go.FigureWidget(self._figure(names, title, x, y, log))
         self._redraw()

@@ -48,7 +48,7 @@ class Relay:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     waiting = queue.SimpleQueue()
                     _thread(self._take, one, waiting)
-                    _thread(self._give, waiting, other)
+                    _thread(self._give, one, waiting, other)
 
     def _take(self, one, waiting):
         data = b"."
@@ -60,15 +60,18 @@ class Relay:
             waiting.put((time.monotonic() + self._seconds, data))
 
     @staticmethod
-    def _give(waiting, other):
-        """All bytes in order, each when it is due."""
+    def _give(one, waiting, other):
+        """All bytes in order, and the end of them, each when it is due."""
         with contextlib.suppress(OSError):
-            while (item := waiting.get())[1]:
-                due, data = item
+            data = b"."
+            while data:
+                due, data = waiting.get()
                 time.sleep(max(0.0, due - time.monotonic()))
                 other.sendall(data)
-        with contextlib.suppress(OSError):
             other.shutdown(socket.SHUT_WR)
+            return
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)  # for the other end is gone
 
 
 def _thread(target, *arguments):

@@ -135,7 +135,7 @@ def test_the_least_traffic_is_that_of_the_distinct_keys_of_others(embedding, tmp
             owners = hash_keys(each) % np.uint64(workers) if grows else each % workers
             others = int(np.sum(owners != index))
             distinct += len(each)
-            key_bytes += others * (8 if grows else 4)
+            key_bytes += others * (16 if grows else 4)
             row_bytes += others * 4 * model.sizes.dim
     assert found.distinct == pytest.approx(distinct / workers)
     assert found.keys == pytest.approx(key_bytes / workers)

@@ -62,7 +62,8 @@ def test_a_worker_sends_what_is_not_its_own():
     model = Model(1e6, 0, 0, ids=26, dim=16, id_bytes=4, distinct=Distinct((1_000.0,), (500.0,)), padding=1.25)
     assert sent(model, 4, 4_000) == pytest.approx(3 / 4 * (2 * 4e6 + 1.25 * 500 * (4 + 2 * 64)))
     assert sent(replace(model, sharded=False), 4, 4_000) == pytest.approx(3 / 4 * (2 * 4e6 + 4_000 * 26 * (4 + 64)))
-    assert sent(replace(model, dim=0), [1, 4], 4_000).tolist() == [0, 3 / 4 * 8e6]  # no tables
+    for sharded in (True, False):
+        assert sent(replace(model, dim=0, sharded=sharded), [1, 4], 4_000).tolist() == [0, 3 / 4 * 8e6]  # no tables
     # On links with a cost per byte alone, these are the seconds of a step.
     flat = Cluster(8, Link(0, 1e-9), FAR, Host(8))
     assert step(model, flat, [2, 3, 8], 4_000).seconds == pytest.approx(1e-9 * sent(model, [2, 3, 8], 4_000))

@@ -109,6 +109,8 @@ def test_what_is_no_record_is_a_sentence(records, tmp_path):
             tables.recorded(tmp_path)
     with pytest.raises(BadData, match=r"groups.json has records of `ctrlab bench groups`; one is none"):
         tables.rendered("groups", records["serving"])
+    with pytest.raises(BadData, match=r"groups.json has records .* \(Found can't be read: it has no field \$\.odd\.\)"):
+        tables.rendered("groups", [record | {"odd": 1} for record in records["groups"]])
     with pytest.raises(BadData, match=r"page.md has no place for a table, a line <!-- serving: ... -->, of serving, groups"):
         tables.page("nothing", records, "page.md")
     with pytest.raises(BadData, match=r"page.md has one place for the serving table; 2 were found"):

@@ -88,9 +88,10 @@ def rendered(name: str, records: Sequence[Mapping]) -> str:
     try:
         machines = dict.fromkeys(record["machine"] for record in records)
         return f"Measured on {'; '.join(machines)}.\n\n{tables(records)}"
-    except (KeyError, TypeError) as problem:
+    except (KeyError, TypeError, BadData) as problem:
+        why = problem if isinstance(problem, BadData) else repr(problem)
         raise BadData(
-            f"{name}.json has records of `ctrlab bench {_bench(name)}`; one is none ({problem!r}): write it by --json."
+            f"{name}.json has records of `ctrlab bench {_bench(name)}`; one is none ({why}): write it by --json."
         ) from None
 
 

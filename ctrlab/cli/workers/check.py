@@ -96,8 +96,9 @@ def read(path: Path):
     from ctrlab.distributed.bench import Found
     from ctrlab.profiling import records
 
+    first, *_ = records.read(path)
     try:
-        found = records.found_in(Found, records.read(path)[0])
+        found = records.found_in(Found, first)
     except BadData as error:
         raise BadData(f"{path}: {error}") from None
     if not found.measured:

@@ -63,9 +63,12 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) ->
 
 
 def sent(model: Model, workers: Numbers, examples: Numbers) -> np.ndarray:
-    """Bytes that a worker sends per step of `examples` in all; arguments and errors as of `step`.
+    """Bytes that a worker sends per step of `examples` in all, (W - 1) / W of what it has: its own part does not travel.
 
-    In proportion to (W - 1) / W: what a worker has for itself does not travel.
+    Args:
+        workers: at least 1; may be an array, as `examples` may.
+    Raises:
+        CtrlabError: no whole number of workers of at least 1, or a negative number of examples.
     """
     workers, examples = _together(_workers(workers), require.numbers("Examples of a step", examples, 0))
     own = _exchanged_bytes(model, workers, examples / workers) if model.sharded else _gathered_bytes(model, examples)
@@ -124,12 +127,16 @@ def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndar
 
 
 def _exchanged_bytes(model: Model, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
-    of_row = model.id_bytes + 2 * FLOAT * model.dim if model.dim else 0.0
-    return model.padding * model.distinct(each * (workers > 1)) * of_row
+    return model.padding * model.distinct(each * (workers > 1)) * _bytes_of_row(model, 2)
 
 
 def _gathered_bytes(model: Model, examples: np.ndarray) -> np.ndarray:
-    return examples * model.ids * (model.id_bytes + FLOAT * model.dim)
+    return examples * model.ids * _bytes_of_row(model, 1)
+
+
+def _bytes_of_row(model: Model, times: int) -> float:
+    """Of an id, and its row or gradient so many times; 0 of a model without tables."""
+    return model.id_bytes + times * FLOAT * model.dim if model.dim else 0.0
 
 
 def _workers(workers: Numbers) -> np.ndarray:
