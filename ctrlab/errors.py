@@ -12,6 +12,7 @@ CURES = {
     errno.EMFILE: "ask for fewer, or raise `ulimit -n`",
     errno.ENFILE: "end programs that hold many open",
     errno.ENOMEM: "free some memory",
+    errno.EROFS: "make the disk writable",
 }
 
 

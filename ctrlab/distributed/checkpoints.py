@@ -96,7 +96,8 @@ class SharedCheckpoints(Checkpoints):
             wanted = folder_of(self.base, 0, self.workers.shard.count) / self.workers.told(mark.name)[0]
             seen = self.workers.told("yes" if wanted.is_dir() else "no")
         except OSError as error:
-            raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}.") from None
+            cure = cure_of(error, "name another")
+            raise CheckpointError(f"Folder {self.folder} can't take checkpoints: {error.strerror}; {cure}.") from None
         finally:
             with contextlib.suppress(OSError):
                 mark.rmdir()
@@ -108,10 +109,12 @@ class SharedCheckpoints(Checkpoints):
 
     def _resume(self, resume: bool) -> None:
         self._require_common()
-        common, self.restored = self._restore(read_manifest(self.base))
-        kept = self.folder if common and common.workers == self.workers.shard.count else None
+        saves = read_manifest(self.base)
+        common, self.restored = self._restore(saves)
+        # Those of as many workers may be older than what is restored, and are what is left if that is damaged later.
+        whole = [each.step for each in saves if each.workers == self.workers.shard.count and each.step <= common.step]
         for step, path in paths_in(self.folder):
-            if kept is None or step > common.step:  # of a save that not all workers have written
+            if step > max(whole, default=-1):  # of a save that not all workers have written
                 path.unlink()
         if common:
             self.history, self.position = common.history, common.position
@@ -135,7 +138,7 @@ class SharedCheckpoints(Checkpoints):
                 ready.take()
                 path = common.folders(self.base)[0]
                 return common, Restored(path, ready.save, tuple(problems))
-            problems += found
+            problems += [each for each in dict.fromkeys(found) if each not in problems]
         if saves:
             raise BadData(f"Folder {self.base} has no save that all workers can read. {' '.join(problems)}")
         return None, None

@@ -30,7 +30,7 @@ def local(count: int, command: Sequence[str]) -> int:
     Returns:
         The exit code of the first worker; 143 if this process was told to end.
     Raises:
-        WorkerLost: a worker was killed. CtrlabError: one failed.
+        WorkerLost: a worker was ended by a signal. CtrlabError: one failed.
     """
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     shared = threads_of(max(1, (os.cpu_count() or 1) // count))
@@ -45,9 +45,9 @@ def local(count: int, command: Sequence[str]) -> int:
         _wait(started, GRACE_SECONDS if told else NOTICE_SECONDS)
     if told:
         return 128 + told[0]  # as shells say it
-    if first.code < 0:
+    if by := _signal(first):
         raise WorkerLost(
-            f"Worker {first.index} was ended by {signal.Signals(-first.code).name}, and the others with it: start them again; "
+            f"Worker {first.index} was ended by {by.name}, and the others with it: start them again; "
             "with --resume they go on from the last checkpoint."
         )
     if first.index and started[0].code not in (1, first.code):  # else the first worker has said what the other ended with
@@ -136,11 +136,18 @@ def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:
             if worker.code:
                 # What the death of one does to the others comes later, but may be seen first.
                 time.sleep(POLL_SECONDS)
-                killed = [w for w in workers if w.code is not None and w.code < 0]
+                killed = [w for w in workers if _signal(w)]
                 return (killed or [worker])[0]
         if not running:
             return None
         time.sleep(POLL_SECONDS)
+
+
+def _signal(worker: _Worker) -> signal.Signals | None:
+    """By which it was ended: at once, or, as shells say it, after it has tidied up."""
+    code = worker.code or 0
+    number = -code if code < 0 else code - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None
 
 
 @contextlib.contextmanager

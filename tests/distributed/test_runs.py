@@ -109,6 +109,19 @@ def test_a_training_goes_on_with_other_workers_and_ends_with_the_same_rows(saved
     assert {each["auc"]["rows"] for each in found} == {files.test_rows}
 
 
+def test_an_earlier_save_of_other_workers_stays_until_a_new_one_is_whole(saved, tmp_path):
+    """Two workers saved, then three; two that go on have nothing but the save of three to begin with, and their own behind it."""
+    copy = tmp_path / "run"
+    subprocess.run(["cp", "-r", saved[0], copy], check=True)
+    goes_on = {"folder": str(copy), "resume": True}
+    [newer] = {each["position"] for each in run(3, saving=goes_on | {"every": 1}, steps=1)}
+    assert newer == 7
+    assert {each["restored"] for each in run(2, saving=goes_on, steps=0)} == {7}
+    [last] = (copy / "worker-1-of-3").glob("*.safetensors")
+    last.write_bytes(last.read_bytes()[:-100])
+    assert {each["restored"] for each in run(2, saving=goes_on, steps=0)} == {6}
+
+
 # Refusals, on the worker that the user watches.
 
 
@@ -244,6 +257,16 @@ def test_workers_end_when_the_command_is_told_to(tmp_path):
     launcher.communicate(timeout=60)
     assert launcher.returncode == 128 + signal.SIGTERM
     assert not any(os.path.exists(f"/proc/{pid}") for pid in left)
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_a_worker_that_somebody_ends_is_lost(told, tmp_path):
+    launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: position(tmp_path / "run") > 0)
+    os.kill(of_workers(launcher)[told], signal.SIGTERM)
+    errors = launcher.communicate(timeout=60)[1]
+    assert launcher.returncode == WorkerLost.exit_code
+    assert f"Worker {told} was ended by SIGTERM, and the others with it: start them again" in errors.splitlines()[-1]
 
 
 @pytest.mark.parametrize("hangs", [0, 1])
