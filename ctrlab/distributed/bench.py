@@ -120,7 +120,7 @@ def bench(
 
 
 def _measured(
-    job: Job, batch: int, group: _Group, lines: Sequence[Host], rates: Sequence[float], single: Worker, rounds: Iterable
+    job: Job, batch: int, group: Group, lines: Sequence[Host], rates: Sequence[float], single: Worker, rounds: Iterable
 ) -> tuple[list[Measured], Measured]:
     """A group's steps over each link, and those of a worker's part alone."""
     workers = len(lines)
@@ -152,7 +152,7 @@ def _measured(
     return several, replace(several[0], batch=part, workers=1, least=Traffic(0.0, 0.0, 0.0, 0.0, least.distinct), **own)
 
 
-class _Group:
+class Group:
     """Workers that are asked together."""
 
     def __init__(self, workers: Sequence[Worker]):
@@ -166,7 +166,7 @@ class _Group:
 class _Side:
     """A group over links of one rate. Counts what its blocks send."""
 
-    def __init__(self, group: _Group, lines: Sequence[Host], megabits: float | None, batch: int):
+    def __init__(self, group: Group, lines: Sequence[Host], megabits: float | None, batch: int):
         self._group, self._lines, self._megabits, self._batch = group, lines, megabits, batch
         self._steps = self._bytes = self._packets = 0
 
@@ -191,14 +191,14 @@ class _Side:
 
 
 @contextlib.contextmanager
-def _group(job: Job, count: int) -> Iterator[tuple[_Group, Sequence[Host]]]:
+def _group(job: Job, count: int) -> Iterator[tuple[Group, Sequence[Host]]]:
     with hosts(count) as lines, contextlib.ExitStack() as last:
         addresses = tuple(f"{host.address}:{PORT}" for host in lines)
         started = [
             last.enter_context(_worker(f"worker {i} of {count}", Place(addresses, i).config(), _threads(count), host.enter))
             for i, host in enumerate(lines)
         ]
-        group = _Group(started)
+        group = Group(started)
         group.ask("open", **asdict(job))
         yield group, lines
 

@@ -11,15 +11,15 @@ from ctrlab.errors import BadData
 from ctrlab.plain import Plain
 from ctrlab.profiling.machine import machine
 
-Found = TypeVar("Found", bound=Plain)
+Kind = TypeVar("Kind", bound=Plain)
 
 
-def record(found: Plain, **facts: object) -> dict:
-    """A record of what was found on this machine, with facts beside it."""
-    return found.to_json() | {"machine": machine().line} | facts
+def record(**facts: object) -> dict:
+    """A record of what was found on this machine."""
+    return {"machine": machine().line} | facts
 
 
-def found_in(kind: type[Found], record: Mapping, *facts: str) -> Found:
+def found_in(kind: type[Kind], record: Mapping, *facts: str) -> Kind:
     """What was found, of a record with facts of these names beside it.
 
     Raises:

@@ -1,14 +1,14 @@
 """Whole steps of two workers over links with a delay, beside what the simulator says that a delay costs."""
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
 from relay import Relay
 
-from ctrlab.distributed.bench import COMMAND
+from ctrlab.distributed.bench import COMMAND, Group
 from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.place import Place, threads_of
@@ -23,35 +23,32 @@ JOB = Job("dlrm", ["none"], "hashed", "tiny", 1)
 DELAYS = {"none": 0.0, "0.1 ms": 1e-4, "1 ms": 1e-3, "5 ms": 5e-3}
 
 
-class Group:
+def group(seconds: float, held: contextlib.ExitStack) -> Group:
     """Two workers, each of which reaches the other through a relay."""
-
-    def __init__(self, seconds: float, held: contextlib.ExitStack):
-        own = [f"127.0.0.1:{port}" for port in free_ports(2)]
-        relayed = [held.enter_context(Relay(address, seconds)).address for address in own]
-        places = [Place((own[0], relayed[1]), 0), Place((relayed[0], own[1]), 1)]
-        self._workers = [
+    own = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    relayed = [held.enter_context(Relay(address, seconds)).address for address in own]
+    places = [Place((own[0], relayed[1]), 0), Place((relayed[0], own[1]), 1)]
+    started = Group(
+        [
             held.enter_context(Worker(f"worker {place.index}", COMMAND, place.config() | threads_of(1), stops=False))
             for place in places
         ]
-        self._pool = held.enter_context(ThreadPoolExecutor(2))
-        self.ask("open", **asdict(JOB))
-        self.facts = self.ask("prepare", batch=BATCH)[0]
+    )
+    started.ask("open", **asdict(JOB))
+    return started
 
-    def ask(self, do: str, **details) -> list[dict]:
-        return list(self._pool.map(lambda worker: worker.ask(do, **details), self._workers))
 
-    def block(self) -> float:
-        return max(answer["seconds"] for answer in self.ask("train", batch=BATCH, steps=STEPS)) / STEPS
+def block(of: Group) -> float:
+    return max(answer["seconds"] for answer in of.ask("train", batch=BATCH, steps=STEPS)) / STEPS
 
 
 @pytest.mark.long
 def test_a_delay_costs_a_step_what_the_simulator_says():
-    """Of a delay that is long beside the computing. Some of a short one passes while the other worker has the cores."""
+    """Of a delay that is long beside the computing; a short one costs less."""
     with contextlib.ExitStack() as held:
-        groups = {name: Group(seconds, held) for name, seconds in DELAYS.items()}
-        seconds = paired({name: group.block for name, group in groups.items()}, range(ROUNDS))
-    facts = groups["none"].facts
+        groups = {name: group(seconds, held) for name, seconds in DELAYS.items()}
+        facts, *_ = [each.ask("prepare", batch=BATCH)[0] for each in groups.values()]
+        seconds = paired({name: partial(block, each) for name, each in groups.items()}, range(ROUNDS))
     model = Model(0.0, 0.0, 0.0, dim=1.0, reductions=facts["reduces"], exchanges=facts["exchanges"])
     longer, simulated = {}, {}
     for name, delay in DELAYS.items():
@@ -61,5 +58,5 @@ def test_a_delay_costs_a_step_what_the_simulator_says():
         low, median, high = 1e3 * longer[name]
         print(f"{name}: {median:+.1f} ms [{low:+.1f}, {high:+.1f}], simulated {1e3 * simulated[name]:+.1f}")
     assert longer["5 ms"][1] == pytest.approx(simulated["5 ms"], rel=0.2)
-    assert 0.2 * simulated["1 ms"] < longer["1 ms"][1] < 1.2 * simulated["1 ms"]
+    assert 0.4 * simulated["1 ms"] < longer["1 ms"][1] < 1.2 * simulated["1 ms"]
     assert longer["0.1 ms"][1] < longer["1 ms"][1]

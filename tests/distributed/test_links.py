@@ -23,8 +23,6 @@ from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.errors import CtrlabError
 
 BYTES = 1_000_000
-SENT = 1.04 * FRAME * PADDING
-"""Bytes of a step over the least, at most: sizes, moments and totals take up to 4 % more."""
 SENDER = f"""
 import socket, sys, time
 with socket.create_connection((sys.argv[1], 7000)) as connection:
@@ -150,10 +148,10 @@ def test_a_step_sends_little_more_than_it_must(two):
     found = bench(job, [256], [2], [100], lambda name: range(3))
     Found.from_json(json.loads(json.dumps(found.to_json())))
     free, slow = found.measured
-    assert 1 < free.bytes / free.least.bytes < SENT
-    assert slow.bytes < SENT * free.bytes  # its packets are the small ones, with a header each
-    assert min(slow.seconds) > 0.9 * 8 * slow.least.bytes / 100e6  # the burst goes at once
-    assert slow.hidden(free).low < slow.most_hidden(found.part(slow)) + 0.5  # noise of these few rounds
+    assert 1 < free.bytes / free.least.bytes < PADDING  # in large packets; ids and rows are not all that is sent
+    assert slow.bytes < 1.04 * FRAME * free.bytes  # in small ones, with their answers
+    assert min(slow.seconds) > 0.95 * 8 * slow.least.bytes / 100e6  # the burst goes at once
+    assert slow.hidden(free).low < slow.most_hidden(found.part(slow)) + 0.2  # of three rounds
     said = tables([found.to_json() | {"machine": "one"}])
     assert "| dlrm | 256 | 2 | 100 Mbit/s |" in said
 

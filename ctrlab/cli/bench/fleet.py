@@ -66,4 +66,4 @@ def command(
             table.add_row(*facts, *(f"{100 * share:.0f}" for share in carried.values()))
         out.print(table)
     experiments = [each.to_json() | {"carried": carried} for each, carried in varied]
-    write_json(json_path, record(found, cores=cores, experiments=experiments))
+    write_json(json_path, record(**found.to_json(), cores=cores, experiments=experiments))

@@ -32,13 +32,12 @@ def command(
     import_tensorflow()
     from ctrlab import profiles
     from ctrlab.peers.graphs import bench_graphs
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
 
     rows = []
     for row in bench_graphs(models, profile):
         rows.append(row)
-        found = {"machine": machine().line, "profile": profiles.current(profile).name}
-        write_json(json_path, found | {"rows": [row.to_json() for row in rows]})
+        write_json(json_path, record(profile=profiles.current(profile).name, rows=[row.to_json() for row in rows]))
     out = console()
     out.print(table_of(rows))
     for row in rows:

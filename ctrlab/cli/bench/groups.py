@@ -41,7 +41,7 @@ def command(
     found = bench_groups(*names, **limits)
     for table in tables_of(found):
         console().print(table)
-    write_json(json_path, record(found, optimizations=optimizations))
+    write_json(json_path, record(**found.to_json(), optimizations=optimizations))
 
 
 def tables_of(found: Found) -> Sequence[Table]:

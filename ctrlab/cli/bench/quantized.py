@@ -48,14 +48,13 @@ def command(
     from ctrlab import profiles
     from ctrlab.peers.quantized import bench_quantized
     from ctrlab.profiling import page
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
     from ctrlab.race.contest import data_set
 
     found: list[Found] = []
     for model in models:
         found.append(bench_quantized(model, data_set(model, source), source, profile))
-        facts = {"machine": machine().line, "profile": profiles.current(profile).name}
-        write_json(json_path, facts | {"models": [each.to_json() for each in found]})
+        write_json(json_path, record(profile=profiles.current(profile).name, models=[each.to_json() for each in found]))
         if html:
             write_atomically(html, page.of_figures([plot(each) for each in found], "Rows in fewer bits"))
     console().print(table_of(found))

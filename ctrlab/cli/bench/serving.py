@@ -30,12 +30,12 @@ def command(
     models = [choose("model", name, DATA_SETS) for name in names or ("deepfm", "dlrm", "din")]
     import_tensorflow()
     from ctrlab.peers.serving import bench_serving
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.records import record
 
     rows = []
     for row in bench_serving(models, profile):
         rows.append(row)
-        write_json(json_path, {"machine": machine().line, "rows": [dataclasses.asdict(row) for row in rows]})
+        write_json(json_path, record(rows=[dataclasses.asdict(row) for row in rows]))
     console().print(table_of(rows))
 
 

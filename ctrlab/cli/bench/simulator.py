@@ -28,7 +28,7 @@ def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_p
         out.print(table)
     made = f"A thread hands over a tensor in {1e6 * found.tensor:.0f} us. XLA leaves {found.launches.compiled} launches"
     out.print(f"{made} of {found.launches.ops}.", highlight=False, soft_wrap=True)
-    write_json(json_path, record(found))
+    write_json(json_path, record(**found.to_json()))
 
 
 def tables_of(found: Parts) -> tuple[Table, Table]:

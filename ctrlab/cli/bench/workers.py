@@ -64,7 +64,7 @@ def command(
         for line in lines(found):
             table.add_row(*line)
         console().print(table)
-    write_json(json_path, record(found))
+    write_json(json_path, record(**found.to_json()))
 
 
 def _numbers(option: str, text: str, least: int) -> list[int]:

@@ -114,7 +114,7 @@ class Model(Plain):
         per_example: seconds of a worker.
         ids: looked up per example.
         dim: numbers of a table row.
-        id_bytes: of an id on the network: 4 of a dense table, 8 of others, 16 with how often it came.
+        id_bytes: of an id on the network. Here a dense table's takes 4, a variable's, with how often it came, 16.
         distinct: how many of a batch's ids are distinct.
         sharded: whether each table row lies on one worker; False: each has whole tables, and all gradients of rows go to all.
         per_row: seconds to apply the gradient of an id of another worker's example, where tables are whole everywhere.

@@ -268,29 +268,25 @@ def nvidia() -> dict[str, tuple[Model, Cluster, int, float]]:
     """
     launch, copy = {"launch": c.LAUNCH, "tensor": c.TENSOR}, {"copy": c.COPY}
     dgx1 = Cluster(8, c.NVLINK_V100, c.NETWORK_100G, Host(c.DGX1_CORES, **launch, **copy))
-    a100 = Cluster(8, c.NVLINK_A100, c.NETWORK_100G, Host(c.DGX_A100_CORES, **launch, **copy))
+    dgx_a100 = Cluster(8, c.NVLINK_A100, c.NETWORK_100G, Host(c.DGX_A100_CORES, **launch, **copy))
     wide = Model(c.WIDE_DEEP, 0.0, 1.0, ids=13, dim=976 / 13, sharded=False, kernels=c.KERNELS, **_inputs(c.WIDE_DEEP_COLUMNS))
     # Its tables lie on one GPU each, which sends a row for every id: none is found to come twice.
     every = Distinct((1.0,), (float(c.CRITEO_IDS),))
     dlrm = Model(c.DLRM, 0.0, 1.0, dim=c.DLRM_DIM, distinct=every, kernels=c.KERNELS * c.COMPILED, **_inputs(c.COLUMNS))
 
-    def on(model: Model, rate: float, memory: float) -> Model:
-        return replace(model, per_example=1 / rate, per_row=0.0 if model.sharded else c.per_row(model.dim, memory))
+    def on(gpu: tuple[Cluster, float], model: Model, batch: int, one: float, eight: float) -> tuple:
+        cluster, memory = gpu
+        per_row = 0.0 if model.sharded else c.per_row(model.dim, memory)
+        return replace(model, per_example=1 / one, per_row=per_row), cluster, batch, eight / one
 
-    found = {}
-    for name, model, batch, rates in (
-        ("Wide & Deep on {}", wide, c.WIDE_DEEP_BATCH, ((c.V100_EXAMPLES, c.V100_EIGHT), (c.A100_EXAMPLES, c.A100_EIGHT))),
-        (
-            "DLRM on {}, with smaller tables on one",
-            dlrm,
-            c.DLRM_BATCH,
-            ((c.DLRM_V100_EXAMPLES, c.DLRM_V100_EIGHT), (c.DLRM_A100_EXAMPLES, c.DLRM_A100_EIGHT)),
-        ),
-    ):
-        gpus = (("V100", dgx1, c.V100_MEMORY), ("A100", a100, c.A100_MEMORY))
-        for (gpu, cluster, memory), (one, eight) in zip(gpus, rates):
-            found[name.format(gpu)] = (on(model, one, memory), cluster, batch, eight / one)
-    return found
+    v100, a100 = (dgx1, c.V100_MEMORY), (dgx_a100, c.A100_MEMORY)
+    smaller = "with smaller tables on one"
+    return {
+        "Wide & Deep on V100": on(v100, wide, c.WIDE_DEEP_BATCH, c.V100_EXAMPLES, c.V100_EIGHT),
+        "Wide & Deep on A100": on(a100, wide, c.WIDE_DEEP_BATCH, c.A100_EXAMPLES, c.A100_EIGHT),
+        f"DLRM on V100, {smaller}": on(v100, dlrm, c.DLRM_BATCH, c.DLRM_V100_EXAMPLES, c.DLRM_V100_EIGHT),
+        f"DLRM on A100, {smaller}": on(a100, dlrm, c.DLRM_BATCH, c.DLRM_A100_EXAMPLES, c.DLRM_A100_EIGHT),
+    }
 
 
 def _inputs(columns: int) -> dict[str, int]:
