@@ -9,7 +9,7 @@ It also lets `keras.models.load_model` and `tf.saved_model.load` load what this 
 from ctrlab.lazy import loader
 from ctrlab.registration import expect
 
-__all__ = ["build", "errors", "features", "optimizations"]
+__all__ = ["build", "errors", "optimizations", "schema"]
 __version__ = "0.1.0"
 __getattr__ = loader(__name__, {"build": "models"})  # `ctrlab --help` and the converters must not import TensorFlow
 expect()

@@ -8,7 +8,7 @@ from ctrlab import imports
 
 # From the ground up. What lies in ctrlab/ itself is below all of them; packages of one floor don't know each other.
 FLOORS = (
-    ("profiling",),
+    ("schema", "profiling"),
     ("data",),
     ("ops",),
     ("embedding",),

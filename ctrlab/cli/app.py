@@ -26,7 +26,7 @@ from ctrlab.errors import CtrlabError, choose, cure_of, hint
 from ctrlab.model_names import DATA_SETS
 from ctrlab.paths import require_place, write_atomically
 from ctrlab.profiling import page
-from ctrlab.quiet import quiet
+from ctrlab.profiling.quiet import quiet
 
 INTERRUPTED, TERMINATED = 130, 143  # what shells give for Ctrl-C and SIGTERM
 WIDTH = 100

@@ -22,7 +22,7 @@ from ctrlab.data.sets import SCHEMAS, ceiling, generate, schema
 from ctrlab.data.source import FORMATS
 from ctrlab.data.splits import split
 from ctrlab.data.writer import write
-from ctrlab.frames import table
+from ctrlab.schema.frames import table
 
 __all__ = [
     "FORMATS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ctrlab.features import Categorical, Column, IdColumn, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.schema import Categorical, Column, IdColumn, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 

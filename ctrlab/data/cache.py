@@ -26,9 +26,9 @@ from ctrlab.data.outputs import clear_errors
 from ctrlab.data.reader import read, read_dealt
 from ctrlab.data.source import FORMATS
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Schema
 from ctrlab.optimizations import resolve
 from ctrlab.paths import cache_folder
+from ctrlab.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -20,9 +20,9 @@ from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.data.raw.intake import Counts, Intake
 from ctrlab.data.raw.layout import Raw
 from ctrlab.data.source import format_of
+from ctrlab.data.splitmix import GOLDEN, mix
 from ctrlab.data.writer import WRITERS
 from ctrlab.errors import BadData, CtrlabError, choose
-from ctrlab.splitmix import GOLDEN, mix
 
 SEED = 2021
 

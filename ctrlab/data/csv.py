@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.data import values
+from ctrlab.data.strings import split
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
-from ctrlab.strings import split
+from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 BLOCK_BYTES = 1 << 24
 

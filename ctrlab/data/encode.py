@@ -17,7 +17,7 @@ from ctrlab.data.missing import filled
 from ctrlab.data.outputs import encoding_of
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Column, IdColumn, Schema
+from ctrlab.schema import Categorical, Column, IdColumn, Schema
 
 
 def encode(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from tensorflow.train import BytesList, Example, Feature, Features, FloatList, Int64List
 
 from ctrlab.data.text import plain
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema
+from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema
 
 
 def examples(table: pa.Table, schema: Schema) -> Iterator[bytes]:

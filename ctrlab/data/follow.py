@@ -25,7 +25,7 @@ from ctrlab.data.faults import first_line, remember
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import PASSING, BadData, CtrlabError, cure_of, unreadable
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -18,7 +18,7 @@ from ctrlab.data.marginals import statistics
 from ctrlab.data.planted import Plan, Planted
 from ctrlab.data.words import Ragged, to_table
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 BLOCK = 16_384
 Draw = Callable[[np.random.Generator, int], dict[str, np.ndarray | Ragged]]

@@ -18,7 +18,7 @@ from ctrlab.data.encode import encode
 from ctrlab.data.engine import Engine
 from ctrlab.data.source import FORMATS
 from ctrlab.data.writer import counted, write
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 HELD_OUT = 5  # one test row per this many train rows
 COPY_ROWS = 32_768

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from ctrlab.data import sets
 from ctrlab.data.marginals import Ids, Numbers, Published, Statistics
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 HEAD = 32  # number of ids whose share is stored; the others follow the power law
 SMALL = 64  # up to this many ids, all shares are stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ctrlab.features import Categorical, Column, Numeric
+from ctrlab.schema import Categorical, Column, Numeric
 
 
 def filled(values: pa.Array, column: Column) -> pa.Array:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
 from ctrlab.paths import require_place
+from ctrlab.schema import Schema
 
 ENCODING = b"ctrlab.encoding"
 GROUP_ROWS = 65_536

@@ -26,7 +26,7 @@ from ctrlab.data.outputs import ENCODING, encoding_of
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
+from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 KINDS = {"float32": "float", "int32": "int32", "int64": "int64", "string": "text"}
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from ctrlab.data import csv, parquet, tfrecord
 from ctrlab.data.source import Reading, Source
 from ctrlab.data.values import least_id, rule
-from ctrlab.features import Column, IdColumn, Label, Schema, entry_dtype
+from ctrlab.schema import Column, IdColumn, Label, Schema, entry_dtype
 
 
 def batches(reading: Reading, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:

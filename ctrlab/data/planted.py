@@ -22,7 +22,7 @@ import numpy as np
 
 from ctrlab.data.marginals import Statistics
 from ctrlab.data.words import Ragged, mix, salt
-from ctrlab.features import Numeric, Schema
+from ctrlab.schema import Numeric, Schema
 
 RARE = 256
 PERIOD = 1_000_000

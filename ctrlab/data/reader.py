@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from ctrlab.data.faults import remember
 from ctrlab.data.source import Files, Order, Source, find_files, require_schema
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctrlab.errors import BadData, BadSchema, CtrlabError, choose
-from ctrlab.features import Column, Schema
+from ctrlab.schema import Column, Schema
 
 if TYPE_CHECKING:
     import numpy as np

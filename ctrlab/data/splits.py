@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.errors import BadData, CtrlabError, choose
-from ctrlab.frames import named, table
+from ctrlab.schema.frames import named, table
 
 
 def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0) -> tuple[pa.Table, pa.Table]:

@@ -10,7 +10,7 @@ from ctrlab.data import values as rules
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.outputs import ENCODING
 from ctrlab.errors import BadData
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 
 def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ctrlab.data.missing import filled
 from ctrlab.data.tfrecord import fill_empty
-from ctrlab.features import Column, NumericList, Schema
+from ctrlab.schema import Column, NumericList, Schema
 
 
 def features_of(table: pa.Table, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:

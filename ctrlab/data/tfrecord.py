@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ctrlab.data import values
 from ctrlab.data.text import join
-from ctrlab.features import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
+from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
 
 def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) -> dict[str, tf.Tensor | tf.RaggedTensor]:

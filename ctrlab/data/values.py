@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctrlab.features import Column, IdColumn, Label
+from ctrlab.schema import Column, IdColumn, Label
 
 
 def rule(column: Column) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ctrlab.data.arrow import arrow_schema
-from ctrlab.features import Column, IdColumn, Schema
+from ctrlab.schema import Column, IdColumn, Schema
 
 WIDTH = 8
 # Two digits per byte, stored as one 16-bit number, so that a word takes four lookups.

@@ -11,13 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ctrlab import frames
 from ctrlab.data.outputs import ParquetFile, Replacement, clear_errors
 from ctrlab.data.source import FORMATS, format_of, require_schema
 from ctrlab.data.tables import conform
 from ctrlab.data.text import join, plain
 from ctrlab.errors import BadData, choose
-from ctrlab.features import Column, Schema
+from ctrlab.schema import Column, Schema, frames
 
 SLICE_ROWS = 65_536
 

@@ -27,8 +27,8 @@ from ctrlab import whole_batch
 from ctrlab.distributed.manifest import Common, folder_of, folders_in, read_manifest, saves_in, write_manifest
 from ctrlab.distributed.restoring import read_save
 from ctrlab.embedding.formats.saves import OF_WORKERS, Save, files_in, paths_in
+from ctrlab.embedding.formats.tensor_file import read_metadata
 from ctrlab.errors import BadData, WorkerLost, cure_of
-from ctrlab.tensors import read_metadata
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
 from ctrlab.training.restoring import Restored, state_variables
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.embedding.formats.saves import OF_WORKERS, paths_in
+from ctrlab.embedding.formats.tensor_file import write_durably
 from ctrlab.errors import BadData, unreadable
 from ctrlab.plain import Plain
-from ctrlab.tensors import write_durably
 
 FOLDERS = re.compile(r"worker-(\d+)-of-(\d+)")
 

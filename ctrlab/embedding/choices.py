@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from ctrlab.embedding.options import Initializer, Options
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import RAW_IDS, Schema
+from ctrlab.schema import RAW_IDS, Schema
 
 LEAST_BUCKETS = 1_000
 """A choice for all tables applies only to tables with at least this many buckets; smaller ones gain nothing."""

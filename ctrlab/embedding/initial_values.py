@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ctrlab.data.splitmix import GOLDEN, mix
 from ctrlab.embedding.options import Initializer
-from ctrlab.splitmix import GOLDEN, mix
 
 WITHIN_TWO = 0.95449973610364158
 NUMERATOR = (

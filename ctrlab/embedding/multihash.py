@@ -10,7 +10,7 @@ A hashed table is the case of one part, i mod rows. A code is an id's tuple of k
 parts' rows, so two tables of 2,500 rows tell 6 million ids apart: more than a hashed table of twenty times their size. But ids
 that share one key share that key's row: ids share parts of their embedding, and rarely all of it.
 
-Ids are whole numbers in [0, 2^63). Fingerprints (see `ctrlab.features.RAW_IDS`) map to codes as if at random. Ids that are
+Ids are whole numbers in [0, 2^63). Fingerprints (see `ctrlab.schema.RAW_IDS`) map to codes as if at random. Ids that are
 numbers with a meaning do not collide at all as long as there are enough codes.
 
 Source: Shi et al., KDD 2020 (quotient-remainder); Yan et al., CIKM 2021 (binary code; here each block has a table of its own, and

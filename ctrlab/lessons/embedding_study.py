@@ -36,16 +36,16 @@ from ctrlab.data import planted
 from ctrlab.data.generator import BLOCK
 from ctrlab.data.marginals import statistics
 from ctrlab.data.sets.criteo import CATEGORIES, COUNTS, GENERATOR, SCHEMA
+from ctrlab.data.splitmix import mix
 from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
 from ctrlab.embedding.options import CounterFilter, Initializer, Options
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Categorical
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
 from ctrlab.profiling.machine import machine
-from ctrlab.splitmix import mix
+from ctrlab.schema import Categorical
 
 RATE = 3e-3
 """The learning rate. At DLRM's own, .01, one pass over 100,000 rows ends anywhere within .03 of AUC; at .001 rows hardly move."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab.tensors import read_tensors
+from ctrlab.embedding.formats.tensor_file import read_tensors
 
 
 def rows(file: Path, variable: str = "items") -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from ctrlab.lessons.check import Unanswered
 from ctrlab.lessons.outcome import Outcome
 from ctrlab.lessons.progress import Record, Store, Verdict
 from ctrlab.profiling.machine import machine
-from ctrlab.quiet import quiet
+from ctrlab.profiling.quiet import quiet
 
 SEED = 2021
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 Format = Literal["columns", "binary"]
 FORMATS = ("columns", "binary")

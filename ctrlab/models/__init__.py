@@ -27,10 +27,10 @@ from ctrlab.data import schema as schema_of
 from ctrlab.embedding.choices import Choice
 from ctrlab.embedding.options import require_whole
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
+from ctrlab.schema import Schema
 
 
 def _class_of(name: str) -> type[CTRModel]:

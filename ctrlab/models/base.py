@@ -17,19 +17,19 @@ from ctrlab.embedding import EmbeddingVariable, choices, close
 from ctrlab.embedding.serving import served
 from ctrlab.embedding.variable import Closes
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema, entry_dtype
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.fitting import Fitted
 from ctrlab.models.scaling import Standardized
 from ctrlab.models.sizes import Sizes
 from ctrlab.paths import replacing
 from ctrlab.profiling.work import Work
+from ctrlab.schema import Schema, entry_dtype
 
 
 class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     """A click model: it takes the features of a Schema and gives one logit per task.
 
-    Called with the features of a batch (see `ctrlab.features` for their types) it returns logits, float32 [B, K], with K the
+    Called with the features of a batch (see `ctrlab.schema` for their types) it returns logits, float32 [B, K], with K the
     number of the schema's labels. A subclass makes every variable in its constructor. So a new model has its weights at once, and
     a checkpoint written with one set of optimizations loads with any other.
 

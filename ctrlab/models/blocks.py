@@ -13,7 +13,6 @@ import keras
 import tensorflow as tf
 
 from ctrlab import whole_batch
-from ctrlab.features import IdColumn, Schema
 from ctrlab.models import raw, sharing
 from ctrlab.models.regularization import Dropout, penalty
 from ctrlab.ops import batch_norm as batch_norm_op
@@ -21,6 +20,7 @@ from ctrlab.ops import lookup, parsing
 from ctrlab.ops.references import sparse_update
 from ctrlab.profiling.parts import part
 from ctrlab.profiling.work import Work, dense_work
+from ctrlab.schema import IdColumn, Schema
 
 
 class Seeds:

@@ -7,8 +7,8 @@ import functools
 import keras
 import tensorflow as tf
 
-from ctrlab import held
 from ctrlab.data import explained
+from ctrlab.models import held
 from ctrlab.models import labels as rules
 from ctrlab.ops.refusals import one_sentence
 

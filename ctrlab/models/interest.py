@@ -13,12 +13,12 @@ import keras
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
 from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.sizes import Sizes
 from ctrlab.ops import attention, gru, pointwise, shared_attention
 from ctrlab.ops.events import Events
 from ctrlab.profiling.work import Work
+from ctrlab.schema import Schema
 
 
 class Behaviour:

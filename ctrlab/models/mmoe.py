@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from ctrlab import whole_batch
 from ctrlab.errors import CtrlabError
-from ctrlab.graph_names import graph_name
 from ctrlab.models import blocks, regularization, sharing, tables
 from ctrlab.models.base import CTRModel
+from ctrlab.models.graph_names import graph_name
 from ctrlab.models.sizes import Hyper, Sizes
 from ctrlab.ops import experts, mixture, sparse_update, tower
 from ctrlab.profiling.work import Work

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from ctrlab.errors import BadData
-from ctrlab.features import Column, IdColumn
 from ctrlab.models import sharing
 from ctrlab.ops.references.raw import is_list
+from ctrlab.schema import Column, IdColumn
 
 Values = tf.Tensor | tf.RaggedTensor
 

@@ -10,10 +10,10 @@ import keras
 
 from ctrlab.embedding import choices
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Schema
 from ctrlab.models import MODELS, Sizes, build
 from ctrlab.models.base import CTRModel
 from ctrlab.paths import replacing
+from ctrlab.schema import Schema
 
 
 def save_model(model: keras.Model, path: Path) -> None:

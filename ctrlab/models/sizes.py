@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Schema
 from ctrlab.ops.references.sparse_update import KINDS
+from ctrlab.schema import Schema
 
 MOST = 1 << 16
 """The most of a dimension and of a layer's units."""

@@ -22,14 +22,14 @@ from ctrlab.embedding.options import Initializer, L2Eviction, Options
 from ctrlab.embedding.table.ops import grouped, is_served
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
-from ctrlab.graph_names import graph_name
 from ctrlab.models import sharing
 from ctrlab.models.blocks import Seeds
+from ctrlab.models.graph_names import graph_name
 from ctrlab.models.regularization import penalty
 from ctrlab.models.shards import RowsOf
 from ctrlab.ops import indicator, lookup
 from ctrlab.profiling.parts import part
+from ctrlab.schema import Schema
 
 
 class Embeddings(keras.layers.Layer):

@@ -19,7 +19,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import TargetEncoder
 
-from ctrlab.features import Categorical, Column, Numeric, NumericList, Schema
+from ctrlab.schema import Categorical, Column, Numeric, NumericList, Schema
 
 WORDS = 1 << 18
 """Hashed columns of the one-hot for each column of the schema: few words of one column collide."""

@@ -34,7 +34,6 @@ from tensorflow.core.protobuf import config_pb2
 
 from ctrlab import data, profiles
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Schema
 from ctrlab.load import requests
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import CTRModel, build
@@ -46,6 +45,7 @@ from ctrlab.plain import Plain
 from ctrlab.profiling.processes import Worker, WorkerDied
 from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import Interval, paired
+from ctrlab.schema import Schema
 from ctrlab.server.described import DATATYPES
 from ctrlab.serving import export_model, wire
 from ctrlab.serving.graph import OUTPUT, opened

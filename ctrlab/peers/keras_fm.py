@@ -5,8 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ctrlab.features import Schema
 from ctrlab.models.blocks import Encoder
+from ctrlab.schema import Schema
 
 DIM, UNITS, MOST_BUCKETS = 8, (64, 32), 100_000
 RATE = 1e-3

@@ -13,7 +13,6 @@ from ctrlab import data
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
-from ctrlab.features import IdColumn, Schema
 from ctrlab.models import blocks, build
 from ctrlab.ops import gru, lookup, merge, sparse_update
 from ctrlab.ops.events import Events
@@ -23,6 +22,7 @@ from ctrlab.peers import cases
 from ctrlab.peers.cases import Batch, Case
 from ctrlab.peers.session import Running, serve_cases
 from ctrlab.profiling.work import Work
+from ctrlab.schema import IdColumn, Schema
 from ctrlab.training import TouchedRows, train_step
 from ctrlab.training.threads import Setting, apply_threads
 

@@ -22,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.data.csv import split
-from ctrlab.features import Sequence
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed
+from ctrlab.schema import Sequence
 from ctrlab.training import equality
 from ctrlab.training.run import Run
 from ctrlab.training.spec import Spec

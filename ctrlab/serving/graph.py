@@ -27,8 +27,8 @@ from ctrlab import keras_hooks
 from ctrlab.embedding.table.ops import served_by
 from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
-from ctrlab.graph_names import graph_name
 from ctrlab.models.base import CTRModel
+from ctrlab.models.graph_names import graph_name
 from ctrlab.models.tables import Embeddings, rows_of_all
 from ctrlab.ops.refusals import sentence
 from ctrlab.serving.inputs import Input, filled, specs_of, to_features

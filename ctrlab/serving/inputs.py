@@ -25,10 +25,10 @@ import tensorflow as tf
 
 from ctrlab.data.tfrecord import fill_empty
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.features import Categorical, IdColumn, NumericList, Schema, entry_dtype
 from ctrlab.models import sharing
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
+from ctrlab.schema import Categorical, IdColumn, NumericList, Schema, entry_dtype
 
 if TYPE_CHECKING:
     from ctrlab.serving.own import OwnModel

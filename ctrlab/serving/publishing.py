@@ -26,6 +26,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from ctrlab.embedding.formats.tensor_file import make_folder, sync_folder
 from ctrlab.embedding.options import require_whole
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError
@@ -38,7 +39,6 @@ from ctrlab.serving.own import subject
 from ctrlab.serving.published import delete_old, explained, lock, updates_of
 from ctrlab.serving.versions import new_version
 from ctrlab.serving.weights import Moment, write_update, write_weights
-from ctrlab.tensors import make_folder, sync_folder
 from ctrlab.training.changes import Changed, track
 from ctrlab.training.optimizers import TouchedRows
 from ctrlab.whole_batch import WHOLE

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ctrlab.embedding.formats.tensor_file import make_folder
 from ctrlab.errors import CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.serving.graph import probabilities
@@ -31,7 +32,6 @@ from ctrlab.serving.inputs import Features, specs_of
 from ctrlab.serving.merging import merge_weights
 from ctrlab.serving.published import PARTS, explained
 from ctrlab.serving.publishing import Content, Publisher
-from ctrlab.tensors import make_folder
 from ctrlab.training.optimizers import TouchedRows
 
 LOOKS = 10

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
+from ctrlab.embedding.formats.tensor_file import make_folder, sync_folder
 from ctrlab.errors import CtrlabError, cure_of, unreadable
-from ctrlab.tensors import make_folder, sync_folder
 
 LEFTOVER, UPDATES = ".version-", ".updates"
 MOST = (1 << 63) - 1

@@ -25,11 +25,11 @@ import tensorflow as tf
 from ctrlab.embedding.formats.folder_lock import take
 from ctrlab.embedding.formats.saves import OF_WORKERS, POINTER, Save, files_in, spare
 from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
+from ctrlab.embedding.formats.tensor_file import CODES, write_durably, writing
 from ctrlab.embedding.table.cut import Cut
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.models.saving import description
 from ctrlab.ops import snapshot
-from ctrlab.tensors import CODES, write_durably, writing
 from ctrlab.training.generators import get_generators
 from ctrlab.training.restoring import Restored, restore, state_variables, tables_of
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from ctrlab import whole_batch
 from ctrlab.errors import CtrlabError
-from ctrlab.held import CURE, given_if
+from ctrlab.models.held import CURE, given_if
 
 
 def fitting(variable, gradient):
@@ -75,7 +75,7 @@ def _wide(value: tf.Tensor) -> tf.Tensor:
 
 
 def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
-    """The loss. Its gradient is only given if it is finite, as by `ctrlab.held.given_if`."""
+    """The loss. Its gradient is only given if it is finite, as by `ctrlab.models.held.given_if`."""
     whole = whole_batch.total(tf.stop_gradient(loss))  # so that no worker goes on alone
     sentence = ["The loss must be finite; nothing was changed; received", whole, "after", steps, CURE]
     return given_if(tf.reduce_all(tf.math.is_finite(whole)), loss, sentence, skips)

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 
-from ctrlab import frames
 from ctrlab.data import explained
 from ctrlab.data.tables import conform
 from ctrlab.data.tensors import features_of
@@ -14,6 +13,7 @@ from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.ops.refusals import one_sentence
+from ctrlab.schema import frames
 from ctrlab.training.step import predict_step
 
 

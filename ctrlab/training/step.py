@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ctrlab import held, whole_batch
+from ctrlab import whole_batch
+from ctrlab.models import held
 from ctrlab.models import labels as rules
 
 
@@ -51,7 +52,7 @@ def train_step(model, optimizer, workers=None) -> Callable:
     """The step `(features, labels) -> loss` as a tf.function.
 
     It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
-    raises changes nothing, not even what layers assign in the forward pass (see `ctrlab.held`).
+    raises changes nothing, not even what layers assign in the forward pass (see `ctrlab.models.held`).
 
     The step takes labels as `ctrlab.models.labels` says, also of a model that is not ours.
 

@@ -12,7 +12,7 @@ from ctrlab.data.raw.layout import Raw
 from ctrlab.data.raw.lines import LineFile
 from ctrlab.data.sets import RAWS
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 SCHEMA = Schema(
     "every_kind",

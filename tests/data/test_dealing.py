@@ -112,7 +112,7 @@ def test_numbers_out_of_range(numbers, said):
 
 @pytest.fixture(scope="module")
 def schema():
-    from ctrlab.features import Categorical, Label, MultiHot, Numeric, Schema
+    from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema
 
     return Schema("dealt", (Numeric("row"), Categorical("word", 10), MultiHot("words", 10), Label("click")))
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ctrlab import data
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 from ctrlab.models import blocks
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 SCHEMA = Schema(
     "test",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Label, Numeric, Schema
+from ctrlab.schema import Label, Numeric, Schema
 
 SCHEMA = Schema("numbers", (Numeric("x"), Label("click")))
 

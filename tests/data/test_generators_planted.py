@@ -15,7 +15,7 @@ from ctrlab.data.marginals import statistics
 from ctrlab.data.planted import PARTS, PERIOD, RARE, Planted, alike, effect, seen
 from ctrlab.data.sets import GENERATORS
 from ctrlab.data.words import Ragged
-from ctrlab.features import Numeric
+from ctrlab.schema import Numeric
 
 PLANS = {name: generator.plan for name, generator in GENERATORS.items()}
 TASKS = [(name, task) for name, plan in PLANS.items() for task in plan.deviation]

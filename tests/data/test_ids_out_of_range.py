@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ctrlab import data, models, training
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Label, MultiHot, Schema
+from ctrlab.schema import Categorical, Label, MultiHot, Schema
 
 PLAIN = Schema("plain", (Label("y"), Categorical("place", encoding="identity", buckets=20), Categorical("word", buckets=50)))
 WORDS = {"encoding": "vocabulary", "vocabulary": ("a", "b")}

@@ -9,7 +9,7 @@ import pytest
 
 from ctrlab import data
 from ctrlab.errors import BadData, BadSchema, CtrlabError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 
 SCHEMA = Schema(
     "own", (Label("click"), Label("share", soft=True), Numeric("x"), NumericList("xs"), Categorical("user"), MultiHot("tags"))

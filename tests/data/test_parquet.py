@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ctrlab import _native, data
 from ctrlab.errors import BadData, NativeLibraryError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence, entry_dtype
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence, entry_dtype
 
 SCHEMA = Schema(
     "any",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError, UnknownName
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 SCHEMA = Schema(
     "test",
@@ -265,7 +265,7 @@ def test_a_process_ends_while_threads_still_read(tmp_path):
     code = """if True:
         import sys
         from ctrlab import data
-        from ctrlab.features import Categorical, Label, Schema
+        from ctrlab.schema import Categorical, Label, Schema
         schema = Schema("words", (Label("odd"), *(Categorical(f"c{i}") for i in range(8))))
         readers = [iter(data.read(sys.argv[1], schema, batch_size=512, epochs=-1)) for _ in range(4)]
         for reader in readers:

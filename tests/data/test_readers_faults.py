@@ -13,7 +13,7 @@ from ctrlab import data
 from ctrlab.data import faults, pipeline
 from ctrlab.data.outputs import Replacement
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 
 SCHEMA = Schema(
     "test",

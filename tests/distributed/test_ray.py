@@ -25,8 +25,8 @@ from ctrlab.data.on_ray import ray_engine
 from ctrlab.data.raw import intake
 from ctrlab.distributed import ray_workers
 from ctrlab.distributed.ray_workers import on_ray
+from ctrlab.embedding.formats.tensor_file import read_tensors
 from ctrlab.errors import BadData, CtrlabError, WorkerLost
-from ctrlab.tensors import read_tensors
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ctrlab[ray]'")
 

@@ -57,8 +57,8 @@ def test_a_page_takes_what_the_reference_describes(page):
 
 def test_a_name_that_is_not_in_the_reference_is_found():
     good = "from ctrlab.ops import lookup\nfrom ctrlab.ops.lookup import fused\n"
-    code = good + "from ctrlab.training.run import Run\nimport ctrlab.crc"
-    assert hidden(code) == ["ctrlab.training.run.Run", "ctrlab.crc"]
+    code = good + "from ctrlab.training.run import Run\nimport ctrlab.embedding.formats.crc"
+    assert hidden(code) == ["ctrlab.training.run.Run", "ctrlab.embedding.formats.crc"]
 
 
 def hidden(code: str) -> list[str]:

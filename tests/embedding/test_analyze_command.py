@@ -14,8 +14,8 @@ from ctrlab import cli
 from ctrlab.embedding import BloomFilter, Options, analysis, analysis_summary
 from ctrlab.embedding.formats.resharding import reshard
 from ctrlab.embedding.formats.saves import Save, files_in
+from ctrlab.embedding.formats.tensor_file import write_tensors
 from ctrlab.embedding.table_state import TableState
-from ctrlab.tensors import write_tensors
 from ctrlab.training import Checkpoints
 
 

@@ -9,9 +9,9 @@ from runs_with_tables import TABLES, content, new_run, restored, saved, train_to
 
 from ctrlab.embedding import BloomFilter, Embedding, Options
 from ctrlab.embedding.formats.saves import POINTER, Save, check_chain, files_in
+from ctrlab.embedding.formats.tensor_file import read_metadata, read_tensors, write_tensors
 from ctrlab.embedding.table.cut import Stage
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_metadata, read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
 from ctrlab.training.restoring import tables_of
 

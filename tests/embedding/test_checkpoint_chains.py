@@ -17,9 +17,9 @@ from runs_with_tables import content, new_run, restored, saved, train_to
 from ctrlab.embedding import EmbeddingVariable, Initializer, Options, TableState
 from ctrlab.embedding.formats.saves import POINTER, Save, files_in
 from ctrlab.embedding.formats.table_arrays import apply_delta, from_arrays
+from ctrlab.embedding.formats.tensor_file import read_metadata, read_tensors
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.cut import Cut
-from ctrlab.tensors import read_metadata, read_tensors
 from ctrlab.training import CheckpointError, Checkpoints, restore
 
 

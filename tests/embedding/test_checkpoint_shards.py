@@ -17,8 +17,8 @@ from ctrlab.embedding.formats.partition import join, shard
 from ctrlab.embedding.formats.resharding import merge_chain, merge_delta_files, open_shards, read_any, reshard
 from ctrlab.embedding.formats.saves import Save, files_in
 from ctrlab.embedding.formats.table_arrays import apply_delta, from_arrays, merge_deltas, to_arrays
+from ctrlab.embedding.formats.tensor_file import read_tensors, write_tensors
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_tensors, write_tensors
 from ctrlab.training import Checkpoints, restore
 
 

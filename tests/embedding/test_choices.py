@@ -8,7 +8,7 @@ import ctrlab
 from ctrlab.cli.train import kinds_of
 from ctrlab.embedding import Embedding, EmbeddingVariable
 from ctrlab.embedding.choices import LEAST_BUCKETS, reasons, resolve
-from ctrlab.features import RAW_IDS, Categorical, Label, Schema
+from ctrlab.schema import RAW_IDS, Categorical, Label, Schema
 
 EXTREMES = [-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max, RAW_IDS - 1]
 COLUMNS = (

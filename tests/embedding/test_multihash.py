@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import OPERATIONS, ORDERS, BinaryCode, Hashed, QuotientRemainder
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.features import RAW_IDS
 from ctrlab.ops import lookup
+from ctrlab.schema import RAW_IDS
 
 CHOICES = [QuotientRemainder(rows=rows, operation=how) for rows in (7, 40) for how in OPERATIONS]
 CHOICES += [BinaryCode(rows=40, operation=how, blocks=n, order=o) for how in OPERATIONS for n in (2, 3) for o in ORDERS]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.features import Categorical, Numeric, NumericList
+from ctrlab.schema import Categorical, Numeric, NumericList
 
 ROWS = 64
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from ctrlab.features import Numeric, NumericList
+from ctrlab.schema import Numeric, NumericList
 
 WORDS = 2**13  # a column
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ctrlab import training
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 from ctrlab.models import MODELS, build
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 from ctrlab.training import equality
 
 COLUMNS = {

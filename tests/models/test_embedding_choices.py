@@ -13,10 +13,10 @@ from ctrlab.data.writer import write
 from ctrlab.embedding import choices, multihash
 from ctrlab.embedding.choices import BinaryCode, Hashed, QuotientRemainder
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.features import RAW_IDS, Categorical, Label, MultiHot, Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
 from ctrlab.ops import parsing
+from ctrlab.schema import RAW_IDS, Categorical, Label, MultiHot, Schema
 from ctrlab.training import equality
 
 WORDS = Categorical("d", encoding="vocabulary", vocabulary=("w1", "w2"))

@@ -12,9 +12,9 @@ from ctrlab.data import SCHEMAS
 from ctrlab.embedding import CounterFilter, GlobalStepEviction, Initializer, L2Eviction, Options, embedding_variables
 from ctrlab.embedding.choices import Hashed, Variable
 from ctrlab.errors import CtrlabError
-from ctrlab.features import RAW_IDS
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build, tables
+from ctrlab.schema import RAW_IDS
 
 BUCKETS = 20_000  # so many that the 200 words of the batches fall on rows of their own: the twins' premise, which is tested
 WORDS = [b"", *(f"w{i}".encode() for i in range(200))]

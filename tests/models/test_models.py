@@ -13,9 +13,9 @@ import tensorflow as tf
 from ctrlab import training
 from ctrlab.data import SCHEMAS
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.features import Categorical, Label, MultiHot, Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build
+from ctrlab.schema import Categorical, Label, MultiHot, Schema
 
 RECORDED = Path(__file__).with_name("recorded_losses.json")
 STEPS = 10

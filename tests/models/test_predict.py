@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.models import build
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import compile_model
 
 SCHEMA = Schema("own", (Label("click"), Categorical("user"), Numeric("price")))

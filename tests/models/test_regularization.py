@@ -8,11 +8,11 @@ import tensorflow as tf
 from ctrlab import training
 from ctrlab.data import SCHEMAS
 from ctrlab.embedding import embedding_variables
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build
 from ctrlab.models.regularization import Dropout
 from ctrlab.models.saving import description, from_description
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema
 
 FULL = {"dropout": 0.3, "l2": 1e-3, "batch_norm": True}
 IDS = Schema(

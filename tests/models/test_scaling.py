@@ -9,9 +9,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctrlab.features import Categorical, Label, Numeric, NumericList, Schema
 from ctrlab.models import MODELS, build
 from ctrlab.models.scaling import LEAST_VARIANCE, Standardized
+from ctrlab.schema import Categorical, Label, Numeric, NumericList, Schema
 from ctrlab.training import compile_model, make_optimizer, train_step
 
 SCHEMA = Schema("own", (Label("y"), Numeric("x"), NumericList("xs"), Categorical("a", 10), Categorical("b", 10)), wide=("a", "b"))

@@ -12,9 +12,9 @@ from ctrlab.data import SCHEMAS
 from ctrlab.embedding import embedding_variables
 from ctrlab.embedding.table.proxy import Proxy
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, Hyper, build
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import equality
 
 FULL = {"dropout": 0.3, "l2": 1e-3, "batch_norm": True}

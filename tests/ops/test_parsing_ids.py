@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Categorical, MultiHot, Sequence
 from ctrlab.ops.parsing import ids
+from ctrlab.schema import Categorical, MultiHot, Sequence
 
 WORDS = ("tea", "night", "lunch")
 IMPLEMENTATIONS = ids.OP.ways

@@ -6,9 +6,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import NumericList
 from ctrlab.ops.parsing import numbers
 from ctrlab.ops.references.numbers import number
+from ctrlab.schema import NumericList
 
 
 def tensorflows(text):

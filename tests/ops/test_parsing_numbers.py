@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ctrlab import _native
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.parsing import numbers
 from ctrlab.ops.references import numbers as definition
+from ctrlab.schema import Numeric, NumericList
 
 IMPLEMENTATIONS = {"baseline": numbers.baseline, "fused": numbers.fused}
 TRANSFORMS = {"none": {}, "log1p": {"low": -1.5}, "minmax": {"low": -1.0, "high": 3.0}}

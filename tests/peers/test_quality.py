@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from ctrlab import data
-from ctrlab.features import Categorical, Label, Numeric, NumericList, Schema, Sequence
 from ctrlab.models import MODELS
 from ctrlab.peers import classic, quality
+from ctrlab.schema import Categorical, Label, Numeric, NumericList, Schema, Sequence
 
 ITEM = {"buckets": 100, "table": "item"}
 SCHEMA = Schema(

@@ -8,8 +8,8 @@ from wire_requests import answer_of
 
 from ctrlab import data, models, serving, training
 from ctrlab.errors import BadSchema
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, Schema, Sequence
-from ctrlab.graph_names import graph_name
+from ctrlab.models.graph_names import graph_name
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema, Sequence
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.graph import answers
 from ctrlab.serving.processor import Processor

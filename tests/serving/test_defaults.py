@@ -9,7 +9,7 @@ from served import TOLERANCE
 from wire_requests import by_columns
 
 from ctrlab import models, serving, training
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 from ctrlab.serving import inputs
 from ctrlab.serving.processor import Code, Processor, Refused
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from served import TOLERANCE, first, probabilities, served
 
 from ctrlab import data, models, serving, training
+from ctrlab.embedding.formats.tensor_file import write_tensors
 from ctrlab.errors import BadData, CtrlabError, UnknownName
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.saving import from_description
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.manifest import NAME
 from ctrlab.serving.versions import LEFTOVER, new_version, versions
-from ctrlab.tensors import write_tensors
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),

@@ -23,8 +23,8 @@ from wire_requests import (
 
 from ctrlab import data, models, serving
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.model_names import DATA_SETS
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.graph import answers
 from ctrlab.serving.processor import Code, Processor, Refused

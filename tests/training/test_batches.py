@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Label, Numeric, Schema, Sequence
 from ctrlab.models import build
+from ctrlab.schema import Categorical, Label, Numeric, Schema, Sequence
 from ctrlab.training import compile_model, make_optimizer, train
 
 ROWS = 8

@@ -7,8 +7,8 @@ import pytest
 
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.models import build
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import EarlyStopping, compile_model, evaluate, get_state
 
 SCHEMA = Schema("own", (Label("clicked"), Categorical("user", 1_000), Numeric("price")), wide=("user",))

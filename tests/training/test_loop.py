@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Label, Numeric, Schema
 from ctrlab.models import build
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import EarlyStopping, SeveralSteps, compile_model, evaluate, train, train_step
 
 MODEL = SimpleNamespace(name="model", tasks=("click",), users=lambda features: None)

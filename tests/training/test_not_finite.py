@@ -11,8 +11,8 @@ import tensorflow as tf
 from every_byte import changed, held
 
 from ctrlab.errors import BadData
-from ctrlab.features import Categorical, Label, Numeric, Schema, Sequence
 from ctrlab.models import MODELS, build
+from ctrlab.schema import Categorical, Label, Numeric, Schema, Sequence
 from ctrlab.training import SeveralSteps, TouchedRows, compile_model, train, train_step
 from ctrlab.training.optimizers import KINDS
 

@@ -9,8 +9,8 @@ import pytest
 import ctrlab
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 from ctrlab.model_names import DATA_SETS
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 from ctrlab.training import predict_step, score
 
 ROWS = 150

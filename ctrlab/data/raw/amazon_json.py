@@ -21,7 +21,7 @@ from ctrlab.data.raw.events import Events
 from ctrlab.data.raw.intake import Faults, Intake
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 NO_CATEGORY = "default_cat"  # the word in the original scripts
 

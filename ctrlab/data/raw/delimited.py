@@ -15,8 +15,8 @@ import pyarrow.csv
 from ctrlab.data.arrow import arrow_schema, arrow_type
 from ctrlab.data.raw.intake import Faults, Intake
 from ctrlab.data.raw.lines import Block
-from ctrlab.features import Categorical, Column, IdColumn, Label, MultiHot, Numeric, NumericList, Schema
-from ctrlab.features import Sequence as SequenceColumn
+from ctrlab.schema import Categorical, Column, IdColumn, Label, MultiHot, Numeric, NumericList, Schema
+from ctrlab.schema import Sequence as SequenceColumn
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 WHOLE_NUMBER = r"^-?\d{1,18}$"

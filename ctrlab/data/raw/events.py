@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.raw.catalogue import Catalogue
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 EVENT = pa.schema([("user", pa.string()), ("item", pa.int64()), ("time", pa.int64())])
 PARTITION_BYTES = 16 << 20  # per partition file, maybe gzip; its events take several times as much memory

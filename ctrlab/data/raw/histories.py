@@ -24,7 +24,7 @@ from ctrlab.data.raw.delimited import Text
 from ctrlab.data.raw.intake import BLOCK_LINES, Faults, Intake
 from ctrlab.data.raw.lines import Block
 from ctrlab.errors import BadData
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 OWN = slice(0, 6)  # columns in the line itself
 NEGATIVES = slice(6, 8)  # columns in the `_neg` file

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ctrlab.data.raw.intake import Intake
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A module describes its set in constants, which are found by walking the folder. So a new set is a new module, and no list changes.
 
-    SCHEMA      the columns (`ctrlab.features.Schema`)
+    SCHEMA      the columns (`ctrlab.schema.Schema`)
     RAW         the publisher's files: their locations and their reader (`ctrlab.data.raw.layout.Raw`)
     GENERATOR   generates rows with a planted model behind the labels (`ctrlab.data.generator.Generator`), from the statistics in
                 `ctrlab/data/statistics/<name>.json`; a set without a generator can only be converted
@@ -22,7 +22,7 @@ from ctrlab.data.generator import Generator
 from ctrlab.data.marginals import Published
 from ctrlab.data.raw.layout import Raw
 from ctrlab.errors import choose
-from ctrlab.features import Schema
+from ctrlab.schema import Schema
 
 _MODULES = {module.name: importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)}
 

@@ -16,7 +16,7 @@ from ctrlab.data.planted import Plan
 from ctrlab.data.raw.histories import tables
 from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
-from ctrlab.features import Categorical, Label, Schema, Sequence
+from ctrlab.schema import Categorical, Label, Schema, Sequence
 
 # Buckets for the whole Books set: 543,060 users, 367,983 items, 1,601 categories.
 USERS, ITEMS, CATEGORIES = 600_000, 400_000, 20_000

@@ -23,7 +23,7 @@ from ctrlab.data.raw.delimited import Text, delimited
 from ctrlab.data.raw.intake import Intake
 from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.raw.lines import LineFile
-from ctrlab.features import Categorical, Label, Numeric, Schema
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 
 COLUMNS = [
     "age",

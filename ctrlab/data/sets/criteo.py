@@ -12,7 +12,7 @@ from ctrlab.data.marginals import Published, statistics
 from ctrlab.data.planted import Plan
 from ctrlab.data.raw.delimited import delimited
 from ctrlab.data.raw.layout import Layout, Raw
-from ctrlab.features import Categorical, Label, Numeric, Schema
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 
 COUNTS = tuple(f"I{i}" for i in range(1, 14))
 CATEGORIES = tuple(f"C{i}" for i in range(1, 27))

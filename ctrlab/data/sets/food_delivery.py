@@ -17,7 +17,7 @@ from ctrlab.data.planted import Plan
 from ctrlab.data.raw.delimited import delimited
 from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged, mix, salt
-from ctrlab.features import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema, Sequence
 
 TIME_TYPES = ("lunch", "night", "dinner", "tea", "breakfast")
 WEEKDAYS = ("0", "1", "2", "3", "4", "5", "6")

@@ -14,7 +14,7 @@ from ctrlab.data.planted import Plan
 from ctrlab.data.raw.delimited import delimited
 from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.words import Ragged
-from ctrlab.features import Categorical, Label, MultiHot, Schema
+from ctrlab.schema import Categorical, Label, MultiHot, Schema
 
 AD = (
     Categorical("adgroup_id"),

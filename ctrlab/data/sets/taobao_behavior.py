@@ -19,7 +19,7 @@ from ctrlab.data.raw.events import Events
 from ctrlab.data.raw.intake import Intake
 from ctrlab.data.raw.layout import Layout, Raw
 from ctrlab.data.sets.amazon_reviews import SCHEMA
-from ctrlab.features import Categorical, Schema
+from ctrlab.schema import Categorical, Schema
 
 BEHAVIOURS = ("pv", "cart", "fav", "buy")
 TEXT = ("user", "item", "category", "behaviour")

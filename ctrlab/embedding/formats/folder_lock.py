@@ -12,8 +12,8 @@ import os
 import weakref
 from pathlib import Path
 
+from ctrlab.embedding.formats.tensor_file import make_folder
 from ctrlab.errors import CtrlabError
-from ctrlab.tensors import make_folder
 
 
 class FolderLock:

@@ -18,13 +18,13 @@ import numpy as np
 from ctrlab.embedding.formats.folder_lock import take
 from ctrlab.embedding.formats.saves import Link, Save
 from ctrlab.embedding.formats.table_arrays import Sizes, checked, rows_a_part, shapes_of, write_table
+from ctrlab.embedding.formats.tensor_file import Stored, writing
 from ctrlab.embedding.options import Options, Storage
 from ctrlab.embedding.table.cut import Stage
 from ctrlab.embedding.table.resource import WHOLE
 from ctrlab.embedding.table_state import TableState
 from ctrlab.embedding.variable import EmbeddingVariable
 from ctrlab.errors import BadData
-from ctrlab.tensors import Stored, writing
 
 CONSUMER = "merge"
 SCRATCH = ".merging"

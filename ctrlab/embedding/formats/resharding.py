@@ -34,10 +34,10 @@ from ctrlab.embedding.formats.saves import (
     tables_in,
 )
 from ctrlab.embedding.formats.table_arrays import Sizes, checked, shapes_of, to_arrays, whole
+from ctrlab.embedding.formats.tensor_file import read_metadata, writing
 from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.tensors import read_metadata, writing
 
 SHARD = "step-{:09d}.shard-{:05d}-of-{:05d}.safetensors"
 MOST_SHARDS = 99_999

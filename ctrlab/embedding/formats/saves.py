@@ -28,9 +28,9 @@ from typing import TypeVar
 
 from ctrlab.embedding.formats.partition import require_alike
 from ctrlab.embedding.formats.table_arrays import PREFIX, apply_delta, from_arrays, merge_deltas, whole
+from ctrlab.embedding.formats.tensor_file import Stored, TensorFile, read_metadata
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import BadData, CtrlabError, unreadable
-from ctrlab.tensors import Stored, TensorFile, read_metadata
 
 FORMAT = "ctrlab checkpoint {}"
 VERSION = 2

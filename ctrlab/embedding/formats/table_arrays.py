@@ -116,7 +116,7 @@ def shapes_of(name: str, cut: Sizes, delta: bool = False) -> dict[str, tuple[np.
 def write_table(
     put: Callable[[str, np.ndarray], None], name: str, cut: Sizes, parts: Iterable[TableState], delta: bool = False
 ) -> None:
-    """Writes a table part by part, in the form that `ctrlab.tensors.writing` takes.
+    """Writes a table part by part, in the form that `ctrlab.embedding.formats.tensor_file.writing` takes.
 
     Raises:
         BadData: the table contradicts itself: see `checked`. In addition, no tombstone may name a key that the table has.

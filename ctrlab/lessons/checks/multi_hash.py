@@ -10,9 +10,9 @@ import tensorflow as tf
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import BinaryCode, QuotientRemainder
 from ctrlab.embedding.multihash import Parts
-from ctrlab.features import RAW_IDS
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.schema import RAW_IDS
 
 IDS = 256
 

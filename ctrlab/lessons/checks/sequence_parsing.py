@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.features import MultiHot, Numeric, NumericList
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, call, require_close
 from ctrlab.lessons.own_kernel import on_own
 from ctrlab.ops.parsing import ids, numbers
+from ctrlab.schema import MultiHot, Numeric, NumericList
 
 ONE_CHAIN = Budget(
     rule="one split and one hash for all columns",

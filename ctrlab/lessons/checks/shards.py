@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ctrlab.data.splitmix import mix
 from ctrlab.lessons.check import CheckFailed, call, parts, require_close
 from ctrlab.lessons.interpreter import peak_of
 from ctrlab.lessons.line_budget import within
 from ctrlab.lessons.whole_arrays import WholeArray
-from ctrlab.splitmix import mix
 
 DISTINCT = "np.unique(ids, return_inverse=True) gives the distinct keys, and for each id the place of its key among them"
 ORDER = "the keys of owner 0 come first, then those of owner 1; place counts along them: np.concatenate(keys)[place] is ids"

@@ -7,10 +7,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.features import Categorical, MultiHot, Sequence
 from ctrlab.ops.benches.bench import Bench
 from ctrlab.ops.benches.texts import BATCHES, bytes_of, step
 from ctrlab.ops.parsing.ids import OP
+from ctrlab.schema import Categorical, MultiHot, Sequence
 
 EVENTS = 20
 TIMES, DAYS = ("lunch", "night", "dinner", "tea", "breakfast"), tuple("0123456")

@@ -7,10 +7,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.features import NumericList
 from ctrlab.ops.benches.bench import Bench
 from ctrlab.ops.benches.texts import BATCHES, bytes_of, step
 from ctrlab.ops.parsing.numbers import OP
+from ctrlab.schema import NumericList
 
 NUMBERS = 25
 

@@ -2,7 +2,7 @@
 
 Every implementation takes
 
-    columns: C id columns of a schema; see `ctrlab.features.IdColumn` for what their encodings are.
+    columns: C id columns of a schema; see `ctrlab.schema.IdColumn` for what their encodings are.
     values: C entries. Of a Categorical string [B]; of a list column its text, string [B], or its values, ragged string
         [B, (L)]. Where the encoding is "identity", integers in the place of strings. Integers of another encoding are its
         ids already, made offline (see `ctrlab.data.encode`).
@@ -22,12 +22,12 @@ from collections.abc import Sequence as Entries
 import tensorflow as tf
 
 from ctrlab import _native
-from ctrlab.features import Categorical, IdColumn, Sequence
+from ctrlab.data.strings import split
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
 from ctrlab.ops.references import ids as definition
 from ctrlab.ops.references.raw import agree
-from ctrlab.strings import split
+from ctrlab.schema import Categorical, IdColumn, Sequence
 
 Ids = tf.Tensor | tf.RaggedTensor
 

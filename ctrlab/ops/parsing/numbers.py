@@ -19,13 +19,13 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from ctrlab import _native
+from ctrlab.data.strings import split
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.op import Op
 from ctrlab.ops.parsing import raw
 from ctrlab.ops.references import numbers as definition
 from ctrlab.ops.references.raw import agree
-from ctrlab.strings import split
+from ctrlab.schema import Numeric, NumericList
 
 Column = Numeric | NumericList
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ctrlab.features import Column
 from ctrlab.ops.references.raw import is_list
+from ctrlab.schema import Column
 
 
 def describe(columns: Sequence[Column], values: Sequence, types: Sequence[tf.DType]) -> dict:

@@ -7,11 +7,11 @@ from collections.abc import Sequence as Entries
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Categorical, IdColumn, MultiHot, Sequence
 from ctrlab.ops.references.arrays import Ragged
 from ctrlab.ops.references.fingerprint import fingerprint64
 from ctrlab.ops.references.raw import agree, as_bytes, cells, is_list
 from ctrlab.profiling.work import Work
+from ctrlab.schema import Categorical, IdColumn, MultiHot, Sequence
 
 
 def reference(columns: Entries[IdColumn], values: Entries) -> list[list]:

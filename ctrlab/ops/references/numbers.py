@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Numeric, NumericList
 from ctrlab.ops.references.arrays import Ragged, normal
 from ctrlab.ops.references.raw import agree, as_bytes, cells
 from ctrlab.profiling.work import Work
+from ctrlab.schema import Numeric, NumericList
 
 _NUMBER = re.compile(
     rb"[ \t\n\v\f\r]*(?P<sign>[+-]?)(?:(?P<decimal>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)"

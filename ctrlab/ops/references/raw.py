@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.features import Column
+from ctrlab.schema import Column
 
 
 def cells(values) -> Iterable:

@@ -1,0 +1,211 @@
+"""Tables of your own, from where they are: pandas, Arrow, Parquet, CSV.
+
+pandas is no dependency: only who has a DataFrame needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from ctrlab.errors import BadData, unreadable
+
+if TYPE_CHECKING:
+    from ctrlab.schema import Schema
+
+CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
+"""Also with `.gz` after it."""
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""How a file of that encoding begins."""
+TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
+
+
+def table(source, schema: Schema | None = None) -> pa.Table:
+    """One Arrow table of a table in any common form. Nothing is converted but what is missing: NaN of pandas becomes null;
+    and text views of Arrow, which few of its functions take, become text.
+
+    A text file does not say what its columns are. Columns of words of the schema are the text that stands in the file, but whole
+    numbers alone are so without a schema, too: 438.0, as pandas writes 438 beside missing numbers, is the word "438". Without a
+    schema a column of numbers is text if they would lose digits: "01000", "1e3", or whole numbers above 2^53 beside others.
+
+    Args:
+        source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
+            reader of batches, or anything that streams Arrow data, as Polars does; a dict of columns; a path of a Parquet file,
+            or of a text file with a header line, .csv (commas) or .tsv (tabs), plain or .gz.
+        schema: of its rows, if it is known.
+    Raises:
+        BadData: it is none of these, its columns have no names of their own, or the file is missing, damaged or of another form.
+
+    >>> table({"age": [31, 45], "clicked": [0, 1]}).num_rows
+    2
+    """
+    made = _file(Path(source), schema) if isinstance(source, str | os.PathLike) else _memory(source)
+    if twice := sorted({name for name in made.column_names if made.column_names.count(name) > 1}):
+        raise BadData(f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once.")
+    types = [_without_views(kind) for kind in made.schema.types]
+    if types != made.schema.types:
+        made = pa.table([column.cast(kind) for column, kind in zip(made.columns, types)], made.column_names)
+    return made
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_list(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.list_(pa.large_string())
+    return kind
+
+
+def tables(source, schema: Schema | None = None) -> Iterator[pa.Table]:
+    """The tables of one source, or of several in a list or an iterator."""
+    if isinstance(source, Iterable) and not _is_table(source):
+        yield from (table(each, schema) for each in source)
+    else:
+        yield table(source, schema)
+
+
+def named(source, otherwise: str = "the table") -> str:
+    """What a message calls it: the path of a file."""
+    return str(source) if isinstance(source, str | os.PathLike) else otherwise
+
+
+def _is_table(source) -> bool:
+    arrow = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+    return arrow or _is_pandas(source) or isinstance(source, str | os.PathLike | Mapping)
+
+
+def _is_pandas(source) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(source, pandas.DataFrame)
+
+
+def _memory(source) -> pa.Table:
+    try:
+        if isinstance(source, pa.Table):
+            return source
+        if _is_pandas(source):
+            named_index = any(name is not None for name in source.index.names)
+            found = pa.Table.from_pandas(source.reset_index() if named_index else source, preserve_index=False)
+            return found.replace_schema_metadata(None)
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+        if hasattr(source, "__arrow_c_array__") and not isinstance(source, pa.Array):
+            return pa.table(source)
+        if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.ChunkedArray):
+            return pa.RecordBatchReader.from_stream(source).read_all()
+        if isinstance(source, list | tuple) and source and all(isinstance(batch, pa.RecordBatch) for batch in source):
+            return pa.Table.from_batches(source)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise BadData(f"Each column of a table has values of one kind and a name of its own: {_line(error)}.") from None
+    raise BadData(f"A table is {TAKES}; received {type(source).__name__}.")
+
+
+def _file(path: Path, schema: Schema | None) -> pa.Table:
+    if path.is_dir():
+        raise BadData(f"A table is read from one file; {path} is a folder: name a file in it.")
+    if not path.is_file():
+        raise BadData(f"File {path} does not exist.")
+    ending = Path(path.name.removesuffix(".gz")).suffix
+    try:
+        if path.name.endswith(".parquet"):
+            with pq.ParquetFile(path) as file:  # opened once: another process may replace it meanwhile
+                return file.read()
+        if ending in CSV_ENDINGS:
+            return _csv(path, CSV_ENDINGS[ending], schema)
+    except (pa.ArrowException, EOFError) as error:
+        cure = "its first line has the names of the columns, and each column values of one kind" if ending in CSV_ENDINGS else ""
+        why = f"{_line(error)}; {cure}" if cure else f"it is damaged, cut off, or of another format ({_line(error)})"
+        raise BadData(f"{path} can't be read as a table: {why}.") from None
+    except OSError as error:
+        if error.errno is None:  # Arrow's, about what the file holds
+            raise BadData(f"{path} can't be read as a table: {_line(error)}.") from None
+        raise unreadable(str(path), error) from None
+    raise BadData(f"A table is {TAKES}; {path} ends with none of .parquet, .csv, .tsv.")
+
+
+def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
+    with pa.input_stream(str(path)) as file:
+        if file.read(2) in UTF_16:
+            raise _no_utf8(path, "UTF-16")
+    words = [] if schema is None else [column.name for column in schema.categoricals if not column.bits]
+    try:
+        found = _parsed(path, delimiter, words)
+        names = found.column_names
+    except UnicodeDecodeError:
+        raise _no_utf8(path, "other bytes in its first line") from None
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+        raise _no_utf8(path, "other bytes in a column of words") from None
+    if odd := [field.name for field in found.schema if pa.types.is_binary(field.type)]:
+        raise _no_utf8(path, f"other bytes in column {odd[0]!r}")
+    others = [sign for sign in DELIMITERS if sign != delimiter and sign in names[0]]
+    if len(names) == 1 and others:
+        raise BadData(
+            f"{path} can't be read as a table: its columns are divided by {DELIMITERS[delimiter]}, and its first "
+            f"line has {DELIMITERS[others[0]]}: read it with pandas.read_csv(..., sep={others[0]!r}), and give that table."
+        )
+    numbers = [f.name for f in found.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    if len({*names}) < len(names):
+        return found  # `table` refuses it
+    if schema is not None:
+        for name in set(words).intersection(names):
+            found = found.set_column(names.index(name), name, _words(found[name]))
+        return found
+    if not numbers:
+        return found
+    texts = _parsed(path, delimiter, numbers, numbers)
+    for name in numbers:
+        if _loses_digits(texts[name], found[name].type):
+            found = found.set_column(names.index(name), name, texts[name])
+    return found
+
+
+def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None = None) -> pa.Table:
+    """The columns of a text file, `text` as they stand there; `only`: those to read."""
+    return pa_csv.read_csv(
+        path,
+        parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()), include_columns=only),
+    )
+
+
+def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words as they stand in a file; if all are whole numbers, as they are made of the numbers that are read without a schema."""
+    missing = pc.is_in(texts, pa.array(pa_csv.ConvertOptions().null_values))
+    numbers = pc.utf8_trim_whitespace(pc.if_else(missing, pa.scalar(None, pa.string()), texts))
+    if not pc.all(pc.match_substring_regex(numbers, r"^-?(0|[1-9][0-9]*)(\.0+)?$"), min_count=0).as_py():
+        return texts
+    return pc.replace_substring_regex(numbers, r"\.0+$", "")
+
+
+def _loses_digits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether numbers of this type differ from what stands in a file: in leading zeros, in digits that double has not, or in an
+    exponent as only a code has it (programs write 1e+03)."""
+    digits = pc.utf8_trim_whitespace(texts)
+    if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+)$")).as_py():
+        return True
+    long = digits.filter(pc.match_substring_regex(digits, "^[+-]?[0-9]{16,}$"))
+    return pa.types.is_floating(kind) and any(abs(int(number)) > 2**53 for number in long.unique().to_pylist())
+
+
+def _no_utf8(path: Path, has: str) -> BadData:
+    return BadData(
+        f"{path} can't be read as a table: text must be UTF-8, and it has {has}: save it as UTF-8, or read it with "
+        "pandas.read_csv(..., encoding=...), and give that table."
+    )
+
+
+def _line(error: Exception) -> str:
+    """What it says, without what follows the first line."""
+    said = ": ".join(map(str, error.args)).strip() or type(error).__name__
+    return said.splitlines()[0].rstrip(".")
