@@ -1,11 +1,12 @@
 """Reads HTTP/1.1 answers from the bytes of a connection: lengths, chunks, and bodies that end with the connection.
 
-It reads what servers send to a POST and refuses the rest; it is no general parser. The generator must be cheap beside the server,
-for they share a machine: so it passes once over a head and looks at three headers.
+It reads what servers send to a GET or a POST and refuses the rest; it is no general parser. A generator must be cheap beside
+the server, for they share a machine. So it passes once over a head and looks at three headers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ctrlab.errors import CtrlabError
@@ -17,11 +18,17 @@ class NotHttp(CtrlabError):
     """Bytes that are no answer."""
 
 
-class Answer(NamedTuple):
-    """An answer; `keeps` says whether the connection takes another request."""
+class HttpAnswer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        headers: names are lower case.
+        keeps: whether the connection takes another request.
+    """
 
     status: int
     body: bytes
+    headers: Mapping[bytes, bytes]
     keeps: bool
 
 
@@ -33,7 +40,7 @@ class Reader:
         self._begin()
 
     def _begin(self) -> None:
-        self._status, self._keeps, self._body = 0, True, b""
+        self._status, self._keeps, self._body, self._headers = 0, True, b"", {}
         self._left: int | None = None
         """Bytes of the body that are to come; None: until the end."""
         self._chunked = False
@@ -43,7 +50,7 @@ class Reader:
         """Whether a part of an answer has come."""
         return bool(self._got or self._status)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpAnswer | None:
         """The answer, if it is whole with these bytes.
 
         Raises:
@@ -69,7 +76,7 @@ class Reader:
                 del self._got[: self._left]
         return self._done() if whole else None
 
-    def end(self) -> Answer | None:
+    def end(self) -> HttpAnswer | None:
         """The answer, if it ends with the connection; None if it is not whole."""
         if not self._status or self._chunked or self._left is not None:
             return None
@@ -77,10 +84,10 @@ class Reader:
         self._got.clear()
         return self._done()
 
-    def _done(self) -> Answer:
+    def _done(self) -> HttpAnswer:
         if self._got:
             raise NotHttp("An answer has the length that it says; more came.")
-        answer = Answer(self._status, self._body, self._keeps)
+        answer = HttpAnswer(self._status, self._body, self._headers, self._keeps)
         self._begin()
         return answer
 
@@ -101,7 +108,7 @@ class Reader:
             raise NotHttp(f"An answer's length is a number, {MOST_BODY} at most; received {length[:60].decode('latin-1')!r}.")
         self._left = 0 if status in (204, 304) else None if length is None else int(length)
         self._keeps &= self._chunked or self._left is not None
-        self._status = status
+        self._status, self._headers = status, headers
 
     def _take_chunks(self) -> bool:
         """Moves whole chunks to the body; whether the last has come."""

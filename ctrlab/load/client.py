@@ -23,7 +23,7 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.load.alarm import Alarm
-from ctrlab.load.answers import Answer, NotHttp, Reader
+from ctrlab.load.answers import HttpAnswer, NotHttp, Reader
 from ctrlab.load.outcome import Outcome
 
 MOST_CONNECTIONS = 256
@@ -45,12 +45,20 @@ class Target(NamedTuple):
 
 
 def post(path: str, body: bytes, token: str = "", host: str = "localhost", **headers: str) -> bytes:
-    """The bytes of a request.
+    """The bytes of a request with JSON, or with what another `Content_Type` says.
 
     Args:
         headers: further ones, with `_` for `-` in their names.
+    Raises:
+        CtrlabError: a header that is not printable ASCII.
     """
-    given = {"Host": host, "Content-Type": "application/json", "Content-Length": str(len(body))}
+    given = {"Content_Type": "application/json"} | headers
+    return asked("POST", path, body, token, host, **given)
+
+
+def asked(method: str, path: str, body: bytes = b"", token: str = "", host: str = "localhost", **headers: str) -> bytes:
+    """The bytes of a request, as `post` has them; a GET has no body."""
+    given = {"Host": host} | ({"Content-Length": str(len(body))} if method == "POST" else {})
     if token:
         given["Authorization"] = f"Bearer {token}"
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -58,7 +66,7 @@ def post(path: str, body: bytes, token: str = "", host: str = "localhost", **hea
         if not (value.isascii() and value.isprintable()):
             raise CtrlabError(f"A request's header is printable ASCII; {name} is not.")
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
 
 
 def send(
@@ -157,7 +165,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, problem) -> None:
         self.fail(f"the connection ended before the answer ({problem or 'closed by the server'})")
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: HttpAnswer) -> None:
         number, self.request = self.request, None
         self.place.inside -= 1
         if answer.keeps:
@@ -279,7 +287,7 @@ class _Run:
             place.idle.append(connection)
             self._next()
 
-    def answered(self, number: int, answer: Answer) -> None:
+    def answered(self, number: int, answer: HttpAnswer) -> None:
         came = self.loop.time() - self.begun
         if answer.status != 200:
             self.failed(number, f"status {answer.status}", answer.body[:500].decode(errors="replace"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from urllib.parse import quote, urlsplit
 
 from ctrlab.errors import CtrlabError
 from ctrlab.load.client import Target, post
+from ctrlab.load.connection import Connection
 from ctrlab.load.requests import Body
-
-WAITS = 30.0
 
 
 def target(url: str) -> Target:
@@ -38,18 +36,17 @@ def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
     """
     if not (token.isascii() and token.isprintable()):
         raise CtrlabError("A token is printable ASCII; CTRLAB_TOKEN's has other characters: set it to the server's.")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     with Connection(where) as connection:
-        status, body = connection.ask("GET", f"/v2/models/{quote(model, safe='')}", b"", headers)
-    if status == 401:
+        found = connection.ask("GET", f"/v2/models/{quote(model, safe='')}", token=token)
+    if found.status == 401:
         raise CtrlabError(f"The server at {where} asks for its token: set CTRLAB_TOKEN to it.")
     try:
-        found = json.loads(body)
-        if status == 200:
-            return {each["name"]: each["datatype"] for each in found["inputs"]}
-        said = str(found["error"])
+        told = json.loads(found.body)
+        if found.status == 200:
+            return {each["name"]: each["datatype"] for each in told["inputs"]}
+        said = str(told["error"])
     except (ValueError, KeyError, TypeError):
-        said = f"it answers {status} to a request for the model's inputs, and no JSON of the open inference protocol"
+        said = f"it answers {found.status} to a request for the model's inputs, and no JSON of the open inference protocol"
     raise CtrlabError(f"The server at {where} has no model {model}: {said.rstrip('.')}.")
 
 
@@ -74,42 +71,12 @@ def odd(body: Body, answer: bytes) -> str:
     return f"{body.rows} scores were asked for; received {answer[:200].decode(errors='replace') or 'nothing'}"
 
 
-class Connection:
-    """One connection to a server, for one request after the other."""
-
-    def __init__(self, where: Target):
-        self.where = where
-        self._http = http.client.HTTPConnection(where.host, where.port, timeout=WAITS)
-
-    def answer(self, request: bytes) -> tuple[int, bytes]:
-        """The status and the body that a request, as `posted` makes it, is answered with.
-
-        Raises:
-            CtrlabError: nothing listens.
-        """
-        head, _, body = request.partition(b"\r\n\r\n")
-        first, *lines = head.decode("ascii").split("\r\n")
-        return self.ask("POST", first.split(" ")[1], body, dict(line.split(": ", 1) for line in lines))
-
-    def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        try:
-            self._http.request(method, path, body or None, headers)
-            found = self._http.getresponse()
-            return found.status, found.read()
-        except (OSError, http.client.HTTPException) as problem:
-            why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-            raise CtrlabError(
-                f"A load needs a server that answers; {self.where} does not ({why}): start one by `ctrlab serve`."
-            ) from None
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._http.close()
-
-
 def answer(where: Target, request: bytes) -> tuple[int, bytes]:
-    """As `Connection.answer`, on a connection of its own."""
+    """The status and the body that a request, as `posted` makes it, is answered with, on a connection of its own.
+
+    Raises:
+        CtrlabError: nothing listens.
+    """
     with Connection(where) as connection:
-        return connection.answer(request)
+        found = connection.answer(request)
+    return found.status, found.body
