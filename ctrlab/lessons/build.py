@@ -1,64 +1,74 @@
-"""Writes what follows from one source: each learner's notebook, the glossary, the cheat sheet, and the README's tables.
+"""Makes what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the README's tables.
 
-`python -m ctrlab.lessons.build`; with --check it only compares.
+`python -m ctrlab.lessons.build`; with --check it only compares. The learners' notebooks are made when a workbook is set up.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from nbformat import NotebookNode
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import cheat_sheet, effort, glossary, notebook, places, readme
 from ctrlab.paths import write_atomically
 
+_TITLE = re.compile(r"\A(# .+\n\n)")
 
-def pairs(folder: Path) -> list[tuple[Path, Path]]:
-    """(solved, learner) of every lesson under `folder`, in course order.
+
+def lessons() -> dict[str, NotebookNode]:
+    """Every lesson's solved notebook by the lesson's name, in the order of the course, as it must be now.
 
     Raises:
-        BadData: there is none, or a learner's notebook has no solved one.
+        BadData: there is none.
     """
-    found = [(solved, solved.parents[1] / solved.name) for solved in sorted(folder.glob("*/solutions/*.ipynb"))]
+    found = {f"{folder.parent.name}/{folder.name}": folder / "lesson.ipynb" for folder in places.folders().values()}
     if not found:
-        raise BadData(f"Lessons are <part>/solutions/NN_topic.ipynb; {folder} holds none.")
-    if orphans := set(folder.glob("*/*.ipynb")) - {mine for _, mine in found}:
-        raise BadData(f"A learner's notebook comes from a solved one; {min(orphans)} has none.")
-    return found
+        raise BadData(f"A lesson is <part>/<NN_topic>/lesson.ipynb; {places.notebooks()} holds none.")
+    return {name: _solved(notebook.read(path)) for name, path in found.items()}
 
 
-def build(folder: Path, check: bool = False) -> list[Path]:
-    """Make both notebooks of each pair, the glossary, the cheat sheet and README.md what they must be; return what was not so.
+def workbook(lessons: dict[str, NotebookNode]) -> dict[str, str]:
+    """{file name: text} of what a learner's working folder holds: the notebooks, the glossary and the cheat sheet."""
+    notebooks = {f"{name}.ipynb": notebook.dumps(notebook.learner(nb)) for name, nb in lessons.items()}
+    return notebooks | {glossary.PAGE: glossary.page(), cheat_sheet.PAGE: cheat_sheet.page(lessons, "{name}.ipynb")}
+
+
+def build(check: bool = False) -> list[Path]:
+    """Make each lesson, the glossary, the cheat sheet and README.md what they must be; return what was not so.
 
     Args:
         check: leave them as they are.
     """
-    stale = []
-
-    def require(path: Path, text: str) -> None:
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path)
-            if not check:
-                write_atomically(path, text)
-
-    solved_notebooks = {}
-    for solved, mine in pairs(folder):
-        nb = solved_notebooks[f"{mine.parent.name}/{mine.stem}"] = effort.told(notebook.read(solved))
-        require(solved, notebook.dumps(notebook.canonical(nb)))
-        require(mine, notebook.dumps(notebook.learner(nb)))
-    require(folder / glossary.PAGE, glossary.page())
-    require(folder / cheat_sheet.PAGE, cheat_sheet.page(solved_notebooks))
+    solved, folder = lessons(), places.notebooks()
+    wanted = {places.lesson_path(name): notebook.dumps(nb) for name, nb in solved.items()}
+    workbook(solved)  # raises where an exercise has no region or no fold
+    wanted[folder / glossary.PAGE] = glossary.page()
+    wanted[folder / cheat_sheet.PAGE] = cheat_sheet.page(solved, "{name}/lesson.ipynb")
     main_page = folder.parent / "README.md"
-    require(main_page, readme.updated(main_page.read_text(encoding="utf-8")))
+    wanted[main_page] = readme.updated(main_page.read_text(encoding="utf-8"))
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    if not check:
+        for path in stale:
+            write_atomically(path, wanted[path])
     return stale
 
 
+def _solved(nb: NotebookNode) -> NotebookNode:
+    """A lesson in its canonical form, with its effort, and the note that it is the solved one below its title."""
+    nb = notebook.canonical(effort.told(nb))
+    if notebook.SOLVED not in nb.cells[0].source:
+        nb.cells[0].source = _TITLE.sub(lambda title: title[1] + notebook.SOLVED, nb.cells[0].source)
+    return nb
+
+
 def main(check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not as built.")] = False):
-    """Write what follows from one source: each learner's notebook, the glossary, the cheat sheet, and the README's tables."""
+    """Make what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the README's tables."""
     try:
-        stale = build(places.notebooks(), check)
+        stale = build(check)
     except CtrlabError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None

@@ -38,11 +38,12 @@ RULES = {  # heading -> terms of the glossary
 _POINTS = re.compile(r"\*\*Key points\*\*:?\n+((?:(?:\d+\.|[*-]) .*\n?(?:[ \t]+\S.*\n?)*)+)")
 
 
-def page(lessons: dict[str, NotebookNode]) -> str:
+def page(lessons: dict[str, NotebookNode], link: str) -> str:
     """The sheet as Markdown.
 
     Args:
         lessons: solved notebooks by name ("02_ops/02_one_lookup"), in the order of the course.
+        link: where a lesson's notebook lies, seen from the sheet: "{name}.ipynb".
     """
     links = Links(to="glossary.md")
     lines = ["# Cheat sheet", "", "Written by `python -m ctrlab.lessons.build` from the glossary and the lessons."]
@@ -50,7 +51,7 @@ def page(lessons: dict[str, NotebookNode]) -> str:
         lines += ["", f"## {heading}", ""]
         lines += [f"* **{links.linked(term)}**: {TERMS[term]}" for term in terms]
     for name, nb in lessons.items():
-        lines += ["", f"## [{nb.metadata.ctrlab.title}]({name}.ipynb)", "", *key_points(name, nb)]
+        lines += ["", f"## [{nb.metadata.ctrlab.title}]({link.format(name=name)})", "", *key_points(name, nb)]
     return "\n".join(lines) + "\n"
 
 

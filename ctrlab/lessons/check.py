@@ -1,13 +1,12 @@
 """How an answer is judged: a wrong one raises, always, and says where and what to try; a right one is one constant line.
 
-A lesson's checks are the functions in the `CHECKS` table of its module in `ctrlab.lessons.checks`, each called with the
-learner's function and a random generator that is fresh every time, so that nothing can be learned by heart.
+A lesson's checks are the functions in the `CHECKS` table of its folder's checks.py, each called with the learner's function and
+a random generator that is fresh every time, so that nothing can be learned by heart.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import signal
@@ -22,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab.errors import choose
-from ctrlab.lessons import course, notebook
+from ctrlab.lessons import notebook, topics
 
 SECONDS = 120
 """After which a check gives up: many times what a right answer takes on a slow machine."""
@@ -61,8 +60,8 @@ class Unanswered(NotImplementedError):
 
 
 def checks_of(lesson: str) -> dict[int, Check]:
-    """The checks of a lesson by exercise number: "02_ops/01_indicator_column" has them in checks/indicator_column.py."""
-    return importlib.import_module(f"ctrlab.lessons.checks.{course.topic(lesson)}").CHECKS
+    """The checks of a lesson by exercise number, from the checks.py in its folder."""
+    return topics.module(lesson, "checks").CHECKS
 
 
 def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -> None:

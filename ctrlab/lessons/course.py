@@ -65,24 +65,13 @@ PARTS = (
 )
 
 
-def topic(name: str) -> str:
-    """What a lesson's modules are called: "indicator_column" for "02_ops/01_indicator_column"."""
-    return name.rsplit("/", 1)[-1].partition("_")[2]
-
-
-def solved_path(name: str) -> Path:
-    """The solved notebook of a lesson, from the notebooks folder: "02_ops/solutions/01_indicator_column.ipynb"."""
-    part, _, topic = name.partition("/")
-    return Path(part) / "solutions" / f"{topic}.ipynb"
-
-
 def read_lesson(path: Path) -> Lesson:
-    """The lesson of a solved notebook.
+    """The lesson whose solved notebook is `path`, `<notebooks>/<part>/<NN_topic>/lesson.ipynb`.
 
     Raises:
         BadData: its metadata lack something.
     """
-    name = f"{path.parents[1].name}/{path.stem}"
+    name = f"{path.parents[1].name}/{path.parent.name}"
     nb = notebook.read(path)
     entry, asked = nb.metadata.get("ctrlab", {}), effort.effort(nb)
     try:
@@ -98,7 +87,7 @@ def read_lesson(path: Path) -> Lesson:
 @cache
 def lessons() -> tuple[Lesson, ...]:
     """Every lesson that is there, in the order of the course."""
-    return tuple(read_lesson(path) for path in sorted(places.notebooks().glob("*/solutions/*.ipynb")))
+    return tuple(read_lesson(folder / "lesson.ipynb") for folder in places.folders().values())
 
 
 def lesson(name: str) -> Lesson:

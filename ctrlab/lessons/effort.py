@@ -39,8 +39,9 @@ class Effort:
 
 
 def words(nb: NotebookNode) -> int:
-    """How many words of prose the lesson has."""
-    return sum(len(NOT_PROSE.sub(" ", cell.source).split()) for cell in nb.cells if cell.cell_type == "markdown")
+    """How many words of prose a learner finds in the lesson."""
+    prose = (cell.source.replace(notebook.SOLVED, "") for cell in nb.cells if cell.cell_type == "markdown")
+    return sum(len(NOT_PROSE.sub(" ", text).split()) for text in prose)
 
 
 def effort(nb: NotebookNode) -> Effort:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -94,16 +94,6 @@ def _put(exercise: Exercise, answer: Callable, cases: Iterable[tuple]) -> None:
         values = parts(received, ", ".join(compare), case=case)
         for (name, of_part), value, right in zip(compare.items(), values, expected, strict=True):
             of_part(value, right, f"{case}, `{name}`", question)
-
-
-def crossed(cases: Cases, others: Iterable) -> Cases:
-    """Each case with each of the others, which come first in its question: one case per kind of an op, for instance."""
-
-    def all_of_them(rng: Rng) -> Iterator[tuple]:
-        for case, *question in cases(rng):
-            yield from ((f"{other}, {case}", other, *question) for other in others)
-
-    return all_of_them
 
 
 # Comparisons.
@@ -241,14 +231,16 @@ def _brief(value: object) -> str:
 
 @dataclass(frozen=True)
 class Traced:
-    """The answer is made of TensorFlow ops alone, and its graph keeps within the budget."""
+    """The answer is made of TensorFlow ops alone, and its graph keeps within the budget, which may depend on the inputs."""
 
-    budget: Budget
+    budget: Budget | Callable[..., Budget]
     on: Callable[[Rng], tuple]
     next_step: str
 
     def __call__(self, answer: Callable, rng: Rng) -> None:
-        self.budget.enforce(answer, *self.on(rng), next_step=self.next_step)
+        inputs = self.on(rng)
+        budget = self.budget if isinstance(self.budget, Budget) else self.budget(*inputs)
+        budget.enforce(answer, *inputs, next_step=self.next_step)
 
 
 @dataclass(frozen=True)

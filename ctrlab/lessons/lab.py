@@ -1,4 +1,4 @@
-"""Opens the workbook: copies of the lessons in the working folder, an index of the course, JupyterLab on loopback."""
+"""Opens the workbook: the learner's notebooks in the working folder, an index of the course, JupyterLab on loopback."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import build, cheat_sheet, doctor, glossary, index, places
+from ctrlab.lessons import build, doctor, index, places
 from ctrlab.paths import write_atomically
 
 MANIFEST = ".copied.json"
 
 
 def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
-    """Copy the lessons, write the index and run JupyterLab until it is stopped; its exit code.
+    """Set the workbook up, write the index and run JupyterLab until it is stopped; its exit code.
 
     Raises:
         CtrlabError: the port is taken or is no port.
@@ -71,16 +71,14 @@ def server_environment(work: Path, token: str) -> dict[str, str]:
 
 
 def copy_lessons(work: Path) -> list[str]:
-    """Copy every learner's notebook, the glossary and the cheat sheet into `work`; say, in lines, what was not expected there.
+    """Put every learner's notebook, the glossary and the cheat sheet into `work`; say, in lines, what was not expected there.
 
-    What was copied is remembered by its hash. A copy that still has it was not touched, and is brought up to date; one that
+    What was put there is remembered by its hash. A file that still has it was not touched, and is brought up to date; one that
     was touched is left alone, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
     """
     manifest = _manifest(work)
     told = []
-    lessons = {f"{mine.parent.name}/{mine.name}": mine.read_text(encoding="utf-8") for _, mine in build.pairs(places.notebooks())}
-    pages = {name: (places.notebooks() / name).read_text(encoding="utf-8") for name in (glossary.PAGE, cheat_sheet.PAGE)}
-    for name, text in {**lessons, **pages}.items():
+    for name, text in build.workbook(build.lessons()).items():
         if _place(work, name, text, manifest) or _hash(text) in (manifest[name], manifest.get(_beside(name))):
             continue
         if _place(work, _beside(name), text, manifest):

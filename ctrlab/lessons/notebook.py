@@ -1,8 +1,8 @@
 """A lesson's notebook as a file, as nbformat reads and writes it: its canonical form, and the regions that hold the solutions.
 
-The solved notebook is the source. Its exercise cells are tagged `exercise-1`, `exercise-2`, ... and hold one region each,
-between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in C++). A markdown cell that holds the line
-`<!-- solution 1 -->` receives that region's text in a fold.
+The solved notebook is the source, and says so below its title. Its exercise cells are tagged `exercise-1`, `exercise-2`, ... and
+hold one region each, between `### BEGIN SOLUTION` and `### END SOLUTION` (`// ### ...` in C++). A markdown cell that holds the
+line `<!-- solution 1 -->` receives that region's text in a fold.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _GUESS = re.compile(r"=\s*-?[\d._]+(e[-+]?\d+)?")
 _EXERCISE = re.compile(r"exercise-(\d+)$")
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEEP_OUTPUT = "nbval-check-output"
+SOLVED = "> This is the solved lesson. To do its exercises yourself, clone the repository and run `make lab`.\n\n"
+"""What stands below the title of a lesson where everybody sees it, and in no learner's notebook."""
 STUB = "Exercise {}: write this, then run its check"
 """What a stub says in place of an answer: in Python a NotImplementedError, in C++ an #error."""
 
@@ -117,7 +119,7 @@ def learner(solved: NotebookNode) -> NotebookNode:
     links = glossary.Links()
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            cell.source = links.linked(cell.source)
+            cell.source = links.linked(cell.source.replace(SOLVED, ""))
     return nb
 
 

@@ -23,6 +23,21 @@ def notebooks() -> Path:
     return root / "notebooks"
 
 
+def folders() -> dict[str, Path]:
+    """{topic: its lesson's folder}, in the order of the course: "fused_gru" is `<checkout>/notebooks/02_ops/04_fused_gru`."""
+    return {topic(folder.name): folder for folder in (path.parent for path in sorted(notebooks().glob("*/*/lesson.ipynb")))}
+
+
+def topic(lesson: str) -> str:
+    """The name of a lesson without its place in the course: "indicator_column" for "02_ops/01_indicator_column"."""
+    return lesson.rsplit("/", 1)[-1].partition("_")[2]
+
+
+def lesson_path(lesson: str) -> Path:
+    """The notebook of a lesson, from its name, "02_ops/01_indicator_column"."""
+    return notebooks() / lesson / "lesson.ipynb"
+
+
 def work() -> Path:
     """The learner's folder: `CTRLAB_WORK`, else `<checkout>/work`, which git ignores. It need not exist yet."""
     return Path(os.environ.get("CTRLAB_WORK") or notebooks().parent / "work").expanduser().resolve()

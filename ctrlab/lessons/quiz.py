@@ -1,21 +1,19 @@
 """The quiz at a lesson's end: four questions as a widget and, on a page that no kernel answers, as folded text.
 
-A lesson's questions are `QUESTIONS` in its module in `ctrlab.lessons.quizzes`. Each wrong option has its own reason.
+A lesson's questions are `QUESTIONS` in its folder's quiz.py. Each wrong option has its own reason.
 """
 
 from __future__ import annotations
 
 import hashlib
 import html
-import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ipywidgets as widgets
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import course
+from ctrlab.lessons import topics
 
 # The page sees whether anybody answers; the kernel, which may run under nbconvert, does not. JupyterLab shows the widget alone,
 # where there is one; a page of nbconvert's, whose body has this class, the folded text alone.
@@ -45,15 +43,15 @@ class Question:
 
 
 def questions_of(lesson: str) -> tuple[Question, ...]:
-    """The questions of a lesson: "02_ops/02_one_lookup" has them in quizzes/one_lookup.py.
+    """The questions of a lesson, from the quiz.py in its folder.
 
     Raises:
         CtrlabError: it has none.
     """
-    module = f"ctrlab.lessons.quizzes.{course.topic(lesson)}"
-    if importlib.util.find_spec(module) is None:
-        raise CtrlabError(f"Lesson {lesson} has no quiz; its questions would be QUESTIONS in {module}.")
-    return importlib.import_module(module).QUESTIONS
+    found = topics.module(lesson, "quiz")
+    if found is None:
+        raise CtrlabError(f"Lesson {lesson} has no quiz; its questions would be QUESTIONS in notebooks/{lesson}/quiz.py.")
+    return found.QUESTIONS
 
 
 def ask(questions: Sequence[Question], answered: Callable[[int, bool], None]) -> None:

@@ -13,7 +13,7 @@ def updated(text: str) -> str:
     Raises:
         BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is not there.
     """
-    for name, table in (("course", index.course_table(link="notebooks/{name}.ipynb")), ("ladder", ladder_table())):
+    for name, table in (("course", index.course_table(link="notebooks/{name}/lesson.ipynb")), ("ladder", ladder_table())):
         text = filled(text, name, table, "README.md")
     return text
 

@@ -147,8 +147,7 @@ class Lab:
 
     def use_solution(self, exercise: int) -> None:
         """Run the solution's cell in this notebook, for who is stuck; the verdict notes it."""
-        path = places.notebooks() / course.solved_path(self.lesson)
-        solutions = notebook.solutions(notebook.read(path))
+        solutions = notebook.solutions(notebook.read(places.lesson_path(self.lesson)))
         choose("exercise", str(exercise), map(str, solutions))
         self._solutions.add(exercise)
         print(f"Using the solution of exercise {exercise}; the verdict will say so.")
@@ -182,7 +181,7 @@ class Lab:
         return charts.LiveChart(title, y, **options)
 
     def figure(self, name: str) -> None:
-        """Show the figure or the animation `name` of this lesson, from `ctrlab.lessons.figures`."""
+        """Show the figure or the animation `name` of this lesson, from the figures.py in its folder."""
         from IPython.display import display
 
         from ctrlab.lessons import figures

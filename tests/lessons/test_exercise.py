@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ctrlab.lessons import check, exercise
+from ctrlab.lessons import check
 from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Close, Each, Exercise, NoAllocation, NoLoop, Number, Peak, Ragged, Same, Traced, tensors
@@ -327,11 +327,3 @@ def test_a_kernel_is_judged_and_its_allocations_are_counted(swapped, monkeypatch
     monkeypatch.setattr(kernel_swap, "counts", lambda name, call: (call(), kernel_swap.Counts(1, 3))[1])
     with pytest.raises(CheckFailed, match=r"(?s)nothing is allocated.*received 3 for 3 rows"):
         judged(lambda x: 2 * x, np.random.default_rng(0))
-
-
-def test_cases_are_crossed_with_kinds():
-    crossed = exercise.crossed(doubled, ("a", "b"))
-    assert [(case, kind) for case, kind, _ in crossed(np.random.default_rng(0))] == [
-        ("a, some numbers", "a"),
-        ("b, some numbers", "b"),
-    ]

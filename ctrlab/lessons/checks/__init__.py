@@ -1,1 +1,0 @@
-"""One module a lesson, named after its topic, with its `CHECKS`: exercise number -> check."""

@@ -1,0 +1,121 @@
+"""The checks of the first lesson against right answers and every kind of wrong one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from ctrlab.lessons.topics.meet_your_machine import checks
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.profiling.work import Work, bound, parts
+
+LESSON = "01_baseline/01_meet_your_machine"
+
+
+def adds_up(work, ceilings):
+    return sum(parts(work, ceilings).values())
+
+
+def longest_of_three(work, ceilings):
+    return max(parts(work, ceilings).values())
+
+
+def short_rows(work, ceilings):
+    return bound(dataclasses.replace(work, row_bytes=1), ceilings)
+
+
+def one_thread(work, ceilings):
+    return bound(work, dataclasses.replace(ceilings, stream=ceilings.stream_one_thread))
+
+
+def low_precision(work, ceilings):
+    return np.float16(bound(work, ceilings))
+
+
+def constant(work, ceilings):
+    return 1.0
+
+
+def no_op(work, ceilings):
+    return None
+
+
+def divides_by_work(work, ceilings):
+    return bound(work, ceilings) * work.flops / work.flops
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_answers_pass(seed):
+    check.run(LESSON, 1, bound, seed)
+    check.run(LESSON, 2, checks.lookup_work, seed)
+
+
+WRONG_BOUNDS = [
+    adds_up,
+    longest_of_three,
+    short_rows,
+    one_thread,
+    low_precision,
+    constant,
+    no_op,
+    divides_by_work,
+    Replay(bound),
+    ByHeart(LESSON, 1, bound),
+]
+
+
+@pytest.mark.parametrize("answer", WRONG_BOUNDS, ids=named)
+def test_wrong_bounds_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer)
+
+
+def changed(**change):
+    """The right work with fields changed: name -> factor."""
+
+    def answer(rows, ids, dim):
+        right = checks.lookup_work(rows, ids, dim)
+        return dataclasses.replace(right, **{name: getattr(right, name) * factor for name, factor in change.items()})
+
+    return answer
+
+
+def one_less(rows, ids, dim):
+    return checks.lookup_work(rows, ids - 1, dim)
+
+
+def rows_streamed_too(rows, ids, dim):
+    return checks.lookup_work(rows, ids, dim) + Work(bytes=4 * rows * ids * dim)
+
+
+def nothing(rows, ids, dim):
+    return None
+
+
+WRONG_WORKS = {
+    "multiply-adds": changed(flops=2),
+    "int32 ids": changed(bytes=0.5),
+    "a row a bag": lambda rows, ids, dim: dataclasses.replace(checks.lookup_work(rows, ids, dim), random_rows=rows),
+    "row in floats": changed(row_bytes=0.25),
+    "off by one": one_less,
+    "rows twice": rows_streamed_too,
+    "no-op": nothing,
+    "a constant": lambda rows, ids, dim: Work(flops=1),
+    "a replay": Replay(checks.lookup_work),
+    "an error on empty bags": lambda rows, ids, dim: checks.lookup_work(rows, ids, dim) if rows // ids else None,
+}
+
+
+@pytest.mark.parametrize("answer", WRONG_WORKS.values(), ids=WRONG_WORKS)
+def test_wrong_works_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer)
+
+
+def test_a_wrong_work_says_which_field_and_what_to_try():
+    with pytest.raises(CheckFailed) as failed:
+        check.run(LESSON, 2, WRONG_WORKS["row in floats"], seed=1)
+    assert "Work.row_bytes" in failed.value.rule and "four bytes" in failed.value.next_step
+    assert "rows=" in failed.value.index

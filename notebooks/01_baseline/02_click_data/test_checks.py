@@ -1,0 +1,174 @@
+"""The checks of the click data lesson against right answers and every kind of wrong one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ctrlab.lessons.topics.click_data import checks
+from wrong_answers import ByHeart, Replay
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+
+LESSON = "01_baseline/02_click_data"
+
+
+def fitted(counts, least, first=1, dtype=np.float64):
+    often = np.sort(counts)[::-1]
+    often = often[often >= least].astype(dtype)
+    if len(often) < 2:
+        return float("nan")
+    return -np.polyfit(np.log(np.arange(first, len(often) + first)), np.log(often), 1)[0]
+
+
+def mutating(counts, least):
+    counts.sort()
+    return fitted(counts, least)
+
+
+def unsorted(counts, least):
+    often = counts[counts >= least]
+    return -np.polyfit(np.log(np.arange(1, len(often) + 1)), np.log(often), 1)[0] if len(often) > 1 else float("nan")
+
+
+def by_its_ends(counts, least):
+    often = np.sort(counts[counts >= least])[::-1]
+    return np.log(often[0] / often[-1]) / np.log(len(often)) if len(often) > 1 else float("nan")
+
+
+def looping(counts, least):
+    return fitted(np.array([count for count in counts if count >= least], np.int64), least)
+
+
+WRONG_EXPONENTS = {
+    "no-op": lambda counts, least: counts,
+    "nothing": lambda counts, least: None,
+    "constant": lambda counts, least: 1.0,
+    "always nan": lambda counts, least: float("nan"),
+    "the sign": lambda counts, least: -fitted(counts, least),
+    "ranks from 2": lambda counts, least: fitted(counts, least, first=2),
+    "the tail kept": lambda counts, least: fitted(counts, 1),
+    "one count too many": lambda counts, least: fitted(counts, least - 1),
+    "one count too few": lambda counts, least: fitted(counts, least + 1),
+    "no nan": lambda counts, least: np.nan_to_num(fitted(counts, least)),
+    "low precision": lambda counts, least: float(np.float16(fitted(counts, least))),
+    "unsorted": unsorted,
+    "by its ends": by_its_ends,
+    "mutating": mutating,
+    "a loop over ids": looping,
+    "replay": Replay(fitted),
+    "by heart": ByHeart(LESSON, 1, fitted),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_right_exponents_pass(seed):
+    check.run(LESSON, 1, fitted, seed)
+    check.run(LESSON, 1, checks.zipf_exponent, seed)
+
+
+@pytest.mark.parametrize("answer", WRONG_EXPONENTS.values(), ids=WRONG_EXPONENTS)
+def test_wrong_exponents_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer, seed=1)
+
+
+def test_a_right_exponent_fails_by_its_budget_alone():
+    with pytest.raises(CheckFailed, match="Budget"):
+        check.run(LESSON, 1, looping)
+
+
+def counted(text, offsets):
+    before = tf.concat([[0], tf.cumsum(tf.cast(text == ord(";"), tf.int64))], 0)
+    inside = tf.gather(before, offsets)
+    lengths = inside[1:] - inside[:-1] + tf.cast(offsets[1:] > offsets[:-1], tf.int64)
+    return tf.concat([[0], tf.cumsum(lengths)], 0)
+
+
+def searched(text, offsets):
+    inside = tf.searchsorted(tf.where(text == ord(";"))[:, 0], offsets, out_type=tf.int64)
+    lengths = inside[1:] - inside[:-1] + tf.cast(offsets[1:] > offsets[:-1], tf.int64)
+    return tf.concat([[0], tf.cumsum(lengths)], 0)
+
+
+def separators_only(text, offsets):
+    inside = tf.gather(tf.concat([[0], tf.cumsum(tf.cast(text == ord(";"), tf.int64))], 0), offsets)
+    return inside - inside[0]
+
+
+def empty_counts_one(text, offsets):
+    return separators_only(text, offsets) + tf.range(tf.size(offsets, tf.int64))
+
+
+def from_zero(text, offsets):
+    """Takes the text for all there is: its offsets begin anywhere, but bytes before them count."""
+    splits = counted(text, offsets)
+    outside = tf.reduce_sum(tf.cast(text[: offsets[0]] == ord(";"), tf.int64))
+    return splits + outside
+
+
+def every_byte_by_every_row(text, offsets):
+    places = tf.range(tf.size(text, tf.int64))
+    separators = (text == ord(";")) & (places >= offsets[:-1, None]) & (places < offsets[1:, None])  # [B, n]
+    lengths = tf.reduce_sum(tf.cast(separators, tf.int64), 1) + tf.cast(offsets[1:] > offsets[:-1], tf.int64)
+    return tf.concat([[0], tf.cumsum(lengths)], 0)
+
+
+def unrolled(text, offsets):
+    splits = [tf.constant(0, tf.int64)]
+    for b in range(offsets.shape[0] - 1):
+        row = text[offsets[b] : offsets[b + 1]]
+        entries = tf.reduce_sum(tf.cast(row == ord(";"), tf.int64)) + tf.cast(tf.size(row) > 0, tf.int64)
+        splits.append(splits[-1] + entries)
+    return tf.stack(splits)
+
+
+def mapped(text, offsets):
+    def entries(ends):
+        row = text[ends[0] : ends[1]]
+        return tf.reduce_sum(tf.cast(row == ord(";"), tf.int64)) + tf.cast(tf.size(row) > 0, tf.int64)
+
+    lengths = tf.map_fn(entries, tf.stack([offsets[:-1], offsets[1:]], 1))
+    return tf.concat([[0], tf.cumsum(lengths)], 0)
+
+
+def in_python(text, offsets):
+    whole = bytes(text.numpy())
+    rows = [whole[a:b] for a, b in zip(offsets.numpy()[:-1], offsets.numpy()[1:])]
+    return np.cumsum([0, *(len(row.split(b";")) if row else 0 for row in rows)], dtype=np.int64)
+
+
+WRONG_SPLITS = {
+    "no-op": lambda text, offsets: offsets,
+    "nothing": lambda text, offsets: None,
+    "zeros": lambda text, offsets: tf.zeros_like(offsets),
+    "off by one": lambda text, offsets: counted(text, offsets) + 1,
+    "another separator": lambda text, offsets: counted(text - ord(";") + ord(","), offsets),
+    "lengths": lambda text, offsets: counted(text, offsets)[1:] - counted(text, offsets)[:-1],
+    "low precision": lambda text, offsets: tf.cast(counted(text, offsets), tf.int32),
+    "separators only": separators_only,
+    "an empty text counts one": empty_counts_one,
+    "what stands before counts": from_zero,
+    "[B, n]": every_byte_by_every_row,
+    "unrolled": unrolled,
+    "mapped": mapped,
+    "in Python": in_python,
+    "replay": Replay(counted),
+    "by heart": ByHeart(LESSON, 2, counted),
+}
+
+
+@pytest.mark.parametrize("answer", [counted, searched])
+def test_right_splits_pass(answer):
+    check.run(LESSON, 2, answer)
+
+
+@pytest.mark.parametrize("answer", WRONG_SPLITS.values(), ids=WRONG_SPLITS)
+def test_wrong_splits_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer, seed=1)
+
+
+@pytest.mark.parametrize("answer", [every_byte_by_every_row, unrolled, mapped])
+def test_right_splits_fail_by_their_budget_alone(answer):
+    with pytest.raises(CheckFailed, match="Budget"):
+        check.run(LESSON, 2, answer)

@@ -1,0 +1,142 @@
+"""The checks of the lookup lesson against right answers and every kind of wrong one."""
+
+import pytest
+import tensorflow as tf
+from ctrlab.lessons.topics.one_lookup import checks
+from wrong_answers import ByHeart, Replay, named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.ops import lookup
+
+LESSON = "02_ops/02_one_lookup"
+
+
+def merge(ids, rows):
+    order = tf.argsort(ids, stable=True)
+    unique, place = tf.unique(tf.gather(ids, order))
+    return unique, tf.math.segment_sum(tf.gather(rows, order), place)
+
+
+def unsorted(ids, rows):
+    unique, place = tf.unique(ids)
+    return unique, tf.math.unsorted_segment_sum(rows, place, tf.size(unique))
+
+
+def no_op(ids, rows):
+    return ids, rows
+
+
+def sorted_only(ids, rows):
+    order = tf.argsort(ids)
+    return tf.gather(ids, order), tf.gather(rows, order)
+
+
+def mean(ids, rows):
+    order = tf.argsort(ids)
+    unique, place = tf.unique(tf.gather(ids, order))
+    return unique, tf.math.segment_mean(tf.gather(rows, order), place)
+
+
+def zeros(ids, rows):
+    unique, sums = merge(ids, rows)
+    return unique, tf.zeros_like(sums)
+
+
+def low_precision(ids, rows):
+    unique, sums = merge(ids, tf.cast(rows, tf.bfloat16))
+    return unique, tf.cast(sums, tf.float32)
+
+
+def swapped_results(ids, rows):
+    return merge(ids, rows)[::-1]
+
+
+def in_32_bits(ids, rows):
+    unique, sums = merge(tf.cast(ids, tf.int32), rows)
+    return tf.cast(unique, tf.int64), sums
+
+
+def sorted_as_floats(ids, rows):
+    order = tf.argsort(tf.cast(ids, tf.float32), stable=True)
+    unique, place = tf.unique(tf.gather(ids, order))
+    return unique, tf.math.segment_sum(tf.gather(rows, order), place)
+
+
+def rows_alone(ids, rows):
+    return merge(ids, rows)[1]
+
+
+def dense(ids, rows):
+    table = tf.math.unsorted_segment_sum(rows, ids, checks.ROWS)  # [V, D]
+    unique = tf.sort(tf.unique(ids)[0])
+    return unique, tf.gather(table, unique)
+
+
+def one_hot(ids, rows):
+    unique = tf.sort(tf.unique(ids)[0])
+    return unique, tf.matmul(tf.cast(unique[:, None] == ids[None, :], tf.float32), rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_solution_passes(seed):
+    check.run(LESSON, 1, merge, seed)
+
+
+WRONG = [
+    in_32_bits,
+    sorted_as_floats,
+    no_op,
+    sorted_only,
+    unsorted,
+    mean,
+    zeros,
+    low_precision,
+    swapped_results,
+    rows_alone,
+    dense,
+    one_hot,
+    Replay(merge),
+    ByHeart(LESSON, 1, merge),
+]
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=named)
+def test_wrong_answers_fail(answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, answer)
+
+
+@pytest.mark.parametrize("answer", [dense, one_hot])
+def test_what_is_too_large_fails_by_its_budget_alone(answer):
+    with pytest.raises(CheckFailed, match="Budget"):
+        check.run(LESSON, 1, answer)
+
+
+def wrong_ops():
+    def nothing(*args):
+        return [tf.zeros_like(out) for out in lookup.fused(*args)]
+
+    def constant(*args):
+        return [tf.ones_like(out) for out in lookup.fused(*args)]
+
+    def no_offset(*args):
+        return [tf.roll(out, 1, 1) for out in lookup.fused(*args)]
+
+    def no_mean(tables, columns, layout):
+        sums = tuple("sum" if combiner == "mean" else combiner for combiner in layout.combiners)
+        return lookup.fused(tables, columns, lookup.Layout(layout.table_of, sums, layout.output_of))
+
+    def half(*args):
+        return [tf.cast(tf.cast(out, tf.bfloat16), tf.float32) for out in lookup.fused(*args)]
+
+    def rows_in_another_order(*args):
+        return [tf.roll(out, 1, 0) for out in lookup.fused(*args)]
+
+    return [nothing, constant, no_offset, no_mean, half, rows_in_another_order]
+
+
+@pytest.mark.parametrize("answer", wrong_ops(), ids=named)
+def test_wrong_kernels_fail(swapped, answer):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, answer)

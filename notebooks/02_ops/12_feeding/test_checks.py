@@ -1,0 +1,89 @@
+"""The checks of the feeding lesson against right answers and every kind of wrong one."""
+
+import pytest
+import tensorflow as tf
+from ctrlab.lessons.topics.feeding import checks as feeding
+from wrong_answers import named
+
+from ctrlab.lessons import check
+from ctrlab.lessons.check import CheckFailed
+
+LESSON = "02_ops/12_feeding"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(feeding, "PATIENCE", 1.0)
+
+
+def feed(lines, parse, size):
+    return lines.batch(size).map(parse, num_parallel_calls=4).prefetch(2)
+
+
+def row_by_row(lines, parse, size):
+    return lines.map(parse, num_parallel_calls=4).batch(size).prefetch(2)
+
+
+def one_at_a_time(lines, parse, size):
+    return lines.batch(size).map(parse).prefetch(2)
+
+
+def only_when_asked(lines, parse, size):
+    return lines.batch(size).map(parse)
+
+
+def any_order(lines, parse, size):
+    return lines.shuffle(100).batch(size).map(parse, num_parallel_calls=4).prefetch(2)
+
+
+def drops_the_rest(lines, parse, size):
+    return lines.batch(size, drop_remainder=True).map(parse, num_parallel_calls=4).prefetch(2)
+
+
+def forgets_to_parse(lines, parse, size):
+    return lines.batch(size).map(tf.strings.to_number, num_parallel_calls=4).prefetch(2)
+
+
+def twice(lines, parse, size):
+    return feed(lines, parse, size).repeat(2)
+
+
+def side_by_side(names, read, cycle):
+    return names.interleave(read, cycle_length=cycle, block_length=16, num_parallel_calls=cycle)
+
+
+def one_file_after_another(names, read, cycle):
+    return names.flat_map(read)
+
+
+def row_after_row(names, read, cycle):
+    return names.interleave(read, cycle_length=cycle, block_length=1, num_parallel_calls=cycle)
+
+
+def first_files(names, read, cycle):
+    return side_by_side(names.take(cycle), read, cycle)
+
+
+def any_file_first(names, read, cycle):
+    return side_by_side(names.shuffle(10), read, cycle)
+
+
+def test_right_answers_pass():
+    check.run(LESSON, 1, feed, 0)
+    check.run(LESSON, 2, side_by_side, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [row_by_row, one_at_a_time, only_when_asked, any_order, drops_the_rest, forgets_to_parse, twice],
+    ids=named,
+)
+def test_wrong_feeds_fail(wrong):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 1, wrong, 1)
+
+
+@pytest.mark.parametrize("wrong", [one_file_after_another, row_after_row, first_files, any_file_first], ids=named)
+def test_wrong_interleaving_fails(wrong):
+    with pytest.raises(CheckFailed):
+        check.run(LESSON, 2, wrong, 1)
