@@ -76,7 +76,7 @@ def command(
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
     from ctrlab.server.request_log import RequestLog
-    from ctrlab.server.serving import Address, serve
+    from ctrlab.server.fronts import Address, serve
 
     out = console()
     write_json_lines()

@@ -15,6 +15,7 @@ from ctrlab.server.listening import FLUSH_SECONDS, Http, bracketed, drained, own
 from ctrlab.server.models import Models
 from ctrlab.server.rest import Rest
 from ctrlab.server.rpc import Rpc
+from ctrlab.server.systemd import READY, STOPPING, say_alive, tell
 
 LARGEST = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", -1)]
 
@@ -62,7 +63,10 @@ async def _serve(models, address, token, on_ready, drain_seconds) -> int:
         await calls.stop(None)
         raise
     on_ready(http.port, grpc_port)
+    tell(READY)
+    alive = asyncio.create_task(say_alive())
     await stops.wait()
+    tell(STOPPING)
     ends = time.monotonic() + drain_seconds
     rest.ready = rpc.ready = False
     await quiet(lambda: models.came, ends)
@@ -70,4 +74,5 @@ async def _serve(models, address, token, on_ready, drain_seconds) -> int:
     await http.refuse_more()
     cut = await drained(lambda: {*http.inside, *rpc.inside}, ends)
     unread, _ = await asyncio.gather(http.end(), calls.stop(FLUSH_SECONDS))
+    alive.cancel()
     return cut + unread
