@@ -26,11 +26,7 @@ LAB, SERVE, FLEET, RAY = (
 )
 FOREIGN = (
     "ctrlab.cuda",
-    "ctrlab.peers.torch_models",
-    "ctrlab.peers.torch_worker",
-    "ctrlab.peers.deepctr_worker",
-    "ctrlab.peers.onnx_worker",
-    "ctrlab.peers.stock_server",
+    "ctrlab.server.bench.stock_server",
 )
 """They run in the environments of other libraries."""
 SERVER = ("ctrlab.server", "ctrlab.cli.serve", "ctrlab.fleet.instances")

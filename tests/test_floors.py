@@ -17,7 +17,7 @@ FLOORS = (
     ("distributed",),
     ("race", "cuda", "serving", "load"),
     ("server",),
-    ("fleet", "peers"),
+    ("fleet",),
     ("lessons",),
     ("cli",),
 )
@@ -44,11 +44,24 @@ def wrong_imports(graph: dict[str, set[str]]) -> list[str]:
     return wrong
 
 
+STUDIES = imports.PACKAGE.parent / "studies"
+
+
 @pytest.fixture(scope="module")
-def graph() -> dict[str, set[str]]:
-    """{module: the modules of ctrlab that it imports}."""
-    known = imports.modules()
+def whole() -> dict[str, set[str]]:
+    """{module of ctrlab or of the studies: those of both that it imports}."""
+    known = imports.modules() | imports.modules(STUDIES)
     return {module: set(imports.imported(module, known)) for module in known}
+
+
+@pytest.fixture(scope="module")
+def graph(whole) -> dict[str, set[str]]:
+    """{module: the modules of ctrlab that it imports}."""
+    return {module: used for module, used in whole.items() if not is_study(module)}
+
+
+def is_study(module: str) -> bool:
+    return module.partition(".")[0] == "studies"
 
 
 def test_each_package_has_a_floor(graph):
@@ -59,8 +72,18 @@ def test_no_import_goes_up(graph):
     assert wrong_imports(graph) == []
 
 
-def test_no_imports_in_a_circle(graph):
-    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules of a circle
+def test_nothing_in_the_package_imports_a_study(whole, graph):
+    assert any(is_study(module) for module in whole)
+    assert [module for module, used in graph.items() if any(map(is_study, used))] == []
+
+
+def test_a_study_imports_no_lesson(whole):
+    studies = {module: used for module, used in whole.items() if is_study(module)}
+    assert [module for module, used in studies.items() if any(package_of(other) == "lessons" for other in used)] == []
+
+
+def test_no_imports_in_a_circle(whole):
+    graphlib.TopologicalSorter(whole).prepare()  # raises CycleError, which names the modules of a circle
 
 
 def test_lessons_are_imported_by_the_two_commands_that_show_them_alone(graph):

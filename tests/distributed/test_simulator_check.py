@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ctrlab import cli
 from ctrlab.distributed.simulator.check import PADDING, Errors, Fitted, Setting, check, fit
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.null import Null
 from ctrlab.errors import CtrlabError
+from studies.app import app
 
 RECORDS = Path(__file__).parents[2] / "data" / "measurements"
 DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
@@ -193,12 +193,12 @@ def test_a_file_without_a_record_is_refused(tmp_path):
         ('{"measured": [], "alone": []}', "holds no steps of several workers"),
     ):
         (tmp_path / "wrong.json").write_text(text)
-        ran = CliRunner().invoke(cli.app, ["workers", "check", *2 * [str(tmp_path / "wrong.json")]])
+        ran = CliRunner().invoke(app, ["simulator-check", *2 * [str(tmp_path / "wrong.json")]])
         assert ran.exit_code == 1 and says in ran.output and "wrong.json" in ran.output, text[:99]
 
 
 def test_a_held_out_record_without_steps_is_refused(tmp_path):
     record = json.loads((RECORDS / "workers_held_out.json").read_text())
     (tmp_path / "empty.json").write_text(json.dumps(record | {"measured": []}))
-    ran = CliRunner().invoke(cli.app, ["workers", "check", str(RECORDS / "workers_fitted.json"), str(tmp_path / "empty.json")])
+    ran = CliRunner().invoke(app, ["simulator-check", str(RECORDS / "workers_fitted.json"), str(tmp_path / "empty.json")])
     assert ran.exit_code == 1 and "empty.json holds no steps of several workers" in ran.output

@@ -6,17 +6,17 @@ import dataclasses
 
 import numpy as np
 
-from ctrlab.distributed import bench
-from ctrlab.distributed.bench import Measured
+from ctrlab.distributed.simulator.measured import Found as Steps
+from ctrlab.distributed.simulator.measured import Measured
 from ctrlab.distributed.traffic import Traffic
 from ctrlab.fleet.allocation import POLICIES
-from ctrlab.fleet.check import Check, Setting
 from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.experiments import Experiment
-from ctrlab.fleet.groups import LAYOUTS, PROCESSORS, SESSIONS, Found
-from ctrlab.fleet.splitting import FITTED, HELD_OUT, Pools
-from ctrlab.peers import quantized
-from ctrlab.peers.serving import SIDES, STOCK, Row
+from ctrlab.fleet.experiment import Experiment
+from ctrlab.server.bench.beside_stock import SIDES, STOCK, Row
+from studies.fleet.check import Check, Setting
+from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, Found
+from studies.groups.splitting import FITTED, HELD_OUT, Pools
+from studies.quantized import bench as quantized
 
 MACHINE = "a machine, 2 cores"
 
@@ -89,7 +89,7 @@ class Made:
                 measured.append(Measured("deepfm", 512, count, rate, tuple(self.numbers(0.07)), **sizes, **facts))
             own = facts | {"reduces": 0, "exchanges": 0, "bytes": 0.0, "packets": 0.0}
             alone.append(Measured("deepfm", 512 // count, 1, None, tuple(self.numbers(0.01)), **own))
-        return bench.Found(tuple(measured), tuple(alone)).to_json() | {"machine": MACHINE}
+        return Steps(tuple(measured), tuple(alone)).to_json() | {"machine": MACHINE}
 
     def all(self) -> dict[str, list[dict]]:
         """Of each bench some."""

@@ -8,9 +8,9 @@ import pytest
 from made_records import Made
 from typer.testing import CliRunner
 
-from ctrlab.cli import app
-from ctrlab.cli.bench import tables
 from ctrlab.errors import BadData, CtrlabError
+from studies.app import app
+from studies.tables import command as tables
 
 PLACES = "".join(f"# {name}\n<!-- {name}: written -->\nOLD\n<!-- end of {name} -->\nmore text\n" for name in tables.RENDERERS)
 
@@ -85,10 +85,10 @@ def test_the_command_writes_the_page(records, page, tmp_path):
     for name, of in records.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(of if len(of) > 1 else of[0]))
     (tmp_path / "page.md").write_text(PLACES)
-    found = CliRunner().invoke(app, ["bench", "tables", str(tmp_path), "--into", str(tmp_path / "page.md")])
+    found = CliRunner().invoke(app, ["tables", str(tmp_path), "--into", str(tmp_path / "page.md")])
     assert found.exit_code == 0, found.output
     assert (tmp_path / "page.md").read_text() == page
-    shown = CliRunner().invoke(app, ["bench", "tables", str(tmp_path)]).output
+    shown = CliRunner().invoke(app, ["tables", str(tmp_path)]).output
     assert all(line in shown for line in page.splitlines() if line.startswith("|"))
 
 

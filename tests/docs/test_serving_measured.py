@@ -4,7 +4,7 @@ import measured
 import pytest
 from pages import PAGES, ROOT
 
-from ctrlab.cli.bench import tables
+from studies.tables import command as tables
 
 NAMES = [name for name in PAGES if any(f"<!-- {each}:" in PAGES[name].read_text() for each in tables.RENDERERS)]
 RECORDS = tables.recorded(ROOT / "data" / "measurements")

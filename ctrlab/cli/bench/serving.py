@@ -14,7 +14,7 @@ from ctrlab.errors import choose
 from ctrlab.model_names import DATA_SETS
 
 if TYPE_CHECKING:
-    from ctrlab.peers.serving import Row
+    from ctrlab.server.bench.beside_stock import Row
 
 
 def command(
@@ -29,8 +29,8 @@ def command(
     require_files(json_path)
     models = [choose("model", name, DATA_SETS) for name in names or ("deepfm", "dlrm", "din")]
     import_tensorflow()
-    from ctrlab.peers.serving import bench_serving
     from ctrlab.profiling.records import record
+    from ctrlab.server.bench.beside_stock import bench_serving
 
     rows = []
     for row in bench_serving(models, profile):
@@ -41,9 +41,9 @@ def command(
 
 def table_of(rows: Sequence[Row]) -> Table:
     """One line a model, number of candidates and side."""
-    from ctrlab.peers.serving import LIMIT, SHORT, STOCK, ratio
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.timing import Interval
+    from ctrlab.server.bench.beside_stock import LIMIT, SHORT, STOCK, ratio
 
     table = Table(title=f"Served models; the limit is {LIMIT:g} times the stock server's unloaded median", caption=machine().line)
     for heading in ("model", "rows", "side"):

@@ -27,7 +27,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.bench import Measured
+    from ctrlab.distributed.simulator.measured import Measured
 
 FRAME = 1514 / 1448
 """Bytes of an Ethernet frame over those that TCP carries in it."""

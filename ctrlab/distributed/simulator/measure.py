@@ -1,44 +1,55 @@
-"""What the simulator takes from this machine: `ctrlab bench simulator`.
+"""What the simulator takes from this machine: a step of one process, by examples, and the distinct ids of its batches.
 
 distinct    distinct ids of batches of generated rows, counted
 seconds     a step of one process, by examples: the line through them is `fixed` and `per_example`
-tensor      of a thread to hand a small tensor to TensorFlow, as a loop over devices does for each column
-launches    of a step that stock TensorFlow makes of a model, and what XLA makes of it
+
+The rest of `Parts` is measured by `ctrlab bench simulator`, whose record it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import tensorflow as tf
-
-from ctrlab import data, profiles, whole_batch
+from ctrlab import profiles, whole_batch
 from ctrlab.distributed import require
-from ctrlab.distributed.bench_worker import Job
 from ctrlab.distributed.simulator.model import Distinct, line_through
 from ctrlab.distributed.traffic import least
-from ctrlab.models import build
+from ctrlab.models import MODELS, build
 from ctrlab.plain import Plain
-from ctrlab.profiling.timing import compare, measure
+from ctrlab.profiling.timing import compare
 from ctrlab.training.run import Run
-from ctrlab.training.step import gradients_of
+from ctrlab.training.spec import Spec
 from ctrlab.whole_batch import Shard
 
-EXAMPLES = (128, 256, 512, 1_024, 2_048, 4_096)
-"""Of which a line is measured."""
 BATCHES = 8
 COUNTED = (64, 256, 1_024, 4_096, 16_384)
 """Examples whose distinct ids are counted."""
-LAUNCH_ROWS = 512
-"""Of the batch whose launches are counted; their number does not depend on it."""
-STILL = frozenset(["Const", "Placeholder", "Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"])
-"""Ops that launch nothing. Those of int32 run on the host, as TensorFlow keeps such tensors there."""
-FREE = frozenset(["parameter", "constant", "bitcast", "tuple", "get-tuple-element"])
-"""The same of XLA's instructions."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training whose steps are measured.
+
+    Attributes:
+        model, embedding, profile: their names.
+        optimizations: names of rungs.
+        seed: of weights and rows.
+    """
+
+    model: str
+    optimizations: list[str]
+    embedding: str
+    profile: str
+    seed: int
+
+    def spec(self, batch: int) -> Spec:
+        sizes = MODELS[self.model].presets["contest"]
+        sizes = dataclasses.replace(sizes, hyper=dataclasses.replace(sizes.hyper, batch_size=batch))
+        given = {"embedding": self.embedding, "profile": self.profile, "size": sizes, "seed": self.seed}
+        return Spec(self.model, self.optimizations, format="parquet", epochs=-1, **given)
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ class Parts(Plain):
         examples: of the steps that were timed.
         seconds: of each, by repetition.
         distinct: of the model's own data.
-        tensor: seconds per tensor.
+        tensor: seconds that a thread of Python takes to hand a small tensor to TensorFlow, as a loop over devices does for each
+            column.
         launches: of DLRM on Criteo's columns, which have no lists: XLA compiles no ragged tensors.
     """
 
@@ -83,14 +95,6 @@ class Parts(Plain):
     def line(self) -> tuple[float, float]:
         """(fixed, per_example), seconds."""
         return line_through(dict(zip(self.examples, self.seconds)))
-
-
-def parts(model: str, profile: str | None = None, examples: Sequence[int] = EXAMPLES) -> Parts:
-    """Measures all of it, for a model with all optimizations that leave its results as they are."""
-    require.numbers("Examples of a step that is measured", examples, 1, whole=True)
-    name = profiles.current(profile).name
-    job = Job(model, ["all"], "hashed", name, 2021)
-    return Parts(model, tuple(examples), step_seconds(job, examples), counted(job), tensor_seconds(), launches())
 
 
 def step_seconds(job: Job, examples: Sequence[int]) -> tuple[tuple[float, ...], ...]:
@@ -127,28 +131,3 @@ def vocabulary(model: Callable[[], object]) -> float:
         with whole_batch.sharded(Shard(index, 2)):
             rows += sum(v.shape[0] for v in model().trainable_variables if whole_batch.is_sharded(v))
     return float(rows)
-
-
-def tensor_seconds(tensors: int = 39) -> float:
-    """Per tensor of 512 numbers that a thread of Python hands over."""
-    require.numbers("Tensors that are handed over", tensors, 1, whole=True, single=True)
-    arrays = [np.full(512, i, np.float32) for i in range(tensors)]
-    return measure(lambda _: [tf.convert_to_tensor(a) for a in arrays], lambda i: (i,), name="tensors").median / tensors
-
-
-def launches() -> Launches:
-    """Counts what one step launches, as stock TensorFlow builds it and as XLA does."""
-    model = build("dlrm", "criteo", "none")
-    files = data.prepare_for(model.input_schema, ("parquet", "encoded"), profile="tiny")
-    features, labels = next(iter(files.read_train(LAUNCH_ROWS)))
-
-    def gradients(features, labels):
-        loss, _, found = gradients_of(model, features, labels)
-        return loss, [tf.convert_to_tensor(each) for each in found]
-
-    graph = tf.function(gradients, autograph=False).get_concrete_function(features, labels).graph
-    ops = sum(op.type not in STILL and any(out.dtype.is_floating for out in op.outputs) for op in graph.get_operations())
-    compiled = tf.function(gradients, autograph=False, jit_compile=True)
-    text = compiled.experimental_get_compiler_ir(features, labels)(stage="optimized_hlo")
-    entry = text[text.index("ENTRY") :]
-    return Launches(ops, sum(kind not in FREE for kind in re.findall(r"^.* = \S+ ([a-z-]+)\(", entry, re.M)))

@@ -22,7 +22,7 @@ from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.plain import Plain
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.bench import Measured
+    from ctrlab.distributed.simulator.measured import Measured
 
 
 @dataclass(frozen=True)

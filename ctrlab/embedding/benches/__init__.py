@@ -1,1 +1,0 @@
-"""Benches of the embedding variable, of its store, and of lookup latency while the storage is busy."""

@@ -1,0 +1,50 @@
+"""A machine that serves a main model with most of the traffic, and its A/B variants."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctrlab.errors import CtrlabError
+from ctrlab.fleet.curve import Load, ServiceCurve
+from ctrlab.plain import Plain
+
+ROWS = (50, 100, 200)
+"""Candidates of a request."""
+
+
+@dataclass(frozen=True)
+class Experiment(Plain):
+    """A main model and variants.
+
+    Attributes:
+        variants: how many; they are of the second curve.
+        share: of the work, that the variants have together.
+        patience: the limit, as a multiple of what a request takes alone on average.
+        crowding: multiplies that of the curves.
+    """
+
+    variants: int = 8
+    share: float = 0.2
+    patience: float = 5.0
+    crowding: float = 1.0
+
+    def __post_init__(self):
+        if self.variants < 1 or not 0 < self.share < 1 or self.patience <= 0 or self.crowding < 0:
+            raise CtrlabError(
+                "An experiment has at least one variant, a share of the work between 0 and 1, and a limit above 0; received "
+                f"{self}."
+            )
+
+    def loads(self, main: ServiceCurve, variant: ServiceCurve) -> dict[str, Load]:
+        """One core's work of requests of `ROWS`, the main model's first."""
+        rows = float(np.mean(ROWS))
+
+        def load(curve: ServiceCurve, work: float) -> Load:
+            curve = dataclasses.replace(curve, crowding=curve.crowding * self.crowding)
+            return Load(curve, work / curve.mean(rows), ROWS, self.patience * curve.mean(rows))
+
+        variants = {f"variant {k}": load(variant, self.share / self.variants) for k in range(1, self.variants + 1)}
+        return {"main": load(main, 1 - self.share)} | variants

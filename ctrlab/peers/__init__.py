@@ -1,1 +1,0 @@
-"""Compares training steps with other libraries: same sizes, same batches, each peer in its own environment."""

@@ -1,0 +1,47 @@
+"""Records of `ctrlab bench serving` as tables in Markdown: for each number of candidates CPU time, and the most requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ctrlab.profiling.markdown import interval, number, table
+from ctrlab.profiling.timing import Interval
+from ctrlab.server.bench.beside_stock import LIMIT, SHORT, STOCK, Row, ratio
+
+BARE = "stock, our processor"
+"""With whose graph the others are compared where there is no front."""
+CPU = ("model", "side", "CPU us per request", "times less", "without a front, us", "times less than stock")
+MOST = ("model", "side", "limit, ms", "requests per s within it", "times the stock server's", f"within {1e3 * SHORT:g} ms")
+
+
+def tables(records: Sequence[Mapping]) -> str:
+    rows = [Row(**row) for record in records for row in record["rows"]]
+    found = []
+    for count in sorted({row.rows for row in rows}):
+        chosen = [row for row in rows if row.rows == count]
+        sides = {(row.model, row.side): row for row in chosen}
+        said = f"{count} candidates" if count > 1 else "One candidate"
+        found.append(f"{said}, CPU time:\n\n{table(CPU, [_cpu(row, sides) for row in chosen])}")
+        if searched := [row for row in chosen if row.most]:
+            said += f", the most requests; the limit is {LIMIT:g} times the stock server's unloaded median"
+            found.append(f"{said}:\n\n{table(MOST, [_most(row, sides[row.model, STOCK]) for row in searched])}")
+    return "\n\n".join(found)
+
+
+def _cpu(row: Row, sides: Mapping[tuple[str, str], Row]) -> list[str]:
+    stock, bare = sides[row.model, STOCK], sides[row.model, BARE]
+    cells = [row.model, row.side, number(1e6 * Interval.of(row.cpu).median)]
+    cells.append("" if row is stock else interval(ratio(stock, row)))
+    if not row.alone:
+        return [*cells, "", ""]
+    less = Interval.of([theirs / ours for theirs, ours in zip(bare.alone, row.alone)])
+    return [*cells, number(1e6 * Interval.of(row.alone).median), "" if row is bare else interval(less)]
+
+
+def _most(row: Row, stock: Row) -> list[str]:
+    """Where the stock server has none there is no ratio, for zero has no multiple."""
+    times = ""
+    if row is not stock and min(stock.most) > 0:
+        times = interval(Interval.of([ours / theirs for ours, theirs in zip(row.most, stock.most)]))
+    within, short = (interval(Interval.of(most)) for most in (row.most, row.most_short))
+    return [row.model, row.side, number(1e3 * row.limit), within, times, short]

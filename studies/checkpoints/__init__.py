@@ -1,0 +1,1 @@
+"""`ctrlab bench checkpoints`: how long training stands still for a save."""

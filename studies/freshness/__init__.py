@@ -1,0 +1,1 @@
+"""`ctrlab bench freshness`: from a click to the first answer that learned from it."""

@@ -1,0 +1,1 @@
+"""`ctrlab bench graphs`: served graphs from ids, without a front, beside onnxruntime."""

@@ -1,0 +1,1 @@
+"""`ctrlab bench groups`: session groups beside sessions of TensorFlow's own."""

@@ -1,0 +1,1 @@
+"""`ctrlab bench published`: what others found about more workers, beside the simulator."""

@@ -1,0 +1,59 @@
+"""The command line of the study, `ctrlab bench quality`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, console, import_tensorflow, require_files, write_json
+from ctrlab.errors import choose
+from ctrlab.model_names import DATA_SETS
+
+if TYPE_CHECKING:
+    from studies.quality.bench import Row
+
+SAMPLES = ("criteo", "census_income", "rees46", "amazon_reviews")
+"""Of the public samples those whose labels tell models apart: see data/README.md."""
+
+
+def command(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all with public samples if none is named.")] = None,
+    models: Annotated[str, typer.Option(help="all that can use the data set, or names joined by commas.")] = "all",
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each model; the table has their median.")] = 3,
+    json_path: JsonOption = None,
+) -> None:
+    """Compare the quality of our models, at size "small", with logistic regression, gradient boosting and a plain Keras model.
+
+    The samples are those in the folder that CTRLAB_REAL_DATA names. All models see the same columns of the same rows.
+
+    - `ctrlab bench quality criteo --models deepfm,dlrm --json quality.json`
+    """
+    require_files(json_path)
+    chosen = None if models == "all" else [choose("model", name, DATA_SETS) for name in models.split(",")]
+    import_tensorflow()
+    from studies.quality.bench import compare
+
+    rows = []
+    for name in names or SAMPLES:
+        for row in compare(name, chosen, seeds):
+            rows.append(row)
+            write_json(json_path, [dataclasses.asdict(row) for row in rows])
+    console().print(table_of(rows))
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """One line a data set, label and model."""
+    table = Table("data set", "label", "model", "AUC", "of", "log loss", "epochs", title="Held-out rows; the median of the seeds")
+    for i, row in enumerate(rows):
+        if i and rows[i - 1].data_set != row.data_set:
+            table.add_section()
+        for label, found in row.auc.items():
+            spread = f"{min(found):.4f} to {max(found):.4f}" if len(found) > 1 else ""
+            loss = sorted(row.log_loss[label])[len(found) // 2]
+            epochs = ", ".join(map(str, row.epochs))
+            table.add_row(row.data_set, label, row.model, f"{row.median(label):.4f}", spread, f"{loss:.4f}", epochs)
+    return table

@@ -1,0 +1,1 @@
+"""`ctrlab bench quantized`: models whose rows are served in fewer bits."""

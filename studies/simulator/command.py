@@ -1,0 +1,51 @@
+"""The command line of the study, `ctrlab bench simulator`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, ModelArgument, ProfileOption, console, import_tensorflow, require_files, write_json
+
+if TYPE_CHECKING:
+    from ctrlab.distributed.simulator.measure import Parts
+
+
+def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_path: JsonOption = None) -> None:
+    """Measure what the simulator of many workers takes from a machine: steps, distinct ids, and what a launch costs its host.
+
+    - `ctrlab bench simulator`
+    - `ctrlab bench simulator deepfm --json parts.json`
+    """
+    require_files(json_path)
+    import_tensorflow()
+    from ctrlab.profiling.records import record
+    from studies.simulator.measure import parts
+
+    found, out = parts(model, profile), console()
+    for table in tables_of(found):
+        out.print(table)
+    made = f"A thread hands over a tensor in {1e6 * found.tensor:.0f} us. XLA leaves {found.launches.compiled} launches"
+    out.print(f"{made} of {found.launches.ops}.", highlight=False, soft_wrap=True)
+    write_json(json_path, record(**found.to_json()))
+
+
+def tables_of(found: Parts) -> tuple[Table, Table]:
+    """Steps beside the line through them; distinct ids."""
+    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.timing import Interval
+
+    fixed, per_example = found.line
+    line = f"{1e3 * fixed:.2f} ms per step and {1e6 * per_example:.1f} us per example"
+    steps = Table(title=f"Steps of {found.model}: {line}", caption=machine().line)
+    ids = Table(title="Distinct ids of a batch")
+    for table, names in ((steps, ("examples", "ms", "the line, ms")), (ids, ("examples", "ids"))):
+        for name in names:
+            table.add_column(name, justify="right")
+    for examples, seconds in zip(found.examples, found.seconds):
+        middle, fitted = 1e3 * Interval.of(seconds).median, 1e3 * (fixed + per_example * examples)
+        steps.add_row(f"{examples:,}", f"{middle:.2f}", f"{fitted:.2f} ({100 * (fitted / middle - 1):+.0f} %)")
+    for examples, count in zip(found.distinct.examples, found.distinct.ids):
+        ids.add_row(f"{examples:,.0f}", f"{count:,.0f}")
+    return steps, ids

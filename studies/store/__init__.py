@@ -1,0 +1,1 @@
+"""`ctrlab bench store`: the store of rows on a disk beside other stores."""

@@ -1,0 +1,1 @@
+"""`ctrlab bench tables`: what was measured, as tables in Markdown."""

@@ -1,0 +1,71 @@
+"""The command line of the study, `ctrlab bench waiting`."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
+from ctrlab.paths import write_atomically
+
+if TYPE_CHECKING:
+    from ctrlab.profiling.waiting import Waits, Watch
+
+
+def command(
+    json_path: JsonOption = None,
+    profile: ProfileOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write the plot of waits against time to this file.", dir_okay=False)] = None,
+) -> None:
+    """Time what lookups wait while an embedding variable's storage is opened, updated, evicted from and compacted.
+
+    - `ctrlab bench waiting`
+    - `ctrlab bench waiting --profile full --json waiting.json --html waiting.html`
+    """
+    require_files(json_path, html)
+    import_tensorflow()
+    from studies import pages
+    from studies.waiting import bench as waiting
+
+    found, out = waiting.bench_waiting(profile), console()
+    for each in found:
+        out.print(table_of(each))
+        facts = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in each.facts.items())
+        out.print(f"A call of no key takes {1e3 * each.own:.2g} ms by itself; {facts}.", highlight=False, soft_wrap=True)
+        if each.facts.get("files_compacted") == 0:
+            nothing = "No file was compacted, so this says nothing of compaction: take a larger profile."
+            out.print(nothing, style="yellow", soft_wrap=True)
+    write_json(json_path, [each.to_json() for each in found], indent=None)  # a line a number would be many
+    if html:
+        write_atomically(html, pages.of_waits(found))
+
+
+def table_of(found: Waits) -> Table:
+    """Each thing that went on below the quiet time it is paired with, over all rounds; the longest waits are of the worst round.
+
+    "beyond": the longest call less what the control thread waited at most in the same phase.
+    """
+    from ctrlab.profiling.machine import machine
+
+    asked = [f"{phase} {most:g}, {1e3 * beyond:g} ms" for phase, (most, beyond) in found.asked.items() if phase in found.phases]
+    table = Table(title=found.title, caption=f"{machine().line}\nasked, at most: {'; '.join(asked)}")
+    table.add_column("meanwhile", no_wrap=True)
+    for heading in ("p50, ms", "p99", "max", "control", "p99 / quiet", "beyond"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for phase in found.phases:
+        pairs = found.pairs(phase)
+        table.add_row("(quiet)", *_times([pair.quiet for pair in pairs]), style="dim")
+        busy = _times([pair.busy for pair in pairs])
+        table.add_row(phase, *busy, str(found.ratio(phase)), f"{1e3 * found.beyond_control(phase):.3g}")
+    return table
+
+
+def _times(watches: list[Watch]) -> list[str]:
+    """Medians over rounds of the percentiles, and the longest waits of all."""
+    middle = [statistics.median(one.percentile(q) for one in watches) for q in (50, 99)]
+    longest = [max(one.longest for one in watches), max(one.longest_control for one in watches)]
+    return [f"{1e3 * seconds:.3g}" for seconds in middle + longest]

@@ -1,0 +1,1 @@
+"""`ctrlab bench workers`: several workers over slow links."""

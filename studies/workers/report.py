@@ -1,0 +1,57 @@
+"""Records of `ctrlab bench workers` as tables in Markdown: what a step sends, and what slow links cost it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ctrlab.distributed.simulator.measured import Found, Measured
+from ctrlab.profiling.markdown import interval, number, percent, table
+from ctrlab.profiling.records import found_in
+from ctrlab.profiling.timing import Interval
+
+SENT = ("model", "batch", "workers", "kB per step", "least kB", "% of bound", "packets", "all-reduces", "all-to-alls")
+STEPS = ("model", "batch", "workers", "link", "step, ms", "times one worker's part alone", "link's ms", "of it hidden", "at most")
+
+
+def tables(records: Sequence[Mapping]) -> str:
+    found = [found_in(Found, record) for record in records]
+    parts = {"What a worker sends per step": (SENT, sent), "What slow links cost": (STEPS, steps)}
+    return "\n\n".join(
+        f"{said}:\n\n{table(headings, [line for each in found for line in lines(each)])}"
+        for said, (headings, lines) in parts.items()
+    )
+
+
+def sent(found: Found) -> list[list[str]]:
+    """Over links as fast as the machine, whose packets have no share of their own in the bytes."""
+    return [
+        [
+            *_group(m),
+            number(m.bytes / 1e3),
+            number(m.least.bytes / 1e3),
+            number(100 * m.least.bytes / m.bytes),
+            number(m.packets),
+            str(m.reduces),
+            str(m.exchanges),
+        ]
+        for m in found.measured
+        if m.megabits is None
+    ]
+
+
+def steps(found: Found) -> list[list[str]]:
+    lines = []
+    for m in found.measured:
+        free, alone = found.of(m.batch, m.workers, None), found.part(m)
+        times = Interval.of([ours / own for ours, own in zip(m.seconds, alone.seconds)])
+        link = [""] * 3
+        if m.megabits is not None:
+            most = percent(m.most_hidden(alone))
+            link = [number(1e3 * m.link_seconds), interval(m.hidden(free), shown=percent), most]
+        name = "the machine's" if m.megabits is None else f"{m.megabits:g} Mbit/s"
+        lines.append([*_group(m), name, interval(Interval.of(m.seconds), 1e3), interval(times), *link])
+    return lines
+
+
+def _group(m: Measured) -> list[str]:
+    return [m.model, str(m.batch), str(m.workers)]
