@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine, and what it makes: each program, library or object once, kept in the cache folder.
+"""The C++ compiler of this machine, and what it makes: each program, library or object once, kept for all checkouts.
 
 Nothing heavy is imported: `ctrlab.cuda` compiles where there is no TensorFlow.
 """
@@ -6,22 +6,30 @@ Nothing heavy is imported: `ctrlab.cuda` compiles where there is no TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
+import itertools
 import os
+import platform
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import cache_folder
+from ctrlab.paths import compiled_folder
 
-KEPT = 8  # of a name: states of the sources, and one name's different flags
+MOST_BYTES = 2 << 30
+"""Of compiled files: what was used longest ago goes first."""
+YOUNG = 3600
+"""Seconds in which nothing that was used is deleted: a program is linked from its objects, and run, in less."""
+_contents: dict[tuple, str] = {}
 SECONDS = 900  # all kernels' checks under sanitizers take two minutes on a quiet core
 
 
@@ -93,12 +101,12 @@ def cached(
     by: Sequence[str] = (),
     make: Callable[[Path], object] | None = None,
 ) -> Path:
-    """A file of the cache folder, made by `compile` once for each compiler, command and content of what is read.
+    """A file of the folder of compiled files, made by `compile` once for each compiler, command and content of what is read.
 
-    Two processes may make it at once; it appears whole, by a rename. Of each name the latest few are kept.
+    Two processes may make it at once; it appears whole, by a rename. What was not used for longest is deleted: see `MOST_BYTES`.
 
     Args:
-        name: "check.o" is kept as check_<digest>.o.
+        name: "check.so" is kept as check_<digest>.so.
         reads: files whose content the result depends on, beside the sources: headers, libraries of our own.
         make: writes the file it is given, where more than one call of the compiler does.
     Raises:
@@ -108,37 +116,158 @@ def cached(
     PosixPath('.../zero_0123456789abcdef')
     """
     by, sources = tuple(by or compiler()), list(sources)
-    digest = hashlib.sha256(repr((_version(by), by, [*map(str, flags)], [*map(str, libraries)])).encode())
-    for path in (*sources, *sorted(set(reads))):
-        content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)} ".encode() + content)
-    target = cache_folder() / f"{Path(name).stem}_{digest.hexdigest()[:16]}{Path(name).suffix}"
-    try:
-        os.utime(target)  # it is in use
-    except FileNotFoundError:
-        with tempfile.TemporaryDirectory(prefix=".compiling-", dir=target.parent) as folder:
-            made = Path(folder) / name
+    words = [*_command(by, flags), *map(str, libraries)]
+    words += [f"{path.name} {_content(path)}" for path in (*sources, *sorted(set(reads)))]
+    target = compiled_folder() / f"{Path(name).stem}_{_digest(words)}{Path(name).suffix}"
+    if not _in_use(target):
+        with _whole(target, name) as made:
             if make:
                 make(made)
             else:
                 compile(flags, sources, made, libraries=libraries, by=by)
-            made.replace(target)
-        _forget(target.parent.glob(f"{Path(name).stem}_{'?' * 16}{Path(name).suffix}"))
-    except OSError:
-        pass  # of another user, but it is there
     return target
 
 
-def _forget(made: Iterable[Path]) -> None:
-    """Deletes all but the latest."""
+def cached_object(source: Path, flags: Sequence, *, by: Sequence[str] = ()) -> Path:
+    """The object of one source, compiled once for each content of the source and of the headers that it really includes.
+
+    The compiler says which headers these are, those of the system too, so another header may change and nothing is compiled. A
+    checkout finds what another one compiled: folders after `-I` and `-isystem` count by their contents. A new header that hides
+    one that was included is not noticed.
+
+    Args:
+        flags: without `-c` and `-o`.
+    Raises:
+        as `compile` does.
+
+    >>> cached_object(Path("zero.cc"), ["-std=c++20"])  # doctest: +SKIP
+    PosixPath('.../zero_0123456789abcdef_0123456789abcdef.o')
+    """
+    by, words = tuple(by or compiler()), [*map(str, flags)]
+    roots = [Path(folder) for word, folder in itertools.pairwise(words) if word in ("-I", "-isystem")]
+    kinds = [word for word in words if word not in set(map(str, roots))]
+    begin = f"{source.stem}_{_digest([*_command(by, kinds), _named(source, source, roots), _content(source)])}"
+    with _alone(source.stem):  # another process may be compiling the same source: one of the two does
+        for known in sorted(compiled_folder().glob(f"{begin}_*.d")):
+            target = known.with_suffix(".o")
+            if target.stem == f"{begin}_{_state(known.read_text().splitlines(), source, roots)}" and _in_use(target):
+                _in_use(known)
+                return target
+        with tempfile.TemporaryDirectory(prefix=".compiling-", dir=compiled_folder()) as folder:
+            made, rule, begun = Path(folder, f"{source.stem}.o"), Path(folder, "rule.d"), time.time_ns()
+            compile([*words, "-c", "-MD", "-MF", rule], [source], made, by=by)
+            read = sorted({_named(path, source, roots) for path in _prerequisites(rule.read_text())})
+            target = compiled_folder() / f"{begin}_{_state(read, source, roots)}.o"
+            if whole := not any(begun <= _found(name, source, roots).stat().st_mtime_ns <= time.time_ns() for name in read):
+                rule.write_text("\n".join(read))
+                made.replace(target)
+                rule.replace(target.with_suffix(".d"))  # last: a list of headers has its object
+    _forget(target.parent)
+    return target if whole else cached_object(source, flags, by=by)  # a header was written meanwhile
+
+
+def _prerequisites(rule: str) -> list[Path]:
+    """The files behind the colon of a rule for make; backslashes stand before line ends and before spaces in names."""
+    files = re.split(r"(?<!\\)\s+", rule.partition(":")[2].replace("\\\n", " ").strip())
+    return [Path(re.sub(r"\\([ #])", r"\1", file).replace("$$", "$")) for file in files]
+
+
+def _named(path: Path, source: Path, roots: Sequence[Path]) -> str:
+    """A file's name from the first folder of headers that has it, or from the source's folder; `_found` is the way back."""
+    for number, root in enumerate((*roots, source.parent)):
+        if path.is_relative_to(root):
+            return f"{number} {path.relative_to(root)}"
+    return f"- {path}"
+
+
+def _found(name: str, source: Path, roots: Sequence[Path]) -> Path:
+    number, _, path = name.partition(" ")
+    return Path(path) if number == "-" else (*roots, source.parent)[int(number)] / path
+
+
+def _state(read: Iterable[str], source: Path, roots: Sequence[Path]) -> str | None:
+    """The digest of what was read, by `_named`; None where one of the files is gone."""
+    try:
+        return _digest(f"{name} {_content(_found(name, source, roots))}" for name in read)
+    except (OSError, IndexError):
+        return None
+
+
+def _command(by: tuple[str, ...], flags: Sequence) -> list[str]:
+    """What a compiler's work depends on beside the files that it reads."""
+    words = [_version(by), *by, *map(str, flags)]
+    return [*words, _processor()] if "-march=native" in words else words
+
+
+def _digest(words: Iterable[str]) -> str:
+    return hashlib.sha256(repr([*words]).encode()).hexdigest()[:16]
+
+
+def _content(path: Path) -> str:
+    """The digest of a file's content, computed once for each time that the file was written."""
+    found = path.stat()
+    written = str(path), found.st_ino, found.st_size, found.st_mtime_ns
+    if written not in _contents:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if time.time_ns() - found.st_mtime_ns < 10**9:
+            return digest  # it may be written again within one tick of the clock
+        _contents[written] = digest
+    return _contents[written]
+
+
+def _in_use(target: Path) -> bool:
+    """Whether it is there; it is then kept for longest."""
+    try:
+        os.utime(target)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass  # of another user, but it is there
+    return True
+
+
+@contextlib.contextmanager
+def _whole(target: Path, name: str) -> Iterator[Path]:
+    """A path to write, of that name, that becomes `target` in one step."""
+    with tempfile.TemporaryDirectory(prefix=".compiling-", dir=target.parent) as folder:
+        yield (made := Path(folder) / name)
+        made.replace(target)
+    _forget(target.parent)
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process and one thread at a time, where the file system can hold a lock."""
+    with (compiled_folder() / f".{name}.lock").open("w") as lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _forget(folder: Path) -> None:
+    """Deletes what was used longest ago, until `MOST_BYTES` are left."""
     with contextlib.suppress(OSError):  # another process does so, too
-        for old in sorted(made, key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-            old.unlink()
+        files = [(path.stat(), path) for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        left, now = sum(found.st_size for found, _ in files), time.time()
+        for found, path in sorted(files, key=lambda each: each[0].st_mtime_ns):
+            if left <= MOST_BYTES or now - found.st_mtime < YOUNG:
+                break
+            path.unlink()
+            left -= found.st_size
 
 
 @functools.cache
 def _version(by: tuple[str, ...]) -> str:
     return run([*by, "--version"], SECONDS)[1]
+
+
+@functools.cache
+def _processor() -> str:
+    """What `-march=native` stands for: the kind of this machine's processor, and what it can do."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return repr(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}))
+    return f"{platform.machine()} {platform.processor()}"
 
 
 def run(

@@ -45,6 +45,28 @@ def cache_folder() -> Path:
     return folder
 
 
+def compiled_folder() -> Path:
+    """The folder for what a compiler made, which checkouts share, as its files are named by their contents; made if missing.
+
+    It is `compiled` in `CTRLAB_CACHE`, or in the user's cache folder, or in `cache_folder()` if the user's can't be written.
+
+    Raises:
+        CtrlabError: the folder can't be made.
+    """
+    if not os.environ.get("CTRLAB_CACHE"):
+        with contextlib.suppress(OSError, RuntimeError):
+            folder = _user_cache() / "ctrlab" / "compiled"
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    folder = cache_folder() / "compiled"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CtrlabError(f"Folder {folder} can't be made ({error.strerror}); name another cache in CTRLAB_CACHE.") from None
+    return folder
+
+
 def require_place(path: Path) -> None:
     """Checks before a computation that its result can be written to the file `path`; makes no folder.
 

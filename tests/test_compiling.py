@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from ctrlab.errors import CtrlabError
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "compiled"
 
 
 @pytest.fixture
@@ -41,12 +42,95 @@ def test_it_is_made_once_for_each_state_of_what_it_reads(made, cache, tmp_path):
     assert len(list(cache.iterdir())) == 3
 
 
-def test_the_latest_of_a_name_are_kept(made, cache, monkeypatch):
-    monkeypatch.setattr(compiling, "KEPT", 2)
+def test_what_was_used_longest_ago_is_deleted(made, cache, monkeypatch):
+    monkeypatch.setattr(compiling, "YOUNG", 0)
     first, second = made(), made("-O1")
+    monkeypatch.setattr(compiling, "MOST_BYTES", first.stat().st_size + second.stat().st_size + 1_000)
     made()  # used again
     third = made("-O2")
     assert set(cache.iterdir()) == {first, third} and second not in cache.iterdir()
+    monkeypatch.setattr(compiling, "YOUNG", 3600)
+    fourth = made("-O3")
+    assert set(cache.iterdir()) == {first, third, fourth}, "they may be in use"
+
+
+@pytest.fixture
+def checkout(cache, tmp_path, monkeypatch):
+    """`checkout(name)` -> a folder of sources, the same each time; and the names of the sources that the compiler was given."""
+    calls, compile = [], compiling.compile
+    monkeypatch.setattr(compiling, "compile", lambda *a, **k: calls.append(a[1][0].name) or compile(*a, **k))
+
+    def make(name):
+        folder = tmp_path / name
+        (folder / "in a folder").mkdir(parents=True)
+        (folder / "answer.h").write_text('#include "in a folder/deep.h"\n')
+        (folder / "in a folder" / "deep.h").write_text("#define ANSWER 42\n")
+        (folder / "other.h").write_text("#define OTHER 1\n")
+        (folder / "main.cc").write_text('#include <vector>\n#include "answer.h"\nint main() { return ANSWER; }\n')
+        return folder
+
+    make.calls = calls
+    return make
+
+
+def object_in(folder, *flags):
+    return compiling.cached_object(folder / "main.cc", ["-I", folder, *flags])
+
+
+def test_an_object_is_of_the_headers_that_it_includes(checkout):
+    folder = checkout("one")
+    first = object_in(folder)
+    assert object_in(folder) == first and checkout.calls == ["main.cc"]
+    (folder / "other.h").write_text("#define OTHER 2\n")
+    (folder / "answer.h").touch()
+    assert object_in(folder) == first and len(checkout.calls) == 1
+    (folder / "in a folder" / "deep.h").write_text("#define ANSWER 43\n")
+    second = object_in(folder)
+    assert second != first and len(checkout.calls) == 2
+    (folder / "in a folder" / "deep.h").write_text("#define ANSWER 42\n")
+    assert object_in(folder) == first and object_in(folder, "-O1") not in (first, second) and len(checkout.calls) == 3
+    (folder / "main.cc").write_text("int main() { return 0; }\n")
+    assert object_in(folder) not in (first, second) and len(checkout.calls) == 4
+    (folder / "answer.h").unlink()  # nobody includes it now
+    object_in(folder)
+    assert len(checkout.calls) == 4
+
+
+def test_another_checkout_finds_what_one_compiled(checkout):
+    one, other = checkout("one"), checkout("two")
+    assert object_in(one) == object_in(other) and len(checkout.calls) == 1
+    (other / "answer.h").write_text("#define ANSWER 44\n")
+    assert object_in(one) != object_in(other) and len(checkout.calls) == 2
+
+
+def test_a_header_that_is_written_meanwhile_counts(checkout, monkeypatch):
+    folder, compile = checkout("one"), compiling.compile
+
+    def slow(*arguments, **options):
+        made = compile(*arguments, **options)
+        if len(checkout.calls) == 1:
+            (folder / "answer.h").write_text("#define ANSWER 45\n")
+        return made
+
+    monkeypatch.setattr(compiling, "compile", slow)
+    found = object_in(folder)
+    assert len(checkout.calls) == 2 and object_in(folder) == found and len(checkout.calls) == 2
+
+
+def test_two_processes_compile_it_once(cache, tmp_path, checkout):
+    folder = checkout("one")
+    log = tmp_path / "calls"
+    (tmp_path / "noted").write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) echo call >> {log};; esac\nexec g++ "$@"\n')
+    (tmp_path / "noted").chmod(0o755)
+    code = f"""
+from pathlib import Path
+from ctrlab import compiling
+print(compiling.cached_object(Path({str(folder / "main.cc")!r}), ["-I", {str(folder)!r}], by=({str(tmp_path / "noted")!r},)))
+"""
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = {each.communicate(timeout=100)[0] for each in both}
+    assert len(said) == 1 and Path(said.pop().strip()).stat().st_size > 0
+    assert log.read_text().split() == ["call"] and not [*cache.glob(".compiling-*")]
 
 
 def test_a_program_that_does_not_compile_leaves_nothing(made, cache, tmp_path):

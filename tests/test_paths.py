@@ -22,6 +22,23 @@ def test_then_the_checkout_then_the_user(monkeypatch, tmp_path):
     assert paths.cache_folder() == tmp_path / "user" / "ctrlab"
 
 
+def test_what_is_compiled_is_the_user_s_for_all_checkouts(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths.sys, "platform", "linux")
+    monkeypatch.setattr(paths, "checkout", lambda: tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("CTRLAB_CACHE", raising=False)
+    assert paths.compiled_folder() == tmp_path / "user" / "ctrlab" / "compiled"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert paths.compiled_folder() == tmp_path / "data" / "cache" / "compiled"
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "here"))
+    assert paths.compiled_folder() == tmp_path / "here" / "compiled"
+    (tmp_path / "here" / "compiled").rmdir()
+    (tmp_path / "here" / "compiled").write_text("")
+    with pytest.raises(CtrlabError, match=r"can't be made .*CTRLAB_CACHE"):
+        paths.compiled_folder()
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "file" / "below"))

@@ -275,10 +275,8 @@ def checks_of(ops: Iterable[str]) -> str:
 
 @functools.cache
 def _checker(op: str) -> Path:
-    """The checks of an op's kernels as an object file, kept in the cache folder."""
-    folders = (native() / folder for folder in ("check", "kernels", f"kernels/{op}"))
-    headers = [header for folder in folders for header in folder.glob("*.h")]
+    """The checks of an op's kernels as an object file, kept in the folder of compiled files."""
     with tempfile.TemporaryDirectory(prefix="ctrlab-check-") as folder:
         main = Path(folder, f"check_{op}.cc")
         main.write_text(checks_of([op]), encoding="utf-8")
-        return compiling.cached(f"kernel_check_{op}.o", [*CHECKED, "-I", native(), "-c"], [main], reads=headers)
+        return compiling.cached_object(main, [*CHECKED, "-I", native()])

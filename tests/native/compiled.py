@@ -1,4 +1,4 @@
-"""The checks of native code, compiled once for each state of the sources; skipped where a compiler lacks the sanitizers."""
+"""The checks of native code, compiled once for each state of what they include; skipped where a compiler lacks the sanitizers."""
 
 import importlib.metadata
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
-from ctrlab import compiling, paths
+from ctrlab import compiling
 
 NATIVE = Path(__file__).parents[2] / "native"
 CXX = ["-std=c++20", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
@@ -36,19 +35,16 @@ def units(sources: Iterable[Path], flags: Sequence = (), by: Sequence[str] = ())
 
 
 def program(name: str, parts: Sequence[Unit], flags: Sequence, *, libraries: Sequence = (), native: Path = NATIVE) -> Path:
-    """The program of some units, two compiled at a time. Programs share the objects of the units that they have in common.
+    """The program of some units, two compiled at a time. Programs share the objects of the units that they have in common, and so
+    do checkouts.
 
     Args:
         flags: of every call of the compiler. libraries: and other words for the linker.
-        native: the folder of headers, all of which count as read.
+        native: the folder of headers.
     """
-    headers = [*native.rglob("*.h")]
 
     def compiled(part: Unit) -> Path:
-        # Another process may be testing a program with the same unit: one of the two compiles it.
-        with FileLock(paths.cache_folder() / f".{part.source.stem}.lock", fallback_to_soft=False):
-            words = ["-I", native, *part.flags, *flags, "-c"]
-            return compiling.cached(f"{part.source.stem}.o", words, [part.source], reads=headers, by=part.by)
+        return compiling.cached_object(part.source, ["-I", native, *part.flags, *flags], by=part.by)
 
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -65,5 +61,4 @@ SIMDJSON = next(file.locate().parent for file in importlib.metadata.files("pysim
 
 def simdjson(flags: Sequence) -> Path:
     """The object of the parser below the processor's; its header is in the folder `SIMDJSON`."""
-    words = [*flags, "-isystem", SIMDJSON, "-w", "-c"]
-    return compiling.cached("simdjson.o", words, [SIMDJSON / "simdjson.cpp"], reads=[SIMDJSON / "simdjson.h"])
+    return compiling.cached_object(SIMDJSON / "simdjson.cpp", [*flags, "-isystem", SIMDJSON, "-w"])

@@ -15,7 +15,7 @@ FLAGS = ["-std=c++20", *sanitized("address,undefined"), "-Wno-psabi"]
 def build(native: Path) -> Path:
     """The fuzzer of the kernels in `native`. Only these are watched; linked first, so that what is inline is theirs."""
     watched = units([native / "kernels" / "parsing" / "parsing.cc"], ["-fsanitize-coverage=trace-pc"])
-    return program("fuzz", watched + units([NATIVE / "fuzz" / "fuzz_parsing.cc"], ["-I", NATIVE]), FLAGS, native=native)
+    return program("fuzz", watched + units([native / "fuzz" / "fuzz_parsing.cc"]), FLAGS, native=native)
 
 
 def build_requests(native: Path) -> Path:
@@ -24,8 +24,27 @@ def build_requests(native: Path) -> Path:
         [native / "processor" / f"{name}.cc" for name in ("inference", "json", "predict")],
         ["-isystem", SIMDJSON, "-fsanitize-coverage=trace-pc"],
     )
-    parts = watched + units([NATIVE / "fuzz" / "fuzz_requests.cc"], ["-I", NATIVE])
+    parts = watched + units([native / "fuzz" / "fuzz_requests.cc"])
     return program("fuzz_requests", parts, FLAGS, native=native, libraries=[simdjson(FLAGS)])
+
+
+def with_planted(folder: Path, file: str, right: str, wrong: str) -> Path:
+    """A copy of our sources with one of them wrong: what does not include that one is compiled already."""
+    native = Path(shutil.copytree(NATIVE, folder / "native"))
+    source = (native / file).read_text()
+    assert right in source
+    (native / file).write_text(source.replace(right, wrong))
+    return native
+
+
+def assert_found(program: Path) -> None:
+    """Of ten million inputs one finds it, drawn anew each 100,000: a third of the runs meet the rarest of these in the first
+    50,000, and those that don't seldom do later."""
+    for seed in range(1, 101):
+        ran = fuzz(program, seed, inputs=10**5, seconds=60)
+        if ran.returncode != 0:
+            break
+    assert ran.returncode != 0 and "the input:" in ran.stdout, ran.stdout + ran.stderr
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +107,7 @@ PLANTED_IN_REQUESTS = {
 @pytest.mark.parametrize("planted", PLANTED_IN_REQUESTS)
 def test_what_is_planted_in_a_parser_of_requests_is_found(planted, tmp_path):
     file, right, wrong = PLANTED_IN_REQUESTS[planted]
-    path = Path(shutil.copytree(NATIVE / "processor", tmp_path / "processor")) / file
-    source = path.read_text()
-    assert right in source
-    path.write_text(source.replace(right, wrong))
-    ran = fuzz(build_requests(tmp_path), seed=1, inputs=10**7, seconds=60)
-    assert ran.returncode != 0 and "the input:" in ran.stdout, ran.stdout + ran.stderr
+    assert_found(build_requests(with_planted(tmp_path, f"processor/{file}", right, wrong)))
 
 
 PLANTED = {
@@ -103,12 +117,6 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_what_is_planted_is_found(planted, tmp_path, monkeypatch):
-    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "cache"))
+def test_what_is_planted_is_found(planted, tmp_path):
     file, right, wrong = PLANTED[planted]
-    path = Path(shutil.copytree(NATIVE / "kernels", tmp_path / "kernels")) / "parsing" / file
-    source = path.read_text()
-    assert right in source
-    path.write_text(source.replace(right, wrong))
-    ran = fuzz(build(tmp_path), seed=1, inputs=10**7, seconds=60)
-    assert ran.returncode != 0 and "the input:" in ran.stdout, ran.stdout + ran.stderr
+    assert_found(build(with_planted(tmp_path, f"kernels/parsing/{file}", right, wrong)))
