@@ -10,23 +10,25 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 PACKAGES := $(shell find ctrlab -name __init__.py)
 CPP    := $(filter %.c %.cc %.h %.cu %.cuh,$(NATIVE))
 SANITIZED := tests/native tests/cuda
-SOLVED  = $(wildcard notebooks/*/solutions/*.ipynb)
-FIRST_SOLVED = $(foreach part,$(wildcard notebooks/*/solutions),$(firstword $(sort $(wildcard $(part)/*.ipynb))))
+# One lesson, or all; for example LESSON=02_ops/04_fused_gru.
+LESSON  =
 # nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
-NBVAL   = CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 \
-	--nbval-lax --nbval-cell-timeout=120
+WALK    = rm -rf build/walks && $(BIN)/python -m tests.notebooks.walk build/walks $(1) && \
+	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 \
+	--nbval-lax --nbval-cell-timeout=120 build/walks/*/*.ipynb
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: wheel docs lab test test-long test-gpu test-python test-native test-notebooks lint setup clean help
+.PHONY: wheel docs lab test test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
-	@echo "make test   set up, then lint, tests, one solved lesson of each part and the browser test"
+	@echo "make test   set up, then lint, tests, one lesson and the browser test"
 	@echo "make test-native  the C++ and CUDA code under sanitizers"
-	@echo "make test-notebooks  every solved lesson"
+	@echo "make test-notebooks  every lesson, as its learner walks through it; or one, LESSON=02_ops/04_fused_gru"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
+	@echo "make test-studies  what measures and compares: the tests of studies/"
 	@echo "make test-gpu   the CUDA kernels against float64, then beside torch; writes data/measurements/gpu.json"
 	@echo "make docs   guides and the API reference, as pages in docs/build/html"
 	@echo "make wheel  dist/ctrlab-*.whl, for other x86-64 machines with this Python and TensorFlow"
@@ -37,11 +39,14 @@ lab: setup
 	$(BIN)/ctrlab lab
 
 test: lint test-python
-	$(NBVAL) $(FIRST_SOLVED)
+	$(call WALK,02_ops/01_indicator_column)
 	@echo "All passed."
 
 test-long: setup
 	$(BIN)/pytest -q -m long --timeout=0
+
+test-studies: setup
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not long" tests/studies
 
 lint: setup
 	$(BIN)/ruff check .
@@ -55,7 +60,7 @@ test-native: setup
 	$(BIN)/pytest -q -n 2 --dist loadfile $(SANITIZED)
 
 test-notebooks: setup
-	$(NBVAL) $(SOLVED)
+	$(call WALK,$(LESSON))
 
 setup: $(VENV)/.built
 

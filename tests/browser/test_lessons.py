@@ -7,7 +7,7 @@ import pytest
 
 from ctrlab.lessons import doctor, index, lab, notebook, places
 
-LESSON = "02_ops/solutions/01_indicator_column.ipynb"
+LESSON = "02_ops/01_indicator_column"
 LOOK_AT = ("profile", "exercise-2", "measure-op", "train", "measure-step", "loses-code", "finish")
 CELL_SECONDS = 120
 
@@ -32,14 +32,14 @@ def settle(page) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_lesson_runs_in_a_browser(jupyter, page, keep):
-    shutil.copy(places.notebooks() / LESSON, jupyter.work / "lesson.ipynb")
+    shutil.copy(places.lesson_path(LESSON), jupyter.work / "lesson.ipynb")
     page.goto(jupyter.url("lesson.ipynb"))
     settle(page)
     page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
     page.evaluate(WATCH)
     page.click(".jp-Notebook .jp-Cell >> nth=0")
     page.keyboard.press("Escape")
-    for cell in notebook.read(places.notebooks() / LESSON)["cells"]:
+    for cell in notebook.read(places.lesson_path(LESSON))["cells"]:
         page.keyboard.press("Shift+Enter")
         page.wait_for_function(IDLE, timeout=CELL_SECONDS * 1000)
         assert page.locator(ERROR).all_inner_texts() == []

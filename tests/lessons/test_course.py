@@ -49,7 +49,7 @@ def test_lessons_follow_each_other():
 
 @pytest.mark.parametrize("entry", [None, {"title": "x"}, {"title": "x", "summary": "y", "needs": [], "rank": "soon"}])
 def test_metadata_that_lack_something(tmp_path, entry):
-    path = tmp_path / "01_part" / "solutions" / "01_x.ipynb"
+    path = tmp_path / "01_part" / "01_x" / "lesson.ipynb"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "cells": [], "metadata": {"ctrlab": entry} if entry else {}}))
     with pytest.raises(BadData, match="metadata"):
@@ -57,5 +57,5 @@ def test_metadata_that_lack_something(tmp_path, entry):
 
 
 def test_tables_name_what_is_there_and_what_is_to_come():
-    table = index.course_table(link="notebooks/{name}.ipynb")
-    assert "(notebooks/02_ops/01_indicator_column.ipynb)" in table and "To come" in table
+    table = index.course_table(link="notebooks/{name}/lesson.ipynb")
+    assert "(notebooks/02_ops/01_indicator_column/lesson.ipynb)" in table and "To come" in table

@@ -38,7 +38,7 @@ def test_a_stub_is_not_judged(lesson, exercise):
     def stub(*_):
         raise NotImplementedError("Exercise 1: write this, then run its check")
 
-    if notebook.solutions(notebook.read(places.notebooks() / course.solved_path(lesson)))[exercise].startswith("%%cpp"):
+    if notebook.solutions(notebook.read(places.lesson_path(lesson)))[exercise].startswith("%%cpp"):
         stub = cpp_cell.Source("stub", '#error "Exercise 1: write this, then run its check"')
     with pytest.raises(check.Unanswered):
         check.run(lesson, exercise, stub)

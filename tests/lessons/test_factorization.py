@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.eviction.checks import evict
 
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Options
-from ctrlab.lessons.topics.eviction.checks import evict
 from ctrlab.lessons.compiled_machine import CompiledMachine
 from ctrlab.lessons.factorization import EvictedBy, FactorizationMachine, auc, train
 

@@ -100,7 +100,7 @@ def test_the_gates_that_compare_models_are_all_tried():
     tried = {rung for _, rung, *_ in REPLACED} | {case.partition(",")[0] for case in IGNORES}
     compared = set()
     for entry in course.lessons():
-        for cell in notebook.read(places.notebooks() / course.solved_path(entry.name)).cells:
+        for cell in notebook.read(places.lesson_path(entry.name)).cells:
             if models := re.search(r"lab\.gate\(\s*\{([^}]*)\}", cell.source):
                 compared |= set(re.split(r"[\",]+", re.findall(r'"([^"]+)":', models[1])[-1]))
     assert compared and compared <= tried

@@ -17,7 +17,7 @@ WORDS = [word.strip() for word in FIELD.split("|")]
 EXPLAINED = {name.lower() for term in glossary.TERMS for name in glossary.names(term)}
 PROSE = {
     path: "\n".join(cell.source for cell in notebook.read(path).cells if cell.cell_type == "markdown")
-    for path in sorted(places.notebooks().glob("*/solutions/*.ipynb"))
+    for path in sorted(places.notebooks().glob("*/*/lesson.ipynb"))
 }
 
 
@@ -27,7 +27,7 @@ def unexplained(prose: str, explained: set[str]) -> list[str]:
     return sorted(word for word in used if not any(name.startswith(word.lower()) for name in explained))
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.parent.name)
 def test_the_fields_words_of_a_lesson_are_explained(path):
     assert unexplained(PROSE[path], EXPLAINED) == []
 
@@ -63,7 +63,7 @@ def test_another_name_leads_to_its_entry():
     assert glossary.Links("g").linked("SIMD and blocking") == "[SIMD](g#vectorization) and [blocking](g#tiling)"
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.parent.name)
 def test_every_link_of_a_lesson_has_its_entry(path):
     learner = path.parents[1] / path.name
     found = re.findall(r"\]\(\.\./glossary\.md#([^)]+)\)", learner.read_text())

@@ -12,15 +12,12 @@ NAME = "01_part/01_topic"
 
 @pytest.fixture
 def lessons(tmp_path, monkeypatch):
-    """A folder with one lesson whose text a test can change."""
-    folder = tmp_path / "notebooks"
-    (folder / "01_part" / "solutions").mkdir(parents=True)
-    (folder / "01_part" / "solutions" / "01_topic.ipynb").write_text("{}")
-    monkeypatch.setattr(lab.places, "notebooks", lambda: folder)
-    for page in (cheat_sheet.PAGE, glossary.PAGE):
-        (folder / page).write_text("a page")
-    source = folder / f"{NAME}.ipynb"
+    """One lesson whose learner's notebook a test can change."""
+    source = tmp_path / "source"
     source.write_text("first")
+    made = {cheat_sheet.PAGE: "a page", glossary.PAGE: "a page"}
+    monkeypatch.setattr(lab.build, "lessons", dict)
+    monkeypatch.setattr(lab.build, "workbook", lambda lessons: {f"{NAME}.ipynb": source.read_text()} | made)
     return source
 
 

@@ -4,13 +4,13 @@ import threading
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.updates import two_moments
+from ctrlab.lessons.topics.updates.checks import Reference
+from ctrlab.lessons.topics.updates.update_files import changed_rows
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import live_serving
-from ctrlab.lessons.topics.updates import two_moments
-from ctrlab.lessons.topics.updates.checks import Reference
 from ctrlab.lessons.live_serving import Clients, wait_until_served
-from ctrlab.lessons.topics.updates.update_files import changed_rows
 from ctrlab.serving.processor import Reply
 from ctrlab.serving.weights import Moment, write_update
 from ctrlab.training.changes import Changed
@@ -97,6 +97,7 @@ def test_the_lessons_log_is_the_publishers():
 @pytest.mark.timeout(300)
 def test_a_model_that_a_processor_follows(work):
     from ctrlab.lessons.topics.updates.followed import Followed
+
     from ctrlab.profiles import PROFILES
 
     din = Followed("din", PROFILES["tiny"])

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from ctrlab.errors import BadData
-from ctrlab.lessons import build, notebook
+from ctrlab.lessons import build, notebook, places
 
 PYTHON = 'def double(x):\n    """Twice x."""\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION\n'
 CLASS = """class Count:
@@ -139,33 +139,36 @@ def test_a_cell_without_an_id_is_called_after_its_place(tmp_path):
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks"
-    (folder / "01_part" / "solutions").mkdir(parents=True)
-    (folder / "01_part" / "solutions" / "01_double.ipynb").write_text(json.dumps(solved()))
+    (folder / "01_part" / "01_double").mkdir(parents=True)
+    (folder / "01_part" / "01_double" / "lesson.ipynb").write_text(json.dumps(solved()))
+    monkeypatch.setattr(places, "notebooks", lambda: folder)
     markers = "".join(f"<!-- {name}: here -->\nold\n<!-- end of {name} -->\n" for name in ("course", "ladder"))
     (tmp_path / "README.md").write_text("# Title\n" + markers)
     return folder
 
 
 def test_build_writes_once_and_check_finds_what_is_stale(checkout):
-    assert {p.name for p in build.build(checkout, check=True)} == {
-        "01_double.ipynb",
-        "README.md",
-        "cheat_sheet.md",
-        "glossary.md",
-    }
-    assert not (checkout / "01_part" / "01_double.ipynb").exists()
-    assert len(build.build(checkout)) == 5
-    assert build.build(checkout, check=True) == []
-    mine = checkout / "01_part" / "01_double.ipynb"
-    mine.write_text(mine.read_text().replace("Exercise 1", "Exercise one"))
-    assert build.build(checkout, check=True) == [mine]
+    lesson = checkout / "01_part" / "01_double" / "lesson.ipynb"
+    made = {lesson, checkout / "cheat_sheet.md", checkout / "glossary.md", checkout.parent / "README.md"}
+    assert set(build.build(check=True)) == made and not (checkout / "glossary.md").exists()
+    assert set(build.build()) == made and build.build(check=True) == []
+    assert notebook.SOLVED in notebook.read(lesson).cells[0].source
+    lesson.write_text(lesson.read_text().replace(notebook.SOLVED.strip(), "> This is the lesson."))
+    assert build.build(check=True) == [lesson]
 
 
-def test_build_fails_without_a_pair_and_on_an_orphan(tmp_path, checkout):
+def test_the_workbook_holds_learners_notebooks_and_pages(checkout):
+    made = build.workbook(build.lessons())
+    assert set(made) == {"01_part/01_double.ipynb", "cheat_sheet.md", "glossary.md"}
+    assert (
+        "NotImplementedError" in made["01_part/01_double.ipynb"] and "This is the solved" not in made["01_part/01_double.ipynb"]
+    )
+    assert "(01_part/01_double.ipynb)" in made["cheat_sheet.md"]
+
+
+def test_build_fails_without_a_lesson(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "notebooks", lambda: tmp_path)
     with pytest.raises(BadData, match="holds none"):
-        build.pairs(tmp_path / "nothing")
-    (checkout / "01_part" / "02_alone.ipynb").write_text("{}")
-    with pytest.raises(BadData, match="02_alone"):
-        build.pairs(checkout)
+        build.build()

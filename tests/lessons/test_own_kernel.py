@@ -17,8 +17,7 @@ VECTOR = "std::vector<float> t(64); const_cast<volatile float&>(t[0]) = 1; "
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_kernel_that_allocates_is_refused(lesson):
     kernel, op, line = LESSONS[lesson]
-    part, _, name = lesson.partition("/")
-    solved = notebook.solutions(notebook.read(places.notebooks() / part / f"solutions/{name}.ipynb"))[2].partition("\n")[2]
+    solved = notebook.solutions(notebook.read(places.lesson_path(lesson)))[2].partition("\n")[2]
     assert line in solved
     try:
         kernel_swap.swap(kernel, solved, seconds=60)

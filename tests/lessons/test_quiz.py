@@ -1,28 +1,22 @@
 """The questions of all lessons, and the widget that asks them."""
 
-import importlib
-import pkgutil
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import course, quiz, quizzes
+from ctrlab.lessons import course, quiz, topics
 from ctrlab.lessons.progress import Store
 from ctrlab.lessons.quiz import Question
 from ctrlab.lessons.session import Lab
 
-QUIZZES = [module.name for module in pkgutil.iter_modules(quizzes.__path__)]
+QUIZZES = [entry.name for entry in course.lessons() if topics.module(entry.name, "quiz")]
 ASKED = Question("How many bytes has a float?", right="4 & no more", because="32 bits.", wrong={"8": "A double.", "2": "A half."})
-
-
-def test_every_quiz_belongs_to_a_lesson():
-    assert set(QUIZZES) <= {course.topic(lesson.name) for lesson in course.lessons()}
 
 
 @pytest.mark.parametrize("name", QUIZZES)
 def test_four_questions_with_a_reason_for_every_option(name):
-    questions = importlib.import_module(f"ctrlab.lessons.quizzes.{name}").QUESTIONS
+    questions = quiz.questions_of(name)
     assert len(questions) == 4
     for question in questions:
         assert question.text.endswith("?") and question.because.endswith(".")

@@ -179,7 +179,7 @@ def speeds_asked() -> list:
     """(lesson, variant, at least) of every gate that judges a speed, read from the solved notebooks."""
     found = []
     for entry in course.lessons():
-        code = "\n".join(c.source for c in notebook.read(places.notebooks() / course.solved_path(entry.name)).cells)
+        code = "\n".join(c.source for c in notebook.read(places.lesson_path(entry.name)).cells)
         for gate in re.findall(r"lab\.gate\(.*?\n?\)$", code, re.S | re.M):
             if variant := re.search(r"\bvariant=\"(.*?)\"", gate):
                 at_least = re.search(r"\bat_least=([\d.]+)", gate)

@@ -1,4 +1,4 @@
-"""Every lesson as a file: the pair holds together, nothing of a run is left in it, and it keeps the limits of a lesson."""
+"""Every lesson as a file: it is as built, nothing of a run is left in it, and it keeps the limits of a lesson."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,7 @@ from nbformat import v4
 from ctrlab.lessons import build, check, course, effort, notebook, places
 
 FOLDER = places.notebooks()
-PAIRS = build.pairs(FOLDER)
-SOLVED = [solved for solved, _ in PAIRS]
-ALL = [path for pair in PAIRS for path in pair]
-LEARNERS = [mine for _, mine in PAIRS]
+SOLVED = [folder / "lesson.ipynb" for folder in places.folders().values()]
 
 NOTES = ("## Say", "## Ask", "## Usual mistakes", "## When late", "## Ranges to expect")
 MORE_NOTES = ("## Plan by the minute", "## Rescue point", "## A recorded run")  # of the lessons that end with a quiz
@@ -22,7 +19,7 @@ FILE = re.compile(r"\b(?:ctrlab|native)/[\w/]+\.(?:py|h|cc|cu|c)\b")
 
 
 def name(path: Path) -> str:
-    return str(path.relative_to(FOLDER))
+    return str(path.parent.relative_to(FOLDER))
 
 
 def each(paths):
@@ -34,10 +31,10 @@ def cells(path: Path, kind: str) -> list[dict]:
 
 
 def test_everything_is_as_built():
-    assert build.build(FOLDER, check=True) == [], "run `python -m ctrlab.lessons.build`"
+    assert build.build(check=True) == [], "run `python -m ctrlab.lessons.build`"
 
 
-@each(ALL)
+@each(SOLVED)
 def test_canonical(path):
     nb = notebook.read(path)
     assert path.stat().st_size < 200_000
@@ -47,10 +44,18 @@ def test_canonical(path):
     assert all(c["execution_count"] is None for c in cells(path, "code"))
 
 
-@each(LEARNERS)
+@each(SOLVED)
+def test_the_first_cell_says_that_the_lesson_is_solved_and_the_learners_does_not(path):
+    solved = notebook.read(path)
+    assert notebook.SOLVED in solved.cells[0].source
+    assert not any(notebook.SOLVED in cell.source for cell in notebook.learner(solved).cells)
+
+
+@each(SOLVED)
 def test_learners_have_no_outputs_and_no_solutions(path):
-    assert all(c["outputs"] == [] for c in cells(path, "code"))
-    assert "BEGIN SOLUTION" not in path.read_text() and "NotImplementedError" in path.read_text()
+    nb = notebook.learner(notebook.read(path))
+    assert all(cell.outputs == [] for cell in nb.cells if cell.cell_type == "code")
+    assert "BEGIN SOLUTION" not in notebook.dumps(nb) and "NotImplementedError" in notebook.dumps(nb)
 
 
 @each(SOLVED)
@@ -136,7 +141,7 @@ def test_an_answer_that_is_thrown_away_is_found(later, found):
 
 @each(SOLVED)
 def test_instructor_notes(path):
-    notes = path.parents[1] / "instructor" / f"{path.stem}.md"
+    notes = path.with_name("notes.md")
     assert notes.is_file(), f"write {notes}"
     text = notes.read_text()
     quiz = any("lab.quiz()" in cell.source for cell in notebook.read(path).cells)

@@ -160,7 +160,7 @@ def test_wrong_kernels_fail(swapped, answer):
         check.run(LESSON, 2, answer)
 
 
-SOLVED = notebook.solutions(notebook.read(places.notebooks() / "02_ops/solutions/04_fused_gru.ipynb"))[2].partition("\n")[2]
+SOLVED = notebook.solutions(notebook.read(places.lesson_path("02_ops/04_fused_gru")))[2].partition("\n")[2]
 AT_A_POSITION = "const float *x = in->x + p * C"
 ALLOCATIONS = {
     "a vector": "std::vector<float> t(H + p); t[0] = x_[0];",

@@ -16,7 +16,7 @@ from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
-from ctrlab.lessons import course, notebook, places
+from ctrlab.lessons import notebook, places
 
 MODEL = Model(5e5, 0.005, 2e-5, dim=16, distinct=Distinct.zipf(1e6, 1.05, 40), reductions=15)
 COUNTED = Distinct((64.0, 1_024.0, 16_384.0), (2_729.0, 24_680.0, 117_464.0), 1.3e6)
@@ -250,7 +250,7 @@ def test_a_worker_is_measured_and_the_rest_is_the_checked_model(monkeypatch):
     assert measured.model.dense == pytest.approx(477_169) and (measured.model.reductions, measured.model.exchanges) == (2, 16)
 
 
-SOLVED = notebook.read(places.notebooks() / course.solved_path(checks.LESSON))
+SOLVED = notebook.read(places.lesson_path(checks.LESSON))
 CELLS = {cell.id: cell.source for cell in SOLVED.cells}
 
 
