@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CTRLAB_PROFILE", "tiny")
 
 import pytest
+
+from tests import forked
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +46,7 @@ def survives_ten_kills(tmp_path):
     """`survives_ten_kills(program, seed)`: runs a `program` that kills a training again and again and looks at what is left."""
 
     def check(program: Path, seed: int):
-        ran = subprocess.run([sys.executable, program, tmp_path, "10", str(seed)], capture_output=True, text=True)
+        ran = forked.run([sys.executable, program, tmp_path, "10", str(seed)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert re.match("survived 10 kills", ran.stdout)
         print(ran.stdout)

@@ -7,6 +7,8 @@ import sys
 import pytest
 from pages import ROOT
 
+from tests import forked
+
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 import docstrings
 import reference
@@ -16,7 +18,7 @@ def build(source, out, *options) -> subprocess.CompletedProcess:
     """Builds pages as `make docs` does."""
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *options, source, out]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "docs" / "extensions"), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    return forked.run(command, env=environment, capture_output=True, text=True)
 
 
 def test_the_pages_are_built_without_a_warning(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import typer
 from pages import PAGES, ROOT
 
 from ctrlab import cli
+from studies import app as studies
+from tests import forked
 
 OTHERS = {"conda", "curl", "export", "kubectl", "pip"}
 """Programs that are not ours."""
@@ -40,6 +41,7 @@ def leaves(command):
 def program():
     """The command `ctrlab`, whose commands do nothing."""
     whole = typer.main.get_command(cli.app)
+    whole.commands["bench"].commands |= typer.main.get_command(studies.app).commands
     for command in leaves(whole):
         command.callback = lambda **options: None
     return whole
@@ -116,14 +118,23 @@ def test_a_command_in_the_text_that_is_not_ours_is_not(program, command):
     assert not known_to(program, command.split())
 
 
+def unfolded(command: str, folder: Path) -> list[str]:
+    """Its words, with the files that a shell takes a pattern for."""
+    words = [sorted(str(path.relative_to(folder)) for path in folder.glob(word)) or [word] for word in shlex.split(command)]
+    return [word for each in words for word in each]
+
+
+@pytest.mark.smoke
 @pytest.mark.parametrize("page", QUICK)
 def test_the_quick_commands_of_a_page_run(page, tmp_path):
     def words(command: str) -> str:
         return " ".join(command.split())
 
     shown = {words(command) for command in pages.commands(PAGES[page].read_text())}
-    environment = os.environ | {"CTRLAB_PROFILE": "tiny", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = os.environ | {"CTRLAB_PROFILE": "tiny"}
     for command in map(words, filter(str.strip, QUICK[page].splitlines())):
         assert command in shown
-        ran = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        ran = forked.run(
+            [sys.executable, "-m", *unfolded(command, tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"

@@ -1,4 +1,4 @@
-"""What README.md and the guides show runs: each page's Python in one fresh process. Their links lead somewhere."""
+"""What README.md and the guides show runs: each page's Python in one process of its own. Their links lead somewhere."""
 
 import ast
 import inspect
@@ -10,6 +10,8 @@ from pathlib import Path
 import pages
 import pytest
 from pages import PAGES, ROOT
+
+from tests import forked
 
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 import reference
@@ -23,11 +25,11 @@ LINKED = [
 
 
 def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
-    """Runs code in a fresh process, in `folder`, at profile `tiny`."""
+    """Runs code in a process of its own, in `folder`, at profile `tiny`."""
     program = folder / name
     program.write_text(code)
     environment = os.environ | {"CTRLAB_PROFILE": "tiny", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run([sys.executable, program.name], cwd=folder, env=environment, capture_output=True, text=True)
+    return forked.run([sys.executable, program.name], cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("page", PAGES)

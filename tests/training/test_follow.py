@@ -21,6 +21,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.training import Run, Saving, Spec
 from ctrlab.training.state import get_state
+from tests import forked
 
 BATCH = 512
 ROWS = 7 * BATCH + 100
@@ -107,12 +108,12 @@ COMMAND = [sys.executable, "-m", "ctrlab", "train", "din", "--optimizations", "a
 def test_the_command_publishes_what_it_learns_and_ends_when_nothing_comes(table, tmp_path):
     put(tmp_path / "rows", 0, table[: 3 * BATCH])
     options = ["--checkpoint", tmp_path / "run", "--publish", tmp_path / "models/ctr", "--publish-every", "200ms", "--resume"]
-    found = subprocess.run(
+    found = forked.run(
         [*COMMAND, tmp_path / "rows", *options, "--idle", "3s"], capture_output=True, text=True, timeout=300, check=True
     )
     assert f"Trained on {3 * BATCH:,} rows" in found.stdout.replace("\n", " ") and "1 full versions" in found.stdout
     put(tmp_path / "rows", 1, table[3 * BATCH :])
-    process = subprocess.Popen([*COMMAND, tmp_path / "rows", *options], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([*COMMAND, tmp_path / "rows", *options], stdout=subprocess.PIPE, text=True)
     said = []
     reader = threading.Thread(target=lambda: said.extend(process.stdout))
     reader.start()

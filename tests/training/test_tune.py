@@ -1,6 +1,5 @@
 """The search finds the peak it can see, keeps TensorFlow's own where noise hides it, and stops when its time is spent."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ctrlab.training import threads, tune_worker
 from ctrlab.training import tune as module
 from ctrlab.training.threads import Setting, choose_setting, stored
 from ctrlab.training.tune import thread_settings, tune
+from tests import forked
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_tune_worker.py")))
 
@@ -95,6 +95,6 @@ for depth in (0, 2, 2):
     assert session.train(3, 1, depth)["seconds"] > 0
 assert set(session.readers) == {(1, 0), (1, 2)}
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    ran = forked.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
     assert ran.returncode == 0, ran.stderr
     assert tune_worker.WARM_UP_STEPS > 0
