@@ -148,7 +148,8 @@ std::string Predict(bool content) {
          Entry("price", Tensor(1, 2, 5, {std::string(8, '\0')}, content));
 }
 
-std::string Infer(bool raw) {
+// `floats`: in the last input; its shape says 2.
+std::string Infer(bool raw, size_t floats = 2) {
   WireWriter request;
   const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field,
                        const std::string& value) {
@@ -165,7 +166,7 @@ std::string Infer(bool raw) {
   add("item", "BYTES", 1, 8, "ab");
   add("past/row_splits", "INT64", 2, 3, std::string(2, '\0'));
   add("past/values", "BYTES", 1, 8, "x");
-  add("price", "FP32", 2, 6, std::string(8, '\0'));
+  add("price", "FP32", 2, 6, std::string(4 * floats, '\0'));
   const std::string text("\1\0\0\0x", 5);
   for (const std::string& value :
        {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, std::string(8, '\0')}) {
@@ -194,6 +195,7 @@ int main(int argc, char** argv) {
   seeds.push_back("P" + Predict(true).substr(1) + Entry(Signature::kCounts, Tensor(9, 2, 10, {"\1\1"}, false)));
   seeds.push_back(
       R"(J{"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "price": [1.5, 2, 3]}})");
+  seeds.push_back(Infer(false, 3));  // more floats than are wanted: three lengths must agree, to which no mutant comes soon
   std::vector<std::string> pieces = {"\"inputs\":",
                                      "\"instances\":",
                                      "[]",
