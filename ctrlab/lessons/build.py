@@ -1,4 +1,4 @@
-"""Makes what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the README's tables.
+"""Makes what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the tables of two README.md.
 
 `python -m ctrlab.lessons.build`; with --check it only compares. The learners' notebooks are made when a workbook is set up.
 """
@@ -38,7 +38,7 @@ def workbook(lessons: dict[str, NotebookNode]) -> dict[str, str]:
 
 
 def build(check: bool = False) -> list[Path]:
-    """Make each lesson, the glossary, the cheat sheet and README.md what they must be; return what was not so.
+    """Make each lesson, the glossary, the cheat sheet and two README.md what they must be; return what was not so.
 
     Args:
         check: leave them as they are.
@@ -48,8 +48,7 @@ def build(check: bool = False) -> list[Path]:
     workbook(solved)  # raises where an exercise has no region or no fold
     wanted[folder / glossary.PAGE] = glossary.page()
     wanted[folder / cheat_sheet.PAGE] = cheat_sheet.page(solved, "{name}/lesson.ipynb")
-    main_page = folder.parent / "README.md"
-    wanted[main_page] = readme.updated(main_page.read_text(encoding="utf-8"))
+    wanted |= readme.pages(folder)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if not check:
         for path in stale:
@@ -66,7 +65,7 @@ def _solved(nb: NotebookNode) -> NotebookNode:
 
 
 def main(check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not as built.")] = False):
-    """Make what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the README's tables."""
+    """Make what follows from the lessons: their canonical form, the glossary, the cheat sheet, and two tables."""
     try:
         stale = build(check)
     except CtrlabError as error:

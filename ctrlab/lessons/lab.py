@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
 from pathlib import Path
 
+import ctrlab.lessons
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import build, doctor, index, places
 from ctrlab.paths import write_atomically
 
 MANIFEST = ".copied.json"
+_IMPORTED = re.compile(r"from ctrlab\.lessons(?: import |\.)(\w+)")
 
 
 def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
@@ -83,6 +86,8 @@ def copy_lessons(work: Path) -> list[str]:
             continue
         if _place(work, _beside(name), text, manifest):
             told.append(f"{name} has a newer version; yours was left as it is, the new one is {_beside(name)}.")
+            if gone := _gone((work / name).read_text(encoding="utf-8", errors="replace")):
+                told.append(f"Your {name} imports {', '.join(gone)}, which moved: copy your answers into {_beside(name)}.")
         else:
             told.append(f"{name} has a newer version, and you have changed {_beside(name)} too: rename it to receive the newest.")
     write_atomically(work / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -112,6 +117,12 @@ def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
     write_atomically(path, text)
     manifest[name] = _hash(text)
     return True
+
+
+def _gone(notebook: str) -> list[str]:
+    """The modules of `ctrlab.lessons` that a notebook imports and that are there no longer."""
+    there = {*ctrlab.lessons.__all__, *(path.stem for path in Path(__file__).parent.iterdir())}
+    return [f"ctrlab.lessons.{name}" for name in sorted(set(_IMPORTED.findall(notebook)) - there)]
 
 
 def _beside(name: str) -> str:

@@ -1,21 +1,25 @@
-"""The two tables of README.md that follow from the code: the map of the course and the ladder."""
+"""The tables of two pages that follow from the code: the map of the course, and the ladder."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from ctrlab.lessons import index
 from ctrlab.optimizations import LADDER
 from ctrlab.profiling.markdown import filled
 
 
-def updated(text: str) -> str:
-    """README.md with its tables as they must be now.
+def pages(notebooks: Path) -> dict[Path, str]:
+    """{path: text} of the lessons' README.md and the checkout's, with their tables as they must be now.
 
     Raises:
         BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is not there.
     """
-    for name, table in (("course", index.course_table(link="notebooks/{name}/lesson.ipynb")), ("ladder", ladder_table())):
-        text = filled(text, name, table, "README.md")
-    return text
+    tables = {
+        notebooks / "README.md": ("course", index.course_table(link="{name}/lesson.ipynb")),
+        notebooks.parent / "README.md": ("ladder", ladder_table()),
+    }
+    return {path: filled(path.read_text(encoding="utf-8"), *table, str(path)) for path, table in tables.items()}
 
 
 def ladder_table() -> str:

@@ -10,7 +10,7 @@ from functools import cache
 
 from nbformat import NotebookNode
 
-from ctrlab.lessons import course, notebook, places
+from ctrlab.lessons import notebook, places
 
 LAB = "lab"
 
@@ -36,7 +36,7 @@ def solved(lesson: str, exercise: int) -> Callable | str:
 
 @cache
 def _code(lesson: str) -> list[NotebookNode]:
-    return [c for c in notebook.read(places.notebooks() / course.solved_path(lesson)).cells if c.cell_type == "code"]
+    return [c for c in notebook.read(places.lesson_path(lesson)).cells if c.cell_type == "code"]
 
 
 def _above(cells: list[NotebookNode], text: str) -> list[str]:

@@ -1,11 +1,13 @@
 """What `ctrlab lab` does to a working folder, and the server it starts."""
 
+import json
 import socket
 
 import pytest
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import cheat_sheet, doctor, glossary, index, lab, notebook
+from ctrlab.lessons.progress import Store
 
 NAME = "01_part/01_topic"
 
@@ -51,6 +53,32 @@ def test_a_deleted_copy_comes_back(lessons, work):
     (work / f"{NAME}.ipynb").unlink()
     lab.copy_lessons(work)
     assert (work / f"{NAME}.ipynb").read_text() == "first"
+
+
+def test_a_workbook_of_the_first_layout_is_taken_over(lessons, work, monkeypatch):
+    """Then the learners' notebooks were committed, and studies were modules of ctrlab.lessons."""
+    untouched, mine = work / "01_part/02_other.ipynb", work / f"{NAME}.ipynb"
+    mine.parent.mkdir(parents=True)
+    untouched.write_text("as it was")
+    mine.write_text("from ctrlab.lessons import shards_study\nfrom ctrlab.lessons.check import require_close\nmy answers")
+    copied = {
+        "01_part/02_other.ipynb": lab._hash("as it was"),
+        f"{NAME}.ipynb": lab._hash("from ctrlab.lessons import shards_study"),
+    }
+    (work / lab.MANIFEST).write_text(json.dumps(copied))
+    kept = {"lesson": "02_ops/01_indicator_column", "passed": [1], "solutions": [2], "predictions": {"step": 3.0}}
+    (work / "progress").mkdir()
+    (work / "progress/02_ops.01_indicator_column.json").write_text(json.dumps(kept))
+    made = {"01_part/02_other.ipynb": "as it is", f"{NAME}.ipynb": "first"}
+    monkeypatch.setattr(lab.build, "workbook", lambda lessons: made)
+    told = lab.copy_lessons(work)
+    assert untouched.read_text() == "as it is" and mine.read_text().endswith("my answers")
+    assert (work / f"{NAME}.new.ipynb").read_text() == "first"
+    assert len(told) == 2 and "left as it is" in told[0]
+    assert "imports ctrlab.lessons.shards_study, which moved" in told[1] and "check" not in told[1]
+    record = Store().load("02_ops/01_indicator_column")
+    assert (record.passed, record.solutions, record.predictions) == ([1], [2], {"step": 3.0})
+    assert lab.copy_lessons(work) == []
 
 
 def test_a_broken_list_of_copies_is_one_sentence(lessons, work):

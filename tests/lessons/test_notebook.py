@@ -144,14 +144,15 @@ def checkout(tmp_path, monkeypatch):
     (folder / "01_part" / "01_double").mkdir(parents=True)
     (folder / "01_part" / "01_double" / "lesson.ipynb").write_text(json.dumps(solved()))
     monkeypatch.setattr(places, "notebooks", lambda: folder)
-    markers = "".join(f"<!-- {name}: here -->\nold\n<!-- end of {name} -->\n" for name in ("course", "ladder"))
-    (tmp_path / "README.md").write_text("# Title\n" + markers)
+    for page, name in ((folder / "README.md", "course"), (tmp_path / "README.md", "ladder")):
+        page.write_text(f"# Title\n<!-- {name}: here -->\nold\n<!-- end of {name} -->\n")
     return folder
 
 
 def test_build_writes_once_and_check_finds_what_is_stale(checkout):
     lesson = checkout / "01_part" / "01_double" / "lesson.ipynb"
-    made = {lesson, checkout / "cheat_sheet.md", checkout / "glossary.md", checkout.parent / "README.md"}
+    pages = {checkout / page for page in ("cheat_sheet.md", "glossary.md", "README.md")}
+    made = {lesson, checkout.parent / "README.md", *pages}
     assert set(build.build(check=True)) == made and not (checkout / "glossary.md").exists()
     assert set(build.build()) == made and build.build(check=True) == []
     assert notebook.SOLVED in notebook.read(lesson).cells[0].source

@@ -7,7 +7,6 @@ modules in every process that imports this package, also in a worker process tha
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -34,5 +33,7 @@ sys.meta_path.append(_Folders)
 
 def module(lesson: str, name: str) -> ModuleType | None:
     """A module of a lesson, `module("02_ops/04_fused_gru", "checks")`; None if the lesson's folder has no such file."""
-    full = f"{__name__}.{places.topic(lesson)}.{name}"
-    return importlib.import_module(full) if importlib.util.find_spec(full) else None
+    folder = places.folders().get(places.topic(lesson))
+    if folder is None or not (folder / f"{name}.py").is_file():
+        return None
+    return importlib.import_module(f"{__name__}.{places.topic(lesson)}.{name}")

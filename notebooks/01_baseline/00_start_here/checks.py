@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
-from ctrlab.lessons.check import call, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.exercise import Close, Exercise, tensors
 from ctrlab.ops import pointwise
 from ctrlab.ops.references.pointwise import KINDS, SLOPED
 
@@ -40,14 +38,6 @@ def measurements(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np
     yield "a machine that becomes slower and slower", baseline * slower, variant * slower
 
 
-def check_ratio(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `times_as_fast(baseline, variant)`, float64 [pairs] of seconds each -> the median of the pairs' ratios."""
-    for case, baseline, variant in measurements(rng):
-        received = call(answer, baseline, variant, case=case)
-        step = "divide first, pair by pair (which by which?); then the median: one disturbed pair hardly moves it"
-        require_close(received, np.median(baseline / variant), case=case, next_step=step, rtol=1e-9)
-
-
 def batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     """(what it is, x [B, n])."""
     for _ in range(2):
@@ -60,19 +50,31 @@ def batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     yield "zeros", np.zeros((3, 7))
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(kind, x, shift, slope)` with the learner's kernel inside, against the reference."""
-    answer = on_own("pointwise", answer)
+def calls(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, kind, x, shift, and the slope if the kind has one): each batch with each kind."""
     for case, x in batches(rng):
         for kind in KINDS:
             vectors = [rng.standard_normal(x.shape[1]).astype(np.float32) for _ in range(1 + (kind in SLOPED))]
-            x = x.astype(np.float32)
-            given = (kind, *(tf.constant(array) for array in (x, *vectors)))
-            case_of_kind = f"{kind}, {case}"
-            received = call(answer, *given, case=case_of_kind, next_step="does it crash with our kernel too?")
-            expected = pointwise.OP.reference(kind, x, *vectors).astype(np.float32)
-            step = "with p = x + shift[c], PReLU is p where p > 0, else slope[c] * p; the result is stored at out[b * n + c]"
-            require_close(received, expected, case=case_of_kind, next_step=step)
+            yield f"{kind}, {case}", kind, x.astype(np.float32), *vectors
 
 
-CHECKS = {1: check_ratio, 2: check_kernel}
+CHECKS = {
+    1: Exercise(
+        asks="times_as_fast(baseline, variant): float64 [pairs] of seconds each -> the median of the pairs' ratios",
+        cases=measurements,
+        reference=lambda baseline, variant: np.median(baseline / variant),
+        compare=Close(
+            "divide first, pair by pair (which by which?); then the median: one disturbed pair hardly moves it",
+            rtol=1e-9,
+            dtype=np.float64,
+        ),
+    ),
+    2: Exercise(
+        asks="the op `answer(kind, x, shift, slope)` with the learner's kernel inside: float32 [B, n]",
+        kernel="pointwise",
+        cases=calls,
+        reference=pointwise.OP.reference,
+        given=tensors,
+        compare=Close("with p = x + shift[c], PReLU is p where p > 0, else slope[c] * p; the result is stored at out[b * n + c]"),
+    ),
+}

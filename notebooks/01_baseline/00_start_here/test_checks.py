@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ctrlab.lessons.topics.start_here import figures as start_here
+from solved import solved
 from wrong_answers import judge, named
 
 from ctrlab.lessons import check
@@ -16,8 +17,7 @@ from ctrlab.optimizations import LADDER
 LESSON = "01_baseline/00_start_here"
 
 
-def median_of_ratios(baseline, variant):
-    return np.median(baseline / variant)
+median_of_ratios = solved(LESSON, 1)
 
 
 def no_op(baseline, variant):

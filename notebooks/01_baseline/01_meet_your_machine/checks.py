@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Close, Exercise
 from ctrlab.profiling.work import Ceilings, Work, bound
 
 
@@ -33,13 +34,9 @@ def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
     yield "nothing to do", Work()
 
 
-def check_least_seconds(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `least_seconds(work, ceilings)`, the bound of `ctrlab.profiling.work`."""
+def on_machines(rng: np.random.Generator) -> Iterator[tuple[str, Work, Ceilings]]:
     for ceilings in machines(rng):
-        for case, work in works(rng):
-            received = call(answer, work, ceilings, case=case)
-            step = "the longer of arithmetic and memory; memory is the stream plus the random rows"
-            require_close(received, np.float64(bound(work, ceilings)), case=f"{case}, {work}", next_step=step, rtol=1e-9)
+        yield from ((f"{case}, {work}", work, ceilings) for case, work in works(rng))
 
 
 def lookup_work(rows: int, ids: int, dim: int) -> Work:
@@ -56,23 +53,38 @@ HINTS = {
 }
 
 
-def check_lookup_work(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `lookup_work(rows, ids, dim)`."""
-    cases = [("random sizes", *rng.integers(2, 5_000, 3)) for _ in range(4)]
-    cases += [("one id a row", 64, 1, 16), ("empty bags", 64, 0, 16), ("no rows", 0, 10, 16), ("a table one wide", 64, 10, 1)]
-    for case, *sizes in cases:
-        rows, ids, dim = map(int, sizes)
-        received = call(answer, rows, ids, dim, case=case)
-        sizes_line = f"{case}: rows={rows}, ids={ids}, dim={dim}"
-        if not isinstance(received, Work):
-            raise CheckFailed(
-                "The answer is a Work.", expected="Work(...)", received=repr(received), index=sizes_line, next_step="return it"
-            )
-        for name, expected in dataclasses.asdict(lookup_work(rows, ids, dim)).items():
-            came = getattr(received, name)
-            if came != expected:
-                rule = f"Work.{name} counts what no implementation can leave out."
-                raise CheckFailed(rule, expected=expected, received=came, index=sizes_line, next_step=HINTS[name])
+def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int, int]]:
+    """(what it is, rows, ids, dim)."""
+    for _ in range(4):
+        yield "random sizes", *rng.integers(2, 5_000, 3).tolist()
+    yield from (("one id a row", 64, 1, 16), ("empty bags", 64, 0, 16), ("no rows", 0, 10, 16), ("a table one wide", 64, 10, 1))
 
 
-CHECKS = {1: check_least_seconds, 2: check_lookup_work}
+def same_work(received: object, expected: Work, case: str, question: Sequence) -> None:
+    """Each number of the Work, exactly."""
+    index = "{}: rows={}, ids={}, dim={}".format(case, *question)
+    if not isinstance(received, Work):
+        rule = "The answer is a Work."
+        raise CheckFailed(rule, expected="Work(...)", received=repr(received), index=index, next_step="return it")
+    for name, right in dataclasses.asdict(expected).items():
+        if (came := getattr(received, name)) != right:
+            rule = f"Work.{name} counts what no implementation can leave out."
+            raise CheckFailed(rule, expected=right, received=came, index=index, next_step=HINTS[name])
+
+
+CHECKS = {
+    1: Exercise(
+        asks="least_seconds(work, ceilings): the bound of `ctrlab.profiling.work`, in seconds",
+        cases=on_machines,
+        reference=bound,
+        compare=Close(
+            "the longer of arithmetic and memory; memory is the stream plus the random rows", rtol=1e-9, dtype=np.float64
+        ),
+    ),
+    2: Exercise(
+        asks="lookup_work(rows, ids, dim): sizes -> Work",
+        cases=sizes,
+        reference=lookup_work,
+        compare=same_work,
+    ),
+}

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ctrlab.lessons.topics.meet_your_machine import checks
+from solved import solved
 from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
@@ -12,6 +12,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.profiling.work import Work, bound, parts
 
 LESSON = "01_baseline/01_meet_your_machine"
+least_seconds, lookup_work = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def adds_up(work, ceilings):
@@ -48,8 +49,9 @@ def divides_by_work(work, ceilings):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_right_answers_pass(seed):
+    check.run(LESSON, 1, least_seconds, seed)
     check.run(LESSON, 1, bound, seed)
-    check.run(LESSON, 2, checks.lookup_work, seed)
+    check.run(LESSON, 2, lookup_work, seed)
 
 
 WRONG_BOUNDS = [
@@ -61,8 +63,8 @@ WRONG_BOUNDS = [
     constant,
     no_op,
     divides_by_work,
-    Replay(bound),
-    ByHeart(LESSON, 1, bound),
+    Replay(least_seconds),
+    ByHeart(LESSON, 1, least_seconds),
 ]
 
 
@@ -76,18 +78,18 @@ def changed(**change):
     """The right work with fields changed: name -> factor."""
 
     def answer(rows, ids, dim):
-        right = checks.lookup_work(rows, ids, dim)
+        right = lookup_work(rows, ids, dim)
         return dataclasses.replace(right, **{name: getattr(right, name) * factor for name, factor in change.items()})
 
     return answer
 
 
 def one_less(rows, ids, dim):
-    return checks.lookup_work(rows, ids - 1, dim)
+    return lookup_work(rows, ids - 1, dim)
 
 
 def rows_streamed_too(rows, ids, dim):
-    return checks.lookup_work(rows, ids, dim) + Work(bytes=4 * rows * ids * dim)
+    return lookup_work(rows, ids, dim) + Work(bytes=4 * rows * ids * dim)
 
 
 def nothing(rows, ids, dim):
@@ -97,14 +99,14 @@ def nothing(rows, ids, dim):
 WRONG_WORKS = {
     "multiply-adds": changed(flops=2),
     "int32 ids": changed(bytes=0.5),
-    "a row a bag": lambda rows, ids, dim: dataclasses.replace(checks.lookup_work(rows, ids, dim), random_rows=rows),
+    "a row a bag": lambda rows, ids, dim: dataclasses.replace(lookup_work(rows, ids, dim), random_rows=rows),
     "row in floats": changed(row_bytes=0.25),
     "off by one": one_less,
     "rows twice": rows_streamed_too,
     "no-op": nothing,
     "a constant": lambda rows, ids, dim: Work(flops=1),
-    "a replay": Replay(checks.lookup_work),
-    "an error on empty bags": lambda rows, ids, dim: checks.lookup_work(rows, ids, dim) if rows // ids else None,
+    "a replay": Replay(lookup_work),
+    "an error on empty bags": lambda rows, ids, dim: lookup_work(rows, ids, dim) if rows // ids else None,
 }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.interpreter import require_no_loop
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Traced
 
 TOLERANCE = 1e-6
 MOST_STEPS = 5_000  # of the interpreter, lines and calls; polyfit itself takes some hundred
@@ -39,22 +38,6 @@ def columns(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
     yield "only one id that is frequent enough (so: nan)", np.array([1, some, 2]), 10
     yield "ids that all come once (so: nan)", np.ones(some, np.int64), 10
     yield "a column without any id (so: nan)", np.zeros(0, np.int64), 10
-
-
-def check_zipf_exponent(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `zipf_exponent(counts, least)`, int64 [V] in any order -> float, nan where fewer than two ids are left."""
-    step = "sort falling, drop what is below `least`, number the rest from rank 1, fit log count over log rank, flip the sign"
-    for case, counts, least in columns(rng):
-        received = call(answer, counts, least, case=case)
-        rule = f"The exponent is minus the slope of log count over log rank; here {case}."
-        if not isinstance(received, float | int | np.floating):
-            raise CheckFailed(rule, expected="one number", received=repr(received), next_step="return a float")
-        expected = zipf_exponent(counts, least)
-        if np.isnan(expected) and np.isnan(received):
-            continue
-        if not abs(received - expected) <= TOLERANCE * max(1.0, abs(expected)):
-            raise CheckFailed(rule, expected=expected, received=received, index=f"least={least}", next_step=step)
-    require_no_loop(answer, rng.integers(10, 1_000, MANY), 10, of="ids", many=MANY, most=MOST_STEPS)
 
 
 def lists(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]]]]:
@@ -91,28 +74,46 @@ def splits_of(rows: list[list[str]]) -> np.ndarray:
     return np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
-def check_row_splits(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `row_splits(text, offsets)`, uint8 [n] and int64 [B + 1] -> int64 [B + 1]."""
-    step = "a row has one entry more than separators, but an empty text has none"
+def joined(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str, str]]:
+    """(what it is, rows of entries, the text before them, the text behind)."""
     for case, rows in lists(rng):
-        received = call(answer, *packed(rows), case=case)
-        require_close(received, splits_of(rows), case=case, next_step=step, rtol=1e-9)
+        yield case, rows, "", ""
     rows = random_lists(rng, int(rng.integers(2, 6)), 4)
-    case = "a stretch from the middle of a longer text, so offsets[0] is not 0"
-    received = call(answer, *packed(rows, before="a;b;", behind=";c"), case=case)
-    require_close(received, splits_of(rows), case=case, next_step="count separators between offsets only", rtol=1e-9)
-    enforce_budget(answer, rng)
+    yield "a stretch from the middle of a longer text, so offsets[0] is not 0", rows, "a;b;", ";c"
 
 
-def enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
-    rows = random_lists(rng, 300, 6)
-    text, offsets = packed(rows)
+def one_pass(text: tf.Tensor, offsets: tf.Tensor) -> Budget:
     rule = "one pass over the text: no tensor longer than it, no loop over rows, in Python or in the graph"
-    step = "tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there"
-    Budget(rule, largest_elements=len(text) + 1).enforce(answer, text, offsets, next_step=step)
-    require_close(
-        call(answer, text, offsets, case="300 rows"), splits_of(rows), case="300 rows", next_step="see above", rtol=1e-9
-    )
+    return Budget(rule, largest_elements=len(text) + 1)
 
 
-CHECKS = {1: check_zipf_exponent, 2: check_row_splits}
+CHECKS = {
+    1: Exercise(
+        asks="zipf_exponent(counts, least): int64 [V] in any order -> float, nan where fewer than two ids are left",
+        cases=columns,
+        reference=zipf_exponent,
+        compare=Number(
+            "The exponent is minus the slope of log count over log rank",
+            "sort falling, drop what is below `least`, number the rest from rank 1, fit log count over log rank, flip the sign",
+            rtol=TOLERANCE,
+            atol=TOLERANCE,
+            shown=lambda counts, least: f"least={least}",
+        ),
+        limits=[NoLoop("ids", many=MANY, most=MOST_STEPS, on=lambda rng: (rng.integers(10, 1_000, MANY), 10))],
+    ),
+    2: Exercise(
+        asks="row_splits(text, offsets): uint8 [n], int64 [B + 1] -> int64 [B + 1]",
+        cases=joined,
+        reference=lambda rows, before, behind: splits_of(rows),
+        given=packed,
+        compare=Close("a row has one entry more than separators between its offsets, but an empty text has none", dtype=np.int64),
+        limits=[
+            Traced(
+                one_pass,
+                on=lambda rng: packed(random_lists(rng, 300, 6)),
+                next_step="tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there",
+            )
+        ],
+        afterwards=lambda rng: [("300 rows", random_lists(rng, 300, 6), "", "")],
+    ),
+}

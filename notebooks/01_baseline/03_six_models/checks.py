@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.interpreter import interpreted, peak_of
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak, Traced, tensors
 
 MANY = 6_000
 MOST_STEPS = 2_000  # of the interpreter, lines and calls
@@ -29,27 +28,16 @@ def second_order(v: np.ndarray) -> np.ndarray:
 def embeddings(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     """(what it is, v float32 [B, F, D])."""
     for _ in range(3):
-        shape = rng.integers(2, [9, 12, 7])
-        yield "random vectors", rng.normal(size=shape)
-    yield "two fields", rng.normal(size=(4, 2, 3))
-    yield "fields that all have the same vector", np.repeat(rng.normal(size=(5, 1, 4)), 6, axis=1)
-    yield "a single field, so no pair at all", rng.normal(size=(3, 1, 4))
-    yield "a single row", rng.normal(size=(1, 8, 16))
-    yield "no rows", np.zeros((0, 5, 4))
+        yield "random vectors", vectors(rng, *rng.integers(2, [9, 12, 7]))
+    yield "two fields", vectors(rng, 4, 2, 3)
+    yield "fields that all have the same vector", np.repeat(vectors(rng, 5, 1, 4), 6, axis=1)
+    yield "a single field, so no pair at all", vectors(rng, 3, 1, 4)
+    yield "a single row", vectors(rng, 1, 8, 16)
+    yield "no rows", vectors(rng, 0, 5, 4)
 
 
-def check_second_order(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `second_order(v)`, float32 [B, F, D] -> float32 [B, D]."""
-    import tensorflow as tf
-
-    step = "square the sum over the fields: it has every pair twice, and each vector with itself once"
-    for case, v in embeddings(rng):
-        v = tf.constant(v, tf.float32)
-        received = call(answer, v, case=case)
-        require_close(received, second_order(v.numpy()).astype(np.float32), case=case, next_step=step)
-    rows, fields, dim = 16, 100, 8
-    budget = Budget("no pairs are made: no tensor above the size of v", largest_elements=rows * fields * dim)
-    budget.enforce(answer, tf.constant(rng.normal(size=(rows, fields, dim)), tf.float32), next_step=step)
+def vectors(rng: np.random.Generator, rows: int, fields: int, dim: int) -> np.ndarray:
+    return rng.normal(size=(rows, fields, dim)).astype(np.float32)
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
@@ -78,34 +66,44 @@ def scored(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarr
     yield "no rows (so: nan)", np.zeros(0, np.float32), np.zeros(0, np.float32)
 
 
-def check_auc(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `auc(labels, scores)`, [n] each -> float, nan where one class is missing."""
-    step = "rank the scores from 1, equal ones at the mean of their ranks; the ones' ranks add up to pairs won plus m (m + 1) / 2"
-    for case, labels, scores in scored(rng):
-        received = call(answer, labels, scores, case=case)
-        expected = auc(labels, scores)
-        rule = f"AUC is the share of (one, zero) pairs in the right order, equal scores counting half; here {case}."
-        if not isinstance(received, float | int | np.floating):
-            raise CheckFailed(rule, expected="one number", received=repr(received), next_step="return a float")
-        if np.isnan(expected) and np.isnan(received):
-            continue
-        if not abs(received - expected) <= TOLERANCE:
-            raise CheckFailed(rule, expected=expected, received=received, next_step=step)
-    enforce_budget(answer, rng)
+def many(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return rng.integers(0, 2, MANY).astype(np.float32), rng.normal(size=MANY).astype(np.float32)
 
 
-def enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
-    """One sort: no table of pairs, and no loop over rows."""
-    labels, scores = rng.integers(0, 2, MANY).astype(np.float32), rng.normal(size=MANY).astype(np.float32)
-    steps = interpreted(answer, labels, scores)
-    peak = peak_of(answer, labels, scores)
-    rule = "Budget: one sort, no table of pairs, no loop over rows."
-    for what, spent, most in (("bytes", peak, MOST_BYTES * MANY), ("lines and calls of Python", steps, MOST_STEPS)):
-        if spent > most:
-            received = f"{spent:,} {what} for {MANY:,} rows"
-            raise CheckFailed(
-                rule, expected=f"at most {most:,}", received=received, next_step="np.unique and np.cumsum give ranks"
+PAIRS = "square the sum over the fields: it has every pair twice, and each vector with itself once"
+CHECKS = {
+    1: Exercise(
+        asks="second_order(v): float32 [B, F, D] -> float32 [B, D]",
+        cases=embeddings,
+        reference=second_order,
+        given=tensors,
+        compare=Close(PAIRS),
+        limits=[
+            Traced(
+                Budget("no pairs are made: no tensor above the size of v", largest_elements=16 * 100 * 8),
+                on=lambda rng: tensors(vectors(rng, 16, 100, 8)),
+                next_step=PAIRS,
             )
-
-
-CHECKS = {1: check_second_order, 2: check_auc}
+        ],
+    ),
+    2: Exercise(
+        asks="auc(labels, scores): [n] each -> float, nan where one class is missing",
+        cases=scored,
+        reference=auc,
+        compare=Number(
+            "AUC is the share of (one, zero) pairs in the right order, equal scores counting half",
+            "rank the scores from 1, equal ones at their mean rank; the ones' ranks add up to pairs won plus m (m + 1) / 2",
+            atol=TOLERANCE,
+        ),
+        limits=[
+            Peak(
+                "one sort, no table of pairs",
+                f"{MANY:,} rows",
+                most=MOST_BYTES * MANY,
+                on=many,
+                next_step="np.unique and np.cumsum give ranks",
+            ),
+            NoLoop("rows", many=MANY, most=MOST_STEPS, on=many),
+        ],
+    ),
+}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.exercise import Each, Exercise, Number, Same
 from ctrlab.profiling.traces import OpRow, OpTable
 
 Event = tuple[str, int, int]  # name, start, length
@@ -39,32 +38,6 @@ def threads(rng: np.random.Generator) -> Iterator[tuple[str, list[Event], dict[s
     yield "an event within one of its own name", [("call", 0, 10), ("call", 2, 4)], {"call": 10}
 
 
-def check_self_times(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `self_times(events)` -> {name: self time, summed over the events of that name}."""
-    step = "sort by start, the longer first; keep a stack of open events, and take a length off the innermost open one only"
-    for case, events, own in threads(rng):
-        given = list(events)
-        received = call(answer, given, case=case)
-        if given != events:
-            raise CheckFailed("The events are left as they were.", expected=events, received=given, next_step="use sorted()")
-        if not isinstance(received, dict) or received.keys() != own.keys():
-            names = sorted(map(str, received)) if isinstance(received, dict) else repr(received)
-            rule = f"Every name that occurs has its self time; here {case}."
-            raise CheckFailed(rule, expected=sorted(own), received=names, next_step="return a dict")
-        for name in own:
-            if not is_number(received[name]) or received[name] != own[name]:
-                rule = f"Self time is an event's length less that of the events directly in it; here {case}."
-                raise CheckFailed(rule, expected=own[name], received=received[name], index=name, next_step=step)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real)
-
-
-def is_name(value: object, name: str) -> bool:
-    return isinstance(value, str) and value == name
-
-
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, OpTable]]:
     """(what it is, table)."""
     for _ in range(3):
@@ -80,27 +53,38 @@ def table(entries: list[tuple[str, float]]) -> OpTable:
     return OpTable(tuple(rows), steps=1, wall=1.0, device="none")
 
 
-def check_most_gain(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `most_gain(table)` -> (part, how many times as fast the step would be if that part took no time)."""
-    for case, profile in tables(rng):
-        shares: dict[str, float] = {}
-        for row in profile.rows:
-            shares[row.part] = shares.get(row.part, 0.0) + row.share
-        part = max(shares, key=shares.get)
-        left = 1 - shares[part]
-        gain = 1 / left if left > 1e-9 else float("inf")
-        received = call(answer, profile, case=case, next_step="what if a part is everything? Then nothing is left to divide by")
-        if not isinstance(received, tuple) or len(received) != 2 or not is_name(received[0], part):
-            rule = f"The answer names the part with the largest summed share, and the gain; here {case}."
-            raise CheckFailed(
-                rule, expected=(part, gain), received=received, next_step="table.by_part() sums the rows of each part"
-            )
-        if not is_number(received[1]):
-            rule = f"The gain is a number; here {case}."
-            raise CheckFailed(rule, expected=gain, received=repr(received[1]), next_step="return (part, gain)")
-        if np.isinf(gain) and received[1] == gain:
-            continue
-        require_close(np.float64(received[1]), np.float64(gain), case=case, next_step="what is left takes 1 - share", rtol=1e-6)
+def most_gain(profile: OpTable) -> tuple[str, float]:
+    """The definition: the part with the largest summed share, and 1 over what is left without it."""
+    shares: dict[str, float] = {}
+    for row in profile.rows:
+        shares[row.part] = shares.get(row.part, 0.0) + row.share
+    part = max(shares, key=shares.get)
+    left = 1 - shares[part]
+    return part, 1 / left if left > 1e-9 else float("inf")
 
 
-CHECKS = {1: check_self_times, 2: check_most_gain}
+CHECKS = {
+    1: Exercise(
+        asks="self_times(events): events of one thread -> {name: self time, summed over the events of that name}",
+        cases=threads,
+        reference=lambda events, own: own,
+        given=lambda events, own: (events,),
+        compare=Each(
+            "self time by name,",
+            Number(
+                "Self time is an event's length less that of the events directly in it",
+                "sort by start, the longer first; keep a stack of open events, and take a length off the innermost open one only",
+            ),
+        ),
+    ),
+    2: Exercise(
+        asks="most_gain(table): OpTable -> (part, how many times as fast the step would be if that part took no time)",
+        cases=tables,
+        reference=most_gain,
+        compare={
+            "part": Same("The answer names the part with the largest summed share", "table.by_part() sums the rows of each part"),
+            "gain": Number("The gain is 1 over what is left", "what is left takes 1 - share", rtol=1e-6),
+        },
+        run_it="what if a part is everything? Then nothing is left to divide by",
+    ),
+}

@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+from solved import solved
 from wrong_answers import ByHeart, Replay
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
 
 LESSON = "01_baseline/04_where_the_time_goes"
+self_times, most_gain = solved(LESSON, 1), solved(LESSON, 2)
 
 
-def self_times(events, *, key=lambda e: (e[1], -e[2]), touching=True, ancestors=False):
-    """The solution, with the mistakes one can make in it."""
+def mistaken(events, *, key=lambda e: (e[1], -e[2]), touching=True, ancestors=False):
+    """With one of the mistakes that one can make in it."""
     own, open_events = {}, []
     for name, start, length in sorted(events, key=key):
         while open_events and (open_events[-1][0] <= start if touching else open_events[-1][0] < start):
@@ -43,10 +45,10 @@ WRONG = {
     "a replay": Replay(self_times),
     "by heart": ByHeart(LESSON, 1, self_times),
     "lengths": lengths,
-    "no order": lambda events: self_times(events, key=lambda e: 0),
-    "start alone": lambda events: self_times(events, key=lambda e: (e[1], e[2])),
-    "touching events are nested": lambda events: self_times(events, touching=False),
-    "all ancestors": lambda events: self_times(events, ancestors=True),
+    "no order": lambda events: mistaken(events, key=lambda e: 0),
+    "start alone": lambda events: mistaken(events, key=lambda e: (e[1], e[2])),
+    "touching events are nested": lambda events: mistaken(events, touching=False),
+    "all ancestors": lambda events: mistaken(events, ancestors=True),
     "sorts the input": sorts_in_place,
     "one event a name": last_of_a_name,
     "no-op": lambda events: None,
@@ -73,12 +75,6 @@ WRONG |= {
 def test_wrong_self_times_fail(answer):
     with pytest.raises(CheckFailed):
         check.run(LESSON, 1, answer)
-
-
-def most_gain(table):
-    dearest = table.by_part().rows[0]
-    left = 1 - dearest.share
-    return dearest.part, 1 / left if left > 1e-9 else float("inf")
 
 
 def longest_row(table):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-from ctrlab.lessons.interpreter import peak_of, require_no_loop
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak
 
 MANY = 2_000
 MOST_STEPS = 400  # of the interpreter, lines and calls
@@ -42,37 +41,14 @@ def reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarra
     yield case("a batch that reads nothing", [], 4)
 
 
-def check_row_gradients(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `row_gradients(ids, gradients)` -> (rows, sums)."""
-    steps = {
-        "rows": "each id once, ascending: np.unique",
-        "sums": "a row that was read three times gets the sum of three gradients",
-    }
-
-    def judge(case: str, ids: np.ndarray, gradients: np.ndarray) -> None:
-        received = parts(call(answer, ids, gradients, case=case), ", ".join(steps), case=case)
-        for (name, step), value, right in zip(steps.items(), received, row_gradients(ids, gradients)):
-            require_close(value, right, case=f"{case}, `{name}`", next_step=step)
-
-    for question in reads(rng):
-        judge(*question)
-    _enforce_budget(answer, rng)
-    many = rng.integers(0, 50_000, 200_000)  # last, for answers that would need all memory
-    judge("200,000 gradients that don't cancel", many, (1 + rng.random((len(many), 1))).astype(np.float32))
+def of_many(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """MANY reads of a table of so many rows."""
+    return rng.integers(0, rows, MANY), rng.normal(size=(MANY, 8)).astype(np.float32)
 
 
-def _enforce_budget(answer: Callable, rng: np.random.Generator) -> None:
-    ids, gradients = rng.integers(0, 20 * MANY, MANY), rng.normal(size=(MANY, 8)).astype(np.float32)
-    require_no_loop(answer, ids, gradients, of="ids", many=MANY, most=MOST_STEPS)
-    ids = rng.integers(0, 1_000 * MANY, MANY)
-    peak, most = peak_of(answer, ids, gradients), MOST_BYTES * gradients.size
-    if peak > most:
-        raise CheckFailed(
-            "Budget: nothing is made that has a line per row of the table, or a column per read.",
-            expected=f"at most {most:,} bytes",
-            received=f"{peak:,} bytes for {MANY:,} reads of a table of {1_000 * MANY:,} rows",
-            next_step="make sums for the rows that were read only, [u, D]",
-        )
+def large_reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    ids = rng.integers(0, 50_000, 200_000)
+    yield "200,000 gradients that don't cancel", ids, (1 + rng.random((len(ids), 1))).astype(np.float32)
 
 
 def hot_rows(ids: np.ndarray, percent: int) -> int:
@@ -106,21 +82,40 @@ def lookups(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
     yield "none is to be served", zipf(211), 0
     yield "one id alone", np.full(9, 6), 30
     yield "a single lookup", np.array([8]), 100
-    yield "no lookup at all", np.zeros(0), 90
+    yield "no lookup at all", np.zeros(0, np.int64), 90
 
 
-def check_hot_rows(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `hot_rows(ids, percent)` -> the number of rows."""
-    step = "count each id, sort the counts falling, add them up; how many of them reach the percentage?"
-    for case, ids, percent in lookups(rng):
-        ids, case = ids.astype(np.int64), f"{case}, {percent} %"
-        received, right = call(answer, ids, percent, case=case), hot_rows(ids, percent)
-        rule = f"The fewest rows that serve so many of the lookups; here {case}."
-        if isinstance(received, bool) or not isinstance(received, int | np.integer):
-            raise CheckFailed(rule, expected="a whole number", received=repr(received)[:40], next_step="return one int")
-        if received != right:
-            raise CheckFailed(rule, expected=right, received=received, next_step=step)
-    require_no_loop(answer, rng.integers(0, 20 * MANY, MANY), 90, of="ids", many=MANY, most=MOST_STEPS)
-
-
-CHECKS = {1: check_row_gradients, 2: check_hot_rows}
+CHECKS = {
+    1: Exercise(
+        asks="row_gradients(ids, gradients): int64 [n], float32 [n, D] -> rows int64 [u], sums float32 [u, D]",
+        cases=reads,
+        reference=row_gradients,
+        compare={
+            "rows": Close("each id once, ascending: np.unique", dtype=np.int64),
+            "sums": Close("a row that was read three times gets the sum of three gradients"),
+        },
+        limits=[
+            NoLoop("ids", many=MANY, most=MOST_STEPS, on=lambda rng: of_many(rng, 20 * MANY)),
+            Peak(
+                "nothing is made that has a line per row of the table, or a column per read",
+                f"{MANY:,} reads of a table of {1_000 * MANY:,} rows",
+                most=MOST_BYTES * MANY * 8,
+                on=lambda rng: of_many(rng, 1_000 * MANY),
+                next_step="make sums for the rows that were read only, [u, D]",
+            ),
+        ],
+        afterwards=large_reads,
+    ),
+    2: Exercise(
+        asks="hot_rows(ids, percent): int64 [n], whole % -> the fewest rows that serve so many of the lookups",
+        cases=lookups,
+        reference=hot_rows,
+        compare=Number(
+            "The fewest rows that serve so many of the lookups",
+            "count each id, sort the counts falling, add them up; how many of them reach the percentage?",
+            whole=True,
+            shown=lambda ids, percent: f"{percent} %",
+        ),
+        limits=[NoLoop("ids", many=MANY, most=MOST_STEPS, on=lambda rng: (rng.integers(0, 20 * MANY, MANY), 90))],
+    ),
+}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.exercise import Close, Exercise, Traced
 from ctrlab.ops import indicator
 
 ROWS, SIZE, LONGEST = 64, 1_000, 20
@@ -61,33 +60,41 @@ BUDGET = Budget(
 )
 
 
-def check_multi_hot(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `multi_hot(ids, size)`, ragged int64 [B, (L)] -> float32 [B, V] of counts."""
-    for case, rows, size in bags(rng):
-        received = call(answer, ragged(rows), size, case=case, next_step="is -1 taken out before the scatter?")
-        require_close(received, multi_hot(rows, size), case=case, next_step="an index is [row, id], and duplicates add up")
-    ids = ragged(random_bags(rng, ROWS, SIZE, LONGEST))
-    BUDGET.enforce(answer, ids, SIZE, next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size")
+def batches(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, columns, their sizes, kernel [sum of sizes, H], weights): the bags above, beside a column of one id a row."""
 
+    def kernel(size: int) -> tf.Tensor:
+        return tf.constant(rng.standard_normal((size, int(rng.integers(1, 20)))), tf.float32)
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(columns, sizes, kernel, weights)` with the learner's kernel inside, against the reference."""
-    answer = on_own("indicator", answer)
-    for case, columns, sizes, weights in batches(rng):
-        kernel = tf.constant(rng.standard_normal((sum(sizes), int(rng.integers(1, 20)))), tf.float32)
-        received = call(answer, columns, sizes, kernel, weights, case=case, next_step="does it crash with our kernel too?")
-        expected = indicator.OP.reference(columns, sizes, kernel, weights).astype(np.float32)
-        require_close(received, expected, case=case, next_step="the row of an id is column.offset + id; -1 adds nothing")
-
-
-def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, list[int], list | None]]:
-    """(what it is, C columns, their sizes, weights): the bags above, beside a column of one id a row."""
     for case, rows, size in bags(rng):
         single = tf.constant(rng.integers(-1, 7, len(rows)), tf.int64)
-        yield case, [single, ragged(rows)], [7, size], None
+        yield case, [single, ragged(rows)], [7, size], kernel(7 + size), None
     rows = random_bags(rng, 50, 9, 5)
     weights = tf.constant(rng.standard_normal(sum(map(len, rows))), tf.float32)
-    yield "weights", [ragged(rows)], [9], [ragged(rows).with_values(weights)]
+    yield "weights", [ragged(rows)], [9], kernel(9), [ragged(rows).with_values(weights)]
 
 
-CHECKS = {1: check_multi_hot, 2: check_kernel}
+CHECKS = {
+    1: Exercise(
+        asks="multi_hot(ids, size): ragged int64 [B, (L)], V -> float32 [B, V] of counts",
+        cases=bags,
+        reference=multi_hot,
+        given=lambda rows, size: (ragged(rows), size),
+        compare=Close("an index is [row, id], and duplicates add up"),
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: (ragged(random_bags(rng, ROWS, SIZE, LONGEST)), SIZE),
+                next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size",
+            )
+        ],
+        run_it="is -1 taken out before the scatter?",
+    ),
+    2: Exercise(
+        asks="the op `answer(columns, sizes, kernel, weights)` with the learner's kernel inside: float32 [B, H]",
+        kernel="indicator",
+        cases=batches,
+        reference=indicator.OP.reference,
+        compare=Close("the row of an id is column.offset + id; -1 adds nothing"),
+    ),
+}

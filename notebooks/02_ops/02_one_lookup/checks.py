@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.exercise import Close, Each, Exercise, Traced, tensors
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.references import merge
@@ -24,7 +23,7 @@ BUDGET = Budget(
 )
 
 
-def gradients(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+def of_ids(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     """(what it is, ids): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random ids", rng.integers(0, 20, int(rng.integers(5, 40)))
@@ -44,62 +43,60 @@ LARGE = {
 """They come last, so that an answer that makes the whole table breaks its budget first."""
 
 
-def check_merge(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `merge(ids, rows)`, int64 [n] and float32 [n, D] -> ascending int64 [u] and float32 sums [u, D]."""
-    for case, ids in gradients(rng):
-        _check_sums(answer, rng, case, ids)
-    ids = tf.constant(rng.integers(0, ROWS, IDS))
-    BUDGET.enforce(
-        answer, ids, tf.zeros((IDS, DIM)), next_step="a segment sum makes [u, D]; nothing of the table's size is needed"
-    )
-    for case, ids in LARGE.items():
-        _check_sums(answer, rng, case, ids)
+def with_rows(rng: np.random.Generator, cases: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    for case, ids in cases:
+        yield case, ids, rng.standard_normal((len(ids), 3)).astype(np.float32)
 
 
-def _check_sums(answer: Callable, rng: np.random.Generator, case: str, ids: np.ndarray) -> None:
-    rows = rng.standard_normal((len(ids), 3)).astype(np.float32)
-    received = call(
-        answer,
-        tf.constant(ids, tf.int64),
-        tf.constant(rows),
-        case=case,
-        next_step="run it on these ids, and print each intermediate result",
-    )
-    received = parts(received, "ids, rows", case=case)
-    unique, sums = merge.reference(Slices(ids, rows))
-    require_close(received[0], unique.astype(np.int64), case=f"{case}, the ids", next_step="each id once, ascending: sort first")
-    require_close(received[1], sums.astype(np.float32), case=f"{case}, the rows", next_step="rows of equal ids are added up")
-
-
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(tables, columns, layout)` with the learner's kernel inside, against the reference."""
-    answer = on_own("lookup", answer)
-    for case, columns, layout in batches(rng):
-        dims = rng.integers(1, 20, 2)
-        tables = [tf.Variable(rng.standard_normal((size, dim)), dtype=tf.float32) for size, dim in zip((20, 7), dims)]
-        received = call(answer, tables, columns, layout, case=case, next_step="does it crash with our kernel too?")
-        for m, expected in enumerate(lookup.OP.reference(tables, columns, layout)):
-            step = "a column's numbers begin at row * width + offset of its output"
-            require_close(received[m], expected.astype(np.float32), case=f"{case}, output {m}", next_step=step)
-
-
-def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, Layout]]:
-    """(what it is, columns, layout): as WDL has them, pooled, and as DIN has them, two histories side by side."""
+def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, list, Layout]]:
+    """(what it is, two tables, columns, layout): as WDL has them, pooled, and as DIN has them, two histories side by side."""
     lengths = rng.integers(0, 6, 9)
     history = tf.RaggedTensor.from_row_lengths(tf.constant(rng.integers(-1, 20, lengths.sum())), lengths)
     beside = history.with_values(tf.constant(rng.integers(-1, 7, lengths.sum())))
     single = tf.constant(rng.integers(-1, 20, 9))
-    yield "one id a row", [single], Layout((0,), ("mean",), (0,))
-    yield "a bag, summed, beside one id a row", [history, single], Layout((0, 0), ("sum", "mean"), (0, 0))
-    yield "the mean of a bag", [beside], Layout((1,), ("mean",), (0,))
-    yield "two histories side by side", [history, beside], Layout((0, 1), ("rows", "rows"), (0, 0))
-    yield (
-        "everything at once",
-        [single, history, beside, history],
-        Layout((0, 0, 1, 0), ("mean", "rows", "rows", "mean"), (0, 1, 1, 0)),
-    )
     empty = tf.RaggedTensor.from_row_lengths(tf.zeros(0, tf.int64), [0, 0])
-    yield "rows without any id", [empty, empty], Layout((0, 1), ("mean", "sum"), (0, 0))
+    for case, columns, layout in (
+        ("one id a row", [single], Layout((0,), ("mean",), (0,))),
+        ("a bag, summed, beside one id a row", [history, single], Layout((0, 0), ("sum", "mean"), (0, 0))),
+        ("the mean of a bag", [beside], Layout((1,), ("mean",), (0,))),
+        ("two histories side by side", [history, beside], Layout((0, 1), ("rows", "rows"), (0, 0))),
+        (
+            "everything at once",
+            [single, history, beside, history],
+            Layout((0, 0, 1, 0), ("mean", "rows", "rows", "mean"), (0, 1, 1, 0)),
+        ),
+        ("rows without any id", [empty, empty], Layout((0, 1), ("mean", "sum"), (0, 0))),
+    ):
+        dims = rng.integers(1, 20, 2)
+        tables = [tf.Variable(rng.standard_normal((size, dim)), dtype=tf.float32) for size, dim in zip((20, 7), dims)]
+        yield case, tables, columns, layout
 
 
-CHECKS = {1: check_merge, 2: check_kernel}
+CHECKS = {
+    1: Exercise(
+        asks="merge(ids, rows): int64 [n], float32 [n, D] -> ids int64 [u], ascending, and sums float32 [u, D]",
+        cases=lambda rng: with_rows(rng, of_ids(rng)),
+        reference=lambda ids, rows: merge.reference(Slices(ids, rows)),
+        given=tensors,
+        compare={
+            "ids": Close("each id once, ascending: sort first", dtype=np.int64),
+            "rows": Close("rows of equal ids are added up"),
+        },
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: (tf.constant(rng.integers(0, ROWS, IDS)), tf.zeros((IDS, DIM))),
+                next_step="a segment sum makes [u, D]; nothing of the table's size is needed",
+            )
+        ],
+        afterwards=lambda rng: with_rows(rng, LARGE.items()),
+        run_it="run it on these ids, and print each intermediate result",
+    ),
+    2: Exercise(
+        asks="the op `answer(tables, columns, layout)` with the learner's kernel inside: a list of outputs",
+        kernel="lookup",
+        cases=batches,
+        reference=lookup.OP.reference,
+        compare=Each("output", Close("a column's numbers begin at row * width + offset of its output")),
+    ),
+}

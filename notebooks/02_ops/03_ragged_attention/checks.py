@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own, require_no_allocation
+from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced, tensors
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
@@ -25,18 +24,18 @@ def batch(rng: np.random.Generator, lengths, width: int, units) -> tuple:
     return query, keys, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), layers
 
 
-def batches(rng: np.random.Generator) -> Iterator[tuple[str, tuple]]:
-    """(what it is, a batch): random ones, then those that break a careless answer."""
+def batches(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, query, keys, splits, layers): random ones, then those that break a careless answer."""
     width, units = int(rng.integers(2, 9)), (int(rng.integers(2, 20)), int(rng.integers(2, 9)), 1)
     for _ in range(3):
-        yield "random histories", batch(rng, rng.integers(0, 7, int(rng.integers(2, 9))).tolist(), width, units)
-    yield "rows without any event", batch(rng, [0, 2, 0, 0, 3, 0], width, units)
-    yield "no event in the whole batch", batch(rng, [0, 0], width, units)
-    yield "a batch of one row", batch(rng, [5], width, units)
-    yield "one event a row", batch(rng, [1, 1, 1], width, units)
-    yield "a batch of no rows", batch(rng, [], width, units)
-    yield "a history far longer than the others", batch(rng, [1, 40, 2], width, units)
-    yield "one sigmoid layer", batch(rng, [3, 1], width, (5, 1))
+        yield "random histories", *batch(rng, rng.integers(0, 7, int(rng.integers(2, 9))).tolist(), width, units)
+    yield "rows without any event", *batch(rng, [0, 2, 0, 0, 3, 0], width, units)
+    yield "no event in the whole batch", *batch(rng, [0, 0], width, units)
+    yield "a batch of one row", *batch(rng, [5], width, units)
+    yield "one event a row", *batch(rng, [1, 1, 1], width, units)
+    yield "a batch of no rows", *batch(rng, [], width, units)
+    yield "a history far longer than the others", *batch(rng, [1, 40, 2], width, units)
+    yield "one sigmoid layer", *batch(rng, [3, 1], width, (5, 1))
 
 
 def scores(query, keys, splits, layers) -> np.ndarray:
@@ -54,34 +53,52 @@ BUDGET = Budget(
 )
 
 
-def check_scores(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `scores(query, keys, splits, layers)` -> float32 [N]."""
-    for case, (query, keys, splits, layers) in batches(rng):
-        inputs = tf.nest.map_structure(tf.constant, (query, keys, splits, layers))
-        received = call(answer, *inputs, case=case, next_step="how many events has each row? splits[1:] - splits[:-1]")
-        step = "q goes with Wq + Wd, k with Wk - Wd, q * k with Wp"
-        require_close(received, scores(query, keys, splits, layers), case=case, next_step=step)
-    inputs = tf.nest.map_structure(tf.constant, batch(rng, LENGTHS, WIDTH, UNITS))
-    BUDGET.enforce(answer, *inputs, next_step="split the first kernel into its four parts instead of joining four inputs")
+def events(query, keys, splits, layers) -> tuple:
+    """What the op is called with."""
+    return tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(query, events, layers)` -> weights, attended [B, C], on the learner's kernel."""
-    answer = on_own("attention_pool", answer)
-    for case, (query, keys, splits, layers) in batches(rng):
-        given = tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
-        answered = call(answer, *given, case=case, next_step="does it crash with our kernel too?")
-        weighed, summed = parts(answered, "weights, attended", case=case)
-        weights, attended = attention.OP.reference(query.astype(np.float64), Events(splits, flat=keys), layers)
-        step = "a row's weights sum to 1; a row without events has the zero vector"
-        for part, expected in zip((weighed.flat, summed), (weights.flat, attended)):
-            require_close(part, expected.astype(np.float32), case=case, next_step=step)
-    questions = []
-    for width, longest in ((4, 3), (300, 600)):
-        query, keys, splits, layers = batch(rng, [longest, 0, 2], width, (5, 1))
-        questions.append((tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers))
-    step = "`weights` and `attended` have room for all you compute"
-    require_no_allocation("attention_pool", answer, questions, sizes="3 rows of C = 4 and 3 of C = 300", next_step=step)
+def pooled(query, keys, splits, layers) -> tuple[np.ndarray, np.ndarray]:
+    """weights [N], attended [B, C]."""
+    weights, attended = attention.OP.reference(query.astype(np.float64), Events(splits, flat=keys), layers)
+    return weights.flat, attended
 
 
-CHECKS = {1: check_scores, 2: check_kernel}
+def narrow_and_wide(rng: np.random.Generator) -> list[tuple]:
+    return [events(*batch(rng, [longest, 0, 2], width, (5, 1))) for width, longest in ((4, 3), (300, 600))]
+
+
+ROW = "a row's weights sum to 1; a row without events has the zero vector"
+CHECKS = {
+    1: Exercise(
+        asks="scores(query, keys, splits, layers): float32 [B, C], [N, C], int64 [B + 1], [(kernel, bias)] -> float32 [N]",
+        cases=batches,
+        reference=scores,
+        given=tensors,
+        compare=Close("q goes with Wq + Wd, k with Wk - Wd, q * k with Wp"),
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: tensors(*batch(rng, LENGTHS, WIDTH, UNITS)),
+                next_step="split the first kernel into its four parts instead of joining four inputs",
+            )
+        ],
+        run_it="how many events has each row? splits[1:] - splits[:-1]",
+    ),
+    2: Exercise(
+        asks="the op `answer(query, events, layers)` with the learner's kernel inside: weights, attended float32 [B, C]",
+        kernel="attention_pool",
+        cases=batches,
+        reference=pooled,
+        given=events,
+        compare={"weights": Close(ROW, read=lambda weights: weights.flat), "attended": Close(ROW)},
+        limits=[
+            NoAllocation(
+                "attention_pool",
+                sizes="3 rows of C = 4 and 3 of C = 300",
+                on=narrow_and_wide,
+                next_step="`weights` and `attended` have room for all you compute",
+            )
+        ],
+    ),
+}

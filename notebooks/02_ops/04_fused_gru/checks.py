@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own, require_no_allocation
+from ctrlab.lessons.check import CheckFailed, require_close
+from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced
 from ctrlab.ops import gru
 from ctrlab.ops.events import Events
 
@@ -36,26 +36,18 @@ def carried_by(lengths: list[int], size: int) -> int:
     return sum(size * longest_first[i] for i in range(0, len(lengths), size))
 
 
-def check_blocks(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `blocks(lengths, size)`, int64 [B] -> (order int64 [B], carried int64 scalar)."""
-    for case, lengths, size in batches_of_lengths(rng):
-        given = tf.constant(lengths, tf.int64)
-        order, carried = parts(call(answer, given, size, case=case), "order, carried", case=case)
-        order = np.asarray(order)
-        if order.shape != (len(lengths),) or not np.array_equal(np.sort(order), np.arange(len(lengths))):
-            raise CheckFailed(
-                "`order` names each row once.",
-                expected=f"a permutation of 0 to {len(lengths) - 1}",
-                received=order.tolist(),
-                next_step="tf.argsort gives the numbers of the rows, not their lengths",
-            )
-        longest_first = np.sort(lengths)[::-1]
-        hint = "direction='DESCENDING': a block then has its longest row first"
-        require_close(tf.gather(given, order), longest_first.astype(np.int64), case=f"{case}, lengths in order", next_step=hint)
-        expected = np.int64(carried_by(lengths, size))
-        require_close(carried, expected, case=f"{case}, carried", next_step="size times the sum of each block's longest length")
-    lengths = tf.constant(rng.integers(0, 50, ROWS), tf.int64)
-    BUDGET.enforce(answer, lengths, BLOCK, next_step="sort once; sorted[::size] has the longest row of each block")
+def in_order(received: object, longest_first: np.ndarray, case: str, question: Sequence) -> None:
+    """Any order will do in which rows of one length stand together, the longest first."""
+    lengths, order = question[0], np.asarray(received)
+    if order.dtype.kind != "i" or order.shape != (len(lengths),) or not np.array_equal(np.sort(order), np.arange(len(lengths))):
+        raise CheckFailed(
+            "`order` names each row once.",
+            expected=f"a permutation of 0 to {len(lengths) - 1}",
+            received=order.tolist(),
+            next_step="tf.argsort gives the numbers of the rows, not their lengths",
+        )
+    hint = "direction='DESCENDING': a block then has its longest row first"
+    require_close(np.asarray(lengths)[order], longest_first, case=f"{case}, lengths in order", next_step=hint)
 
 
 def histories(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int, int, bool]]:
@@ -86,25 +78,52 @@ def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
     return outputs.flat.astype(np.float32), last.astype(np.float32)
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(events, *weights, attention)` with the learner's kernel inside, against the reference."""
-    answer = on_own("gru", answer)
-    for case, *sizes in histories(rng):
-        inputs = batch(rng, *sizes)
-        x, splits, *weights, attention = inputs
-        attention = None if attention is None else Events(splits, flat=attention)
-        given = Events(splits, flat=x), *weights, attention
-        answered = call(answer, *given, case=case, next_step="does it crash with our kernel too?")
-        outputs, last = parts(answered, "outputs, last", case=case)
-        for name, part, expected in zip(("outputs", "last"), (outputs.flat, last), expected_of(*inputs)):
-            hint = "the reset comes before the product: c sees r * h"
-            require_close(part, expected, rtol=1e-4, case=f"{case}, {name}", next_step=hint)
-    questions = []
-    for hidden in (4, 300):
-        x, splits, *weights, _ = batch(rng, [7, 0, 9], 5, hidden, False)
-        questions.append((Events(splits, flat=x), *weights, None))
-    step = "`gates`, `outputs` and `last` have room for all you compute"
-    require_no_allocation("gru", answer, questions, sizes="16 positions with H = 4 and 16 with H = 300", next_step=step)
+def events(x, splits, *rest) -> tuple:
+    """What the op is called with."""
+    *weights, attention = rest
+    return Events(splits, flat=x), *weights, None if attention is None else Events(splits, flat=attention)
 
 
-CHECKS = {1: check_blocks, 2: check_kernel}
+def narrow_and_wide(rng: np.random.Generator) -> list[tuple]:
+    return [events(*batch(rng, [7, 0, 9], 5, hidden, False)) for hidden in (4, 300)]
+
+
+RESET = "the reset comes before the product: c sees r * h"
+CHECKS = {
+    1: Exercise(
+        asks="blocks(lengths, size): int64 [B], rows a block -> order int64 [B], carried int64 scalar",
+        cases=batches_of_lengths,
+        reference=lambda lengths, size: (np.sort(lengths)[::-1], carried_by(lengths, size)),
+        given=lambda lengths, size: (tf.constant(lengths, tf.int64), size),
+        compare={
+            "order": in_order,
+            "carried": Close("size times the sum of each block's longest length", dtype=np.int64),
+        },
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: (tf.constant(rng.integers(0, 50, ROWS), tf.int64), BLOCK),
+                next_step="sort once; sorted[::size] has the longest row of each block",
+            )
+        ],
+    ),
+    2: Exercise(
+        asks="the op `answer(events, *weights, attention)` with the learner's kernel inside: outputs, last float32 [B, H]",
+        kernel="gru",
+        cases=lambda rng: ((case, *batch(rng, *sizes)) for case, *sizes in histories(rng)),
+        reference=expected_of,
+        given=events,
+        compare={
+            "outputs": Close(RESET, rtol=1e-4, read=lambda outputs: outputs.flat),
+            "last": Close(RESET, rtol=1e-4),
+        },
+        limits=[
+            NoAllocation(
+                "gru",
+                sizes="16 positions with H = 4 and 16 with H = 300",
+                on=narrow_and_wide,
+                next_step="`gates`, `outputs` and `last` have room for all you compute",
+            )
+        ],
+    ),
+}

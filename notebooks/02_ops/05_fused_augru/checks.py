@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, require_close
+from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
 
 POSITIONS, HIDDEN = 300, 16
 CELL_BUDGET = Budget(rule="two products, as in the GRU", ops={"MatMul": 2, "Einsum": 0, "Sigmoid": 1, "Tanh": 1})
@@ -21,7 +20,8 @@ GRADIENT_BUDGET = Budget(
 
 
 def cell(x, h, a, W, b, V, d) -> np.ndarray:
-    """The definition in NumPy: x [B, C], h [B, H], a [B] -> the next state [B, H]."""
+    """The definition in NumPy: x [B, C], h [B, H], a [B] -> the next state [B, H], float64."""
+    x, h, a, W, b, V, d = (array.astype(np.float64) for array in (x, h, a, W, b, V, d))
     hidden = h.shape[1]
     gates = 1 / (1 + np.exp(-(np.concatenate([x, h], 1) @ W + b)))
     reset, update = gates[:, :hidden], (1 - a[:, None]) * gates[:, hidden:]
@@ -29,7 +29,7 @@ def cell(x, h, a, W, b, V, d) -> np.ndarray:
     return update * h + (1 - update) * candidate
 
 
-def cells(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray]]]:
+def cells(rng: np.random.Generator) -> Iterator[tuple]:
     """(what it is, x, h, a, W, b, V, d): random ones, then those that break a careless answer."""
 
     def arrays(rows, width, hidden):
@@ -39,27 +39,14 @@ def cells(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray]]]:
         return [x, h, rng.random(rows, np.float32), *weights]
 
     for _ in range(3):
-        yield "random numbers", arrays(*rng.integers(2, 9, 3))
-    yield "a batch of one row", arrays(1, 3, 4)
-    yield "as many rows as hidden", arrays(5, 3, 5)
-    yield "a batch of no rows", arrays(0, 3, 4)
+        yield "random numbers", *arrays(*rng.integers(2, 9, 3))
+    yield "a batch of one row", *arrays(1, 3, 4)
+    yield "as many rows as hidden", *arrays(5, 3, 5)
+    yield "a batch of no rows", *arrays(0, 3, 4)
     for value, what in ((0, "attention 0: a plain GRU"), (1, "attention 1: the state is the candidate")):
         case = arrays(4, 3, 5)
         case[2] = np.full(4, value, np.float32)
-        yield what, case
-
-
-def check_cell(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `augru_cell(x, h, a, W, b, V, d)` -> the next state, float32 [B, H]."""
-    for case, arrays in cells(rng):
-        tensors = [tf.constant(array) for array in arrays]
-        received = call(answer, *tensors, case=case, next_step="a is [B]; the update gate is [B, H]")
-        expected = cell(*[array.astype(np.float64) for array in arrays]).astype(np.float32)
-        require_close(
-            received, expected, case=case, next_step="1 - a scales the update gate, for h and for the candidate's share"
-        )
-    _, arrays = next(cells(rng))
-    CELL_BUDGET.enforce(answer, *map(tf.constant, arrays), next_step="one product for both gates, one for the candidate")
+        yield what, *case
 
 
 def attention_gradient(d_h, outputs, gates, splits) -> np.ndarray:
@@ -82,24 +69,49 @@ def histories(rng: np.random.Generator, lengths: list[int], hidden: int) -> list
     return [*floats, splits]
 
 
-def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `attention_gradient(d_h, outputs, gates, splits)` -> float32 [N]."""
-    cases = [("random histories", rng.integers(0, 7, 9).tolist(), int(rng.integers(2, 9))) for _ in range(3)]
-    cases += [
+def batches(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, d_h, outputs, gates, splits): random ones, then those that break a careless answer."""
+    for _ in range(3):
+        yield "random histories", *histories(rng, rng.integers(0, 7, 9).tolist(), int(rng.integers(2, 9)))
+    for case, lengths, hidden in (
         ("rows of length 0", [0, 3, 0, 0, 2, 0], 4),
         ("a batch of one row", [5], 3),
         ("rows of one event", [1, 1, 1], 3),
         ("nothing but empty rows", [0, 0], 3),
         ("one hidden", [2, 3], 1),
-    ]
-    for case, lengths, hidden in cases:
-        arrays = histories(rng, lengths, hidden)
-        received = call(answer, *map(tf.constant, arrays), case=case, next_step="outputs[p - 1] is the state before position p")
-        expected = attention_gradient(*arrays).astype(np.float32)
-        require_close(received, expected, case=case, next_step="before a row's first position the state is 0, not the last row's")
-    lengths = rng.multinomial(POSITIONS, np.full(60, 1 / 60)).tolist()
-    arrays = histories(rng, lengths, HIDDEN)
-    GRADIENT_BUDGET.enforce(answer, *map(tf.constant, arrays), next_step="shift the outputs by one and set row starts to 0")
+    ):
+        yield case, *histories(rng, lengths, hidden)
 
 
-CHECKS = {1: check_cell, 2: check_gradient}
+CHECKS = {
+    1: Exercise(
+        asks="augru_cell(x, h, a, W, b, V, d): float32 [B, C], [B, H], [B], the weights -> the next state, float32 [B, H]",
+        cases=cells,
+        reference=cell,
+        given=tensors,
+        compare=Close("1 - a scales the update gate, for h and for the candidate's share"),
+        limits=[
+            Traced(
+                CELL_BUDGET,
+                on=lambda rng: tensors(*next(cells(rng))[1:]),
+                next_step="one product for both gates, one for the candidate",
+            )
+        ],
+        run_it="a is [B]; the update gate is [B, H]",
+    ),
+    2: Exercise(
+        asks="attention_gradient(d_h, outputs, gates, splits): float32 [N, H], [N, H], [N, 3H], int64 [B + 1] -> float32 [N]",
+        cases=batches,
+        reference=attention_gradient,
+        given=tensors,
+        compare=Close("before a row's first position the state is 0, not the last row's"),
+        limits=[
+            Traced(
+                GRADIENT_BUDGET,
+                on=lambda rng: tensors(*histories(rng, rng.multinomial(POSITIONS, np.full(60, 1 / 60)).tolist(), HIDDEN)),
+                next_step="shift the outputs by one and set row starts to 0",
+            )
+        ],
+        run_it="outputs[p - 1] is the state before position p",
+    ),
+}

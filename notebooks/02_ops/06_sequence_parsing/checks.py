@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Close, Exercise, Ragged, Traced
 from ctrlab.ops.parsing import ids, numbers
 from ctrlab.schema import MultiHot, Numeric, NumericList
 
@@ -20,8 +20,14 @@ ONE_CHAIN = Budget(
 NO_STRINGS = Budget(rule="no string is made: no split in the graph", ops={"StringSplit": 0, "StringToNumber": 0})
 
 
-def texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str]]:
-    """(what it is, k columns of B texts, the separator): random ones, then those that break a careless answer."""
+def texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str, int]]:
+    """(what it is, k columns of B texts, the separator, buckets)."""
+    for case, columns, separator in _texts(rng):
+        yield case, columns, separator, int(rng.integers(2, 1_000_000))
+
+
+def _texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str]]:
+    """(what it is, columns, the separator): random ones, then those that break a careless answer."""
     for separator in (";", "|", "\x02"):
         rows = int(rng.integers(2, 9))
         yield "random lists", [[_list(rng, separator) for _ in range(rows)] for _ in range(3)], separator
@@ -44,31 +50,10 @@ def _list(rng: np.random.Generator, separator: str) -> str:
     return separator.join(_word(rng) for _ in range(rng.integers(0, 7)))
 
 
-def check_hash_together(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `hash_together(columns, separator, buckets)`, k string [B] -> ragged int64 [k * B, (L)]."""
-    for case, columns, separator in texts(rng):
-        buckets = int(rng.integers(2, 1_000_000))
-        given = [tf.constant(column, tf.string) for column in columns]
-        received = call(
-            answer, given, separator, buckets, case=case, next_step="does each step of `stock` work on one long column?"
-        )
-        if not isinstance(received, tf.RaggedTensor):
-            raise CheckFailed(
-                f"The result is one ragged tensor; here {case}.",
-                expected="RaggedTensor",
-                received=type(received).__name__,
-                next_step="put the columns below each other first; then there is one result",
-            )
-        column = MultiHot("all", separator=separator, buckets=buckets)
-        rows = ids.OP.reference([column], [[text for column in columns for text in column]])[0]
-        lengths = np.array([len(row) for row in rows], np.int64)
-        flat = np.array([id_ for row in rows for id_ in row], np.int64)
-        require_close(
-            received.row_lengths(), lengths, case=f"{case}, the lengths", next_step="drop empty parts, keep rows", rtol=0
-        )
-        require_close(received.flat_values, flat, case=f"{case}, the ids", next_step="the first column's rows come first", rtol=0)
-    columns = [tf.constant([_list(rng, ";") for _ in range(16)]) for _ in range(6)]
-    ONE_CHAIN.enforce(answer, columns, ";", 1_000, next_step="tf.concat(columns, axis=0), before the split")
+def hashed(columns: list[list[str]], separator: str, buckets: int) -> list[list[int]]:
+    """The definition: the first column's rows come first."""
+    column = MultiHot("all", separator=separator, buckets=buckets)
+    return ids.OP.reference([column], [[text for column in columns for text in column]])[0]
 
 
 def lists_of_numbers(rng: np.random.Generator) -> Iterator[tuple[str, list, list]]:
@@ -94,13 +79,7 @@ def _numbers(rng: np.random.Generator, separator: str, rows: int) -> tf.Tensor:
     return tf.constant([separator.join(f"{x:.2f}" for x in rng.uniform(-9, 99, rng.integers(0, 9))) for _ in range(rows)])
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(columns, values)` with the learner's kernel inside, against the reference."""
-    answer = on_own("parse_numbers", answer)
-    for case, columns, values in lists_of_numbers(rng):
-        received = call(answer, columns, values, case=case, next_step="does it crash with our kernel too?")
-        expected = numbers.OP.reference(columns, values).astype(np.float32)
-        require_close(received, expected, case=case, next_step="the mean is over parts that are not empty, 0 of none")
+def refuses_no_number(answer: Callable, rng: np.random.Generator) -> None:
     bad = tf.constant(["1", "2;x", "3", "y"])
     try:
         answer([NumericList("price")], [bad])
@@ -115,7 +94,37 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
             received=received,
             next_step="set *fault to {c, b} where ParseFloat returns false, once",
         )
-    NO_STRINGS.enforce(answer, [NumericList("price")], [tf.constant(["1;2"])], next_step="answer with numbers.fused")
 
 
-CHECKS = {1: check_hash_together, 2: check_kernel}
+CHECKS = {
+    1: Exercise(
+        asks="hash_together(columns, separator, buckets): k string [B] -> ragged int64 [k * B, (L)]",
+        cases=texts,
+        reference=hashed,
+        given=lambda columns, *rest: ([tf.constant(column, tf.string) for column in columns], *rest),
+        compare=Ragged("drop empty parts, keep rows; the columns stand below each other, the first column's rows come first"),
+        limits=[
+            Traced(
+                ONE_CHAIN,
+                on=lambda rng: ([tf.constant([_list(rng, ";") for _ in range(16)]) for _ in range(6)], ";", 1_000),
+                next_step="tf.concat(columns, axis=0), before the split",
+            )
+        ],
+        run_it="does each step of `stock` work on one long column?",
+    ),
+    2: Exercise(
+        asks="the op `answer(columns, values)` with the learner's kernel inside: float32 [B, C]",
+        kernel="parse_numbers",
+        cases=lists_of_numbers,
+        reference=numbers.OP.reference,
+        compare=Close("the mean is over parts that are not empty, 0 of none"),
+        limits=[
+            refuses_no_number,
+            Traced(
+                NO_STRINGS,
+                on=lambda rng: ([NumericList("price")], [tf.constant(["1;2"])]),
+                next_step="answer with numbers.fused",
+            ),
+        ],
+    ),
+}

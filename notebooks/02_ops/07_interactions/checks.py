@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from ctrlab.lessons import own_kernel
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Close, Exercise, Traced
 from ctrlab.ops import dot_interaction, factorization_machine
 
 ROWS, VECTORS, DIM = 64, 20, 8
@@ -48,25 +48,10 @@ BUDGET = Budget(
 )
 
 
-def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `pairs_gradient(u, g)`, float32 [B, U, D] and [B, P] -> float32 [B, U, D]."""
+def fields(rng: np.random.Generator) -> Iterator[tuple[str, tf.Tensor, int]]:
+    """(what it is, fields, float32 [B, U * D], D)."""
     for case, rows, count, dim in shapes(rng):
-        u, g = vectors(rng, rows, count, dim)
-        received = call(answer, u, g, case=case, next_step="U is u.shape[1]; the number of rows may be 0")
-        step = "pair (i, j) adds g times vector j to vector i, and g times vector i to vector j"
-        require_close(received, gradient(u, g), case=case, next_step=step)
-    BUDGET.enforce(answer, *vectors(rng, ROWS, VECTORS, DIM), next_step="gather a symmetric [B, U, U] from g, then one tf.matmul")
-
-
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(fields, dim)` with the learner's kernel inside, against the reference."""
-    answer = on_own("factorization_machine", answer)
-    for case, rows, count, dim in shapes(rng):
-        fields = tf.constant(rng.standard_normal((rows, count * dim)), tf.float32)
-        received = call(answer, fields, dim, case=case, next_step="does it crash with our kernel too?")
-        expected = factorization_machine.OP.reference(fields, dim).astype(np.float32)
-        require_close(received, expected, case=case, next_step="each field meets the sum of the fields before it")
-    require_one_pass(answer, rng)
+        yield case, tf.constant(rng.standard_normal((rows, count * dim)), tf.float32), dim
 
 
 def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
@@ -86,4 +71,27 @@ def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
         )
 
 
-CHECKS = {1: check_gradient, 2: check_kernel}
+CHECKS = {
+    1: Exercise(
+        asks="pairs_gradient(u, g): float32 [B, U, D] and [B, P] -> float32 [B, U, D]",
+        cases=lambda rng: ((case, *vectors(rng, *sizes)) for case, *sizes in shapes(rng)),
+        reference=gradient,
+        compare=Close("pair (i, j) adds g times vector j to vector i, and g times vector i to vector j"),
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: vectors(rng, ROWS, VECTORS, DIM),
+                next_step="gather a symmetric [B, U, U] from g, then one tf.matmul",
+            )
+        ],
+        run_it="U is u.shape[1]; the number of rows may be 0",
+    ),
+    2: Exercise(
+        asks="the op `answer(fields, dim)` with the learner's kernel inside: float32 [B, 1]",
+        kernel="factorization_machine",
+        cases=fields,
+        reference=factorization_machine.OP.reference,
+        compare=Close("each field meets the sum of the fields before it"),
+        limits=[require_one_pass],
+    ),
+}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
 from ctrlab.ops import batch_norm
 
 ROWS, COLUMNS = 128, 64
@@ -63,29 +61,37 @@ BUDGET = Budget(
 )
 
 
-def check_gradient(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `norm_gradient(a, mean, inverse, scale, d_out)` -> d_a, d_scale, d_shift."""
-    for case, values, d_out in batches(rng):
-        inputs = inputs_of(values, d_out)
-        received = call(answer, *(tf.constant(x) for x in inputs), case=case)
-        received = parts(received, "d_a, d_scale, d_shift", case=case)
-        steps = "both means move with every row: two terms to subtract", "d_out times (a - mean) * inverse, summed over rows"
-        for part, expected, step in zip(received, gradient_of(inputs[0], inputs[3], d_out), (*steps, "d_out summed over rows")):
-            # What is left of d_a after the means are taken out may be small beside them.
-            require_close(part, expected, case=case, next_step=step, rtol=1e-4)
-    inputs = [rng.standard_normal(s) for s in ((ROWS, COLUMNS), COLUMNS, COLUMNS, COLUMNS, (ROWS, COLUMNS))]
-    step = "multiply vectors with vectors first; keep a - mean, and put inverse into the vectors"
-    BUDGET.enforce(answer, *(tf.constant(x, tf.float32) for x in inputs), next_step=step)
+def large(rng: np.random.Generator) -> tuple:
+    shapes = (ROWS, COLUMNS), COLUMNS, COLUMNS, COLUMNS, (ROWS, COLUMNS)
+    return tensors(*float32(*(rng.standard_normal(shape) for shape in shapes)))
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(product, ...)` with the learner's kernel inside, against the reference."""
-    answer = on_own("batch_norm", answer)
-    for case, values, _ in batches(rng):
-        received = call(answer, *(tf.constant(x) for x in values.values()), case=case)
-        expected = float32(*batch_norm.OP.reference(*values.values()))
-        for part, wanted, what in zip(received, expected, ("out", "the moved mean", "the moved variance")):
-            require_close(part, wanted, case=f"{what}, {case}", next_step="is each sum divided by B once?", rtol=1e-4)
-
-
-CHECKS = {1: check_gradient, 2: check_kernel}
+MOVED = Close("is each sum divided by B once?", rtol=1e-4)
+CHECKS = {
+    1: Exercise(
+        asks="norm_gradient(a, mean, inverse, scale, d_out): float32 [B, n], three [n], [B, n] -> d_a, d_scale, d_shift",
+        cases=lambda rng: ((case, *inputs_of(values, d_out)) for case, values, d_out in batches(rng)),
+        reference=lambda a, mean, inverse, scale, d_out: gradient_of(a, scale, d_out),
+        given=tensors,
+        compare={  # what is left of d_a after the means are taken out may be small beside them
+            "d_a": Close("both means move with every row: two terms to subtract", rtol=1e-4),
+            "d_scale": Close("d_out times (a - mean) * inverse, summed over rows", rtol=1e-4),
+            "d_shift": Close("d_out summed over rows", rtol=1e-4),
+        },
+        limits=[
+            Traced(
+                BUDGET,
+                on=large,
+                next_step="multiply vectors with vectors first; keep a - mean, and put inverse into the vectors",
+            )
+        ],
+    ),
+    2: Exercise(
+        asks="the op `answer(product, ...)` with the learner's kernel inside: out, the moved mean, the moved variance",
+        kernel="batch_norm",
+        cases=lambda rng: ((case, *values.values()) for case, values, _ in batches(rng)),
+        reference=batch_norm.OP.reference,
+        given=tensors,
+        compare={"out": MOVED, "the moved mean": MOVED, "the moved variance": MOVED},
+    ),
+}

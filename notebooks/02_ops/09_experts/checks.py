@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own, require_no_allocation
+from ctrlab.lessons.exercise import Close, Each, Exercise, NoAllocation, Traced
 from ctrlab.ops import mixture
 
 ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS = 32, 24, 16, 4, 2
@@ -48,32 +47,6 @@ BUDGET = Budget(
 )
 
 
-def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `first_layer(x, kernel, gates)` -> float32 [E, B, O] and [B, K * E]."""
-    for case, *sizes in shapes(rng):
-        inputs = layer(rng, *sizes)
-        received = call(answer, *inputs, case=case, next_step="the number of rows may be 0; all other sizes are static")
-        received = parts(received, "said, logits", case=case)
-        said, logits = first_layer(*inputs)
-        require_close(received[0], said, case=case, next_step="columns e * O to (e + 1) * O of the product are expert e's")
-        require_close(received[1], logits, case=case, next_step="the gates' columns come behind the experts', task by task")
-    inputs = layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS)
-    BUDGET.enforce(answer, *inputs, next_step="put the kernels side by side, [I, E * O + K * E], and multiply once")
-
-
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(x, experts, kernels, biases)` with the learner's kernel inside, against the reference."""
-    answer = on_own("mixture", answer)
-    for case, rows, inputs, width, experts, tasks in shapes(rng):
-        x, _, kernels = layer(rng, rows, inputs, width, experts, tasks)
-        judge_mixture(answer, rng, case, x, kernels, width)
-    x, _, kernels = layer(rng, 4, 5, 3, 3, 2)
-    judge_mixture(answer, rng, "logits of hundreds", 100 * x, kernels, 3)
-    questions = [mixture_of(rng, x, layer(rng, 4, 5, 3, experts, 2)[2], width) for experts, width in ((3, 4), (100, 300))]
-    sizes, step = "4 rows of E = 3 and 4 of E = 100", "`gate` and `mixed` have room for all you compute"
-    require_no_allocation("mixture", answer, questions, sizes=sizes, next_step=step)
-
-
 def mixture_of(rng: np.random.Generator, x: tf.Tensor, kernels: list[tf.Tensor], width: int) -> tuple:
     """x, what the experts say [E, B, width], kernels, biases; float32."""
     experts = kernels[0].shape[1]
@@ -81,14 +54,54 @@ def mixture_of(rng: np.random.Generator, x: tf.Tensor, kernels: list[tf.Tensor],
     return x, said, kernels, [tf.constant(rng.standard_normal(experts), tf.float32) for _ in kernels]
 
 
-def judge_mixture(
-    answer: Callable, rng: np.random.Generator, case: str, x: tf.Tensor, kernels: list[tf.Tensor], width: int
-) -> None:
-    x, said, kernels, biases = mixture_of(rng, x, kernels, width)
-    received = call(answer, x, said, kernels, biases, case=case, next_step="does it crash with our kernel too?")
-    for mixed, expected in zip(received, mixture.OP.reference(x, said, kernels, biases), strict=True):
-        step = "subtract the largest logit, exponentiate, divide by the sum; then weigh what each expert says"
-        require_close(mixed, expected.astype(np.float32), case=case, next_step=step, rtol=1e-4)
+def mixtures(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what it is, x, said, kernels, biases)."""
+    for case, *sizes in shapes(rng):
+        x, _, kernels = layer(rng, *sizes)
+        yield case, *mixture_of(rng, x, kernels, sizes[2])
+    x, _, kernels = layer(rng, 4, 5, 3, 3, 2)
+    yield "logits of hundreds", *mixture_of(rng, 100 * x, kernels, 3)
 
 
-CHECKS = {1: check_first_layer, 2: check_kernel}
+def few_and_many(rng: np.random.Generator) -> list[tuple]:
+    x, *_ = layer(rng, 4, 5, 3, 3, 2)
+    return [mixture_of(rng, x, layer(rng, 4, 5, 3, experts, 2)[2], width) for experts, width in ((3, 4), (100, 300))]
+
+
+CHECKS = {
+    1: Exercise(
+        asks="first_layer(x, kernel, gates): float32 [B, I], [E, I, O], K of [I, E] -> float32 [E, B, O] and [B, K * E]",
+        cases=lambda rng: ((case, *layer(rng, *sizes)) for case, *sizes in shapes(rng)),
+        reference=first_layer,
+        compare={
+            "said": Close("columns e * O to (e + 1) * O of the product are expert e's"),
+            "logits": Close("the gates' columns come behind the experts', task by task"),
+        },
+        limits=[
+            Traced(
+                BUDGET,
+                on=lambda rng: layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS),
+                next_step="put the kernels side by side, [I, E * O + K * E], and multiply once",
+            )
+        ],
+        run_it="the number of rows may be 0; all other sizes are static",
+    ),
+    2: Exercise(
+        asks="the op `answer(x, experts, kernels, biases)` with the learner's kernel inside: a list of float32 [B, O]",
+        kernel="mixture",
+        cases=mixtures,
+        reference=mixture.OP.reference,
+        compare=Each(
+            "mixture",
+            Close("subtract the largest logit, exponentiate, divide by the sum; then weigh what each expert says", rtol=1e-4),
+        ),
+        limits=[
+            NoAllocation(
+                "mixture",
+                sizes="4 rows of E = 3 and 4 of E = 100",
+                on=few_and_many,
+                next_step="`gate` and `mixed` have room for all you compute",
+            )
+        ],
+    ),
+}

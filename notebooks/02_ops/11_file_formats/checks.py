@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import io
-import tracemalloc
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.exercise import Exercise, Peak, Ragged
 
 FOOTER_BYTES = 1 << 16  # what pyarrow reads at a file's end to find its columns
 LARGE = 20_000
+IDS = 8 * LARGE
 
 
 class CountingFile(io.BytesIO):
@@ -97,38 +97,29 @@ def lists(rng: np.random.Generator) -> Iterator[tuple[str, pa.ListArray, list]]:
     yield "a slice, whose offsets do not start at 0", array(rows).slice(1, 9), rows[1:10]
 
 
-def check_ragged(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `ragged(lists)`, a ListArray of int32 [n, (L)] -> RaggedTensor with int64 row splits."""
-    for case, array, rows in lists(rng):
-        received = call(lambda given=array: answer(given), case=case)  # Arrow's arrays can't be changed
-        if not isinstance(received, tf.RaggedTensor) or (received.dtype, received.row_splits.dtype) != (tf.int32, tf.int64):
-            raise CheckFailed(
-                f"The result is a RaggedTensor of int32 with int64 row splits; here {case}.",
-                expected="RaggedTensor, int32, int64",
-                received=repr(received)[:80],
-                next_step="tf.RaggedTensor.from_row_splits(values, row_splits)",
-            )
-        if received.to_list() != rows:
-            raise CheckFailed(
-                f"The result has the lists of the array; here {case}.",
-                expected=rows,
-                received=received.to_list(),
-                next_step="offsets count from the start of the unsliced values; flatten() gives the slice's own, from 0",
-            )
-    values, lengths = rng.integers(0, 1 << 30, 8 * LARGE).astype(np.int32), np.full(LARGE, 8)
-    array = pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), values)
-    tracemalloc.start()
-    answer(array)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    most = 2 * 4 * len(values)
-    if peak > most:
-        raise CheckFailed(
-            "Budget: new memory for the row splits and one copy of the ids at most, no list in Python.",
-            expected=f"at most {most:,} bytes",
-            received=f"{peak:,}",
-            next_step="to_pylist() makes an object of every id; work on whole arrays",
-        )
+def many_ids(rng: np.random.Generator) -> tuple[pa.ListArray]:
+    values, lengths = rng.integers(0, 1 << 30, IDS).astype(np.int32), np.full(LARGE, IDS // LARGE)
+    return (pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), values),)
 
 
-CHECKS = {1: check_columns, 2: check_ragged}
+CHECKS = {
+    1: check_columns,
+    2: Exercise(
+        asks="ragged(lists): a ListArray of int32 [n, (L)] -> RaggedTensor of int32 with int64 row splits",
+        cases=lists,
+        reference=lambda array, rows: rows,
+        given=lambda array, rows: (array,),
+        compare=Ragged(
+            "offsets count from the start of the unsliced values; flatten() gives the slice's own, from 0", dtype=np.int32
+        ),
+        limits=[
+            Peak(
+                "new memory for the row splits and one copy of the ids at most, no list in Python",
+                f"{IDS:,} ids",
+                most=2 * 4 * IDS,
+                on=many_ids,
+                next_step="to_pylist() makes an object of every id; work on whole arrays",
+            )
+        ],
+    ),
+}

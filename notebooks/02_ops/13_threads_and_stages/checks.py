@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.exercise import Exercise, Same
 from ctrlab.profiling.machine import cores
 from ctrlab.profiling.timing import CONFIDENCE, Interval, now
 
@@ -125,13 +126,13 @@ def best(ratios: dict[str, list[float]]) -> str | None:
     return max(sure, key=sure.get) if sure else None
 
 
-def check_choice(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `choose(ratios)`: {setting: its speed-ups, one a pair} -> the setting, or None for the one there is."""
+def measured(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    """(what it is, {setting: its speed-ups, one a pair})."""
 
     def around(middle: float, spread: float, pairs: int = 9) -> list[float]:
         return sorted(rng.uniform(middle - spread, middle + spread, pairs).tolist(), key=lambda _: rng.random())
 
-    cases = {
+    yield from {
         "nothing was measured": {},
         "all are slower": {"2 x 2": around(0.9, 0.05), "4 x 1": around(0.7, 0.1)},
         "one is faster for sure": {"1 x 1": around(0.9, 0.05), "2 x 1": around(1.2, 0.1)},
@@ -146,18 +147,19 @@ def check_choice(answer: Callable, rng: np.random.Generator) -> None:
         "only luck": {"4 x 4": [0.4, 0.5, 0.8, *around(1.9, 0.1, 6)]},
         "too few pairs to be sure": {"4 x 4": around(2.0, 0.1, 3)},
         "exactly as fast": {"4 x 4": [1.0] * 9},
-    }
-    for case, ratios in cases.items():
-        received, expected = call(answer, dict(ratios), case=case), best(ratios)
-        if received != expected:
-            shown = {name: str(Interval.of(pairs)) for name, pairs in ratios.items()}
-            raise CheckFailed(
-                "Budget: a setting is chosen only if its interval, of 95 %, lies above 1; of those the fastest by its median.",
-                expected=expected,
-                received=received,
-                index=f"{case}: {shown}",
-                next_step="Interval.of(pairs) has low, median and coverage",
-            )
+    }.items()
 
 
-CHECKS = {1: check_staged, 2: check_choice}
+CHECKS = {
+    1: check_staged,
+    2: Exercise(
+        asks="choose(ratios): {setting: its speed-ups, one a pair} -> the setting, or None for the one there is",
+        cases=measured,
+        reference=best,
+        compare=Same(
+            "Budget: a setting is chosen only if its interval, of 95 %, lies above 1; of those the fastest by its median",
+            "Interval.of(pairs) has low, median and coverage",
+            shown=lambda ratios: str({name: str(Interval.of(pairs)) for name, pairs in ratios.items()}),
+        ),
+    ),
+}
