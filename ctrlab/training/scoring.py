@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -21,7 +22,8 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     """The model's probability for each row and task, in the order of the rows: float32 [n, K].
 
     The same as for these rows in a file. Where a model's `rows_apart` is false, as WDL's at the contest's sizes, the answer for a
-    row depends on the other rows of its batch, so the batch size matters.
+    row depends on the other rows of its batch, so the batch size matters. The first call traces the model, for any number of
+    rows; later calls run what it traced.
 
     Args:
         table: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
@@ -44,7 +46,7 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     columns = tuple(model.input_schema[name] for name in model.input_signature())
     schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
     rows = conform(frames.table(table, schema), schema, frames.named(table, "The table to score"))
-    predict, found = predict_step(model), [np.zeros((0, len(model.tasks)), np.float32)]
+    predict, found = _traced(model), [np.zeros((0, len(model.tasks)), np.float32)]
     with explained(), one_sentence():
         for start in range(0, len(rows), batch_size):
             found.append(predict(features_of(rows.slice(start, batch_size), schema)).numpy())
@@ -52,3 +54,22 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
     return p
+
+
+@dataclasses.dataclass(frozen=True)
+class _Traced:
+    """A model's predict step, and what the model was made of when it was traced."""
+
+    step: Callable
+    made_of: tuple
+
+
+def _traced(model: CTRModel) -> Callable:
+    """The model's predict step for batches of any size. It is kept in the model and goes with it. Other rungs, embeddings,
+    columns or layers need another step."""
+    made_of = model.rungs, dict(model.choices), model.input_schema, list(model.layers)
+    kept = vars(model).get("_scores_by")
+    if kept is None or kept.made_of != made_of:
+        kept = _Traced(predict_step(model).get_concrete_function(model.input_signature()), made_of)
+        vars(model)["_scores_by"] = kept  # not by setattr: Keras would track what is in it
+    return kept.step

@@ -1,5 +1,8 @@
 """`score` answers for rows in memory what evaluation answers for the same rows in a file."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ import ctrlab
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.model_names import DATA_SETS
+from ctrlab.models.deepfm import DeepFM
 from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
 from ctrlab.training import predict_step, score
 
@@ -78,6 +82,52 @@ def test_missing_values_and_numbers_among_words(model, tmp_path):
     assert len(np.unique(wanted)) == 5
     chunks = pa.concat_tables([pa.Table.from_pandas(frame()[i : i + 1]).cast(data.table(frame()).schema) for i in range(5)])
     np.testing.assert_array_equal(score(model, chunks), wanted)
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """How often DeepFM's forward pass ran in Python: in a graph, once a trace."""
+    ran, call = [], DeepFM.call
+    monkeypatch.setattr(DeepFM, "call", lambda *a, **k: ran.append(1) or call(*a, **k))
+    return ran
+
+
+def test_a_model_is_traced_once_for_any_number_of_rows(traces, tmp_path):
+    model = ctrlab.build("deepfm", OWN, "all")
+    wanted = score(model, frame())
+    for rows, batch_size in ((1, 4096), (5, 2), (3, 3)):
+        np.testing.assert_allclose(score(model, frame()[:rows], batch_size), wanted[:rows], rtol=1e-6)
+    assert len(traces) == 1
+    model.weights[0].assign(model.weights[0] + 1.0)
+    model.linear.weights[0].assign(model.linear.weights[0] + 1.0)
+    assert np.all(score(model, frame()) != wanted) and len(traces) == 1
+    model.save(tmp_path / "model.keras")
+    model.export(tmp_path / "exported")
+    after = len(traces)
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(score(again, frame()), score(model, frame()))
+    assert len(traces) == after + 1
+
+
+def test_another_model_is_traced_anew(traces):
+    model = ctrlab.build("deepfm", OWN)
+    wanted = score(model, frame())
+    other = ctrlab.build("deepfm", OWN, seed=1)
+    found = score(other, frame())
+    assert len(traces) == 2 and np.all(found != wanted)
+    model.embedding = other.embedding
+    assert np.all(score(model, frame()) != wanted) and len(traces) == 3
+    model.rungs = frozenset({"indicator"})
+    assert score(model, frame()).shape == wanted.shape and len(traces) == 4
+
+
+def test_what_was_traced_goes_with_its_model():
+    model = ctrlab.build("deepfm", OWN)
+    score(model, frame())
+    there = weakref.ref(model)
+    del model
+    gc.collect()
+    assert there() is None
 
 
 WITH_NAN = pa.Table.from_pandas(frame()).set_column(3, "price", pa.array([1.0, 2, float("nan"), 4, 5]))
