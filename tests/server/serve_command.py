@@ -1,4 +1,4 @@
-"""`ctrlab serve` as a process, and how clients reach it."""
+"""`ctrlab serve` as a process that begins with TensorFlow imported, and how clients reach it."""
 
 import http.client
 import os
@@ -9,17 +9,19 @@ import sys
 
 import grpc
 
+from tests import forked
+
 TOKEN = "a-token"
 WITH = {"Authorization": f"Bearer {TOKEN}"}
 
 
 class Server:
-    """`ctrlab serve` on ports of its own."""
+    """`ctrlab serve` on ports of its own; what it says of its work goes to the file `errors`, or to this process's stderr."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, errors=None):
         command = [sys.executable, "-m", "ctrlab", "serve", folder, "--port", "0", "--grpc-port", "0", *options]
         environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.process = forked.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.said = []
         for line in self.process.stdout:
             self.said.append(line)
@@ -28,6 +30,13 @@ class Server:
                 break
         else:
             raise AssertionError(self.said)
+
+    def counted(self, name, **labels):
+        """What its page of metrics counts under this name, 0.0 if nothing yet."""
+        ends = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        page = self.ask("GET", "/metrics")[2].decode()
+        found = re.search(rf"^{re.escape(f'{name}{{{ends}}}' if labels else name)} (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
 
     def ask(self, method, path, body=None, headers=WITH):
         """(status, headers, body)."""

@@ -23,6 +23,7 @@ from wire_requests import answer_of, answer_of_infer, by_columns, by_rows, infer
 from ctrlab.server.metrics import STAGES_SEEN
 from ctrlab.serving import warm_up, wire
 from ctrlab.serving.processor import ALL
+from tests import forked
 
 
 def test_each_protocol_gets_the_model_s_answer(server, published):
@@ -137,20 +138,20 @@ def test_models_are_described(server, published):
 
 
 def test_metrics_count_answers_and_refusals(server, published):
-    def value(name):
-        page = server.ask("GET", "/metrics")[2].decode()
-        found = re.search(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
-        return float(found[1]) if found else 0.0
+    of_ctr, refusals = {"model": "ctr", "version": "1"}, {"model": "dlrm", "why": "invalid"}
 
-    stages = [f'ctrlab_stage_seconds_count{{model="ctr",stage="{stage}",version="1"}}' for stage in STAGES_SEEN]
-    stages.append('ctrlab_request_seconds_count{model="ctr",version="1"}')
-    refused = 'ctrlab_refused_requests_total{model="dlrm",why="invalid"}'
-    before = [value(stage) for stage in stages], value(refused)
+    def counts():
+        stages = [server.counted("ctrlab_stage_seconds_count", stage=stage, **of_ctr) for stage in STAGES_SEEN]
+        answered = [*stages, server.counted("ctrlab_request_seconds_count", **of_ctr)]
+        return answered, server.counted("ctrlab_refused_requests_total", **refusals)
+
+    answered, refused = counts()
     assert server.ask("POST", "/v1/models/dlrm:predict", b"{}")[0] == 400
     assert server.ask("POST", "/v1/models/ctr:predict", by_rows(published[1]))[0] == 200
-    assert ([value(stage) for stage in stages], value(refused)) == ([count + 1 for count in before[0]], before[1] + 1)
-    assert value("ctrlab_requests_inside") == 0
-    assert value('ctrlab_version{model="ctr"}') == 1 and value('ctrlab_weights_age_seconds{model="ctr",version="1"}') > 0
+    assert counts() == ([count + 1 for count in answered], refused + 1)
+    assert server.counted("ctrlab_requests_inside") == 0
+    assert server.counted("ctrlab_version", model="ctr") == 1
+    assert server.counted("ctrlab_weights_age_seconds", **of_ctr) > 0
 
 
 def test_no_request_inside_is_lost_when_it_stops(published):
@@ -173,7 +174,7 @@ def test_no_request_inside_is_lost_when_it_stops(published):
 def test_what_can_not_be_served_is_one_sentence(server, published, tmp_path):
     def refuses(sentence, *options):
         command = [sys.executable, "-m", "ctrlab", "serve", *map(str, options)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+        ran = forked.run(command, capture_output=True, text=True, timeout=100, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
         assert ran.returncode == 1 and re.search(sentence, ran.stderr) and "Traceback" not in ran.stderr, ran.stderr
 
     refuses("is neither: write one by ctrlab export", tmp_path)
@@ -191,7 +192,7 @@ def test_an_address_of_the_sixth_version(published):
         pytest.skip(f"::1 is no address here: {problem}")
     command = [sys.executable, "-m", "ctrlab", "serve", published[0], "--port", "0", "--grpc-port", "0", "--host", "::1"]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+    with forked.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         timer = threading.Timer(100, server.kill)
         timer.start()
         found = next(
