@@ -10,6 +10,8 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 PACKAGES := $(shell find ctrlab -name __init__.py)
 CPP    := $(filter %.c %.cc %.h %.cu %.cuh,$(NATIVE))
 SANITIZED := tests/native tests/cuda
+# Of one file in one process, longest files first (tests/slow.txt).
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 # One lesson, or all; for example LESSON=02_ops/04_fused_gru.
 LESSON  =
 # nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
@@ -20,11 +22,12 @@ WALK    = rm -rf build/walks && $(BIN)/python -m tests.notebooks.walk build/walk
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: wheel docs lab test test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
+.PHONY: wheel docs lab test test-quick test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
-	@echo "make test   set up, then lint, tests, one lesson and the browser test"
+	@echo "make test   set up, then lint, the quick tests, a smoke of the commands and one lesson"
+	@echo "make test-python  all tests in Python but those of make test-long and make test-studies"
 	@echo "make test-native  the C++ and CUDA code under sanitizers"
 	@echo "make test-notebooks  every lesson, as its learner walks through it; or one, LESSON=02_ops/04_fused_gru"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
@@ -38,7 +41,7 @@ lab: setup
 	$(BIN)/ctrlab data generate all --profile lesson
 	$(BIN)/ctrlab lab
 
-test: lint test-python
+test: lint test-quick
 	$(call WALK,02_ops/01_indicator_column)
 	@echo "All passed."
 
@@ -46,18 +49,22 @@ test-long: setup
 	$(BIN)/pytest -q -m long --timeout=0
 
 test-studies: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not long" tests/studies
+	$(BIN)/pytest -q $(PARALLEL) -m "not long" tests/studies
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
+# What tests/slow.txt lists is left out; see tests/durations.py.
+test-quick: setup
+	$(BIN)/pytest -q $(PARALLEL) --quick $(SANITIZED:%=--ignore=%)
+
 test-python: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile $(SANITIZED:%=--ignore=%)
+	$(BIN)/pytest -q $(PARALLEL) --hold-durations $(SANITIZED:%=--ignore=%)
 
 test-native: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile $(SANITIZED)
+	$(BIN)/pytest -q $(PARALLEL) $(SANITIZED)
 
 test-notebooks: setup
 	$(call WALK,$(LESSON))

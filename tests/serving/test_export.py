@@ -23,6 +23,7 @@ from ctrlab.models.saving import from_description
 from ctrlab.serving import inputs, warm_up
 from ctrlab.serving.manifest import NAME
 from ctrlab.serving.versions import LEFTOVER, new_version, versions
+from tests import forked
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),
@@ -342,7 +343,7 @@ def test_a_killed_export_leaves_no_version(tmp_path):
         f"    os.kill(os.getpid(), {int(signal.SIGKILL)})\n"
     )
     out = tmp_path / "ctr"
-    killed = subprocess.run([sys.executable, "-c", code, out], stderr=subprocess.DEVNULL)
+    killed = forked.run([sys.executable, "-c", code, out], stderr=subprocess.DEVNULL)
     assert killed.returncode == -signal.SIGKILL and versions(out) == [] and len(list(out.iterdir())) == 1
     with new_version(out) as (number, folder):
         (folder / "a").write_text("x")
