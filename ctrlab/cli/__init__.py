@@ -13,7 +13,6 @@ from ctrlab.cli import (
     doctor,
     embedding,
     export,
-    fleet,
     lab,
     label,
     load,
@@ -38,7 +37,7 @@ def options(version: VersionOption = False) -> None:
     """What `ctrlab` takes before a command."""
 
 
-add_commands(app, doctor, train, export, serve, fleet, load, label, race, tune, lab)
+add_commands(app, doctor, train, export, serve, load, label, race, tune, lab)
 for name, group in {"data": data, "bench": bench, "checkpoints": checkpoints, "embedding": embedding, "workers": workers}.items():
     app.add_typer(group.app, name=name)
 

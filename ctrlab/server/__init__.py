@@ -1,4 +1,8 @@
-"""A server for exported models: `ctrlab serve`. Needs the extra `serve`.
+"""A server for exported models: `ctrlab serve`. Needs the extra `serve`. And the split of users among the arms of an A/B test.
 
 Fronts carry bytes: `rest` over HTTP, `rpc` over gRPC. `models` hands them to processors, and says when there are too many.
 """
+
+from ctrlab.server.arms import Split
+
+__all__ = ["Split"]

@@ -15,7 +15,7 @@ from ctrlab import cli
 from studies import app as studies
 from tests import forked
 
-OTHERS = {"conda", "curl", "export", "kubectl", "pip"}
+OTHERS = {"apt-get", "conda", "cp", "curl", "export", "for", "haproxy", "journalctl", "kubectl", "pip", "systemctl"}
 """Programs that are not ours."""
 QUICK = {
     "README.md": """

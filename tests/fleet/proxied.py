@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.load.connection import Connection, Target
+from ctrlab.load.client import Target
+from ctrlab.load.connection import Connection, NoAnswer
 
 FILE = Path(__file__).parents[2] / "docs" / "deploy" / "haproxy.cfg"
 NAMES = ("control-1", "control-2", "new-1", "new-2")
@@ -71,7 +72,7 @@ class Proxied:
     """HAProxy before instances.
 
     Attributes:
-        instances: {name: `Instance`}. ports: {name: port}. port: of HAProxy.
+        instances: {name: `Instance`}. ports: {name: port}. port, proxy: of HAProxy, and its process.
     """
 
     def __init__(self, folder, command, names=NAMES, **options):
@@ -81,7 +82,7 @@ class Proxied:
         file = folder / "haproxy.cfg"
         file.write_text(on_ports(FILE.read_text(), self.port, self.ports))
         with open(folder / "haproxy.log", "wb") as log:
-            self._proxy = subprocess.Popen(["haproxy", "-f", str(file)], stderr=log, stdout=log)
+            self.proxy = subprocess.Popen(["haproxy", "-f", str(file)], stderr=log, stdout=log)
 
     def ask(self, body=b"{}", path=PREDICT, method="POST", user="A1", token="", port=None):
         """The answer, with its headers."""
@@ -92,20 +93,21 @@ class Proxied:
     def until_ready(self):
         """Until each instance says so, and HAProxy has seen that."""
         for port in self.ports.values():
-            until(lambda port=port: self._ready(port), 120)
-        until(lambda: self._ready(self.port))
+            until(lambda port=port: self.ready(port), 120)
+        until(lambda: self.ready(self.port, "live"))
         time.sleep(0.5)  # two checks of an instance that is down
 
-    def _ready(self, port):
-        with contextlib.suppress(Exception):
-            return self.ask(path="/v2/health/ready", method="GET", port=port).status == 200
+    def ready(self, port, what="ready"):
+        """Whether HAProxy, or the instance on this port, says so."""
+        with contextlib.suppress(NoAnswer):
+            return self.ask(path=f"/v2/health/{what}", method="GET", port=port).status == 200
         return False
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._proxy.terminate()
-        self._proxy.wait(30)
+        self.proxy.terminate()
+        self.proxy.wait(30)
         for each in self.instances.values():
             each.close()

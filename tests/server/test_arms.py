@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.instances.split import Split
+from ctrlab.server.arms import Split
 
 USERS = [f"A{n}" for n in range(20_000)]
 names = st.text(min_size=1, max_size=20)
@@ -33,7 +33,7 @@ def test_a_user_has_one_arm_whoever_asks_and_in_whatever_order(experiment, perce
 
 
 def test_another_process_has_the_same_arms_whatever_its_hash_seed():
-    program = "from ctrlab.fleet.instances.split import Split; s = Split('e', {'a': 50, 'b': 50}); "
+    program = "from ctrlab.server.arms import Split; s = Split('e', {'a': 50, 'b': 50}); "
     program += "print(''.join(s.arm(f'A{n}') for n in range(200)))"
     said = {
         subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True).stdout

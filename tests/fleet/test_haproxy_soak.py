@@ -1,14 +1,13 @@
-"""`ctrlab fleet` with real servers: updates are published and instances die, while requests come at random moments. Every request
-is answered, each answer is of one published moment, and memory stays what it was."""
+"""The shipped HAProxy file before real servers: updates are published and instances die, while requests come at random moments.
 
-import contextlib
-import http.client
+Every request is answered, each answer is of one published moment, and memory stays what it was.
+"""
+
 import json
 import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from proxied import Proxied, needs_haproxy, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))  # trainers, wire_requests, served
 from served import TOLERANCE, first, probabilities
@@ -28,43 +28,19 @@ from ctrlab.load import arrivals
 from ctrlab.serving import inputs
 from ctrlab.serving.versions import versions
 
+pytestmark = needs_haproxy
 TOKEN = "a-token"
 CLIENTS = 64
+HANGS_SECONDS = 3.0
+"""After which one that hangs is killed, as systemd's watchdog does."""
 SETTLED = 0.5
 """Of the time: then memory has its size."""
 
 
-class Command:
-    """`ctrlab fleet` as a process."""
-
-    def __init__(self, folder, *options):
-        words = [sys.executable, "-m", "ctrlab", "fleet", folder, "--port", "0", *options]
-        environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self.process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
-        said = self.process.stdout.readline()
-        self.port = int(re.search(r"HTTP on http://127\.0\.0\.1:([0-9]+)", said)[1])
-
-    def ask(self, path, body=None):
-        """(status, headers, body)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        with contextlib.closing(connection):
-            connection.request("POST" if body else "GET", path, body, {"Authorization": f"Bearer {TOKEN}"})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
-
-    def instances(self):
-        """{name: what the fleet tells of it}."""
-        return {each["name"]: each for each in json.loads(self.ask("/fleet")[2])["instances"]}
-
-    def until_ready(self):
-        ends = time.monotonic() + 120
-        while any(each["state"] != "ready" for each in self.instances().values()):
-            assert time.monotonic() < ends, self.instances()
-            time.sleep(0.1)
-
-
 @dataclass
-class Answer:
+class Came:
+    """An answer, and when it came."""
+
     status: int
     moment: tuple[int, int]
     instance: str
@@ -76,10 +52,10 @@ class Answer:
 class Load:
     """Requests at random moments, whether or not others were answered, in threads."""
 
-    def __init__(self, command, bodies, rate, seconds, seed):
-        self.answers: list[Answer] = []
+    def __init__(self, fleet, bodies, users, rate, seconds, seed):
+        self.answers: list[Came] = []
         self.asked = 0
-        self._command, self._bodies = command, bodies
+        self._fleet, self._bodies, self._users = fleet, bodies, users
         self._due = arrivals.poisson(rate, seconds, seed)
         self._thread = threading.Thread(target=self._send)
         self._thread.start()
@@ -93,12 +69,22 @@ class Load:
             for number, due in enumerate(self._due):
                 time.sleep(max(0.0, begun + due - time.monotonic()))
                 self.asked += 1
-                pool.submit(self._ask, number % len(self._bodies), begun + due)
+                pool.submit(self._ask, number, begun + due)
 
-    def _ask(self, which, due):
-        status, headers, body = self._command.ask("/v1/models/ctr:predict", self._bodies[which])
-        moment = int(headers.get("x-model-version", 0)), int(headers.get("x-model-update", 0))
-        self.answers.append(Answer(status, moment, headers.get("x-instance", ""), which, time.monotonic() - due, body))
+    def _ask(self, number, due):
+        which, user = number % len(self._bodies), self._users[number % len(self._users)]
+        found = self._fleet.ask(self._bodies[which], user=user, token=TOKEN)
+        took = time.monotonic() - due
+        self.answers.append(Came(found.status, moment_of(found), instance_of(found), which, took, found.body))
+
+
+def moment_of(answer):
+    """(version, update)."""
+    return tuple(int(answer.headers.get(b"x-model-" + name, 0)) for name in (b"version", b"update"))
+
+
+def instance_of(answer):
+    return answer.headers.get(b"x-instance", b"").decode()
 
 
 def megabytes(pid):
@@ -125,55 +111,64 @@ class Moments:
         self.expected[version, update] = found
 
 
-def soak(small_batches, folder, *, instances, rate, seconds, publish_every, kill_every, kinds, seed):
-    """Runs it. Returns the answers, what was published, {process: megabytes each second}, the restarts, and how many were asked.
+def soak(small_batches, folder, *, names, users, rate, seconds, publish_every, kill_every, kinds, seed):
+    """Runs it. Returns the answers, what was published, {process: megabytes each second}, and {instance: its processes}.
 
     Args:
         kinds: signals that an instance gets every so many seconds, in random order; the first instance gets none.
+        users: who ask, in turns.
     """
     chance = random.Random(seed)
     trainer = Trainer(small_batches, "dlrm", embedding="variable")
     requests = [first(features, 20) for features, _ in trainer.batches[:4]]
     columns = inputs.inputs_of(trainer.model, "text")
     bodies = [by_columns(inputs.to_tensors(each, columns, trainer.model)) for each in requests]
-    moments = Moments(trainer, folder / "ctr", requests)
+    models = folder / "models"
+    models.mkdir()
+    moments = Moments(trainer, models / "ctr", requests)
     moments.publish()
-    command = Command(folder, "--instances", str(instances))
-    memory = {"front": [], "all-1": []}
-    try:
-        load = Load(command, bodies, rate, seconds, seed)
+    environment = os.environ | {"CTRLAB_TOKEN": TOKEN, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+    def command(port):
+        return [sys.executable, "-m", "ctrlab", "serve", str(models), "--port", str(port), "--grpc-port", "0"]
+
+    with Proxied(folder, command, names, env=environment) as fleet:
+        fleet.until_ready()
+        memory = {"front": [], names[0]: []}
+        load = Load(fleet, bodies, users, rate, seconds, seed)
         ends, publish_at, kill_at = time.monotonic() + seconds, 0.0, time.monotonic() + kill_every / 2
         left = [kind for kind in kinds for _ in range(round(seconds / kill_every / len(kinds)))]
         chance.shuffle(left)
         while (now := time.monotonic()) < ends:
-            told = command.instances()
             if now >= publish_at:
                 moments.publish()
                 publish_at = now + publish_every
-            ready = [name for name, each in told.items() if each["state"] == "ready" and name != "all-1"]
+            ready = [name for name in names[1:] if fleet.ready(fleet.ports[name])]
             if now >= kill_at and ready and left:
-                os.kill(told[chance.choice(ready)]["pid"], left.pop())
+                strike(fleet.instances[chance.choice(ready)].process, left.pop())
                 kill_at = now + kill_every * chance.uniform(0.5, 1.5)
-            for name, pid in {"front": command.process.pid, "all-1": told["all-1"]["pid"]}.items():
+            for name, pid in {"front": fleet.proxy.pid, names[0]: fleet.instances[names[0]].process.pid}.items():
                 memory[name].append(megabytes(pid))
             time.sleep(0.2)
         load.wait()
-        command.until_ready()
+        fleet.until_ready()
         moments.publish()
         last = list(moments.expected)[-1]
-        ends = time.monotonic() + 30
-        found = {}
-        while len(found) < instances or set(found.values()) != {last}:  # the last moment arrives everywhere
-            assert time.monotonic() < ends, (found, last)
-            _, headers, _ = command.ask("/v1/models/ctr:predict", bodies[0])
-            found[headers["x-instance"]] = int(headers["x-model-version"]), int(headers["x-model-update"])
-        told = command.instances()
-        command.process.send_signal(signal.SIGTERM)
-        assert "every request was answered" in command.process.stdout.read() and command.process.wait(60) == 0
-    finally:
-        command.process.kill()
+
+        def arrived():  # the last moment, everywhere
+            found = [moment_of(fleet.ask(bodies[0], token=TOKEN, port=port)) for port in fleet.ports.values()]
+            return set(found) == {last}
+
+        until(arrived)
         moments.publisher.close()
-    return load, moments, memory, told
+        return load, moments, memory, {name: each.starts for name, each in fleet.instances.items()}
+
+
+def strike(process, kind):
+    """Sends a signal to an instance; one that hangs from then on is killed a while later."""
+    process.send_signal(kind)
+    if kind == signal.SIGSTOP:
+        threading.Timer(HANGS_SECONDS, process.kill).start()
 
 
 def require_right(load, moments):
@@ -186,10 +181,11 @@ def require_right(load, moments):
 
 
 def test_an_instance_is_killed_while_a_model_is_updated(small_batches, tmp_path):
-    seen = {"instances": 2, "rate": 20.0, "seconds": 6.0, "publish_every": 1.0, "kill_every": 4.0}
-    load, moments, _, told = soak(small_batches, tmp_path, **seen, kinds=(signal.SIGKILL,), seed=1)
+    seen = {"names": ("control-1", "control-2"), "users": ["A1"], "rate": 20.0, "seconds": 6.0}
+    often = {"publish_every": 1.0, "kill_every": 4.0}
+    load, moments, _, starts = soak(small_batches, tmp_path, **seen, **often, kinds=(signal.SIGKILL,), seed=1)
     require_right(load, moments)
-    assert told["all-1"]["starts"] == 1 and told["all-2"]["starts"] == 2
+    assert starts == {"control-1": 1, "control-2": 2}
     assert len({each.moment for each in load.answers}) > 2
 
 
@@ -197,11 +193,12 @@ def test_an_instance_is_killed_while_a_model_is_updated(small_batches, tmp_path)
 @pytest.mark.timeout(900)
 def test_minutes_of_updates_and_crashes_lose_nothing_and_memory_stays(small_batches, tmp_path):
     kinds = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-    seen = {"instances": 3, "rate": 25.0, "seconds": 180.0, "publish_every": 2.0, "kill_every": 10.0}
-    load, moments, memory, told = soak(small_batches, tmp_path, **seen, kinds=kinds, seed=2)
+    seen = {"names": ("control-1", "control-2", "new-1", "new-2"), "users": [f"A{n}" for n in range(20)], "rate": 25.0}
+    often = {"seconds": 180.0, "publish_every": 2.0, "kill_every": 10.0}
+    load, moments, memory, starts = soak(small_batches, tmp_path, **seen, **often, kinds=kinds, seed=2)
     require_right(load, moments)
-    restarts = sum(each["starts"] - 1 for each in told.values())
-    assert restarts >= 8 and told["all-1"]["starts"] == 1
+    restarts = sum(starts.values()) - len(starts)
+    assert restarts >= 8 and starts["control-1"] == 1
     slowest = sorted(each.seconds for each in load.answers)
     counts = f"{len(load.answers)} answers, {len(moments.expected)} moments, {restarts} restarts"
     print(f"{counts}; p50 {slowest[len(slowest) // 2]:.3f} s, longest {slowest[-1]:.1f}")
