@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ctrlab import imports
-from ctrlab.lessons import workbook
+from ctrlab.profiling import workbook
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -97,7 +97,7 @@ for name in {names!r}:
         importlib.import_module(name)
     except ImportError as problem:
         failed[name] = str(problem)
-from ctrlab.lessons import doctor
+from ctrlab.profiling import doctor
 report = doctor.examine(quick=True)
 print(json.dumps([failed, report.healthy, [f.found for f in report.findings if f.name == "workbook"]]))
 """

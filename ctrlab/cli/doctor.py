@@ -11,22 +11,28 @@ from rich.table import Column, Table
 from ctrlab.cli.app import console
 
 if TYPE_CHECKING:
-    from ctrlab.lessons.doctor import Report
+    from ctrlab.lessons.course import Lesson
+    from ctrlab.profiling.doctor import Report
 
 STYLES = {"ok": "green", "limited": "yellow", "absent": "yellow", "missing": "red"}
 
 
 def command() -> None:
     """Say what this machine has, what is missing, which lessons work here, and how to mend the rest."""
-    from ctrlab.lessons import doctor, workbook
+    from ctrlab.profiling import doctor, workbook
 
     out = console()
     with out.status("Looking at this machine"):
         found = doctor.examine()
     out.print(table_of_findings(found))
+    well = found.healthy
     if not workbook.missing():  # what else blocks lessons is read from their notebooks
-        out.print(table_of_lessons(found))
-    raise typer.Exit(0 if found.healthy else 1)
+        from ctrlab.lessons import course
+
+        blocked = {entry: found.reasons_against(entry.needs) for entry in course.lessons()}
+        out.print(table_of_lessons(blocked))
+        well = well and not any(blocked.values())
+    raise typer.Exit(0 if well else 1)
 
 
 def table_of_findings(found: Report) -> Table:
@@ -38,10 +44,10 @@ def table_of_findings(found: Report) -> Table:
     return table
 
 
-def table_of_lessons(found: Report) -> Table:
-    """Each lesson, and the reasons why it does not work here."""
+def table_of_lessons(blocked: dict[Lesson, list[str]]) -> Table:
+    """Each lesson, and the reasons why it does not work here: none where it does."""
     table = Table("lesson", "", "works here", title="The lessons")
-    for entry, reasons in found.lessons().items():
+    for entry, reasons in blocked.items():
         works = "[red]no[/]: " + escape(" ".join(reasons)) if reasons else "[green]yes[/]"
         table.add_row(entry.name, escape(entry.title), works)
     return table

@@ -16,7 +16,7 @@ def command(
 
     - `ctrlab lab --port 8890 --no-browser`
     """
-    from ctrlab.lessons import workbook
+    from ctrlab.profiling import workbook
 
     workbook.require()
     from ctrlab.lessons import index, lab

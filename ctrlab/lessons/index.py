@@ -8,9 +8,9 @@ from nbformat import v4
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import course, notebook
-from ctrlab.lessons.doctor import Report
 from ctrlab.lessons.progress import Record, Store
 from ctrlab.paths import write_atomically
+from ctrlab.profiling.doctor import Report
 
 _WELCOME = """# The CTR lab
 

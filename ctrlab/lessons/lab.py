@@ -13,8 +13,9 @@ from pathlib import Path
 
 import ctrlab.lessons
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import build, doctor, index, places
+from ctrlab.lessons import build, index, places
 from ctrlab.paths import write_atomically
+from ctrlab.profiling import doctor
 
 MANIFEST = ".copied.json"
 _IMPORTED = re.compile(r"from ctrlab\.lessons(?: import |\.)(\w+)")

@@ -12,10 +12,11 @@ from pathlib import Path
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.lessons import check as checking
-from ctrlab.lessons import course, doctor, gate, notebook, places
+from ctrlab.lessons import course, gate, notebook, places
 from ctrlab.lessons.check import Unanswered
 from ctrlab.lessons.outcome import Outcome
 from ctrlab.lessons.progress import Record, Store, Verdict
+from ctrlab.profiling import doctor
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.quiet import quiet
 

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from ctrlab.lessons import doctor, index, lab, notebook, places
+from ctrlab.lessons import index, lab, notebook, places
+from ctrlab.profiling import doctor
 
 LESSON = "02_ops/01_indicator_column"
 LOOK_AT = ("profile", "exercise-2", "measure-op", "train", "measure-step", "loses-code", "finish")

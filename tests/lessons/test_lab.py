@@ -6,8 +6,9 @@ import socket
 import pytest
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import cheat_sheet, doctor, glossary, index, lab, notebook
+from ctrlab.lessons import cheat_sheet, glossary, index, lab, notebook
 from ctrlab.lessons.progress import Store
+from ctrlab.profiling import doctor
 
 NAME = "01_part/01_topic"
 

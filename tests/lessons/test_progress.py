@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from ctrlab.errors import BadData
-from ctrlab.lessons import course, doctor, index, notebook
+from ctrlab.lessons import course, index, notebook
 from ctrlab.lessons.progress import NOT_JUDGED, Record, Speed, Store, Verdict
+from ctrlab.profiling import doctor
 
 LESSON = "02_ops/01_indicator_column"
 

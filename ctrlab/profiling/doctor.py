@@ -1,4 +1,4 @@
-"""What this machine has, what a lesson needs of it, which lessons work here, and how to mend or override the rest."""
+"""What this machine has, what lessons need of it, and how to mend or override the rest."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ctrlab.compiling import compiler
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import workbook
 from ctrlab.paths import cache_folder
+from ctrlab.profiling import workbook
 from ctrlab.profiling.machine import cores, cpu_model
-
-if TYPE_CHECKING:
-    from ctrlab.lessons import course
 
 State = Literal["ok", "limited", "absent", "missing"]
 
@@ -65,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings, and what follows for the lessons."""
+    """All findings, and what follows for a lesson."""
 
     findings: tuple[Finding, ...]
 
@@ -74,16 +71,10 @@ class Report:
         missing = [f for f in self.findings if f.state in ("absent", "missing") and (not f.need or f.need in needs)]
         return [f"{f.name}: {f.needed} is needed, {f.found}. {f.cure}".strip() for f in missing]
 
-    def lessons(self) -> dict[course.Lesson, list[str]]:
-        """Each lesson with the reasons why it does not work here; none when it does. It reads notebooks: see `workbook`."""
-        from ctrlab.lessons import course
-
-        return {entry: self.reasons_against(entry.needs) for entry in course.lessons()}
-
     @property
     def healthy(self) -> bool:
-        """Every lesson works here."""
-        return not self.reasons_against(()) and not any(self.lessons().values())
+        """Nothing is missing that every lesson needs."""
+        return not self.reasons_against(())
 
 
 def examine(quick: bool = False) -> Report:

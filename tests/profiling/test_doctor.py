@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import doctor, workbook
-from ctrlab.lessons.doctor import Finding, Report
+from ctrlab.profiling import doctor, workbook
+from ctrlab.profiling.doctor import Finding, Report
 
 
 @pytest.fixture(autouse=True)
