@@ -36,7 +36,7 @@ from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, of_one_user, to_tensors
 from ctrlab.serving.own import subject
-from ctrlab.serving.published import delete_old, explained, lock, updates_of
+from ctrlab.serving.publishing_folder import delete_old, explained, lock, updates_of
 from ctrlab.serving.versions import new_version
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.training.changes import Changed, track

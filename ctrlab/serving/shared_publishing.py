@@ -30,8 +30,8 @@ from ctrlab.models.base import CTRModel
 from ctrlab.serving.graph import probabilities
 from ctrlab.serving.inputs import Features, specs_of
 from ctrlab.serving.merging import merge_weights
-from ctrlab.serving.published import PARTS, explained
 from ctrlab.serving.publishing import Content, Publisher
+from ctrlab.serving.publishing_folder import PARTS, explained
 from ctrlab.training.optimizers import TouchedRows
 
 LOOKS = 10

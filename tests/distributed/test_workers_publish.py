@@ -21,7 +21,7 @@ from ctrlab.serving import verify
 from ctrlab.serving.bundled import WEIGHTS, Bundled
 from ctrlab.serving.inputs import inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.published import LOCKED, lock
+from ctrlab.serving.publishing_folder import LOCKED, lock
 from ctrlab.training import restore
 from ctrlab.training.restoring import tables_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from ctrlab import models, training
 from ctrlab.errors import CtrlabError
-from ctrlab.serving.published import LOCKED
 from ctrlab.serving.publishing import Publisher
+from ctrlab.serving.publishing_folder import LOCKED
 
 HOLDS = """
 import sys, time

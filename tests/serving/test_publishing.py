@@ -19,7 +19,7 @@ from ctrlab.embedding.options import GlobalStepEviction
 from ctrlab.errors import CtrlabError
 from ctrlab.serving import inputs
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.published import LOCKED
+from ctrlab.serving.publishing_folder import LOCKED
 from ctrlab.serving.versions import versions
 from ctrlab.serving.weights import Moment, write_update
 

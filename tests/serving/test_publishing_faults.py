@@ -14,7 +14,7 @@ from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.errors import CtrlabError
 from ctrlab.serving.labels import FILE, label_lock, read_labels, set_label
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.published import LOCKED
+from ctrlab.serving.publishing_folder import LOCKED
 from ctrlab.serving.versions import LEFTOVER, hide, new_version, sweep, versions
 
 
