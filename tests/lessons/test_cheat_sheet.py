@@ -15,8 +15,8 @@ def test_every_lesson_has_its_points_and_every_rule_its_term():
     for entry in course.lessons():
         part = SHEET.partition(f"## [{entry.title}]({entry.name}/lesson.ipynb)\n")[2].partition("\n## ")[0]
         assert len(re.findall(r"^\* \S.*\.$", part, re.M)) >= 3, entry.name
-    for terms in cheat_sheet.RULES.values():
-        assert all(glossary.TERMS[term] in SHEET for term in terms)
+    for terms in glossary.contents()["rules"].values():
+        assert all(glossary.terms()[term] in SHEET for term in terms)
 
 
 @pytest.mark.parametrize("mark", ["1.", "*"])
