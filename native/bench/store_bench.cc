@@ -9,7 +9,7 @@
 // "read", batches of reads only, without background work. The caller uses one thread; stores may start their own. To be fair:
 //
 //   memory       each peer gets a block cache of as many bytes as ctrlab holds in memory, plus Bloom filters of 10 bits per key
-// and                a write buffer of 64 MiB.
+//                and a write buffer of 64 MiB.
 //   page cache   ctrlab and RocksDB read and write with O_DIRECT. LevelDB has no such option: it gets an Env that reads tables
 //                for Get with O_DIRECT, and for its compaction thread through the page cache, with the system's read-ahead.
 //   durability   no store syncs within a phase. RocksDB writes no log (then both have on disk what was flushed); LevelDB can't

@@ -1,7 +1,7 @@
 // Checks the building blocks of kernels against the C library and plain loops: the functions of simd_math.h, the GEMM of gemm.h.
 //
 //   blocks    one line per function, "<name> <worst relative error> <where>"; exit code 1 with a line on stderr if an error is
-// too             large.
+//             too large.
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // kernel on random and adversarial inputs, under AddressSanitizer, and compares it with its scalar twin:
 //
 //   check <kernel> <seed>    "passed <seed>" and exit code 0: the kernel is correct. 1: one JSON object on stdout with rule,
-// case,                            expected, received, index.
+//                            case, expected, received, index.
 //
 // It is linked with the source that defines the kernel: a learner's, or ours in the tests. Each op has a header of checks,
 // kernels/<op>/<op>_check.h, which ends with its `entries`, one per kernel. All kernels are weak symbols, because a learner's

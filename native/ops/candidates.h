@@ -9,7 +9,7 @@
 
 namespace ctrlab {
 
-// Candidates and pairs of all users.
+// The number of candidates of all users together, and that of their pairs (a candidate and an event).
 struct Shares {
   int64_t rows = 0, pairs = 0;
 };

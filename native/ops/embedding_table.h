@@ -68,8 +68,8 @@ class TableResource : public tensorflow::ResourceBase {
 
  private:
   const std::string name_;
-  const std::unique_ptr<embedding::Table> table_;         // the one
-  const std::shared_ptr<embedding::ServedTable> served_;  // or the other
+  const std::unique_ptr<embedding::Table> table_;         // null if the table is served
+  const std::shared_ptr<embedding::ServedTable> served_;  // null if the table is not served
   std::atomic<int64_t> last_step_ = 0;
   std::atomic<bool> closed_ = false;
 };

@@ -82,7 +82,8 @@ struct Plan {
     return ids == Ids::kAnyKey ? CheckTimes(attributes) : absl::OkStatus();
   }
 
-  // The attribute K: how many columns have times. A pooled column can't: its keys are sent as they came.
+  // Reads the attribute K: the number of columns with times. A pooled column can't have times, because its keys are not merged
+  // before they are sent.
   template <class Attributes>
   absl::Status CheckTimes(Attributes* attributes) const {
     int counted;

@@ -1,8 +1,9 @@
-// Dynamic batching: requests that come together are one call of the model.
+// Dynamic batching: requests that arrive at about the same time share one call of the model.
 //
-// The first request of a batch leads it: it waits until the batch is full, at most for a time, calls the model, and the others take
-// their rows of the answer. A batch is of one version, and a call is of one update. A request whose arrays don't agree is left
-// alone, and so is each request of a batch that the model refuses: then only the odd one fails.
+// The first request of a batch leads it. It waits until the batch is full, but not longer than `wait`, and calls the model; the
+// others take their rows of the answer. A batch uses one version of the model, and a call uses one update of its weights. A
+// request whose arrays don't agree runs alone. If the model refuses a batch, each of its requests runs alone: then only the
+// faulty one fails.
 
 #pragma once
 
@@ -19,13 +20,13 @@ namespace ctrlab::processor {
 
 class Batcher {
  public:
-  // `rows` is the most that a batch has; 0: every request is a call of its own.
+  // A batch has at most `rows` rows; 0: every request is a call of its own.
   Batcher(int64_t rows, std::chrono::microseconds wait) : rows_(rows), wait_(wait) {}
 
   // Like `servable.Run`. Thread-safe.
   Answer Run(const Servable& servable, const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment);
 
-  // Calls of the model for more than one request, and how many requests they had.
+  // The number of calls that served more than one request, and of the requests in these calls.
   struct Counts {
     int64_t calls, requests;
   };
@@ -50,7 +51,7 @@ class Batcher {
   const std::chrono::microseconds wait_;
   mutable std::mutex mutex_;
   std::condition_variable changes_;
-  std::shared_ptr<Batch> open_;  // that takes more requests
+  std::shared_ptr<Batch> open_;  // the batch that still takes requests, or null
   Counts counts_{0, 0};
 };
 

@@ -1,5 +1,6 @@
-// A session group: members that requests run in, each with threads and, if it is told, CPUs of its own. The processors of a process
-// that name one group share its members; weights and tables are shared anyhow, since a processor has one session.
+// A session group: members in which requests run. Each member has its own threads and, if the options say so, its own CPUs.
+// Processors of one process that name the same group share its members. They share weights and tables in any case, because a
+// processor has one session.
 //
 // The caller's thread does the work of a request, bound to its member's CPUs meanwhile. A member of several threads has a pool,
 // among which an op splits its work; one of a single thread needs none.
@@ -28,9 +29,9 @@ bool PolicyOf(std::string_view name, Policy* policy);
 struct GroupOptions {
   std::string name;  // empty: shared with nobody
   int32_t members = 1;
-  int32_t threads = 1;  // of each member; 0: one per CPU that it has
+  int32_t threads = 1;  // per member; 0: one per CPU that the member has
   Policy policy = Policy::kRoundRobin;
-  std::vector<std::string> cpus;  // of each member, such as "0-3,8"; none: whatever the process has
+  std::vector<std::string> cpus;  // per member, such as "0-3,8"; empty: the CPUs of the process
 
   bool operator==(const GroupOptions&) const = default;
 };
@@ -64,12 +65,12 @@ class Group {
     cpu_set_t before_;
   };
 
-  // The group of this name, made if there is none. Refused where it has other options, or CPUs are odd.
+  // The group of this name, made if there is none. Refused if it exists with other options, or if the CPUs are invalid.
   static Answer Named(const GroupOptions& options, std::shared_ptr<Group>* group);
 
   explicit Group(GroupOptions options) : options_(std::move(options)) {}
 
-  // Into the member that the policy picks. By model: each model that comes first has the next member, round and round.
+  // Enters the member that the policy picks. With by_model, each new model gets the next member in turn, and keeps it.
   // Thread-safe.
   Inside Enter(const std::string& model) { return {this, Pick(model)}; }
 
@@ -82,9 +83,9 @@ class Group {
 
   const GroupOptions options_;
   std::vector<std::unique_ptr<Member>> members_;
-  mutable std::mutex mutex_;             // guards the next two, and the members' counts
-  size_t next_ = 0;                      // round robin
-  std::map<std::string, size_t> seats_;  // by model
+  mutable std::mutex mutex_;             // guards the next two, and the members' `inside` and `answered`
+  size_t next_ = 0;                      // round_robin: the next request's member
+  std::map<std::string, size_t> seats_;  // by_model: each model's member
 };
 
 }  // namespace ctrlab::processor

@@ -15,14 +15,15 @@ namespace ctrlab::processor {
 struct InferRequest {
   Addressee addressee;
   std::string id;       // goes back with the answer
-  bool binary = false;  // the answer's values are wanted as bytes
+  bool binary = false;  // the client wants the answer's values as bytes
 };
 
-// A ModelInferRequest's arrays: of raw contents, or typed ones.
+// Reads a ModelInferRequest, whose arrays are given as raw or as typed contents.
 Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std::string_view output, InferRequest* request,
                          Arrays* arrays);
 
-// A request of which the first `header` bytes are JSON, and the others tensors. `header` of -1: all are JSON.
+// Reads a request whose first `header` bytes are JSON and whose other bytes are tensors. With a `header` of -1 all bytes are
+// JSON.
 Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature, std::string_view output,
                       InferRequest* request, Arrays* arrays);
 

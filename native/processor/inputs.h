@@ -39,7 +39,7 @@ Answer Refusal(Code code, const Parts&... parts) {
   return {code, std::move(sentence)};
 }
 
-// What a request says, as a part of a sentence: not more than a few words of it, cut between two characters of UTF-8.
+// A text from a request, to be quoted in a sentence: at most its first few words, cut between two characters of UTF-8.
 inline std::string Shown(std::string_view text) {
   constexpr size_t kMost = 60;
   if (text.size() <= kMost) return std::string(text);
@@ -75,7 +75,8 @@ class Signature {
     bool operator==(const Input&) const = default;
   };
 
-  // A column as people write it: one value a row, or a list. Numbers of its inputs; splits is -1 where it has no lists.
+  // A column as people write it: one value or one list per row. It holds the numbers of its inputs; `splits` is -1 if the column
+  // has no lists.
   struct Column {
     std::string name;
     int32_t values, splits;
@@ -103,7 +104,7 @@ class Signature {
   bool operator==(const Signature& other) const { return inputs_ == other.inputs_ && columns_ == other.columns_; }
   int32_t size() const { return static_cast<int32_t>(inputs_.size()); }
   const Input& operator[](int32_t i) const { return inputs_[i]; }
-  // All but the numbers of candidates.
+  // All columns; the input "candidates" is not among them.
   const std::vector<Column>& columns() const { return columns_; }
   // The input with the numbers of candidates, or -1 where no users are shared.
   int32_t counts() const { return counts_; }
@@ -141,8 +142,8 @@ class Arrays {
   virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
 };
 
-// Makes each input once, and says what is missing, or what does not fit together where users are shared. (Where they are not, the
-// graph says it.)
+// Makes each input once, and reports a missing input. If candidates share users, it also reports numbers of rows that do not fit
+// together. (Otherwise the graph reports these.)
 class Received {
  public:
   Received(const Signature& signature, Arrays* arrays) : signature_(signature), arrays_(arrays), lengths_(signature.size(), -1) {}
@@ -157,7 +158,7 @@ class Received {
     return {};
   }
 
-  // When all arrays are filled.
+  // Call it when all arrays are filled.
   Answer Finish() {
     for (int32_t i = 0; i < signature_.size(); ++i) {
       if (lengths_[i] < 0 && i != signature_.counts()) {
@@ -173,9 +174,10 @@ class Received {
   }
 
  private:
-  // Of each kind, the rows of all columns are those of the first; the numbers of candidates say how many there are.
+  // All columns of a kind (per user, or per candidate) must have as many rows as the first one of that kind. There must be one
+  // number of candidates per user, and these must add up to the rows of the candidates.
   Answer FinishShared() {
-    const Signature::Column* firsts[2] = {nullptr, nullptr};  // of candidates, of users
+    const Signature::Column* firsts[2] = {nullptr, nullptr};  // the first column per candidate, and the first per user
     for (const Signature::Column& column : signature_.columns()) {
       const Signature::Column*& first = firsts[column.per_user];
       if (!first) first = &column;
@@ -218,7 +220,7 @@ class Received {
 
   const Signature& signature_;
   Arrays* const arrays_;
-  std::vector<int64_t> lengths_;  // of each input that was made, else -1
+  std::vector<int64_t> lengths_;  // number of values of each input; -1: not made yet
   int64_t* candidates_ = nullptr;
 };
 
@@ -233,7 +235,7 @@ struct Output {
   }
 };
 
-// Whom a request is for, where it says so itself; and who answers.
+// The model that a request addresses, as far as the request names it; and in an answer, the model that answers.
 struct Addressee {
   std::string model, label, signature;
   std::optional<int64_t> version;

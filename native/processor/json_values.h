@@ -35,7 +35,8 @@ inline const char* KindOf(const element& value) {
   }
 }
 
-// read(fields) with those of the object that a request is. `form` is how one looks, for the sentence if it is none.
+// Calls read(fields) with the fields of a request, which must be a JSON object. `form` shows its form, for the error if it is not
+// one.
 template <class Read>
 Answer ReadObject(std::string_view json, const char* form, const Read& read) {
   // A thread's parser keeps its memory for the next request, unless this one needs more than most do.
@@ -58,7 +59,7 @@ Answer ReadObject(std::string_view json, const char* form, const Read& read) {
   return read(fields);
 }
 
-// Where a value stands, for a sentence.
+// The column and row of a value, for the sentence of an error.
 struct Place {
   std::string_view column;
   int64_t row;

@@ -11,8 +11,8 @@
 
 namespace ctrlab::processor {
 
-// A PredictRequest's addressee and arrays. It may name its output, which is `output`. As in TensorFlow, an array that holds fewer values than its shape says has its last
-// value in the places behind, or zeros.
+// Reads a PredictRequest's addressee and arrays. If it names its output, that must be `output`. As in TensorFlow, an array with
+// fewer values than its shape says is filled up with its last value, or with zeros if it has none.
 Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, std::string_view output, Addressee* addressee,
                            Arrays* arrays);
 

@@ -1,5 +1,5 @@
-// A model's folder, served: the newest version that answers, with the updates that follow it; and a thread that looks for more of
-// both.
+// Serves a model's folder: the newest version that answers, with the updates that follow it. A thread looks for newer versions
+// and updates.
 
 #pragma once
 
@@ -22,22 +22,22 @@ namespace ctrlab::processor {
 
 struct Configuration {
   std::string name;
-  int64_t version = -1;  // the only one to serve; -1: the newest
+  int64_t version = -1;  // serve only this one; -1: the newest
   GroupOptions group;
   double poll_seconds = 1;
   int64_t most_request_bytes = int64_t{64} << 20;
-  int64_t batch_rows = 0;  // of requests that come together; 0: none wait for others
+  int64_t batch_rows = 0;  // the most rows in a batch of requests; 0: no request waits for others
   int64_t batch_wait_micros = 1000;
-  double most_slowdown = 10;  // of a newer version, next to the one that serves; 0: any
+  double most_slowdown = 10;  // a newer version may take this many times as long as the current one; 0: any time
 
   static Answer Parse(std::string_view json, Configuration* configuration);
 };
 
 struct Response {
   std::string bytes;
-  int64_t header = -1;  // as of the request
+  int64_t header = -1;  // bytes of the answer that are JSON, if tensors follow them; otherwise -1
   int64_t version = 0, update = 0;
-  std::chrono::nanoseconds parse{0}, run{0}, write{0};  // what the stages took
+  std::chrono::nanoseconds parse{0}, run{0}, write{0};  // time of each stage
 };
 
 class Processor {
@@ -47,14 +47,15 @@ class Processor {
 
   // The version that serves now. It stays as long as somebody holds it.
   std::shared_ptr<const Servable> current() const;
-  // `header` is how many bytes of the request are JSON where tensors stand behind it, else -1.
+  // `header` is the number of bytes of the request that are JSON, if tensors follow them; otherwise -1.
   Answer Process(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response);
-  // What a request holds: see ctrlab_processor_parse.
+  // Parses a request and describes what it holds: see ctrlab_processor_parse.
   Answer Parse(const Servable& servable, int32_t format, std::string_view request, int64_t header, Response* response) const;
   std::string Info() const;
 
  private:
-  // A version that is not served. It is tried again when its files are others, and where memory was too little, after a while.
+  // A version that is not served. It is tried again when its files have changed; after a failure that may pass, such as too
+  // little memory, also after a while.
   struct Refused {
     std::string why, files;
     bool passing;
@@ -67,7 +68,7 @@ class Processor {
         configuration_(std::move(configuration)),
         batcher_(configuration_.batch_rows, std::chrono::microseconds(configuration_.batch_wait_micros)) {}
 
-  // A request in its own words, before anything is run.
+  // A parsed request, before the model runs.
   struct Read {
     explicit Read(const Signature& signature) : tensors(signature) {}
     Tensors tensors;
@@ -81,7 +82,7 @@ class Processor {
   bool IsRefused(int64_t version, const std::string& files) const;
   void Refuse(int64_t version, std::string files, Answer answer);
   Answer RequirePace(const Servable& found, const Servable& before) const;
-  // Applies what has come of folder/<version>.updates/<1, 2, ...>, in order.
+  // Applies the updates that have arrived in folder/<version>.updates/<1, 2, ...>, in order.
   void TakeUpdates(const Servable& servable);
   void Watch();
 
@@ -89,7 +90,7 @@ class Processor {
   const Configuration configuration_;
   std::shared_ptr<Group> group_;
   Batcher batcher_;
-  std::string odd_update_;    // the update that was refused last, and what it was then; the watcher's
+  std::string odd_update_;    // the update that was refused last, and its files' state then; only the watcher uses it
   mutable std::mutex mutex_;  // guards the next four
   std::shared_ptr<const Servable> current_;
   std::map<int64_t, Refused> refused_;  // by version

@@ -1,4 +1,4 @@
-// One version of a model, loaded: a session, and what its signature is called.
+// One loaded version of a model: a session, and the names of its inputs and output.
 
 #pragma once
 
@@ -17,20 +17,19 @@
 namespace ctrlab::processor {
 
 constexpr const char* kSignature = "serving_default";
-constexpr const char* kManifest =
-    "ctrlab.json";  // of a version's folder; written last, so a folder without one is half a version
+constexpr const char* kManifest = "ctrlab.json";  // in a version's folder; written last, so a folder without it is incomplete
 
-// The arrays of a request are the tensors that the session is fed.
+// The arrays of a request, as the tensors that are fed to the session.
 class Tensors : public Arrays {
  public:
   explicit Tensors(const Signature& signature) : signature_(signature), tensors_(signature.size()) {}
-  // The rows of several requests, each of which has `Rows`, one after the other.
+  // Joins the rows of several requests, in order. `Rows` of each must not be -1.
   Tensors(const Signature& signature, const std::vector<const Tensors*>& requests);
 
   bool Make(int32_t i, int64_t n, void** data) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
-  // How many rows all columns have; -1 where they don't agree, or splits are none.
+  // The number of rows of all columns; -1 if they differ, or if splits are invalid.
   int64_t Rows() const;
 
  private:
@@ -40,8 +39,8 @@ class Tensors : public Arrays {
 
 class Servable {
  public:
-  // Loads the version's folder, and runs its warm-up requests. Refused where it does not answer them. Requests run in the group,
-  // as ones of `model`.
+  // Loads the version's folder, and runs its warm-up requests; refused if it does not answer them. Requests run in the group, as
+  // requests of `model`.
   static Answer Load(const std::string& folder, int64_t version, const std::string& model, std::shared_ptr<Group> group,
                      std::shared_ptr<Servable>* servable);
   ~Servable();
@@ -49,19 +48,19 @@ class Servable {
   int64_t version() const { return version_; }
   const Signature& signature() const { return *signature_; }
   const std::string& output_name() const { return output_name_; }
-  // Whether the answer to a row is the same whatever other rows a call has.
+  // Whether the answer for a row does not depend on the other rows of the call.
   bool rows_apart() const { return rows_apart_; }
 
   // Its weights, which updates change; null in a stock export, whose weights are in its graph.
   serving::Bundle* weights() const { return weights_.get(); }
-  // What they are of, and their bundle's longest pause; may be older by one update when the caller looks at it.
+  // The weights' moment, and their bundle's longest pause. Both may be one update old when the caller reads them.
   serving::Moment moment() const;
   int64_t longest_pause() const;
 
-  // Thread-safe, and of one moment. `output` is float32 [rows, columns].
+  // Thread-safe. The whole answer uses the weights of one moment. `output` is float32 [rows, columns].
   Answer Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const;
-  // How many times as long as `before` this version takes to answer its warm-up requests; 0 where `before` has other inputs, or
-  // can't answer them.
+  // This version's time for its warm-up requests, divided by that of `before`; 0 if `before` has other inputs, or can't answer
+  // them.
   double SlowdownFrom(const Servable& before) const;
 
  private:

@@ -42,12 +42,12 @@ struct ColumnSpec {
 struct Column {
   std::shared_ptr<arrow::Buffer> memory;  // owns the numbers
   const uint8_t* numbers = nullptr;       // [rows], or the entries
-  const int32_t* offsets = nullptr;       // of lists
-  std::vector<std::string_view> words;    // of text
+  const int32_t* offsets = nullptr;       // [rows + 1], of lists
+  std::vector<std::string_view> words;    // the texts
   const int32_t* places = nullptr;        // index of each text in `words`; null: in order
 
-  std::vector<std::shared_ptr<arrow::Array>> held;  // own the memory of the pointers, together with
-  std::vector<int32_t> made_offsets, made_places;   // these
+  std::vector<std::shared_ptr<arrow::Array>> held;  // own the memory of the pointers above,
+  std::vector<int32_t> made_offsets, made_places;   // together with these
 
   std::string_view text(int64_t i) const { return words[places ? places[i] : i]; }
 };

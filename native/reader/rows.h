@@ -44,7 +44,7 @@ arrow::Result<Plan> MakePlan(std::vector<std::string> files, std::vector<ColumnS
 struct Shard {
   int64_t index = 0, count = 1;
 
-  // How many of an epoch's first `rows` rows are wanted.
+  // The number of wanted rows among an epoch's first `rows` rows.
   int64_t Of(int64_t rows) const { return rows > index ? (rows - index + count - 1) / count : 0; }
 };
 

@@ -31,8 +31,8 @@ using embedding::Status;
 struct TableShape {
   std::string name;         // used in messages
   int64_t dim;              // D
-  int64_t rows;             // of a table with a fixed number of rows; -1: rows under any keys
-  int64_t memory_rows = 0;  // of a table under any keys: rows beyond these lie on disk; 0: all are in memory
+  int64_t rows;             // number of rows, if it is fixed; -1: rows under any keys
+  int64_t memory_rows = 0;  // of a table under any keys: the most rows in memory, others lie on disk; 0: all are in memory
   RowFormat format = RowFormat::kFloat32;
 
   int64_t words() const { return RowWords(format, dim); }
@@ -40,12 +40,12 @@ struct TableShape {
 
 struct BundleShape {
   std::vector<TableShape> tables;
-  std::vector<int64_t> dense_bytes;  // of each dense tensor
+  std::vector<int64_t> dense_bytes;  // size of each dense tensor
 };
 
 class Storage;
 
-// A record that does not fit what it is for.
+// The error for a record that does not fit the table or tensor for which it is meant.
 Status Misfit(const Record& record, const std::string& whose);
 
 // The arrays of a record of rows.
@@ -58,7 +58,7 @@ struct RowArrays {
   bool Find(const Record& record, const TableShape& table);
 };
 
-// Refuses packed rows whose scale is none.
+// Refuses packed rows whose scale is not a finite number of at least 0.
 Status CheckRows(const TableShape& table, const float* rows, int64_t count);
 
 // The dense tensors, each aligned as vector code and TensorFlow want it.
@@ -84,7 +84,7 @@ class DenseIn {
  private:
   const std::vector<int64_t>& bytes_;
   Dense* const dense_;
-  std::vector<int64_t> there_;  // so far, of each
+  std::vector<int64_t> there_;  // bytes of each tensor that have been filled
 };
 
 // A table of one of the two kinds; the other member is null.
@@ -97,7 +97,7 @@ class Bundle {
  public:
   // The bundle of this name: found, or made and not open.
   static std::shared_ptr<Bundle> Named(const std::string& name);
-  explicit Bundle(std::string name);  // Named's
+  explicit Bundle(std::string name);  // only for Named
   ~Bundle();
 
   // The name that the export gave to its weights, and to each update of them.
@@ -117,9 +117,9 @@ class Bundle {
   // run, and committed between them. With a problem nothing has changed.
   Status Apply(const std::string& path);
   embedding::Gate& gate() const { return gate_; }
-  // What the weights are of; hold the gate.
+  // The moment that the weights come from; hold the gate.
   const Moment& moment() const { return moment_; }
-  // For how long an update has held calls up at most, from when it closed the gate, in microseconds; hold the gate.
+  // The longest time for which an update has delayed calls, in microseconds since it closed the gate; hold the gate.
   int64_t longest_pause() const { return longest_pause_; }
 
  private:

@@ -13,7 +13,7 @@ namespace ctrlab::serving {
 
 class Update {
  public:
-  // Reads a file and prepares all that can be refused. Calls of the model may run; the bundle's growing tables take no other change
+  // Reads a file and does everything that can fail. Calls of the model may run; the bundle's growing tables take no other change
   // until this object is destroyed.
   static Status Prepare(const Bundle& bundle, const std::string& path, std::unique_ptr<Update>* update);
 
@@ -25,7 +25,7 @@ class Update {
   struct Changed {
     std::vector<int64_t> keys, frequencies, removed;
     std::vector<float> values;
-    std::vector<int64_t> never;  // frequencies and last steps, where the file has none
+    std::vector<int64_t> never;  // zeros: frequencies and last steps, if the file has none
   };
 
   explicit Update(const Bundle& bundle) : bundle_(bundle), changed_(bundle.shape().tables.size()) {}
@@ -36,8 +36,8 @@ class Update {
 
   const Bundle& bundle_;
   Moment moment_;
-  std::vector<Changed> changed_;                                     // of each table
-  std::vector<std::unique_ptr<embedding::Table::Prepared>> tables_;  // those under any keys
+  std::vector<Changed> changed_;                                     // per table
+  std::vector<std::unique_ptr<embedding::Table::Prepared>> tables_;  // of tables under any keys
   std::unique_ptr<Dense> dense_;
 };
 

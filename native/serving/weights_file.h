@@ -33,11 +33,11 @@ using embedding::Status;
 
 enum class RecordKind : int32_t { kBegin = 0, kRows = 1, kRun = 2, kDense = 3, kEnd = 4, kRemoved = 5 };
 
-// What weights are of.
+// The moment that weights come from.
 struct Moment {
-  int64_t update = 0;  // of the version; 0: none
-  int64_t step = 0;    // of the training
-  int64_t micros = 0;  // when they were read from the model, since 1970
+  int64_t update = 0;  // number of the version's update; 0: the version itself
+  int64_t step = 0;    // step of the training
+  int64_t micros = 0;  // when they were read from the model, in microseconds since 1970
 };
 
 struct Record {
@@ -45,19 +45,19 @@ struct Record {
   int32_t index;
   int64_t first, count;
   const char* arrays;  // 8-byte aligned; valid until the next record is read
-  int64_t bytes;       // of the arrays
+  int64_t bytes;       // the arrays' size
 };
 
 class WeightsFile {
  public:
-  static constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a record
+  static constexpr int64_t kMostBytes = int64_t{64} << 20;  // the largest record
   static constexpr int32_t kFormat = 1;
 
   // Refuses a file that does not begin like one of this format.
   static Status Open(const std::string& path, std::unique_ptr<WeightsFile>* file);
 
   const Moment& moment() const { return moment_; }
-  // The name of the bundle that the weights are of.
+  // The name of the bundle to which the weights belong.
   const std::string& bundle() const { return bundle_; }
 
   // The next record that is neither the first nor the last. `more` is false when there is none, and the file is whole.

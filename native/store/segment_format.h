@@ -98,7 +98,7 @@ struct ManifestHeader {
   uint64_t durable = 0;
   uint64_t segments = 0;
 
-  // Of the bytes after this field, including the `segments` numbers.
+  // The checksum of the bytes after this field, including the `segments` numbers.
   uint32_t Crc(const void* numbers) const {
     return Crc32c(numbers, segments * sizeof(uint64_t), Crc32c(&next, 3 * sizeof(uint64_t)));
   }

@@ -6,11 +6,12 @@
 //
 //   writes    are appended to a buffer in memory; a full buffer is written to the file at once. Flush makes everything durable.
 //   garbage   starts a compaction above 1.5 records per live row, or above 10 million dead ones. Compaction takes the segments
-// with             most garbage first, and none with a third or less. So it copies at most 2 records for each one that it frees:
-// the             write amplification is at most 3. A writer that is faster than compaction calls Relieve. When that succeeds,
-// there are             at most 3 records per live row and 20 million dead ones, not counting the two segments that are being
-// written.   a crash   of the process or the machine leaves the state after some operation: the last Flush or a later one. A loss
-// of power             may destroy unflushed records in any order; records after a gap are then dropped.
+//             with most garbage first, and none with a third or less. So it copies at most 2 records for each one that it frees:
+//             the write amplification is at most 3. A writer that is faster than compaction calls Relieve. When that succeeds,
+//             there are at most 3 records per live row and 20 million dead ones, not counting the two segments that are being
+//             written.
+//   a crash   of the process or the machine leaves the state after some operation: the last Flush or a later one. A loss of power
+//             may destroy unflushed records in any order; records after a gap are then dropped.
 //   a file    that is missing is noticed, because the manifest lists all files.
 //
 // It is not a cache (the tier above keeps rows that were read), not ordered, and not compressed.
@@ -35,7 +36,7 @@ enum class Compaction : int64_t {
 
 struct StoreOptions {
   std::string path;       // a folder; made if missing
-  int64_t row_bytes = 0;  // of every row
+  int64_t row_bytes = 0;  // bytes per row
   int64_t segment_bytes = int64_t{128} << 20;
   int64_t write_buffer = int64_t{1} << 20;
   Compaction compaction = Compaction::kAsync;
@@ -103,10 +104,11 @@ class SegmentStore {
   virtual Status Flush() = 0;
   // Removes all garbage now, whatever its amount.
   virtual Status Compact() = 0;
-  // Of all keys, or of those for which `wanted` is true. It takes 16 bytes per key as long as it lives, plus the records that are
-  // in no file yet. Writers wait while it goes through the index, so `wanted` must not block and must not call the store.
+  // A snapshot of all keys, or of those for which `wanted` is true. It takes 16 bytes per key as long as it lives, plus the
+  // records that are in no file yet. Writers wait while it goes through the index, so `wanted` must not block and must not call
+  // the store.
   virtual Status Snapshot(std::unique_ptr<StoreSnapshot>* snapshot, const std::function<bool(int64_t key)>& wanted = {}) = 0;
-  // Of these keys, which must be distinct. It does not go through the others; `found` as by Find.
+  // A snapshot of these keys, which must be distinct. It does not go through the other keys. `found` is as in Find.
   virtual Status SnapshotOf(const int64_t* keys, int64_t count, uint8_t* found, std::unique_ptr<StoreSnapshot>* snapshot) = 0;
 
   virtual StoreStats Stats() = 0;

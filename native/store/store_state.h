@@ -117,7 +117,7 @@ class Store final : public SegmentStore {
   uint64_t saved_changes_ = 0;  // the changes that the manifest on disk contains
   std::mutex naming_;           // held from choosing a segment's number until it is in the table
 
-  FairMutex changing_;  // of the index: held together with the state's lock to change it, or alone to keep it unchanged for long
+  FairMutex changing_;  // the index: held with the state's lock to change it, or alone to keep it unchanged for long
 
   FairMutex state_;
   StoreIndex index_;

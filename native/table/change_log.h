@@ -8,8 +8,7 @@
 //              event after which all consumers must start again
 //   Cut        what the consumer must be given; it has it after Confirm. Without Confirm, the next cut gives it again
 //   bound      the log holds at most max(65,536, rows) keys and drops the oldest intervals first. A consumer that needed a
-// dropped              interval is forgotten. A consumer that the log does not know is given everything. Any number of consumers
-// may come
+//              dropped interval is forgotten. A consumer that the log does not know is given everything. Any number may come
 //
 // Without consumers nothing needs to be logged. For each key, the log's owner stores whether it is in the list of the current
 // interval, and clears this mark when told to. So a key is logged once per interval; twice does no harm.

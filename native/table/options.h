@@ -35,7 +35,8 @@ struct TableOptions {
   int64_t dim = 0;  // D; of a table with packed rows: the words of a row
   Initializer initializer;
   Admission admission;
-  // Of rows that are only imported and looked up. To all but lookups they are `dim` floats, which nobody computes with.
+  // The rows' format; a packed one is only for rows that are imported and looked up. Everything but lookups treats a packed row
+  // as `dim` floats and never computes with them.
   RowFormat format = RowFormat::kFloat32;
   int64_t numbers = 0;  // D of packed rows
 };

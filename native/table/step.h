@@ -293,7 +293,7 @@ class Table::Step {
   std::vector<int64_t> made_, inserted_, changes_;             // rows and entries that each shard makes, keys that it logs
   std::vector<std::vector<std::pair<Entry*, uint32_t>>> new_;  // these rows, and the entries that will point to them
   std::vector<double> squares_;
-  BloomFilter::Counters before_;  // of the filter, before this step
+  BloomFilter::Counters before_;  // the counters of the filter before this step
 };
 
 }  // namespace ctrlab::embedding

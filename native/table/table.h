@@ -135,8 +135,8 @@ class Table {
   Status Import(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                 const ParallelFor& parallel_for);
 
-  // An Import, kMore or kChanges, with all done that can be refused, and nothing to be seen of it. Until it is destroyed, other
-  // changes of the table wait; so does its owner's thread, if it makes one. The arrays of `in` must live as long.
+  // An Import of kind kMore or kChanges, prepared: all that can fail is done, and nothing of it is visible yet. Until this object
+  // is destroyed, other changes of the table wait, also those by the thread that holds it. The arrays of `in` must live as long.
   class Prepared;
   Status Prepare(ImportKind kind, Shard shard, const StateSizes& sizes, int64_t slot_count, const StateIn& in,
                  const ParallelFor& parallel_for, std::unique_ptr<Prepared>* prepared);
@@ -165,7 +165,7 @@ class Table {
     std::unique_ptr<Rows> rows;
     BloomFilter filter;
   };
-  // What is about to leave the memory: for each shard of the index, its keys, and the rows of keys with a row.
+  // The keys that are about to leave the memory, per shard of the index, and the row numbers of those that have a row.
   struct Leaving {
     std::vector<std::vector<int64_t>> keys;
     std::vector<std::vector<uint32_t>> rows;

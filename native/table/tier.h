@@ -1,11 +1,12 @@
 // The tier below a table's memory. A row is in memory or below, never in both.
 //
 //   raise   an update of a key whose row is below moves the row up; one read for all of a batch. A lookup reads rows where they
-// are,           also in one read; then it moves up as many as memory has room for, but only if no writer is active: it never
-// waits for one   sink    when there is room for less than a sixteenth of `memory_rows`, a thread moves rows down until there is
-// room for an           eighth. It takes the least recently used rows (LRU, by last step) or the least frequently used (LFU, by
-// frequency, ties           by last step). An update that finds no room moves rows down itself, but never those of its own step.
-// If these are more           than `memory_rows`, the memory holds all of them until the thread has moved some down
+//           are, also in one read; then it moves up as many as memory has room for, but only if no writer is active: it never
+//           waits for one
+//   sink    when there is room for less than a sixteenth of `memory_rows`, a thread moves rows down until there is room for an
+//           eighth. It takes the least recently used rows (LRU, by last step) or the least frequently used (LFU, by frequency,
+//           ties by last step). An update that finds no room moves rows down itself, but never those of its own step. If these are
+//           more than `memory_rows`, the memory holds all of them until the thread has moved some down
 //
 // The index tells which records below are valid: those whose key has no entry. A key with an entry (a row in memory, a candidate,
 // or a removed key) has no row below. A record that the store still has for it is dead, and the thread erases it, in small

@@ -15,10 +15,10 @@ namespace ctrlab::check::attention {
 struct Case {
   std::string name;
   int64_t width;
-  std::vector<int64_t> units;  // of each layer; the last is 1
+  std::vector<int64_t> units;  // outputs of each layer; the last is 1
   std::vector<int64_t> lengths;
-  float scale = 1;    // of the keys
-  bool near = false;  // to their query, of which the first layer reads little but how far they are from it
+  float scale = 1;    // the keys are multiplied by it
+  bool near = false;  // keys lie close to their query, and the first layer reads little but the difference
 };
 
 inline std::vector<int64_t> RandomLengths(int64_t rows, int64_t most) {
@@ -105,7 +105,8 @@ inline float Largest(const Floats& values, float least = 1e-6f) {
   return least;
 }
 
-// Rounding grows with the largest terms of a sum, so what is near 0 is held to the size of its tensor, or to `least`.
+// Rounding grows with the largest terms of a sum. So the error of an element near 0 is compared with the size of its tensor, or
+// with `least`.
 inline void CompareTensor(const std::string& rule, const std::string& name, const Floats& expected, const float* received,
                           int64_t width, float least = 1e-6f) {
   Compare(rule, name, expected, Floats(expected.size(), Largest(expected, least)), received, width);
@@ -163,7 +164,7 @@ inline void Gradient(const std::string& name, const Buffers& buffers, const Floa
   };
   run(pool.parallel_for, received);
   run(pools[0].parallel_for, first);
-  float largest = 0;  // the last bias moves all scores alike, so its gradient is 0, made of terms that cancel
+  float largest = 0;  // the last bias shifts all scores equally: its gradient is 0, a sum of terms that cancel
   for (size_t i = 0; i < buffers.values.size(); ++i) {
     largest = Largest(Floats(expected.parts[i].get(), expected.parts[i].get() + buffers.values[i].size()), largest);
   }

@@ -89,7 +89,7 @@ struct TowersChecker {
   }
   ExpertsInput Real() const { return Input(x_copy.get(), Pointers(kernel_copies), Pointers(bias_copies)); }
 
-  // The terms' size: the same towers on absolute values, where ReLU lets everything through.
+  // For the size of a sum's terms: the same towers on absolute values, which ReLU passes unchanged.
   ExpertsInput AbsoluteInput(Floats& first, Arrays& kernel, Arrays& bias) const {
     first = Absolute(x);
     for (const Floats& array : kernels) kernel.push_back(Absolute(array));

@@ -104,7 +104,7 @@ struct Checker {
     const InteractionInput input{nullptr, fields_copy.get(), test.rows, test.fields, test.dim};
     Floats expected(test.rows * test.dim), magnitude(expected.size());
     scalar::FactorizationMachine(input, expected.data());
-    for (int64_t b = 0; b < test.rows; ++b) {  // the difference of squares, which is allowed, rounds terms of this size
+    for (int64_t b = 0; b < test.rows; ++b) {  // a kernel may subtract squares, which rounds terms of this size
       for (int64_t d = 0; d < test.dim; ++d) {
         float sum = 0;
         for (int64_t f = 0; f < test.fields; ++f) sum += std::abs(fields[(b * test.fields + f) * test.dim + d]);

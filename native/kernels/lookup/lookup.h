@@ -52,7 +52,8 @@ struct MergedRows {
 CTRLAB_EXPORT void ctrlab_lookup(const ctrlab::LookupInput* input, const float* const* tables, float* const* out,
                                  const ctrlab::ParallelFor* parallel_for);
 
-// The same of tables[t] [V, RowWords(formats[t], D)], whose numbers become float32 as they are summed: see row_format.h.
+// The same for packed tables[t] [V, RowWords(formats[t], D)]. Their numbers are converted to float32 while they are summed: see
+// row_format.h.
 CTRLAB_EXPORT void ctrlab_packed_lookup(const ctrlab::LookupInput* input, const float* const* tables,
                                         const ctrlab::RowFormat* formats, float* const* out,
                                         const ctrlab::ParallelFor* parallel_for);

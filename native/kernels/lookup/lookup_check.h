@@ -199,7 +199,7 @@ inline void Merge(const std::string& name, const Case& test, const Buffers& buff
   for (size_t m = 0; m < d_out.values.size(); ++m) Untouched(name, d_out.values[m], d_out.in[m]);
 }
 
-// Packed rows of a format, and the same numbers as float32.
+// Adds a table of packed rows in a format to `packed`, and the same numbers as float32 to `plain`.
 inline void AddPacked(RowFormat format, const LookupTable& table, Arrays* packed, Arrays* plain) {
   const int64_t words = RowWords(format, table.dim);
   Floats rows(table.rows * words, 0.0f), numbers(table.rows * table.dim);

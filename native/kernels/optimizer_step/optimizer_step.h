@@ -30,7 +30,7 @@ struct StepVariable {
   float* slots[2];        // each like the weights: none (sgd), a (adagrad), n and z (ftrl), m and v (adam_async)
   const int64_t* ids;     // [u], ascending, each once, in [0, V): the rows to change; null: all rows
   const float* gradient;  // [u, D], or [V, D]
-  int64_t rows, dim;      // of the gradient
+  int64_t rows, dim;      // the gradient's shape
 };
 
 }  // namespace ctrlab

@@ -11,7 +11,7 @@
 namespace ctrlab::check::optimizer_step {
 
 struct Variable {
-  int64_t rows, dim;         // of the weights
+  int64_t rows, dim;         // the weights' shape
   std::vector<int64_t> ids;  // ascending, each once
   bool sparse = true;
 };

@@ -45,7 +45,7 @@ struct Column {
   Encoding encoding = Encoding::kHash;
   int64_t buckets = 1000, max_length = 0;
   Texts words = {};
-  std::vector<int64_t> integers = {};  // in the place of texts
+  std::vector<int64_t> integers = {};  // given instead of texts
   bool ragged = false;
 };
 
@@ -197,7 +197,7 @@ inline void SameFault(const std::string& test, const Fault& expected, const Faul
   }
 }
 
-// Two columns a case: the same, and before it one of words, so that a column has neighbours.
+// Each case has two columns: a column of words, then the tested one. So a write outside the tested column is seen.
 inline void CheckIds(const std::string& kernel) {
   for (const Column& column : IdColumns()) {
     const IdBuffers own(column);
@@ -229,7 +229,7 @@ inline void CheckIds(const std::string& kernel) {
       Fault found = {-7, -7};
       ctrlab_parse_ids(&input, all_splits, all_ids, &found, &pool.parallel_for);
       SameFault(name, fault, found);
-      if (fault.column >= 0) continue;  // of a bad batch nobody reads the ids
+      if (fault.column >= 0) continue;  // nobody reads the ids of a rejected batch
       Equal("ids must be the words' own, in the order of the rows.", name + ", the column before", expected[0], ids_before.get());
       Equal("ids must be those of the values that are kept, in the order of the rows.", name, expected[1], ids.get());
     }
@@ -253,7 +253,7 @@ inline void CheckNumbers(const std::string&) {
       }
       for (const Pool& pool : pools) {
         const std::string name = Trying(column.name, pool);
-        const auto out = Exactly(Floats(expected.size(), 1e30f));  // no NaN: that is an answer here
+        const auto out = Exactly(Floats(expected.size(), 1e30f));  // not NaN, which is a valid result here
         Fault found = {-7, -7};
         ctrlab_parse_numbers(&input, out.get(), &found, &pool.parallel_for);
         SameFault(name, fault, found);

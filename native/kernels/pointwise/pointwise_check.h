@@ -14,7 +14,7 @@ namespace ctrlab::check::pointwise {
 struct Case {
   std::string name;
   int64_t rows, columns;
-  float factor = 1;  // of x
+  float factor = 1;  // x is multiplied by it
 };
 
 inline std::vector<Case> Cases() {

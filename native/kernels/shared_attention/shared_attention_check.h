@@ -13,9 +13,9 @@ namespace ctrlab::check::shared_attention {
 struct Case {
   std::string name;
   int64_t width;
-  std::vector<int64_t> units;  // of each layer; the last is 1
+  std::vector<int64_t> units;  // outputs of each layer; the last is 1
   std::vector<int64_t> lengths, candidates;
-  bool near = false;  // each query to an event of its user; the first layer reads little but their difference
+  bool near = false;  // each query lies close to an event of its user; the first layer reads little but their difference
 };
 
 inline std::vector<Case> Cases() {
@@ -85,7 +85,7 @@ struct Buffers {
         for (int64_t c = 0; c < C; ++c) values[0][i * C + c] += values[1][n * C + c];
       }
     }
-    const int64_t part = C * test.units[0];  // of Wq, Wk, Wd and Wp each
+    const int64_t part = C * test.units[0];  // numbers in each of Wq, Wk, Wd and Wp
     for (int64_t i = 0; i < 2 * part; ++i) values[2][i] *= 1e-6f;
     for (int64_t i = 3 * part; i < 4 * part; ++i) values[2][i] *= 1e-11f;
   }

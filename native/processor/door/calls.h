@@ -1,4 +1,4 @@
-// What libctrlab_processor.so asks of _ctrlab_processor.so: the calls of processor_c.h.
+// The calls of processor_c.h that libctrlab_processor.so makes into _ctrlab_processor.so.
 
 #pragma once
 

@@ -70,7 +70,7 @@ inline std::string Recorded(RecordKind kind, int32_t index, int64_t first, int64
 constexpr int64_t kDim = 3, kFixed = 20, kKeys = 50;
 const std::vector<int64_t> kDense = {0, 4, 1001};
 
-// Everything tells its moment: version 0 is the file of all weights, u the u-th update.
+// Each value shows the update that wrote it: u = 0 is the file of all weights, other u are the u-th update.
 inline float Value(int64_t row, int64_t d, int64_t u = 0) { return static_cast<float>(row * kDim + d + 1'000 * u); }
 inline int64_t Key(int64_t row) { return row * 7'919 - 100'000; }
 
@@ -89,7 +89,7 @@ inline std::string Rows(int64_t first, int64_t count, bool counted, int64_t u = 
   return rows + Values(first, count, u);
 }
 
-// Table 0 has a fixed number of rows; 1 takes any keys; of 2, few rows are in memory; 3 and 4 are as 0 and 1, in 8 bits.
+// Table 0 has a fixed number of rows; 1 takes any keys; 2 too, with few rows in memory; 3 and 4 are like 0 and 1, in 8 bits.
 inline BundleShape Shape() {
   return {{{"fixed", kDim, kFixed},
            {"keys", kDim, -1},
@@ -162,13 +162,13 @@ inline void Write(const std::string& path, const std::string& content) {
   file << content;
 }
 
-// Numbers that are likely to lead somewhere else.
+// A number that, as a size or a position in a record, is likely to point to a wrong place.
 inline int64_t Odd() {
   constexpr int64_t kOdd[] = {0, 1, -1, 2, 3, kFixed, kKeys, 1 << 20, INT32_MAX, INT64_MAX, INT64_MIN, INT64_MAX / kDim / 4 + 1};
   return Below(2) ? kOdd[Below(std::size(kOdd))] : static_cast<int64_t>(rng()) >> Below(64);
 }
 
-// Changes one of the records into an odd one.
+// Makes one of the records invalid, or at least unusual.
 inline void Spoil(std::vector<std::string>* records) {
   std::string& record = (*records)[Below(std::ssize(*records))];
   const int64_t what = Below(6), number = Odd();

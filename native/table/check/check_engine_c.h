@@ -1,4 +1,4 @@
-/* What the parts of check_engine_c share. */
+/* The common declarations of the source files of check_engine_c. */
 
 #ifndef CTRLAB_CHECK_CHECK_ENGINE_C_H_
 #define CTRLAB_CHECK_CHECK_ENGINE_C_H_
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-void check_fail_allocation(int64_t in); /* of this thread's allocations, how many until one fails; 0: none does */
-/* A ctrlab_threads::run: half on another thread, of whose allocations the one fails that `pool` counts, if it is not null. */
+void check_fail_allocation(int64_t in); /* this many of this thread's allocations from now on, one fails; 0: none */
+/* A ctrlab_threads::run that does half of the work on another thread. `pool`, if not null, says which allocation there fails. */
 void check_run_in_two(void* pool, int64_t total, int64_t cycles, void (*body)(void*, int64_t, int64_t), void* context);
 void check_threads(const char* folder);
 void check_threads_below(const char* folder);

@@ -209,7 +209,7 @@ struct Case {
   int64_t threshold;
   StepKind kind;
   double clip_norm;
-  double spread;        // of the initial values
+  double spread;        // of the initial values: the width of their range
   int64_t memory_rows;  // 0: without a tier
   std::vector<int64_t> keys;
 };

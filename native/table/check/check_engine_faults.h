@@ -254,7 +254,7 @@ inline void Demotion(uint64_t seed) {
   };
   int relieves = 0;
   hold.at_relieve = [&] {
-    // First for the records that are dead, then for the rows that move down.
+    // Relieve is called first for the dead records, then for the rows that move down.
     if (in_memory() == kMemoryRows - kSpare || ++relieves != 2) return;
     const std::set<int64_t> under = below();
     for (int64_t key = first; key < last; ++key) {

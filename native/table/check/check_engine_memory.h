@@ -45,7 +45,7 @@ inline Status MergeAndLookup(Table* table, const std::vector<int64_t>& keys, con
   return Status("no memory");
 }
 
-// How many keys a consumer is given, and since which version.
+// The number of keys that a cut gives a consumer, and the version since which they changed.
 inline auto Told(const Cut& cut) {
   return std::tuple(cut.since(), cut.sizes().rows, cut.sizes().candidates, cut.sizes().removed);
 }
