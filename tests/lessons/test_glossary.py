@@ -65,7 +65,7 @@ def test_another_name_leads_to_its_entry():
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.parent.name)
 def test_every_link_of_a_lesson_has_its_entry(path):
-    learner = path.parents[1] / path.name
-    found = re.findall(r"\]\(\.\./glossary\.md#([^)]+)\)", learner.read_text())
+    cells = notebook.learner(notebook.read(path)).cells
+    found = re.findall(r"\]\(\.\./glossary\.md#([^)]+)\)", "\n".join(cell.source for cell in cells))
     headings = {line[4:].replace(" ", "-") for line in glossary.page().splitlines() if line.startswith("### ")}
     assert found and len(found) == len(set(found)) and set(found) <= headings
