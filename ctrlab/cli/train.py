@@ -136,8 +136,8 @@ def command(
         patience=patience,
     )
     together = join()
-    shared = together is not None and not together.shard.whole
-    out = console() if together is None or together.first else Console(quiet=True)
+    shared = not together.shard.whole
+    out = console() if together.first else Console(quiet=True)
     with Run(spec, together) as training, contextlib.ExitStack() as last:
         if training.rungs["run"]:
             out.print(f"Threads and buffers: {training.choice.source}.", soft_wrap=True)
@@ -149,8 +149,7 @@ def command(
         if spec.saving:
             tell_resumed(training, out)
         publisher, unpublished = None, []
-        if shared:
-            together.agree({"--publish": str(publish or "none")})
+        together.agree({"--publish": str(publish or "none")})
         if publish:
             from ctrlab.data import prepare
             from ctrlab.serving.publishing import Publisher

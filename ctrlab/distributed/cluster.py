@@ -8,15 +8,21 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import whole_batch
+from ctrlab import optimizations, whole_batch
+from ctrlab.data.dealing import Dealing
 from ctrlab.distributed import collectives, engine
 from ctrlab.distributed.place import CONFIG, Place, given_place
 from ctrlab.distributed.shared_step import SharedStep
 from ctrlab.errors import CtrlabError, WorkerLost
+from ctrlab.training.checkpoint import Checkpoints
+from ctrlab.training.group import ALONE, Group, Reading
+from ctrlab.training.spec import Spec
 from ctrlab.whole_batch import Shard
 
 PROBE_SECONDS = 1.0
@@ -26,7 +32,31 @@ class WorkerEnded(CtrlabError):
     """What another worker ended with, and so this one."""
 
 
-class Workers:
+@dataclass(frozen=True)
+class Dealt(Reading):
+    """What one of several workers reads: the rows that are dealt out to it, in as many steps as the others have."""
+
+    shard: Shard
+
+    @property
+    def steps(self) -> int | None:
+        left = self._dealing.steps
+        return None if left is None else sum(steps for _, steps in self._dealing.history) + left
+
+    def train(self, prefetch: int) -> tf.data.Dataset:
+        return self.files.read_train_dealt(self._dealing, self.shard.index, prefetch=prefetch, lists=self.lists)
+
+    def test(self) -> tf.data.Dataset:
+        dealing = Dealing(self.files.test_rows, self.batch_size, self.shard.count)
+        return self.files.read_test_dealt(dealing, self.shard.index, lists=self.lists)
+
+    @cached_property
+    def _dealing(self) -> Dealing:
+        history = self.saved.history if self.saved else ()
+        return Dealing(self.files.rows, self.batch_size, self.shard.count, self.shuffle, self.seed, self.epochs, history)
+
+
+class Workers(Group):
     """This process among the workers of a training.
 
     Args:
@@ -44,10 +74,15 @@ class Workers:
         self._programs = itertools.count(1)  # 0 has the keys of `gathered`
         self._connected = self.shard.whole
 
-    @property
-    def first(self) -> bool:
-        """Whether it is the worker that talks to the user."""
-        return self.shard.index == 0
+    def begin(self, spec: Spec) -> None:
+        if spec.follow or spec.validation is not None:
+            option = "validation" if spec.follow is None else "a followed folder"
+            raise CtrlabError(
+                f"Several workers train on whole data sets, without {option}: leave it out, or train in one process."
+            )
+        narrow = "bf16_exchange" in optimizations.of_level(spec.optimizations, "run")
+        self.rows_as = tf.bfloat16 if narrow else tf.float32
+        self.connect()
 
     def connect(self) -> None:
         """Opens this worker's port. Call it after the settings of threads, before TensorFlow runs anything.
@@ -73,11 +108,6 @@ class Workers:
         self._connected = True
 
     def agree(self, settings: Mapping[str, str]) -> None:
-        """Waits for the others and compares what must be the same on all of them, by name.
-
-        Raises:
-            CtrlabError: a worker has other settings, or has ended.
-        """
         for index, others in enumerate(map(json.loads, self.told(json.dumps(dict(settings))))):
             for name in settings | others:
                 if others.get(name) != settings.get(name):
@@ -94,31 +124,27 @@ class Workers:
         """The other workers whose port is closed: their processes have ended."""
         return [i for i, address in enumerate(self.addresses) if i != self.shard.index and not _answers(address)]
 
-    def building(self) -> contextlib.AbstractContextManager:
-        """A block in which a model is built with its shard of each table."""
-        return whole_batch.sharded(self.shard)
-
     def program(self) -> Callable[[tf.Tensor | None], contextlib.AbstractContextManager]:
-        """For a step that is traced later: rows -> the block in which it is traced. All workers ask for theirs in the same order.
-
-        `rows` is the number of examples here, int scalar; None in a forward pass outside of training.
-        """
         number = next(self._programs)
 
-        def over(rows):
-            rows_as = tf.float32 if rows is None else self.rows_as
-            return whole_batch.over(None if self.shard.whole else SharedStep(self.shard, number, rows, rows_as))
+        def over(labels):
+            if self.shard.whole:
+                return whole_batch.over(None)
+            if labels is None:
+                return whole_batch.over(SharedStep(self.shard, number))
+            return whole_batch.over(SharedStep(self.shard, number, tf.shape(labels)[0], self.rows_as))
 
         return over
 
-    def checkpoints(self, folder, model, optimizer, **options):
-        """The saver of this worker: see `SharedCheckpoints`."""
+    def reading(self, **what) -> Dealt:
+        return Dealt(**what, shard=self.shard)
+
+    def checkpoints(self, folder, model, optimizer, **options) -> Checkpoints:
         from ctrlab.distributed.checkpoints import SharedCheckpoints
 
         return SharedCheckpoints(self, folder, model, optimizer, **options)
 
     def gathered(self, array: np.ndarray) -> list[np.ndarray]:
-        """The array [n, ...] of each worker, whose n may differ; dtypes and other sizes are the same. All call it together."""
         if self.shard.whole:
             return [array]
         data = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
@@ -139,7 +165,6 @@ class Workers:
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """A block whose error the others are told: each of them ends with it, too."""
         try:
             yield
         except (WorkerEnded, WorkerLost):
@@ -179,14 +204,14 @@ class Workers:
         return f"Worker {who} is {state}" if len(named) == 1 else f"Workers {who} are {state}"
 
 
-def join() -> Workers | None:
-    """The workers of which this process is one by `TF_CONFIG`; None without one.
+def join() -> Group:
+    """The workers of which this process is one by `TF_CONFIG`; without one, the group of this process alone.
 
     Raises:
         CtrlabError: as of `given_place`.
     """
     place = given_place()
-    return place and Workers(place)
+    return Workers(place) if place else ALONE
 
 
 def _answers(address: str) -> bool:

@@ -8,6 +8,7 @@ _PLACES = {
     **dict.fromkeys(("SHUFFLE_ROWS", "Evaluation", "History", "batch_size", "compile_model", "evaluate", "train"), "loop"),
     **dict.fromkeys(("TouchedRows", "make_optimizer"), "optimizers"),
     **dict.fromkeys(("Restored", "restore"), "restoring"),
+    "Group": "group",
     "Run": "run",
     **dict.fromkeys(("copy_state", "get_state", "set_state"), "state"),
     **dict.fromkeys(("CheckpointCallback", "EvictionCallback"), "callback"),

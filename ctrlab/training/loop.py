@@ -15,6 +15,7 @@ from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
 from ctrlab.models import labels as rules
 from ctrlab.ops.refusals import one_sentence
+from ctrlab.training.group import ALONE, Group
 from ctrlab.training.metrics import auc, calibration, gauc, log_loss
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import TOGETHER, SeveralSteps
@@ -128,7 +129,7 @@ def _call_hooks(model, history: History, losses: Sequence[float], hooks: Sequenc
         raise stops
 
 
-def evaluate(model, batches: Iterable, predict: Callable | None = None, workers=None) -> Evaluation:
+def evaluate(model, batches: Iterable, predict: Callable | None = None, workers: Group = ALONE) -> Evaluation:
     """AUC, log loss, GAUC and calibration of each task over all examples in `batches` of (features, labels).
 
     Args:
@@ -145,7 +146,7 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None, workers=
     with explained(), one_sentence():
         for features, labels in map(_pair, batches):
             outputs = predict(features)
-            if not (workers and len(labels) == 0):  # this worker has no rows left, and still reads some for the others
+            if len(labels) or workers.shard.whole:  # a worker that has no rows left still reads some for the others
                 labels = rules.checked(labels, model, outputs)
             pairs.append((outputs.numpy(), labels.numpy()))
             users.append(model.users(features) if hasattr(model, "users") else None)
@@ -163,9 +164,8 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None, workers=
     return Evaluation(areas, loss, of_users, ratio, len(y))
 
 
-def _of_all(workers, parts: Sequence[np.ndarray]) -> np.ndarray:
-    whole = np.concatenate(parts)
-    return np.concatenate(workers.gathered(whole)) if workers else whole
+def _of_all(workers: Group, parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(workers.gathered(np.concatenate(parts)))
 
 
 def _pair(batch) -> tuple:

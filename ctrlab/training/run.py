@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from ctrlab import __version__, data
 from ctrlab import optimizations as ladder
-from ctrlab.data.dealing import Dealing
 from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.embedding.prefetch import prefetched
 from ctrlab.embedding.variable import embedding_variables
@@ -29,6 +28,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.models import build
 from ctrlab.training.checkpoint import Checkpoints
 from ctrlab.training.early_stopping import EarlyStopping
+from ctrlab.training.group import ALONE, Group, Reading
 from ctrlab.training.held_out import hold_out
 from ctrlab.training.loop import SHUFFLE_ROWS, Evaluation, History, OnStep, batch_size, evaluate, train
 from ctrlab.training.optimizers import make_optimizer
@@ -49,7 +49,7 @@ class Run:
 
     Attributes:
         spec: the description it was made from.
-        workers: what `ctrlab.distributed.join` gave, if this process is one of several that train together; else None.
+        workers: the group of processes that train together: what `ctrlab.distributed.join` gave, or this process alone.
         rungs: {level: rungs of `spec.optimizations`}.
         choice: the setting of threads and buffers, and its origin.
         model, optimizer: the model that is trained and its optimizer.
@@ -68,34 +68,30 @@ class Run:
     ...     print(run.evaluate().auc)
     """
 
-    def __init__(self, spec: Spec, workers=None):
+    def __init__(self, spec: Spec, workers: Group = ALONE):
         self.spec, self.workers = spec, workers
         self.rungs = {level: ladder.of_level(spec.optimizations, level) for level in ladder.LEVELS}
         own = choose_setting(spec.model, self.rungs["run"])
         self.choice = Choice(spec.setting, "as asked") if spec.setting else own
         apply_threads(self.choice.setting)
-        if workers:
-            _require_shareable(spec)
-            workers.connect()
+        workers.begin(spec)
         self._held = contextlib.ExitStack()
-        with self._telling:
+        with workers.telling():
             self._make(spec)
-        self._held.enter_context(self._telling)  # last, so that the others hear of an error before files are closed
+        self._held.enter_context(workers.telling())  # last, so that the others hear of an error before files are closed
         self._batches: Iterator | None = None
 
     def _make(self, spec: Spec) -> None:
-        if self.workers:
-            rungs = ",".join(ladder.resolve(spec.optimizations))
-            asked = {"version": __version__, "model": spec.model, "optimizations": rungs, "epochs": str(spec.epochs)}
-            if spec.saving:
-                asked |= {"steps between saves": str(spec.saving.every), "saves between whole ones": str(spec.saving.full_every)}
-            self.workers.agree(asked | spec.in_words)
+        rungs = ",".join(ladder.resolve(spec.optimizations))
+        asked = {"version": __version__, "model": spec.model, "optimizations": rungs, "epochs": str(spec.epochs)}
+        if spec.saving:
+            asked |= {"steps between saves": str(spec.saving.every), "saves between whole ones": str(spec.saving.full_every)}
+        self.workers.agree(asked | spec.in_words)
         self.model, self.optimizer = self._new_model(spec.seed)
         where = {"profile": spec.profile, "source": spec.source, "format": spec.format}
         self.files = None if spec.follow else data.prepare_for(self.model.input_schema, self.rungs["input"], **where)
         self.batch_size = batch_size(self.model, self.rungs["input"])
-        if self.workers:
-            self.workers.rows_as = tf.bfloat16 if "bf16_exchange" in self.rungs["run"] else tf.float32
+        if self.files:
             self.workers.agree({"data": f"{self.files.name}, {self.files.rows} rows, {self.files.format}"})
         self.step = train_step(self.model, self.optimizer, self.workers)
         if "loop" in self.rungs["run"] or ladder.STOCK.name in self.rungs["model"]:
@@ -115,10 +111,7 @@ class Run:
     @property
     def batch_count(self) -> int | None:
         """Number of batches in all epochs; None: no end."""
-        if self.workers:
-            left = self._dealing.steps
-            return None if left is None else sum(steps for _, steps in self._dealing.history) + left
-        return None if self.spec.epochs == -1 else self.spec.epochs * self.files.rows // self.batch_size
+        return self._reading().steps
 
     @property
     def position(self) -> int:
@@ -133,14 +126,7 @@ class Run:
             seed: of the order; default: the run's own.
         """
         setting = setting or self.choice.setting
-        if self.workers:
-            dealt = self.files.read_train_dealt(
-                self._dealing, self.workers.shard.index, prefetch=setting.prefetch, lists=self._lists
-            )
-            return stage(dealt, self.model, self._depth(setting))
-        options = {"shuffle": SHUFFLE_ROWS, "seed": self.spec.seed if seed is None else seed, "epochs": self.spec.epochs}
-        options |= {"drop_remainder": True, "start": self.position, "prefetch": setting.prefetch, "lists": self._lists}
-        return stage(self.files.read_train(self.batch_size, **options), self.model, self._depth(setting))
+        return stage(self._reading(seed).train(setting.prefetch), self.model, self._depth(setting))
 
     def train(
         self, steps: int | None = None, on_step: OnStep | Sequence[OnStep] = (), batches: Iterable | None = None
@@ -155,14 +141,14 @@ class Run:
         """
         hooks = (on_step,) if callable(on_step) else tuple(on_step)
         if batches is not None:
-            with self._together:
+            with self.workers.explained():
                 return train(self.model, self.optimizer, batches, steps, hooks, self.step)
         if self.checkpoints:
             hooks = (*hooks, self.checkpoints)
         if self.stopping and steps is None:
             history = self._train_by_epochs(hooks)
         else:
-            with self._together:
+            with self.workers.explained():
                 history = train(self.model, self.optimizer, self.batches, steps, hooks, self.step)
         if self.checkpoints and steps is None:
             self.checkpoints.save_last()
@@ -257,14 +243,10 @@ class Run:
             raise CtrlabError(
                 "A run that follows a folder has no held-out rows; its losses are of rows that it has not seen yet."
             )
-        if self.workers:
-            dealing = Dealing(self.files.test_rows, self.batch_size, self.workers.shard.count)
-            batches = self.files.read_test_dealt(dealing, self.workers.shard.index, lists=self._lists)
-        else:
-            batches = self.files.read_test(self.batch_size, lists=self._lists)
+        batches = self._reading().test()
         if most_rows is not None:
             batches = batches.take(-(-most_rows // self.batch_size))
-        with self._together:
+        with self.workers.explained():
             return evaluate(self.model, batches, self._predict, self.workers)
 
     def _stopping(self) -> EarlyStopping:
@@ -279,7 +261,7 @@ class Run:
 
     def _new_model(self, seed: int):
         spec = self.spec
-        with self.workers.building() if self.workers else contextlib.nullcontext(), _room(spec.model):
+        with self.workers.building(), _room(spec.model):
             model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
             optimizer = make_optimizer(model)
             optimizer.build(model.trainable_variables)
@@ -289,7 +271,7 @@ class Run:
         spec, files = self.spec, self.files
         rows = f"{spec.source} {files.name}, {files.rows} rows" if files else "followed"
         run = {"model": spec.model, "data": rows, "batch size": str(self.batch_size)}
-        return (self.workers.checkpoints if self.workers else Checkpoints)(
+        return self.workers.checkpoints(
             saving.folder,
             self.model,
             self.optimizer,
@@ -307,7 +289,7 @@ class Run:
     @contextlib.contextmanager
     def _ahead(self, batches: tf.data.Dataset) -> Iterator[Iterable]:
         """The batches, whose rows are loaded from the storage before the step needs them."""
-        if not self._stored or self.workers:  # the rows that a worker's step needs are named by all the others, too
+        if not self._stored or not self.workers.shard.whole:  # the others name rows that a worker's step needs, too
             yield batches
             return
         with contextlib.closing(prefetched(batches, lambda batch: self.model.reads(batch[0]))) as rows:
@@ -322,30 +304,20 @@ class Run:
         """CSV lines hold lists as text, which the model splits; column formats hold them already split."""
         return "text" if self.files.format == "csv" else "ragged"
 
-    @property
-    def _telling(self) -> contextlib.AbstractContextManager:
-        """A block whose error the other workers are told."""
-        return self.workers.telling() if self.workers else contextlib.nullcontext()
-
-    @property
-    def _together(self) -> contextlib.AbstractContextManager:
-        """A block in which the loss of another worker is one sentence."""
-        return self.workers.explained() if self.workers else contextlib.nullcontext()
-
-    @property
-    def _dealing(self) -> Dealing:
-        count, history = self.workers.shard.count, self.checkpoints.history if self.checkpoints else ()
-        return Dealing(self.files.rows, self.batch_size, count, SHUFFLE_ROWS, self.spec.seed, self.spec.epochs, history)
+    def _reading(self, seed: int | None = None) -> Reading:
+        return self.workers.reading(
+            files=self.files,
+            lists=self._lists,
+            batch_size=self.batch_size,
+            shuffle=SHUFFLE_ROWS,
+            seed=self.spec.seed if seed is None else seed,
+            epochs=self.spec.epochs,
+            saved=self.checkpoints,
+        )
 
     @property
     def _stored(self) -> bool:
         return any(variable.options.storage for variable in embedding_variables(self.model))
-
-
-def _require_shareable(spec: Spec) -> None:
-    if spec.follow or spec.validation is not None:
-        option = "validation" if spec.follow is None else "a followed folder"
-        raise CtrlabError(f"Several workers train on whole data sets, without {option}: leave it out, or train in one process.")
 
 
 @contextlib.contextmanager

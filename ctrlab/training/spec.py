@@ -71,8 +71,9 @@ class Spec:
         place where rows are stored may change."""
         named = self.embedding if isinstance(self.embedding, Mapping) else {"": self.embedding}
         choices = [f"{name} {_of_choice(choice)}".strip() for name, choice in sorted(named.items())]
-        sizes = self.size if isinstance(self.size, Sizes) else MODELS[self.model].presets[self.size]
-        kept = "contest" if sizes == MODELS[self.model].presets["contest"] else str(sizes)
+        presets = MODELS[choose("model", self.model, MODELS)].presets
+        sizes = self.size if isinstance(self.size, Sizes) else presets[choose("size", self.size, presets)]
+        kept = "contest" if sizes == presets["contest"] else str(sizes)
         ends = "none" if self.validation is None else f"the last {self.validation:g}, patience {self.patience}"
         return {"seed": str(self.seed), "embedding": "; ".join(choices), "sizes": kept, "validation": ends}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 from ctrlab import whole_batch
 from ctrlab.models import held
 from ctrlab.models import labels as rules
+from ctrlab.training.group import ALONE, Group
 
 
 def loss_of(model, features, labels, training: bool, forward: Callable | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -48,7 +48,7 @@ def gradients_of(
     return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
 
 
-def train_step(model, optimizer, workers=None) -> Callable:
+def train_step(model, optimizer, workers: Group = ALONE) -> Callable:
     """The step `(features, labels) -> loss` as a tf.function.
 
     It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
@@ -65,11 +65,11 @@ def train_step(model, optimizer, workers=None) -> Callable:
     """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
-    together = workers.program() if workers else None
+    together = workers.program()
 
     @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
-        with together(tf.shape(labels)[0]) if together else contextlib.nullcontext(), held.step(optimizer) as forward:
+        with together(labels), held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
             loss, _, gradients = gradients_of(
                 model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
@@ -80,7 +80,7 @@ def train_step(model, optimizer, workers=None) -> Callable:
     return step
 
 
-def predict_step(model, workers=None) -> Callable:
+def predict_step(model, workers: Group = ALONE) -> Callable:
     """`features -> probabilities`, float32 [B, K], as a tf.function in evaluation mode.
 
     Args:
@@ -89,11 +89,11 @@ def predict_step(model, workers=None) -> Callable:
         BadData, in a call: a model whose output is not one tensor [B, K].
     """
 
-    together = workers.program() if workers else None
+    together = workers.program()
 
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
-        with together(None) if together else contextlib.nullcontext():
+        with together(None):
             outputs = model(features, training=False)
         rules.tasks_of(model, outputs)
         return tf.sigmoid(tf.cast(outputs, tf.float32))
