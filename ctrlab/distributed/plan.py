@@ -10,21 +10,19 @@ equal.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 import numpy as np
 
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model
 from ctrlab.distributed.simulator.step import sent, step
+from ctrlab.distributed.task import DAY, Task
 from ctrlab.embedding.analysis import FREQUENCY_BYTES, INDEX_BYTES
 from ctrlab.embedding.store import segments
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.plain import Plain
 
-Counting = Literal["exact", "bloom"]
 STORE_LOAD = 0.4
 """The share of the index, in memory, of rows on disk that entries fill, at worst.
 
@@ -45,114 +43,6 @@ COUNTED_ID_BYTES = 16
 MOST_ROWS = 2**31 - 1
 """Of a table in a worker's memory: native/table/index.h numbers them so. Rows on disk have no such limit."""
 MOST_WORKERS = 4_096
-DAY = 86_400
-"""Seconds."""
-
-
-LIMITS = {
-    "ids": (1, 2**63),
-    "tables": (1, 1e6),
-    "dim": (1, segments.MOST_ROW_BYTES // FLOAT),
-    "slots": (0, 16),
-    "admission": (0, 1),
-    "value_bytes": (1, 8),
-    "exchange_bytes": (1, 8),
-    "dense": (0, 1e12),
-    "lookups": (1e-3, 1e6),
-    "exponent": (0, 10),
-    "batch": (1, 1e9),
-    "day_examples": (1e-3, 1e15),
-    "fixed": (0, DAY, "seconds"),
-    "per_example": (0, DAY, "seconds"),
-    "memory": (1e3, 1e14, "bytes"),
-    "headroom": (0, 0.99),
-    "in_memory": (0, 1),
-    "reads": (1e-3, 1e10, "rows per second"),
-    "writes": (1, 1e13, "bytes per second"),
-    "megabits": (1e-3, 1e8),
-    "latency": (0, DAY, "seconds"),
-    "price": (0, 1e6),
-}
-"""(least, most, unit if any) of a task's numbers. Beyond them is a slip of the unit, or nothing that one could train."""
-WHOLE = frozenset(["tables", "dim", "slots", "value_bytes", "exchange_bytes", "batch"])
-
-
-@dataclass(frozen=True)
-class Task(Plain):
-    """What is to be trained, on which workers. Bytes, seconds, and one currency.
-
-    `fixed`, `per_example`, `reads`, `writes` and `price` are placeholders, not measurements: put in those of your model, your
-    workers and their disks.
-
-    Attributes:
-        ids: distinct ids that ever come, of all tables together.
-        tables: that have them, equally many each.
-        dim: numbers of a row.
-        slots: optimizer slots per number, float32: Adagrad 1, Adam 2.
-        admission: the share of the ids that get a row. Of the others counts are kept.
-        counting: how: "exact" takes an index entry per id, "bloom" a few counters.
-        value_bytes: of a number of a row, in memory and on disk. These tables train in float32: 4.
-        exchange_bytes: of a number of a row or its gradient on the network: 4, or 2 with the rung `bf16_exchange`.
-        dense: weights that every worker has whole.
-        lookups: ids per example.
-        exponent: of Zipf's law, by which ids come.
-        batch: examples of a step, of all workers.
-        day_examples: that come each day.
-        fixed, per_example: a worker's compute per step, and per example.
-        memory: of a worker.
-        headroom: the share of it that is not for tables: the process itself with its batches and buffers, the old arrays of a
-            shard of an index while it grows, and filters of a store.
-        in_memory: the share of the rows that stay in memory, the most frequent ones; the others lie on each worker's disk.
-        reads: rows per second that a worker reads from its disk.
-        writes: bytes per second that a worker writes to it.
-        megabits, latency: of a worker's link.
-        price: of a worker per hour.
-    Raises:
-        CtrlabError: a number is not within `LIMITS`.
-    """
-
-    ids: float = 10e9
-    tables: int = 1
-    dim: int = 16
-    slots: int = 1
-    admission: float = 1.0
-    counting: Counting = "exact"
-    value_bytes: int = 4
-    exchange_bytes: int = 4
-    dense: float = 4e6
-    lookups: float = 100.0
-    exponent: float = 1.05
-    batch: int = 65_536
-    day_examples: float = 1e9
-    fixed: float = 0.01
-    per_example: float = 5e-6
-    memory: float = 256e9
-    headroom: float = 0.1
-    in_memory: float = 1.0
-    reads: float = 500e3
-    writes: float = 1e9
-    megabits: float = 25_000.0
-    latency: float = 50e-6
-    price: float = 4.0
-
-    def __post_init__(self):
-        choose("way of counting", self.counting, get_args(Counting))
-        for name, (least, most, *unit) in LIMITS.items():
-            value, whole = getattr(self, name), name in WHOLE
-            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if not real or not least <= value <= most or (whole and value != int(value)):
-                limits = " ".join([*whole * ["a whole number,"], f"{least:,.12g} to {most:,.12g}", *unit])
-                raise CtrlabError(f"A plan's {name.replace('_', ' ')} must be {limits}; received {value!r}.")
-
-    @property
-    def rows(self) -> float:
-        """Ids with a row."""
-        return self.ids * self.admission
-
-    @property
-    def row_bytes(self) -> float:
-        """Of one row with its slots and its frequency."""
-        return self.dim * (self.value_bytes + FLOAT * self.slots) + FREQUENCY_BYTES
 
 
 @dataclass(frozen=True)
@@ -218,7 +108,7 @@ def plan(task: Task) -> Plan:
         index,
         rows,
         counts,
-        task.rows * (1 - task.in_memory) * (task.row_bytes + RECORD_BYTES),
+        task.rows * (1 - task.in_memory) * (_row_bytes(task) + RECORD_BYTES),
         shards,
         workers,
         bool(len(enough)),
@@ -231,12 +121,17 @@ def plan(task: Task) -> Plan:
     )
 
 
+def _row_bytes(task: Task) -> float:
+    """Of one row with its slots and its frequency."""
+    return task.dim * (task.value_bytes + FLOAT * task.slots) + FREQUENCY_BYTES
+
+
 def _in_memory(task: Task) -> tuple[float, float, float]:
     """Bytes of indexes, of rows, and of counts of ids without one."""
     here, below, unadmitted = task.rows * task.in_memory, task.rows * (1 - task.in_memory), task.ids - task.rows
     index = here * INDEX_BYTES + below * STORE_ENTRY_BYTES / STORE_LOAD
     counts = task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * INDEX_BYTES
-    return index, here * task.row_bytes, counts
+    return index, here * _row_bytes(task), counts
 
 
 def _shards(task: Task, size: float, most: int) -> int:
@@ -307,4 +202,4 @@ def _disk_seconds(task: Task, part: np.ndarray) -> np.ndarray:
     if warm > task.rows - 1:
         return np.zeros(len(part))
     cold = Distinct.zipf(task.ids, task.exponent, task.lookups, first=warm, last=task.rows)
-    return cold(part) * (1 / task.reads + (task.row_bytes + RECORD_BYTES) / task.writes)
+    return cold(part) * (1 / task.reads + (_row_bytes(task) + RECORD_BYTES) / task.writes)

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from ctrlab import cli
 from ctrlab.cli.workers.plan import command
-from ctrlab.distributed.plan import DAY, FEATURES, MOST_ROWS, STORE_ENTRY_BYTES, STORE_LOAD, Task, plan, with_feature
+from ctrlab.distributed.plan import DAY, FEATURES, MOST_ROWS, STORE_ENTRY_BYTES, STORE_LOAD, plan, with_feature
+from ctrlab.distributed.task import MOST_DIM, Task
 from ctrlab.embedding import EmbeddingVariable, analysis
+from ctrlab.embedding.store import segments
 from ctrlab.embedding.store.native import Store
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
@@ -167,6 +169,10 @@ def test_features_change_what_they_say():
 def test_a_plan_that_can_not_be_is_refused(wrong, says):
     with pytest.raises(CtrlabError, match=says):
         wrong()
+
+
+def test_a_row_has_as_many_numbers_as_a_store_takes():
+    assert segments.MOST_ROW_BYTES // np.dtype(np.float32).itemsize == MOST_DIM
 
 
 def said(output: str) -> dict[str, list[str]]:

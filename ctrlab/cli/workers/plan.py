@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
 from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, console, require_files, write_json
+from ctrlab.distributed.task import Task, meanings
 from ctrlab.errors import CtrlabError
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.plan import Plan, Task
+    from ctrlab.distributed.plan import Plan
 
 GIGA, MEGA = 1e9, 1e6
 LINES = {
@@ -38,32 +40,7 @@ def _number(value: float) -> str:
     return number(value)
 
 
-def command(
-    ids: Annotated[float, typer.Option(help="Distinct ids that ever come, of all tables.")] = 10e9,
-    tables: Annotated[int, typer.Option(help="That have them; one holds below 2^31 rows in a worker's memory.")] = 1,
-    dim: Annotated[int, typer.Option(help="Numbers of a row.")] = 16,
-    slots: Annotated[int, typer.Option(help="Of the optimizer, per number: Adagrad 1, Adam 2.")] = 1,
-    admission: Annotated[float, typer.Option(help="The share of the ids that get a row.")] = 1.0,
-    counting: Annotated[Literal["exact", "bloom"], typer.Option(help="How ids are counted before they get a row.")] = "exact",
-    value_bytes: Annotated[int, typer.Option(help="Of a number of a row in memory; these tables train in float32.")] = 4,
-    exchange_bytes: Annotated[int, typer.Option(help="Of one on the network: 4, or 2 with bf16_exchange.")] = 4,
-    dense: Annotated[float, typer.Option(help="Weights that each worker has whole.")] = 4e6,
-    lookups: Annotated[float, typer.Option(help="Ids per example.")] = 100.0,
-    exponent: Annotated[float, typer.Option(help="Of Zipf's law, by which ids come.")] = 1.05,
-    batch: Annotated[int, typer.Option(help="Examples of a step, of all workers.")] = 65_536,
-    day_examples: Annotated[float, typer.Option(help="Examples that come each day.")] = 1e9,
-    step_ms: Annotated[float, typer.Option(help="Of a worker's compute per step, whatever its part.")] = 10.0,
-    example_us: Annotated[float, typer.Option(help="Of a worker's compute per example, microseconds.")] = 5.0,
-    memory_gb: Annotated[float, typer.Option(help="Of a worker.")] = 256.0,
-    headroom: Annotated[float, typer.Option(help="The share of it that is not for tables.")] = 0.1,
-    in_memory: Annotated[float, typer.Option(help="The share of the rows in memory; the others lie on disk.")] = 1.0,
-    reads: Annotated[float, typer.Option(help="Rows per second that a worker reads from its disk.")] = 500e3,
-    writes_mb: Annotated[float, typer.Option(help="Megabytes per second that a worker writes to its disk.")] = 1_000.0,
-    megabits: Annotated[float, typer.Option(help="Per second, of a worker's link.")] = 25_000.0,
-    latency_us: Annotated[float, typer.Option(help="Of a message, microseconds.")] = 50.0,
-    price: Annotated[float, typer.Option(help="Of a worker per hour.")] = 4.0,
-    json_path: JsonOption = None,
-) -> None:
+def command(json_path: JsonOption = None, **given: float | str) -> None:
     """Say how many workers hold a model's tables and keep up with its examples, and what a day's examples take.
 
     What a step takes, what a disk does and the price are placeholders: put in your own.
@@ -72,26 +49,26 @@ def command(
     - `ctrlab workers plan --ids 10e9 --dim 16 --admission 0.2 --counting bloom --in-memory 0.1 --price 2.5`
     """
     require_files(json_path)
-    from ctrlab.distributed.plan import Task
-
-    rows = {"ids": ids, "tables": tables, "dim": dim, "slots": slots, "value_bytes": value_bytes}
-    rows |= {"admission": admission, "counting": counting}
-    data = {"dense": dense, "lookups": lookups, "exponent": exponent, "batch": batch, "day_examples": day_examples}
-    speed = {"fixed": step_ms / 1e3, "per_example": example_us / 1e6, "price": price}
-    worker = {
-        "memory": memory_gb * GIGA,
-        "headroom": headroom,
-        "in_memory": in_memory,
-        "reads": reads,
-        "writes": writes_mb * MEGA,
-    }
-    link = {"exchange_bytes": exchange_bytes, "megabits": megabits, "latency": latency_us / 1e6}
-    plans = _plans(Task(**rows, **data, **speed, **worker, **link))
+    plans = _plans(Task(**{name: of.of_option(given[of.option or name]) for name, of in meanings().items()}))
     console().print(table_of(plans))
     plain = {
         name: {"refused": str(found)} if isinstance(found, CtrlabError) else found.to_json() for name, found in plans.items()
     }
     write_json(json_path, plain)
+
+
+def _options() -> list[Parameter]:
+    """An option for each field of a task."""
+    kinds, found = get_type_hints(Task), []
+    for name, of in meanings().items():
+        kind = Annotated[kinds[name], typer.Option(help=of.says)]
+        default = of.as_option(getattr(Task, name))
+        found.append(Parameter(of.option or name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    return found
+
+
+_JSON = Parameter("json_path", Parameter.KEYWORD_ONLY, default=None, annotation=JsonOption)
+command.__signature__ = Signature([*_options(), _JSON])
 
 
 def _plans(task: Task) -> dict[str, Plan | CtrlabError]:
