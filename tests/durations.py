@@ -155,12 +155,13 @@ class Durations:
         if hasattr(self.config, "workerinput"):
             return
         if self.config.getoption("record_durations"):
-            write(updated(self.listed, self.own, self.alone), self.path)
+            self.listed = updated(self.listed, self.own, self.alone)
+            write(self.listed, self.path)
         if self.config.getoption("hold_durations") and self.unlisted(REFUSED) and not session.exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter):
-        if self.config.getoption("record_durations") or not (found := self.unlisted(SHOWN)):
+        if not (found := self.unlisted(SHOWN)):
             return
         terminalreporter.section(f"over {SHOWN:g} s of CPU and not in tests/slow.txt")
         for case, seconds in found.items():
