@@ -47,7 +47,7 @@ class DataFiles:
         train, test: files of one format, to be read in this order.
         rows, test_rows: how many rows they hold.
         ceiling: AUC by label of the planted model, None for real data.
-        rejected: how many raw rows were none of this set, and lie in `rejects` with file, line and reason.
+        rejected: number of raw rows that broke a rule of this set; they lie in `rejects` with file, line and reason.
         made_of: a digest of what the rows were made from: code, figures or raw files, and their number.
     """
 
@@ -64,19 +64,19 @@ class DataFiles:
     rejects: Path | None = None
 
     def read_train(self, batch_size: int, **options) -> tf.data.Dataset:
-        """Batches of the train rows; options as of `read`."""
+        """Batches of the train rows; options as in `read`."""
         return read(self.train, self.schema, batch_size=batch_size, format=self.format, **options)
 
     def read_train_dealt(self, dealing: Dealing, worker: int, **options) -> tf.data.Dataset:
-        """A worker's batches of the train rows; options as of `read_dealt`."""
+        """A worker's batches of the train rows; options as in `read_dealt`."""
         return read_dealt(self.train, self.schema, dealing, worker, **options)
 
     def read_test_dealt(self, dealing: Dealing, worker: int, **options) -> tf.data.Dataset:
-        """A worker's batches of the held-out rows; options as of `read_dealt`."""
+        """A worker's batches of the held-out rows; options as in `read_dealt`."""
         return read_dealt(self.test, self.schema, dealing, worker, **options)
 
     def read_test(self, batch_size: int, **options) -> tf.data.Dataset:
-        """Batches of the held-out rows; options as of `read`."""
+        """Batches of the held-out rows; options as in `read`."""
         return read(self.test, self.schema, batch_size=batch_size, format=self.format, **options)
 
 
@@ -92,8 +92,9 @@ def prepare(
 ) -> DataFiles:
     """Makes the files of a data set in the cache folder, or finds them there.
 
-    Generated: a stream of rows of which the first are for training and the next, a fifth as many, are held out, so that what
-    drifts with time has drifted. Real: converted from what lies where `CTRLAB_REAL_DATA` points (see data/README.md), whole.
+    Generated data are a stream of rows. The first rows are for training; the next ones, a fifth as many, are held out, so that
+    effects which drift with time have drifted. Real data are converted whole from the folder to which `CTRLAB_REAL_DATA` points
+    (see data/README.md).
 
     Args:
         profile: how many rows are generated; a name, or else `CTRLAB_PROFILE`'s. Real data are always whole.
@@ -135,10 +136,10 @@ def prepare(
 
 
 def prepare_for(schema: Schema, optimizations: str | Iterable[str] = "none", *, format: str = "csv", **options) -> DataFiles:
-    """The files that a model of `schema` trains on, as the rungs of level "input" have them; options as of `prepare`.
+    """The files that a model of `schema` trains on, in the form that the rungs of level "input" select; options as in `prepare`.
 
     Args:
-        format: where no rung says otherwise; CSV is what the original models read.
+        format: if no rung selects another; CSV is what the original models read.
     """
     rungs = resolve(optimizations, level="input")
     encoded_for = schema if "encoded" in rungs else None
@@ -166,9 +167,9 @@ def _real_recipe(schema: Schema) -> dict:
 
 
 def fingerprint(name: str, root: Path = imports.PACKAGE) -> str:
-    """Of the code and figures that make the rows of a data set: where it changes, so may they.
+    """A digest of the code and figures that make the rows of a data set. If it changes, the rows may change too.
 
-    They are the data set's module, `make`, all modules of ctrlab that these use, and the set's statistics.
+    It covers the data set's module, `make`, all modules of ctrlab that these use, and the set's statistics.
 
     Args:
         root: the folder of the package.
@@ -182,7 +183,7 @@ def fingerprint(name: str, root: Path = imports.PACKAGE) -> str:
 
 
 def _made(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> dict:
-    """The manifest of a folder of the cache; `make` fills the folder where it is not there or is of another recipe."""
+    """The manifest of a folder of the cache. `make` fills the folder if it is missing or was made from another recipe."""
     recipe = json.loads(json.dumps(recipe))  # as it comes back: lists for tuples
     if (manifest := _manifest(folder, recipe)) is not None:
         return manifest
@@ -208,7 +209,8 @@ def _make_folder(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> di
 
 
 def _manifest(folder: Path, recipe: dict) -> dict | None:
-    """What was noted when the folder was made, or None where it is not there, not whole or of another recipe."""
+    """The manifest of a folder, written when it was made; None if the folder is missing, incomplete or made from another recipe.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):
@@ -217,7 +219,7 @@ def _manifest(folder: Path, recipe: dict) -> dict | None:
 
 
 def _copy(files: DataFiles, format: str, encoded_for: Schema | None, out: Path, progress: bool) -> dict:
-    """The Parquet files in another format, or encoded."""
+    """Copies the Parquet files to another format, or encodes them."""
     parts = {path: rows for paths, rows in ((files.train, files.rows), (files.test, files.test_rows)) for path in paths}
     make.copied(parts, encoded_for or files.schema, format, bool(encoded_for), out, progress)
     return {"rows": files.rows, "test_rows": files.test_rows, "ceiling": files.ceiling, "rejected": files.rejected}

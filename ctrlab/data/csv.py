@@ -63,7 +63,7 @@ def check_text(files: Iterable[Path]) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _check_text(file: Path, size: int, changed: int) -> None:
-    """`size` and `changed` are only cache keys: a file is checked once, and again after it has changed."""
+    """Checks a file once, and again after it has changed: `size` and `changed` are only cache keys."""
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     with open(file, "rb") as stream:
         while True:

@@ -30,7 +30,7 @@ class Pass:
         epoch: its number, from 0, an int or an int64 scalar.
         segment: how often the number of workers has changed before.
         workers: their number.
-        left: the rows that are left of the epoch, int64 [n], ascending; None: all.
+        left: the rows of the epoch that are not taken yet, int64 [n], ascending; None: all.
     """
 
     epoch: int | tf.Tensor
@@ -44,12 +44,12 @@ class Dealing:
     """How the rows of a data set are dealt out.
 
     Attributes:
-        rows: in an epoch.
-        batch_size: rows of a step, of all workers together; the last steps of an epoch have fewer.
+        rows: number of rows in an epoch.
+        batch_size: rows per step, of all workers together; the last steps of an epoch have fewer.
         workers: how many there are.
         shuffle: size of the windows within which rows are shuffled, of all workers together; 0 keeps the files' order.
-        seed: of the shuffled order.
-        epochs: passes over the rows, -1 for no end.
+        seed: determines the shuffled order.
+        epochs: number of passes over the rows, -1 for no end.
         history: (workers, steps) of the training so far, in order.
     Raises:
         CtrlabError: a number out of its range; fewer rows in a batch than workers.
@@ -75,7 +75,7 @@ class Dealing:
             )
 
     def part(self, worker: int) -> int:
-        """How many rows of a full batch a worker has."""
+        """The number of rows of a full batch that a worker has."""
         return int(np.diff(borders(self.batch_size, self.batch_size, self.workers))[worker])
 
     @functools.cached_property
@@ -103,7 +103,7 @@ class Dealing:
         return self.steps_of(first) - done + (self.epochs - first.epoch - 1) * self.steps_of(Pass(0, 0, self.workers))
 
     def steps_of(self, at: Pass) -> int:
-        """Number of steps of a pass: of the worker that has the most."""
+        """The number of steps of a pass: as many as the worker with the most rows needs."""
         parts = np.diff(borders(self.batch_size, self.batch_size, at.workers))
         return int((-(-np.diff(self._borders(at)) // parts)).max())
 
@@ -113,13 +113,14 @@ class Dealing:
         return range(first, last) if at.left is None else at.left[first:last]
 
     def order(self, at: Pass, worker: int) -> tf.data.Dataset:
-        """The same rows in the order of training, in windows: int64 [<= the size of the window]."""
+        """Yields the rows that a worker has in a pass, in the order of training, by windows: int64 [<= the size of the window].
+        """
         size = self._window(at, worker)
         windows = tf.data.Dataset.range(-(-len(self.rows_of(at, worker)) // size))
         return windows.map(functools.partial(self._rows_in, at, worker, size))
 
     def others(self, at: Pass, worker: int) -> tf.data.Dataset:
-        """The rows of an epoch that the worker has not in this pass: int64 [<= `IN_ORDER`], ascending."""
+        """Yields the rows of an epoch that the worker does not have in this pass: int64 [<= `IN_ORDER`], ascending."""
         own = self.rows_of(at, worker)
         if isinstance(own, range):
             whole = tf.data.Dataset.range(own.start).concatenate(tf.data.Dataset.range(own.stop, self.rows))
@@ -146,7 +147,7 @@ class Dealing:
         return tf.random.experimental.stateless_shuffle(found, seed=tf.stack([tf.constant(stream), place]))
 
     def _left(self, at: Pass, done: int) -> np.ndarray:
-        """The rows of a pass that `done` of its steps have not taken."""
+        """The rows of a pass that are left after `done` steps."""
         taken = []
         for worker in range(at.workers):
             count = done * int(np.diff(borders(self.batch_size, self.batch_size, at.workers))[worker])
@@ -159,9 +160,9 @@ class Dealing:
 
 
 MOST_WINDOWS = 1 << 32
-"""More than an epoch has, so that no two have one seed."""
+"""More windows than an epoch has, so that no two windows share a seed."""
 IN_ORDER = 1 << 20
-"""Rows in a window if they are not shuffled."""
+"""Rows per window if rows are not shuffled."""
 
 
 def borders(rows: int, batch_size: int, workers: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Who does the work that goes block by block: this process, by Python's `map`, or many, by `ctrlab.data.ray_engine`."""
+"""Engines for work on blocks of rows: this process, with Python's `map`, or many processes, with `ctrlab.data.ray_engine`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Engine = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""(function, items) -> the function's results, in the order of the items. It takes few items before their results are wanted."""
+"""(function, items) -> the function's results, in the order of the items. It takes only a few items ahead of the results that
+were read.
+"""

@@ -21,7 +21,7 @@ def examples(table: pa.Table, schema: Schema) -> Iterator[bytes]:
 
 
 def _values(array: pa.Array) -> list:
-    """Python values, lists as lists; text as bytes."""
+    """Converts a column to Python values: lists as lists, text as bytes."""
     if pa.types.is_list(array.type):
         entries = _values(array.flatten())
         ends = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).cumsum().tolist()

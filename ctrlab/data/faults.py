@@ -20,7 +20,7 @@ from ctrlab.errors import BadData
 
 LOOK_ROWS = 4_096
 LOOK_FAULTS = 64
-"""Of one file, before it is said to be none of its own."""
+"""Faults that are looked at in one file. If none of them matches, the error is taken to come from elsewhere."""
 ASSERTED = "assertion failed: ["
 _NODES = re.compile(r"^({{[^}]*}}\s*)+")  # where in the graph TensorFlow's op error arose
 _END = re.compile(r"\s*\n\s*\[\[|\s*\[\[\{|\s*\[Op:|\x1b\[0m")  # end of the sentence inside TensorFlow's op error
@@ -47,7 +47,7 @@ def remember(source: Source, order: Order) -> Reading:
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
     """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened, and BadData in place of
-    the error of a check in the model's graph, such as of its ids.
+    the error of a check in the model's graph, such as the check of its ids.
 
     >>> with explained():                                  # doctest: +SKIP
     ...     model.fit(read("train.csv", schema, batch_size=512))
@@ -70,9 +70,8 @@ def explained() -> Iterator[None]:
 
 
 def sentence_of(message: str) -> str:
-    """What an op said, without the marks, heading and stack that TensorFlow and Keras put around it.
-
-    Of an assertion it is the first part that is a sentence, or else all parts.
+    """The message of an op, without the marks, heading and stack that TensorFlow and Keras put around it. For an assertion it is
+    the first part that is a sentence, or else all parts.
 
     >>> sentence_of("{{node a/Assert}} assertion failed: [Ids of column \\'a\\' are below] [20] [Op:Assert]")
     "Ids of column 'a' are below 20."
@@ -148,12 +147,11 @@ def _same(cause: Exception, error: Exception) -> bool:
 
 
 class _Faults:
-    """What is wrong in one file, of the rows that a reading takes: sentences, each with TensorFlow's error.
-
-    Decodes it in batches, then ever shorter beginnings of a batch that fails.
+    """Finds the faults in those rows of a file that a reading takes: sentences, each with TensorFlow's error. It decodes the file
+    in batches, then ever shorter beginnings of a batch that fails.
 
     Attributes:
-        rows: the rows that were looked at.
+        rows: number of rows that were decoded.
     """
 
     def __init__(self, source: Source, records, decode, order: Order, before: int):
@@ -181,7 +179,7 @@ class _Faults:
 
 
 def _whole_records(records) -> int:
-    """How many records precede the damage."""
+    """The number of records before the damage."""
     import tensorflow as tf
 
     whole = 0
@@ -212,7 +210,7 @@ def _sentence(source: Source, row: int, record: bytes, error: Exception) -> str:
 
 
 def first_line(problem: BaseException) -> str:
-    """Of what it says, or its type where it says nothing.
+    """The first line of an error's message, or its type if the message is empty.
 
     >>> first_line(MemoryError())
     'MemoryError'

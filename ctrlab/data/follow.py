@@ -46,8 +46,8 @@ class Taken(NamedTuple):
 class Followed:
     """The files of a folder, in the order in which they were found; new ones by name.
 
-    A file that is damaged, or does not fit the schema, is said in a log line and left out; it is tried again when it has changed,
-    or, where it could not be opened, at each look. The name of a used file is used up: new rows under it are left out, too.
+    A file that is damaged, or does not fit the schema, is left out, and a log line says so. It is tried again when it has changed
+    or, if it could not be opened, at each look. The name of a used file can't be used again: new rows under it are left out, too.
 
     Args:
         folder: Parquet files appear in it when they are whole; names that begin with "." or "_" are not looked at.
@@ -64,7 +64,9 @@ class Followed:
             raise CtrlabError(f"Files are followed in a folder; {folder} is none.")
         self._files = _read(ledger) if ledger else {}
         self._odd: dict[str, tuple[tuple[int, int] | None, str]] = {}
-        """Of each file that is left out: its size and time, None if they don't matter, and what was said."""
+        """For each file that is left out: its size in bytes and modification time, None if they don't matter, and the message
+        that was logged.
+        """
         self.used = start
         """Rows that were handed out and used."""
         self.known = sum(taken.rows for taken in self._files.values())
@@ -95,8 +97,8 @@ class Followed:
                 self._note(name, taken)
 
     def batches(self, batch_size: int) -> tf.data.Dataset | None:
-        """The whole batches that were not used yet, as `ctrlab.data.read` has them; None where there is none. The rows that are
-        left over are the first of the next.
+        """The whole batches that were not used yet, in the form of `ctrlab.data.read`; None if there is none. Rows that do not
+        fill a batch come first in the next call.
 
         Raises:
             CtrlabError: a file of these rows is missing or was replaced.
@@ -109,7 +111,7 @@ class Followed:
         return self._read(files, batch_size, offset)
 
     def examples(self, batch_size: int) -> tf.data.Dataset | None:
-        """Batches of a file that is there, used or not; None where there is none."""
+        """Batches of an existing file, used or not; None if there is no file."""
         there = [self.folder / name for name, taken in self._files.items() if taken.rows and (self.folder / name).is_file()]
         return self._read(tuple(there[-1:]), batch_size, 0, drop_remainder=False) if there else None
 
@@ -121,7 +123,7 @@ class Followed:
         return pipeline.batches(remember(source, order), batch_size, drop_remainder).prefetch(2)
 
     def _unused(self):
-        """(path, rows, how many of them were used) of the files that have others."""
+        """(path, rows, used rows) of each file that still has unused rows."""
         before = 0
         for name, taken in self._files.items():
             if taken.rows and before + taken.rows > self.used:
@@ -148,7 +150,7 @@ class Followed:
         self._files[path.name] = taken._replace(mtime_ns=about.st_mtime_ns)
 
     def _attempt(self, name: str, use: Callable[[Path, os.stat_result], Taken | None]) -> Taken | None:
-        """What `use` returns; None where the file is left out, which is said once."""
+        """Returns the result of `use`; None if the file is left out, which is logged once."""
         path, mark = self.folder / name, None
         before = self._odd.pop(name, None)
         try:
@@ -195,7 +197,9 @@ def _checksum(path: Path) -> str:
 
 
 def _read(ledger: Path) -> dict[str, Taken]:
-    """{file: what was taken}. A last line that was cut off is taken out: none of its file's rows was used."""
+    """Reads the ledger: {file: its state when it was taken}. A last line that was cut off is removed: none of its file's rows was
+    used.
+    """
     try:
         text = ledger.read_text() if ledger.exists() else ""
         whole = text[: text.rfind("\n") + 1]

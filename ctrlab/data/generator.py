@@ -72,7 +72,7 @@ class Generator:
         return Planted(self.plan, self.schema, statistics(self.schema.name), self.draw(rng, 2 * BLOCK))
 
     def _mapped(self, make: Callable, rows: int, seed: int, engine: Engine) -> tuple[range, Iterable]:
-        """The number of each block's first row, and what `make(start, seed)` makes of it."""
+        """Yields the number of each block's first row, and the result of `make(start, seed)` for it."""
         if rows < 1 or seed < 0:
             raise CtrlabError(
                 f"A generator makes at least one row from a seed of 0 or more; asked were {rows} rows, seed {seed}."

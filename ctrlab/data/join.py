@@ -4,12 +4,12 @@
     LABELS/*.parquet, *.csv                        what became of an example: see `ctrlab.data.labels`
     OUT/20261124T101500.000000-1f6c0a2b.parquet    the examples of that file, with their labels
 
-An example has the largest of the labels that came for it within the window, and 0 where none came: most clicks never happen. A
-label may be as much older than its example, because clocks differ. So a file of the log can be joined once the window of its last
-example is over, and never needs to be joined again: a file in OUT says that it was. That makes a join that was killed go on where
-it was, and two joins of one log write the same.
+An example gets the largest of the labels that came for it within the window, and 0 if none came: most clicks never happen.
+Because clocks differ, a label may also be older than its example, by at most the window. So a file of the log can be joined once
+the window of its last example is over, and never needs to be joined again: a file in OUT says that it was. That makes a join that
+was killed go on where it was, and two joins of one log write the same.
 
-A request that came twice is one event, if both are in one file of the log; in two files, it is two.
+A request that came twice counts as one event if both are in one file of the log, and as two events otherwise.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Joined:
 
     Attributes:
         labelled: examples for which a label came in time.
-        late: labels of joined examples that came after the example's window, and before that of its file's last one was over.
-        waiting: files of the log whose window is not over; all, while there is no file of labels.
+        late: labels of joined examples that came after the example's own window, but before the window of its file's last example
+            was over.
+        waiting: files of the log whose window is not over; all files, while there is no file of labels.
     """
 
     files: int = 0
@@ -70,13 +71,13 @@ def join(
     It holds one file of the log in memory, and the labels of its time. Call it again for what has come meanwhile.
 
     Args:
-        log_folder: of one model's log.
+        log_folder: the log of one model.
         labels: a folder; its files appear there when they are whole.
         out: a folder, made if missing. A file appears in it when it is whole.
         window: how long after its answer an example's labels count.
-        delivery: how long a label takes until it is in a file of the folder, at most.
+        delivery: the longest time until a label is in a file of the folder.
         on_file: called with each file that was written.
-        on_bad: called with what is wrong with a file of the log, which is passed over; None: it is raised.
+        on_bad: called with the error of a bad file of the log, which is then left out; None: the error is raised.
     Raises:
         BadData: a file is damaged or lacks a column; files of labels differ in their labels.
         CtrlabError: a folder is missing or can't be written.
@@ -122,16 +123,16 @@ def join(
 
 
 def require_window(window: timedelta, delivery: timedelta = timedelta(0)) -> None:
-    """Raises CtrlabError where a time is below 0, or longer than a life."""
+    """Raises CtrlabError if a time is below 0, or longer than a human life."""
     if not (timedelta(0) <= window <= MOST and timedelta(0) <= delivery <= MOST):
         raise CtrlabError(f"A window and a delivery take 0 s to {MOST.days} days; received {window} and {delivery}.")
 
 
 def follow(log_folder: Path, labels: Path, out: Path, window: timedelta, *, every: float, **options) -> Iterator[Joined]:
-    """Joins for ever: looks every so many seconds, and yields what was joined.
+    """Joins forever: looks at the folders at fixed intervals, in seconds, and yields the result of each join.
 
-    A file of the log that can't be read is passed over; anything else that is wrong, such as a folder that is not there yet or a
-    full disk, ends the look. It is said when it begins, and tried again at each look.
+    A file of the log that can't be read is left out. Any other problem, such as a folder that does not exist yet or a full disk,
+    ends the look. A problem is reported when it begins, and everything is tried again at each look.
 
     Raises:
         CtrlabError: the times make no sense.
@@ -148,7 +149,7 @@ def follow(log_folder: Path, labels: Path, out: Path, window: timedelta, *, ever
 
 
 class Said:
-    """Says a problem when it begins, and no more while each look meets it."""
+    """Reports a problem when it first appears, and not again while every look still meets it."""
 
     def __init__(self):
         self._before, self._now = set(), set()
@@ -163,7 +164,9 @@ class Said:
 
 
 def first_rows(keys: pa.Table) -> np.ndarray:
-    """Where each request and row is first: a client that asks twice gets two answers, of one event."""
+    """The places at which each pair of request and row comes first. A client that sends a request twice gets two answers, but it
+    is one event.
+    """
     numbered = keys.select([REQUEST, ROW]).append_column("at", pa.array(np.arange(len(keys))))
     return np.sort(numbered.group_by([REQUEST, ROW]).aggregate([("at", "min")])["at_min"].to_numpy())
 
@@ -171,10 +174,10 @@ def first_rows(keys: pa.Table) -> np.ndarray:
 def with_labels(
     examples: pa.Table, keys: pa.Table, labels: pa.Table, names: tuple[str, ...], window: timedelta, found: Joined
 ) -> pa.Table:
-    """The examples with a float32 column for each label; counts in `found`.
+    """The examples, with a float32 column for each label; adds to the counts in `found`.
 
     Raises:
-        BadData: a column of the examples is called as a label is.
+        BadData: a column of the examples has the name of a label.
     """
     if taken := set(names) & set(examples.column_names):
         raise BadData(f"Labels have names of their own; the log has columns called {', '.join(sorted(taken))}, too.")
@@ -196,7 +199,7 @@ def with_labels(
 
 
 def read_parquet(path: Path) -> pa.Table:
-    """Raises BadData where it is damaged."""
+    """Reads a Parquet file; raises BadData if it is damaged."""
     try:
         return pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:

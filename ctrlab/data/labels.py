@@ -4,7 +4,7 @@
     _time              when the label came: a timestamp, or text with a date and a time; without a zone it is UTC
     click, ...         a column per label: 0 or 1
 
-Parquet is read in batches, of which the rows of a time are kept; CSV is read whole. Rows are counted from 0.
+Parquet is read in batches, and only the rows of the wanted time are kept; CSV is read whole. Rows are counted from 0.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ REQUEST, ROW, TIME = "_request", "_row", "_time"
 KEYS = {REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.timestamp("us", "UTC")}
 BATCH_ROWS = 65_536
 YEARS = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-"""A time outside is an error of its unit."""
+"""The years in which a time may lie. A time outside them was written in another unit."""
 TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
 ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
 class LabelFiles:
-    """The labels in a folder, by their time. Reads a file's range once, and its labels when a join needs them."""
+    """The labels in a folder, by their time. The range of times of a file is read once; its labels are read when a join needs
+    them.
+    """
 
     def __init__(self, folder: Path):
         self._files = [(path, *_about(path)) for path in files_in(folder, ".parquet", ".csv")]
         names = {path: tuple(name for name in columns if name not in KEYS) for path, columns, *_ in self._files}
         self.names = next(iter(names.values()), ())
-        """Of the labels."""
+        """The names of the labels."""
         for path, other in names.items():
             if sorted(other) != sorted(self.names):
                 first = next(iter(names))
@@ -47,7 +49,7 @@ class LabelFiles:
             raise BadData(f"Labels have a column each, such as `click`; {self._files[0][0]} has none beside {', '.join(KEYS)}.")
 
     def between(self, begin: datetime, end: datetime) -> pa.Table:
-        """The labels of that time, its ends included."""
+        """The labels whose time lies between the two moments, both included."""
         parts = [pa.schema([*KEYS.items(), *((name, pa.float32()) for name in self.names)]).empty_table()]
         for path, _, first, last in self._files:
             if first is not None and first <= end and begin <= last:
@@ -83,7 +85,7 @@ def read_labels(path: Path) -> Iterator[pa.Table]:
     """The parts of a file of labels, at least one: `KEYS`, and float32 for each label.
 
     Raises:
-        BadData: it is damaged, lacks a column, or a value has no place in it.
+        BadData: the file is damaged, lacks a column, or has an invalid value.
     """
     rows = 0
     for table in _parts(path):
@@ -112,7 +114,7 @@ def _parts(path: Path) -> Iterator[pa.Table]:
 
 
 def keys_of(table: pa.Table, path: Path, before: int = 0) -> dict[str, pa.ChunkedArray]:
-    """`KEYS` of a part of a file, of the log or of labels, that follows so many rows.
+    """The columns `KEYS` of a part of a file, of the log or of labels; the given number of rows precedes this part.
 
     Raises:
         BadData: a value is missing, or of another kind.
@@ -132,10 +134,10 @@ def _column(table: pa.Table, name: str, path: Path, type: pa.DataType | None = N
 
 
 def times(values: pa.ChunkedArray, path: Path, before: int = 0) -> pa.ChunkedArray:
-    """Moments in UTC, of timestamps or text. A number is none: nobody knows its unit.
+    """Converts timestamps or text to moments in UTC. A number is refused, because its unit is unknown.
 
     Raises:
-        BadData: it is a number, a date alone, or not of these years.
+        BadData: a time is a number, a date without a time, or outside these years.
     """
     if not len(values):
         return pa.chunked_array([], KEYS[TIME])
@@ -175,7 +177,7 @@ def _rule(path: Path, found: str) -> str:
 
 
 def require_binary(values: np.ndarray, name: str, path: Path, before: int = 0) -> None:
-    """Raises BadData where a label is neither 0 nor 1."""
+    """Raises BadData if a label is neither 0 nor 1."""
     odd = np.flatnonzero((values != 0) & (values != 1))
     if len(odd):
         raise BadData(
@@ -184,12 +186,14 @@ def require_binary(values: np.ndarray, name: str, path: Path, before: int = 0) -
 
 
 def files_in(folder: Path, *suffixes: str) -> list[Path]:
-    """Files with these suffixes by name; names that begin with "." or "_" are of files that are not whole."""
+    """The files with these suffixes, sorted by name. Names that begin with "." or "_" belong to incomplete files and are left
+    out.
+    """
     return sorted(path for path in folder.iterdir() if path.suffix in suffixes and path.name[0] not in "._")
 
 
 def require_columns(schema: pa.Schema, path: Path) -> None:
-    """Raises BadData where a column that joins is missing, or one is there twice."""
+    """Raises BadData if a column that the join needs is missing, or if a column occurs twice."""
     if missing := [name for name in KEYS if name not in schema.names]:
         raise BadData(f"A join needs the columns {', '.join(KEYS)}; {path} lacks {', '.join(missing)}.")
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):

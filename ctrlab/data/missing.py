@@ -1,4 +1,4 @@
-"""A column's default in place of what is missing."""
+"""Replaces missing values by the column's default."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from ctrlab.schema import Categorical, Column, Numeric
 
 
 def filled(values: pa.Array, column: Column) -> pa.Array:
-    """A column of a conformed table with its default where a number, an id or a word is missing or the word is empty; labels and
-    lists unchanged."""
+    """A column of a conformed table, with its default in place of missing numbers, ids and words and of empty words. Labels and
+    lists are unchanged.
+    """
     if isinstance(column, Numeric):
         return values.fill_null(column.default)
     if not isinstance(column, Categorical):

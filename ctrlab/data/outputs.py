@@ -35,7 +35,8 @@ def clear_errors(path: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path, name: str = "") -> None:
-    """Removes what a `Replacement`, of the file of a name or of any, left in a folder when its process was killed."""
+    """Removes the hidden files that a `Replacement` left in a folder when its process was killed: those of one file name, or all.
+    """
     for path in folder.glob(f".{glob.escape(name) or '*'}.*.partial"):
         of, number, _ = path.name.rsplit(".", 2)
         lives = number != str(os.getpid()) and Path("/proc", number).exists()
@@ -46,7 +47,8 @@ def sweep(folder: Path, name: str = "") -> None:
 class Replacement:
     """A binary file that replaces `path` when `keep` is called; without it nothing is left.
 
-    Of a link, the file is replaced to which it leads. What is no file, such as a device, is refused before anything is written.
+    If `path` is a link, the file to which it leads is replaced. A path that is not a file, such as a device, is refused before
+    anything is written.
     """
 
     def __init__(self, path: Path):
@@ -79,7 +81,7 @@ class Replacement:
 
 
 def encoding_of(schema: Schema) -> dict[bytes, bytes] | None:
-    """The metadata of an encoded table or file: how its ids were made, and for tables of which size."""
+    """The metadata of an encoded table or file: how its ids were made, and the sizes of the tables for which they were made."""
     made = {c.name: [c.encoding, c.buckets, *c.vocabulary] for c in schema.id_columns if c.encoded}
     return {ENCODING: json.dumps(made).encode()} if made else None
 

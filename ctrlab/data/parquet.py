@@ -40,11 +40,11 @@ def batches(source: Source, order: Order, batch_size: int, drop_remainder: bool)
 
 
 def dealt(source: Source, dealing: Dealing, worker: int) -> tf.data.Dataset:
-    """The batches of one of several workers, each of at most its part of a batch, down to no row.
+    """The batches of one of several workers. Each has at most the worker's part of a batch; the last ones may have no rows.
 
     Raises:
-        BadData: a file is empty, no whole Parquet file, or lacks a column. CtrlabError: the files have other rows than are dealt
-            out.
+        BadData: a file is empty, not a complete Parquet file, or lacks a column. CtrlabError: the files do not have as many rows
+            as are dealt out.
     """
     if (rows := _rows(source)) != dealing.rows:
         raise CtrlabError(f"The rows that are dealt out are those of the files, {rows:,}; received {dealing.rows:,}.")
@@ -67,7 +67,7 @@ def dealt(source: Source, dealing: Dealing, worker: int) -> tf.data.Dataset:
 
 
 def _rows(source: Source) -> int:
-    """How many rows the files have, after a look into each."""
+    """The total number of rows of the files; opens each of them."""
     counts = [_open(path, source.schema).metadata.num_rows for path in source.files]
     for path, rows in zip(source.files, counts):
         if rows == 0:
@@ -76,7 +76,7 @@ def _rows(source: Source) -> int:
 
 
 def _dataset(source: Source, order: Order, numbers: tf.data.Dataset | None, batch_size: int, drop_remainder: bool):
-    """The rows with these `numbers`, int64 [<= batch_size] for each batch; None: in the files' order."""
+    """The rows with these `numbers`, int64 [<= batch_size] per batch; None: all rows in the files' order."""
     schema, structure = source.schema, _structure(source, batch_size if drop_remainder else None)
     columns = [*sorted(schema.features, key=lambda column: column.name), *schema.labels]  # in tf.nest's order
     forms = ["joined" if source.unsplit(c) else "list" if hasattr(c, "separator") else "one" for c in columns]
@@ -114,7 +114,7 @@ def _structure(source: Source, rows: int | None) -> tuple[dict[str, tf.TypeSpec]
 
 
 def _nothing(source: Source) -> tf.data.Dataset:
-    """One batch of no row."""
+    """One batch without rows."""
 
     def empty(spec: tf.TypeSpec):
         if isinstance(spec, tf.RaggedTensorSpec):

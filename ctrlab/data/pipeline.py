@@ -40,7 +40,7 @@ def records(source: Source) -> tf.data.Dataset:
 
 
 def decoder(source: Source):
-    """The function from records, string [B], to columns by name, whose labels, numbers and ids are checked."""
+    """A function that decodes records, string [B], into columns by name, and checks labels, numbers and ids."""
     decode = csv.decode if source.format == "csv" else tfrecord.decode
 
     def checked(records: tf.Tensor) -> dict:
@@ -53,7 +53,7 @@ def decoder(source: Source):
 
 
 def _require_good(column: Column, values: tf.Tensor | tf.RaggedTensor) -> tf.Operation:
-    """Fails where a value breaks `ctrlab.data.values.rule`, which `faults` then says with file and line."""
+    """Fails if a value breaks `ctrlab.data.values.rule`. `faults` then reports its file and line."""
     values = values.flat_values if isinstance(values, tf.RaggedTensor) else values
     if isinstance(column, IdColumn):
         ids = tf.cast(values, tf.int64)

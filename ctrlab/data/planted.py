@@ -35,7 +35,7 @@ class Plan:
 
     Attributes:
         deviation: standard deviation of each task's logit; it determines the ceiling.
-        shares: of the logit's variance, in the order of PARTS; they sum to 1.
+        shares: fractions of the logit's variance, in the order of PARTS; they sum to 1.
         first: columns with their own effects. Likewise pairs, interest (target, history), rare and drift.
         common: the share of variance that two tasks have in common.
         given: {task: another task that must have happened first}.
@@ -146,7 +146,7 @@ class Planted:
         return np.sqrt(2.0) * np.cos(1.5 * standard + salt("phase", source, name, *more) / 2.0**32 * 2.0 * np.pi)
 
     def _vector_places(self, source: str, a: str, b: str) -> list[tuple]:
-        """Names of the effects that make u(a) and v(b), two numbers each."""
+        """The names of the effects that make u(a) and v(b), two numbers each."""
         return [(source, column, a, b, d) for column in (a, b) for d in range(2)]
 
     def _pair(self, source: str, a: str, b: str, values) -> np.ndarray:

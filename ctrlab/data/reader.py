@@ -51,7 +51,7 @@ def read(
             shuffled, the remaining batches are the same only with a `seed`.
         prefetch: number of batches that are read ahead and kept in memory.
     Raises:
-        BadData: a file is missing, empty, of another format or lacks a column. BadSchema: `schema` is none.
+        BadData: a file is missing, empty, of another format or lacks a column. BadSchema: `schema` is not a schema.
         CtrlabError: an argument is out of range.
 
     >>> for features, labels in read("train.parquet", schema, batch_size=512):     # doctest: +SKIP
@@ -82,17 +82,16 @@ def read_dealt(
     lists: Literal["ragged", "text"] = "ragged",
     prefetch: int = 2,
 ) -> tf.data.Dataset:
-    """The batches of one of several workers, from Parquet files: what `read` gives, but of a worker's own rows.
-
-    Every worker has the same number of batches; the last ones of an epoch are smaller, down to no row.
+    """The batches of one of several workers, from Parquet files, in the form that `read` gives. Every worker has the same number
+    of batches; the last ones of an epoch are smaller, and may have no rows.
 
     Args:
         dealing: how the rows of all files are dealt out.
-        worker: which of them.
-        lists, prefetch: as of `read`.
+        worker: the worker's number, from 0.
+        lists, prefetch: as in `read`.
     Raises:
-        BadData: a file is missing, empty, no Parquet file, or lacks a column. CtrlabError: the files are of another format, or
-            have other rows than are dealt out.
+        BadData: a file is missing, empty, not a Parquet file, or lacks a column. CtrlabError: the files have another format, or
+            not as many rows as are dealt out.
     """
     require_schema(schema)
     choose("form of lists", lists, ("ragged", "text"))

@@ -70,7 +70,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Reading:
-    """Files that are read, and which of their rows; `number` is in the names of the graph's nodes that decode them."""
+    """The files of one call of `read`, and which of their rows it takes. `number` is part of the names of the graph nodes that
+    decode them.
+    """
 
     number: int
     source: Source
@@ -82,7 +84,7 @@ class Reading:
 
 
 def require_schema(schema) -> None:
-    """Raises BadSchema in one sentence for what is no schema."""
+    """Raises BadSchema, with one sentence, if the argument is not a schema."""
     if not isinstance(schema, Schema):
         raise BadSchema(
             f"The columns of files are those of a Schema; received {schema!r:.100}: make one with Schema.infer(table)."

@@ -1,4 +1,4 @@
-"""Splits a table in rows to train on and rows held out."""
+"""Splits a table into rows to train on and rows that are held out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from ctrlab.schema.frames import named, table
 
 
 def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0) -> tuple[pa.Table, pa.Table]:
-    """The rows to train on, and the rows held out, each in the order of the table.
+    """Returns the rows to train on and the held-out rows, each in the order of the table.
 
     Args:
-        source: as of `ctrlab.data.table`.
-        fraction: of the rows that are held out, above 0 and below 1, to the nearest row.
-        by: a column of times, numbers or text that sorts, with a value in each row: the latest rows are held out. Rows of one
-            time stay together: all of the earliest time that is held out are, so a few more may be. None: drawn at random.
-        seed: of the draw.
+        source: as in `ctrlab.data.table`.
+        fraction: share of the rows that is held out, above 0 and below 1, rounded to whole rows.
+        by: a column of times, numbers or text that sorts, with a value in each row: the latest rows are held out. Rows with the
+            same time stay together, so a few more rows than `fraction` may be held out. None: the rows are drawn at random.
+        seed: seed of the random draw.
     Raises:
-        BadData: a part would have no rows, or `by` lacks values. UnknownName: no such column. CtrlabError: another fraction.
+        BadData: a part would have no rows, or `by` lacks values. UnknownName: no such column. CtrlabError: `fraction` is not
+            above 0 and below 1.
 
     >>> train, test = split({"time": [3, 1, 2, 2], "clicked": [0, 1, 0, 1]}, 0.25, by="time")
     >>> test["time"].to_pylist()
@@ -42,10 +43,10 @@ def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0
 
 
 def held_out_rows(rows: int, fraction: float, where: str) -> int:
-    """How many of `rows` a fraction holds out.
+    """The number of held-out rows, if a fraction of `rows` is held out.
 
     Raises:
-        CtrlabError: a fraction that is not above 0 and below 1. BadData: a part would have no rows.
+        CtrlabError: the fraction is not above 0 and below 1. BadData: a part would have no rows.
     """
     if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
         raise CtrlabError(f"The fraction that is held out is a number above 0 and below 1; received {fraction!r}.")
@@ -56,7 +57,7 @@ def held_out_rows(rows: int, fraction: float, where: str) -> int:
 
 
 def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarray:
-    """Which rows have one of the `count` latest times: bool [n]."""
+    """Marks the `count` latest rows, and all rows of the earliest time among them: bool [n]."""
     if pa.types.is_dictionary(times.type):
         times = times.cast(times.type.value_type)
     if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):

@@ -20,7 +20,7 @@ def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.
 
     Args:
         where: the table's origin, for messages.
-        before: rows of the origin before those of this table. Rows are counted from 0.
+        before: number of the origin's rows that precede this table. Messages count rows from 0.
     Raises:
         BadData: a column is missing or of another kind, or its values don't fit: a missing label, a label that is not 0 or 1, a
             number that is NaN, infinite or too large, an entry of a list that is missing, empty or has the separator in it.
@@ -60,7 +60,7 @@ def _odd(column: str, target: pa.DataType, found: object) -> str:
 
 
 def _fraction(values: pa.ChunkedArray) -> float | None:
-    """The first number, alone or in a list, that is no whole one of 64 bits; None if there is none."""
+    """The first number, alone or in a list, that is not a whole number of 64 bits; None if there is none."""
     for chunk in values.chunks:
         while pa.types.is_dictionary(chunk.type) or pa.types.is_nested(chunk.type):
             chunk = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk.flatten()
@@ -73,14 +73,16 @@ def _fraction(values: pa.ChunkedArray) -> float | None:
 
 
 def _without_null_words(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary may hold what is missing as one of its words; its places are missing then, as anywhere else."""
+    """Removes null from a dictionary's words. Values that refer to it become missing values, as in other columns."""
     if pa.types.is_dictionary(values.type) and any(chunk.dictionary.null_count for chunk in values.chunks):
         return pa.chunked_array([chunk.dictionary_decode() for chunk in values.chunks], values.type.value_type)
     return values
 
 
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """Words are encoded with a dictionary; numbers among them, which pandas makes floats of, become text as whole numbers."""
+    """Casts a column. Words are encoded with a dictionary; whole numbers among them, which pandas turns into floats, become text
+    without a fraction.
+    """
     if values.type == target:
         return values
     if pa.types.is_dictionary(values.type) and _is_words(values.type.value_type) and pa.types.is_dictionary(target):
@@ -103,7 +105,7 @@ def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_entries(made: pa.ChunkedArray, column, where: str) -> None:
-    """Refuses entries of lists that would be lost or torn where a list is joined to one text."""
+    """Refuses list entries that would be lost or cut when a list is joined into one text."""
     if not pa.types.is_list(made.type):
         return
     entries = made.combine_chunks().flatten()
@@ -119,7 +121,7 @@ def _check_entries(made: pa.ChunkedArray, column, where: str) -> None:
 
 
 def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where: str, before: int) -> None:
-    """Refuses labels and numbers that break their rule, of which `made` has float32 and `given` what they were made of."""
+    """Refuses labels and numbers that break their rule. `made` holds them as float32, `given` as they were given."""
     is_list = pa.types.is_list(made.type)
     if not pa.types.is_floating(made.type.value_type if is_list else made.type):
         return

@@ -12,10 +12,10 @@ from ctrlab.schema import Column, NumericList, Schema
 
 
 def features_of(table: pa.Table, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Features by name, as of `ctrlab.data.read` with ragged lists.
+    """Features by name, as `ctrlab.data.read` gives them, with ragged lists.
 
     Args:
-        table: of `ctrlab.data.tables.conform`.
+        table: a result of `ctrlab.data.tables.conform`.
     """
     return {column.name: _feature(table[column.name].combine_chunks(), column) for column in schema.features}
 
@@ -31,7 +31,8 @@ def _feature(values: pa.Array, column: Column) -> tf.Tensor | tf.RaggedTensor:
 
 
 def _flat(values: pa.Array) -> tf.Tensor:
-    """[n]. A word that comes often is made a tensor's element once: that takes a Python object each."""
+    """The values as a tensor [n]. Each distinct word is converted once, because a conversion takes one Python object per element.
+    """
     if pa.types.is_dictionary(values.type):
         used, places = np.unique(values.indices.to_numpy(), return_inverse=True)
         return tf.gather(_flat(values.dictionary.take(pa.array(used))), places)

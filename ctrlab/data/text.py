@@ -16,7 +16,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def join(lists: pa.ListArray, separator: str) -> pa.Array:
-    """Each list's entries (text or numbers) joined into one text; an empty or missing list gives the empty text."""
+    """Joins each list's entries (text or numbers) into one text; an empty or missing list gives the empty text."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     entries = plain(lists.flatten()).cast(pa.string())

@@ -1,6 +1,5 @@
-"""What a number in a column may be: a label 0 or 1 (a soft one between), an id one of its table, any other finite.
-
-What is missing is null, not NaN.
+"""The rules for numbers in columns: a label is 0 or 1 (a soft one lies between), an id lies in its table, any other number is
+finite. A missing value is null, not NaN.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from ctrlab.schema import Column, IdColumn, Label
 
 
 def rule(column: Column) -> str:
-    """What must hold for a column's numbers, with the cure, after "must"."""
+    """The rule for a column's numbers, and the cure, as the end of a sentence after "must"."""
     if isinstance(column, IdColumn):
         return f"lie in [{least_id(column)}, {column.buckets})"
     if not isinstance(column, Label):
@@ -22,12 +21,12 @@ def rule(column: Column) -> str:
 
 
 def least_id(column: IdColumn) -> int:
-    """-1, "unknown", is what `ctrlab.data.encode` makes of a word that is not in the vocabulary."""
+    """The least valid id of a column. A vocabulary has -1, "unknown": `ctrlab.data.encode` gives it to words outside it."""
     return -1 if column.encoding == "vocabulary" else 0
 
 
 def bad(values: np.ndarray, column: Column) -> np.ndarray:
-    """Which values break the rule: float, or int for ids, [n] -> bool [n]."""
+    """Marks the values that break the rule: float, or int for ids, [n] -> bool [n]."""
     if isinstance(column, IdColumn):
         return (values < least_id(column)) | (values >= column.buckets)
     if not isinstance(column, Label):
@@ -38,6 +37,6 @@ def bad(values: np.ndarray, column: Column) -> np.ndarray:
 
 
 def first_bad(values: np.ndarray, column: Column) -> int | None:
-    """The place of the first value that breaks the rule; None if there is none."""
+    """The index of the first value that breaks the rule; None if there is none."""
     found = bad(values, column)
     return int(np.argmax(found)) if found.any() else None

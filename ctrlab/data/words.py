@@ -56,7 +56,7 @@ def salt(*names: object) -> int:
 
 
 def spell(ids: np.ndarray, table: str) -> pa.StringArray:
-    """The words of ids [n] in an embedding table; different ids have different words."""
+    """The word of each id [n] of an embedding table; different ids have different words."""
     digits = _DIGITS[mix(ids, salt("word", table)).view(np.uint8)]
     offsets = np.arange(0, WIDTH * len(ids) + 1, WIDTH, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))

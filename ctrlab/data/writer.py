@@ -40,7 +40,7 @@ def write(
     Raises:
         BadData: a table lacks a column, a label is missing or not 0 or 1 (in [0, 1] where it is soft), a number is NaN or
             infinite, or a value contains a separator of the format.
-        CtrlabError: the file can't be written (no space, no permission). BadSchema: `schema` is none.
+        CtrlabError: the file can't be written (no space, no permission). BadSchema: `schema` is not a schema.
 
     >>> write(pandas.read_csv("clicks.csv"), schema, "train.parquet")     # doctest: +SKIP
     """
@@ -101,7 +101,7 @@ class CsvFile(Replacement):
 
 
 def words_of(values: pa.Array) -> pa.Array:
-    """The distinct words of dictionary-encoded text, the entries of lists, or else the values."""
+    """The distinct words of dictionary-encoded text, the entries of lists, or the values of any other column."""
     if pa.types.is_list(values.type):
         values = values.flatten()
     return values.dictionary.take(values.indices.unique().drop_null()) if pa.types.is_dictionary(values.type) else values
@@ -156,7 +156,7 @@ class GzipTFRecordFile(TFRecordFile):
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """TensorFlow reports a full disk with its own errors."""
+    """Turns TensorFlow's own errors, such as that for a full disk, into OSError."""
     import tensorflow as tf
 
     try:

@@ -1,6 +1,5 @@
-"""The six models, and `build`, the one way to make them. Each model is a class in the module of the same name.
-
-What a model needs of a schema, besides a label, and what it does with the columns:
+"""The six models, and `build`, the one way to make them. Each model is a class in the module of the same name. The table shows
+which columns a model needs, besides a label, and what it does with them:
 
     model       needs                                   id columns                          numbers             labels
     wdl         an id column                            all to the deep tower               both parts          a logit each
@@ -68,9 +67,9 @@ def build(
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`, whose `reasons` says which tables are
             left hashed, and why. The weights of linear parts are in embedding variables if the embeddings of their ids are, and
             hashed otherwise.
-        size: the model's numbers: "contest", or "small" for some thousand to some million rows of your own; or `Sizes`. The
-            following replace single numbers of it; None leaves a number as it is.
-        dim: D, of the embeddings.
+        size: the model's numbers: "contest", or "small" for your own data of some thousand to some million rows; or `Sizes`. The
+            arguments below replace single numbers of it; None leaves a number as it is.
+        dim: D, the numbers per embedding.
         units: {part: units of its hidden layers}, for the parts in `MODELS[model].presets["contest"].units`; or the layers of the
             first part, (64, 32).
         dropout: in [0, 1), after each hidden layer of the towers, in training.

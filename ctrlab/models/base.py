@@ -36,11 +36,11 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     Attributes:
         presets: the model's numbers by name: the contest's, which the race and the peers run, and those for "small" data.
         sizes: this model's numbers.
-        hyper: optimizer, learning rate, clipping and batch size, of its sizes.
+        hyper: the optimizer, learning rate, clipping and batch size in its sizes.
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
         rungs: the optimizations of level "model" that are on.
         choices: the kind of embedding of each table, {table: `ctrlab.embedding.choices.Choice`}.
-        input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read by it.
+        input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read with this schema.
     """
 
     presets: ClassVar[Mapping[str, Sizes]]
@@ -82,12 +82,12 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
 
     @property
     def kind(self) -> str:
-        """Its name in `MODELS`."""
+        """The model's name in `MODELS`."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
     def rows_apart(self) -> bool:
-        """Whether the logits of a row are the same whatever other rows are in the batch, rounding apart."""
+        """Whether the logits of a row do not depend on the other rows of the batch, except for rounding."""
         return not self.sizes.joint_norm
 
     @property
@@ -96,14 +96,16 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         return DATA_SETS[self.kind]
 
     def inputs(self, features, training: bool) -> tuple[dict, tf.Tensor | None]:
-        """The ids of each column, and the numbers float32 [B, n], standardized if its sizes say so; None without numbers."""
+        """The ids of each column, and the numbers, float32 [B, n], or None without numbers; standardized if the model's sizes say
+        so.
+        """
         numbers = self.encoder.numbers(features)
         if self.scaling is not None:
             numbers = self.scaling(numbers, training=training)
         return self.encoder.ids(features), numbers
 
     def field_names(self) -> list[str]:
-        """The id columns, without negatives.
+        """The names of the id columns, without negatives.
 
         Raises:
             CtrlabError: there is none.
@@ -161,7 +163,7 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         return tf.function(lambda features: self(features, training=False), input_signature=input_signature)
 
     def save(self, filepath, overwrite=True, zipped=None, **kwargs):
-        """As Keras's; a `.keras` file is written whole, or an earlier one stays as it was."""
+        """Saves as Keras does. A `.keras` file is written completely; if that fails, an earlier file stays as it was."""
         path = Path(os.path.realpath(filepath))  # of a link, the file to which it leads
         if path.suffix != ".keras" or not path.parent.is_dir() or path.is_dir() or (path.exists() and not overwrite):
             super().save(filepath, overwrite, zipped, **kwargs)
@@ -170,7 +172,8 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
             super().save(part, True, zipped, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """`input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
+        """Exports as Keras does. `input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`.
+        """
         if format != "tf_saved_model":
             super().export(filepath, format, verbose, input_signature, **kwargs)
             return
@@ -182,7 +185,7 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         archive.write_out(str(filepath), verbose=bool(verbose))
 
     def probabilities(self, features) -> tf.Tensor:
-        """float32 [B, K], as a served model answers."""
+        """The probabilities, float32 [B, K], that a served model returns."""
         return tf.sigmoid(self(features, training=False))
 
     def close(self) -> None:

@@ -96,7 +96,7 @@ class Tower(keras.layers.Layer):
         activation: after each layer; with `linear_top`, not after the last.
         batch_norm: a BatchNormalization after each activation (batch statistics in training, moving ones otherwise), with this
             momentum of the moving ones.
-        dropout: its rate, after each activation and normalization; l2: the factor of the penalty on the kernels.
+        dropout: the rate of dropout after each activation and normalization; l2: the factor of the penalty on the kernels.
         stack: a way of `ctrlab.ops.tower` that runs all layers below a linear top at once, if they use ReLU only. It is used
             where nothing comes between them.
         rungs: only "subgraphs" and "bf16" have an effect here. With "bf16" the products of all layers but a linear top are in
@@ -185,7 +185,7 @@ class Tower(keras.layers.Layer):
         return tf.cast(kernel, tf.bfloat16) if i in self.half else kernel
 
     def _affine(self, i: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """The scale and the shift that normalization i is outside of training."""
+        """The scale and the shift that normalization i applies outside of training."""
         norm = self.norms[i]
         scale = norm.gamma.value * tf.math.rsqrt(norm.moving_variance.value + norm.epsilon)
         return scale, norm.beta.value - norm.moving_mean.value * scale

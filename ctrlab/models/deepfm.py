@@ -69,7 +69,9 @@ class DeepFM(CTRModel):
         return self.logit(self.top(joined, training=training), training=training)  # [B, K]
 
     def _pairs(self, flat: sharing.Matrix) -> sharing.Matrix:
-        """The pairs of all fields. Those of two groups of fields are each group's own, and the product of the groups' sums."""
+        """The sum over all pairs of fields. For two groups it is the sum of each group's own pairs, plus the product of their
+        sums.
+        """
         if not isinstance(flat, sharing.Parts):
             return sharing.elementwise(lambda fields: self.interaction(fields, self.sizes.dim), flat)
         groups = [sharing.whole(sharing.elementwise(self._sums, group)) for group in sharing.groups(flat)]  # 2 of [B, 2 D]
@@ -77,7 +79,7 @@ class DeepFM(CTRModel):
         return one * other + own + others
 
     def _sums(self, fields: tf.Tensor) -> tf.Tensor:
-        """Of a group of fields, [B, n * D], their sum and their pairs, [B, 2 D]."""
+        """The sum of a group of fields, [B, n * D], and the sum over its pairs, side by side: [B, 2 D]."""
         total = tf.reduce_sum(tf.reshape(fields, (-1, fields.shape[1] // self.sizes.dim, self.sizes.dim)), 1)
         return tf.concat([total, self.interaction(fields, self.sizes.dim)], axis=1)
 

@@ -114,7 +114,7 @@ class DIEN(CTRModel):
         return self.head(sharing.side_by_side(*profile, target, total, crossed, evolved, numbers), training=training)  # [B, K]
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
-        """The least work of one training step; see `CTRModel.work`. The lists of negatives have as many ids again."""
+        """The least work of one training step; see `CTRModel.work`. The lists of negatives have as many ids as the histories."""
         lists = len(self.behaviour.histories) + len(self.schema.multi_hots)
         events, width = positions / lists, self.sizes.dim * len(self.behaviour.histories)
         parts = [self.extraction, self.query, self.unit, self.evolution, self.head]

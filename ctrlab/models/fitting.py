@@ -1,4 +1,4 @@
-"""What Keras's `fit`, `evaluate` and `predict` do with our models, so that they do the same as our own step."""
+"""Adapts Keras's `fit`, `evaluate` and `predict` for our models, so that they compute the same as our own step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctrlab.ops.refusals import one_sentence
 
 
 class Fitted:
-    """Before `keras.Model`: a step that is refused changes nothing and says why in one sentence.
+    """A base class that comes before `keras.Model`. A step that is refused changes nothing and says why in one sentence.
 
     A step is refused if a moving statistic would not be finite; and, if the optimizer is a `ctrlab.training.TouchedRows`, if the
     loss or a gradient is not.

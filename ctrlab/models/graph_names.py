@@ -1,4 +1,4 @@
-"""Names of columns and tables in a graph of TensorFlow and in the weights of Keras, which do not take every name."""
+"""Names of columns and tables in TensorFlow graphs and Keras weights, which do not accept every name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import zlib
 
 
 def graph_name(name: str) -> str:
-    """The name of a column or table as TensorFlow takes it in a graph and Keras in a weight: itself wherever they take it.
-
-    Elsewhere each sign that they refuse is "_", and a checksum keeps it apart from names that would read the same.
+    """The name of a column or table in a TensorFlow graph and in a Keras weight: unchanged if both accept it. Otherwise each
+    character that they refuse becomes "_", and a checksum is added, so that two names never become equal.
 
     >>> graph_name("user_id"), graph_name("user id")
     ('user_id', 'user_id.f8c3fcf8')

@@ -18,15 +18,15 @@ CURE = "steps: look for nan, inf and huge numbers in the batch, or lower the lea
 
 
 class Held(keras.StatelessScope):
-    """The values that Keras variables were given in it. A layer reads them at once; the variables get them later.
+    """A scope that holds back the values assigned to Keras variables. A layer reads them at once; the variables get them later.
 
     An assignment inside a loop or a branch of the graph is not held, because its value can't leave the loop; nor is one to a
     `tf.Variable`.
 
     Args:
-        steps: number of steps taken so far, for the sentence of a refusal.
+        steps: number of steps taken so far, for the message of a refusal.
         skips: whether the optimizer skips a step whose gradients are not finite, so that nothing need be refused.
-        checks: gets what orders all ops of the step after the check.
+        checks: a context that orders all ops of the step after the check is entered into it.
     """
 
     def __init__(self, steps: tf.Tensor, skips: bool, checks: contextlib.ExitStack):
@@ -44,7 +44,7 @@ class Held(keras.StatelessScope):
         super().add_update(update)
 
     def call(self, model: keras.Model, forward: Callable, *args, **kwargs):
-        """`forward(...)`, the forward pass of `model`. The losses that its layers add are the model's."""
+        """Runs `forward(...)`, the forward pass of `model`. The losses that its layers add belong to the model."""
         with self:
             out = forward(*args, **kwargs)
         losses, self.losses = self.losses, []
@@ -53,9 +53,8 @@ class Held(keras.StatelessScope):
         return out
 
     def checked(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss, scalar. Its gradient is only given if all that is held is finite, as by `given_if`.
-
-        One huge number makes a moving variance inf for good, while the normalization hides it from loss and gradients.
+        """The loss, scalar. As with `given_if`, its gradient is only given if all held values are finite. One huge number makes a
+        moving variance infinite forever, while the normalization hides it from loss and gradients.
         """
         floats = [v for v in self._variables.values() if tf.as_dtype(v.dtype).is_floating]
         if floats:
@@ -74,8 +73,9 @@ class Held(keras.StatelessScope):
 
 @contextlib.contextmanager
 def step(optimizer: keras.optimizers.Optimizer) -> Iterator[Held]:
-    """A block that holds a forward pass and `optimizer.apply` on the gradients of a `checked` loss. What was held is assigned at
-    its end if the optimizer counted a step: not if it raised, nor if it skipped the step for its loss scale."""
+    """A context for a forward pass and `optimizer.apply` on the gradients of a `checked` loss. Held values are assigned at its
+    end if the optimizer counted a step: not if it raised, nor if it skipped the step because of its loss scale.
+    """
     before = optimizer.iterations.value + 0
     with contextlib.ExitStack() as checks:
         held = Held(before, bool(getattr(optimizer, "initial_scale", 0)), checks)

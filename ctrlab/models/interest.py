@@ -55,8 +55,8 @@ class Behaviour:
         Returns:
             profile: one float32 [B, P], or none without such columns.
             target: float32 [B, C].
-            the events of the histories (one history per user where candidates share them), and of the negatives if `ids` has
-                them.
+            the events of the histories (one history per user if candidates share them), and those of the negatives if `ids` has
+            them.
         """
         pooled = [names for names in (self.profile, [s.of for s in self.histories]) if names]
         histories = [s.name for s in self.histories]
@@ -79,7 +79,7 @@ def total(events: Histories) -> sharing.Matrix:
 
 
 class Attention:
-    """The ways of attention: over a history per row, and over histories that rows share."""
+    """Two ways of attention: over one history per row, and over histories that rows share."""
 
     def __init__(self, rungs):
         self.each, self.shared = attention.OP.pick(rungs), shared_attention.OP.pick(rungs)
@@ -174,8 +174,9 @@ class GRU(keras.layers.Layer):
         self.built = True
 
     def over(self, events: Histories, weights: Events | tf.Tensor | None = None) -> tuple[Histories | None, sharing.Matrix]:
-        """The state after each event, H wide, and the last one, [B, H]. With the weights of an attention it is an AUGRU; over
-        histories that rows share, that has the last state alone."""
+        """The state after each event, H wide, and the last one, [B, H]. With attention weights it is an AUGRU. Over histories
+        that rows share, an AUGRU returns the last state only.
+        """
         own = [w.value for w in (self.gates_kernel, self.gates_bias, self.candidate_kernel, self.candidate_bias)]
         if not isinstance(events, sharing.PerUser):
             return self.run(events, *own, weights)
@@ -189,7 +190,7 @@ class GRU(keras.layers.Layer):
 
 
 Histories = Events | sharing.PerUser
-"""Of each row, or of each user."""
+"""Histories with one entry per row, or one per user."""
 
 
 def layers_of(tower: blocks.Tower) -> list[tuple[tf.Tensor, tf.Tensor]]:

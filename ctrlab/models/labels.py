@@ -59,10 +59,10 @@ def valid(labels: tf.Tensor) -> tf.Tensor:
 
 
 def of_rows(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """`labels`, float32 [B, K], after a check that there are as many as rows of `outputs`, [B, K].
+    """`labels`, float32 [B, K], after a check that there are as many of them as rows in `outputs`, [B, K].
 
     Raises:
-        BadData: there are not. InvalidArgumentError: the same, if the numbers are only known when the step runs.
+        BadData: the numbers differ. InvalidArgumentError: they differ, but are only known when the step runs.
     """
     given, rows = labels.shape[0], outputs.shape[0]
     rule = "A batch must have a label for each row, and a row for each label; nothing was changed; received"
@@ -76,7 +76,7 @@ def of_rows(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
 
 def tasks_of(model, outputs: tf.Tensor) -> tuple[str, ...]:
-    """The names of a model's tasks; of a model that is not ours "label", or "label_0" and so on, one a column of its outputs.
+    """The names of a model's tasks. For a model that is not ours: "label", or "label_0" and so on, one per column of its outputs.
 
     Raises:
         BadData: the outputs are not one tensor [B, K].

@@ -29,7 +29,7 @@ from ctrlab.ops import experts, mixture, sparse_update, tower
 from ctrlab.profiling.work import Work
 
 MULTIPLE = 16
-"""The compiled op takes layers of so many units, twice as many, and so on."""
+"""The compiled op takes layers whose number of units is a multiple of this."""
 
 
 class Experts(keras.layers.Layer):

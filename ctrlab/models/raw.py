@@ -17,8 +17,8 @@ Values = tf.Tensor | tf.RaggedTensor
 def taken(columns: Sequence[Column], features: Mapping[str, Values]) -> list[Values]:
     """The features of these columns, in their order; numbers of any width as float32.
 
-    Whole numbers in a column of words are ids only in the width in which encoded files hold them (int32, where the table has no
-    more than 2^31 buckets): the id 438 is another row than the word "438".
+    Whole numbers in a column of words count as ids only in the type that encoded files use (int32 if the table has at most 2^31
+    buckets): the id 438 is a different row from the word "438".
 
     Raises:
         BadData: a column is missing, or its values are of another type or shape.
@@ -51,7 +51,7 @@ def _values(column: Column, values) -> Values:
 
 
 def _integers(column: IdColumn) -> tuple[str, ...]:
-    """The integers that are ids of this column."""
+    """The integer types whose values count as ids of this column."""
     if column.encoding == "identity" and not column.encoded:
         return ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32")
     return (f"int{column.id_bits}",)

@@ -1,14 +1,14 @@
-"""What keeps a model from learning its training rows by heart: dropout, and the L2 penalty. Both act in training only.
+"""Dropout and the L2 penalty, which keep a model from memorizing its training rows. Both act in training only.
 
     loss = cross-entropy + l2 * ( sum over the towers' kernels of |W|^2
                                 + sum over the embeddings that the batch reads of |e|^2
                                 + sum over the linear weights that the batch reads of w^2 )
 
-An embedding is what a lookup gives: an id's row, or the mean of a bag. So the penalty's gradient only touches rows that the batch
-reads, whatever keeps them. The cross-entropy is a mean over the batch, the penalty a sum, so one factor suits rows and kernels;
-with twice the batch size a row is penalized twice as much. Towers are the stacks of dense layers from the embeddings to the
-logits, with the linear part's weights of numbers; biases, normalizations, attention units, auxiliary nets, gates and GRUs have no
-penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` has them as our own step does.
+An embedding is the result of a lookup: an id's row, or the mean of a bag. So the penalty's gradient only touches rows that the
+batch reads, in every kind of table. The cross-entropy is a mean over the batch, the penalty a sum, so one factor suits rows and
+kernels; with twice the batch size a row is penalized twice as much. Towers are the stacks of dense layers from the embeddings to
+the logits, with the linear part's weights of numbers; biases, normalizations, attention units, auxiliary nets, gates and GRUs
+have no penalty. Each layer adds its own terms with `add_loss`, so Keras's `fit` includes them, as our own step does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ctrlab import whole_batch
 class Dropout(keras.layers.Layer):
     """In training, each number is 0 with probability `rate`, and the others are divided by 1 - rate.
 
-    Its masks depend only on the seed and on how many were drawn, which is a weight: so a resumed run draws the masks that the
-    run would have drawn, and every set of optimizations the same ones.
+    Its masks depend only on the seed and on the number of earlier draws, which is stored as a weight. So a resumed run continues
+    with the same masks, and every set of optimizations draws the same ones.
 
     Args:
         examples: the axis of the examples.

@@ -1,4 +1,4 @@
-"""A trained model as a .keras file; and its description, from which the model is made again for its checkpoints."""
+"""Saves a trained model as a .keras file; and describes a model, so that it can be made again for its checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save_model(model: keras.Model, path: Path) -> None:
 def description(model: keras.Model) -> dict:
     """A JSON-compatible description of one of the six models, which `from_description` takes; {} for any other model.
 
-    A checkpoint has it. Optimizations are left out: a checkpoint fits a model with any of them.
+    Checkpoints contain it. Optimizations are left out: a checkpoint fits a model with any of them.
     """
     kinds = [name for name, kind in MODELS.items() if type(model) is kind]
     if not kinds:
@@ -48,7 +48,7 @@ def from_description(found: Mapping, optimizations: str | Iterable[str] = "none"
         optimizations: of level "model".
         storage: a folder for the rows of tables that had storage in training; None: all rows are in memory.
     Raises:
-        BadData: it is no description that `description` gave. CtrlabError: as `build`.
+        BadData: the argument was not made by `description`. CtrlabError: as in `build`.
     """
     try:
         embedding = {table: _stored(choices.from_config(choice), storage) for table, choice in found["embedding"].items()}

@@ -1,4 +1,4 @@
-"""Numbers by the mean and the deviation of all rows that the training has seen."""
+"""Standardizes numbers with the mean and the deviation of all rows that the training has seen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LEAST_VARIANCE = 1e-6
 
 
 class Standardized(keras.layers.Layer):
-    """(x - mean) / sqrt(variance + 1e-6) of each column, float32 [B, n].
+    """Computes (x - mean) / sqrt(variance + 1e-6) for each column, float32 [B, n].
 
-    Mean and variance are over all rows of the training steps so far, those of this step included, and the same in training and
-    in serving. A batch normalization's are not: in training they are the batch's own, and the moving ones of a short training
-    still remember where they started. Steps with old and new rows are joined as in
+    Mean and variance are over all rows of the training steps so far, those of this step included, and they are the same in
+    training and in serving. Those of a batch normalization differ: in training they are the batch's own, and after a short
+    training the moving ones still depend on their first values. Steps with old and new rows are joined as in
 
         Chan, Golub & LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
 
@@ -43,7 +43,7 @@ class Standardized(keras.layers.Layer):
         return sharing.elementwise(lambda x, mean, scale: (x - mean) * scale, x, mean, tf.math.rsqrt(variance + LEAST_VARIANCE))
 
     def _with(self, x) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance with the rows of `x`, which become the layer's."""
+        """Mean and variance, updated with the rows of `x`; the layer stores them."""
         new = whole_batch.rows(x)
         rows = self.rows.value + new
         share = tf.cast(new / tf.maximum(rows, 1), x.dtype)  # of the new rows

@@ -1,4 +1,4 @@
-"""The initial rows of a sharded table: those that the whole table would have, drawn without room for the whole."""
+"""The initial rows of a sharded table: those that the whole table would have, drawn without memory for the whole table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import tensorflow as tf
 from ctrlab.whole_batch import Shard
 
 BLOCK = 1 << 16
-"""Rows that are drawn at a time. A block begins at a multiple of 4 numbers, as many as the generator's counter stands for."""
+"""Rows that are drawn at a time. A block begins at a multiple of 4 numbers, because one value of the generator's counter gives 4
+numbers.
+"""
 
 
 class RowsOf(keras.initializers.Initializer):
-    """Bit for bit the rows of a shard of what `keras.initializers.RandomNormal(stddev=deviation, seed=seed)` draws for [rows, D].
+    """Draws the rows of one shard, bit for bit as `keras.initializers.RandomNormal(stddev=deviation, seed=seed)` draws them for
+    [rows, D].
 
     The generator is counter-based, so a draw can begin anywhere: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
     SC 2011 (Philox).

@@ -1,16 +1,16 @@
-"""Requests in which many candidates share a user: what depends on the user alone is computed once.
+"""Requests in which many candidates share a user: values that depend only on the user are computed once.
 
     a user's values       [U, k]      one row per user                     `PerUser`
     a candidate's         [N, k]      one row per candidate                a tensor
     both side by side     [N, k]      as pieces of either kind             `Parts`
 
-The N candidates of a request stand one user's after the other's: the first `candidates[0]` of them are user 0's. A matrix of
-both kinds is never built. A product with a kernel is a sum of two, and the user's is computed for U rows, then repeated:
+The N candidates of a request are ordered by user: the first `candidates[0]` of them belong to user 0. A matrix of
+both kinds is never built. A product with a kernel is a sum of two products; the user's is computed for U rows, then repeated:
 
     [u, c] K = u K_u + c K_c
 
-Models are written in these functions. Of tensors alone they are TensorFlow's own ops, so training and other exports are what they
-were.
+Models are written in these functions. For plain tensors they are TensorFlow's own ops, so training and other exports do not
+change.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ class Users(NamedTuple):
 
     @classmethod
     def of(cls, candidates: tf.Tensor, rows: tf.Tensor) -> Users:
-        """Of int64 `rows` candidates, the sum of `candidates`."""
+        """The users of `rows` candidates; `rows`, int64, is the sum of `candidates`."""
         # Not `tf.repeat`, which makes a mask of U x the largest count.
         return cls(candidates, tf.searchsorted(tf.cumsum(candidates), tf.range(rows), side="right", out_type=tf.int64))
 
 
 class PerUser(NamedTuple):
-    """What is the same for all candidates of a user: a tensor [U, ...] or a ragged one.
-
-    A tuple, so that Keras's layers take it for what it is: some tensors.
+    """A value that is the same for all candidates of a user: a tensor [U, ...] or a ragged one. It is a tuple, so that Keras's
+    layers accept it as a group of tensors.
     """
 
     values: tf.Tensor | tf.RaggedTensor
@@ -62,10 +61,10 @@ Matrix = tf.Tensor | PerUser | Parts
 
 
 def apart(columns: Iterable[Column], values: Mapping[str, object]) -> list[tuple[list[Column], Users | None]]:
-    """The users' columns with their users, and the others with None: those of the two groups that exist.
+    """Splits columns into two groups: the users' columns with their users, and the others with None. Empty groups are left out.
 
     Args:
-        columns: with a name each, or names.
+        columns: columns with a name each, or names.
         values: a value of each column, by its name; a column without one is among the others.
     """
     return runs(sorted(columns, key=lambda column: _users(column, values) is None), values)
@@ -83,12 +82,12 @@ def _users(column: Column, values: Mapping[str, object]) -> Users | None:
 
 
 def bare(value):
-    """A user's values without their users; all else as it is."""
+    """The values of a `PerUser` without its users; any other value unchanged."""
     return value.values if isinstance(value, PerUser) else value
 
 
 def wrapped(value, users: Users | None):
-    """`value` as that of the users, if there are any."""
+    """`value` as a `PerUser` of these users; unchanged if there are none."""
     return value if users is None else PerUser(value, users)
 
 
@@ -100,7 +99,7 @@ def whole(x: Matrix) -> tf.Tensor:
 
 
 def side_by_side(*matrices: Matrix | None) -> Matrix:
-    """Their columns one after another; None has no columns."""
+    """Concatenates the columns of all arguments; None has no columns."""
     found = [piece for m in matrices if m is not None for piece in (m.pieces if isinstance(m, Parts) else (m,))]
     kinds = {isinstance(piece, PerUser) for piece in found}
     if len(kinds) == 2:
@@ -121,13 +120,13 @@ def elementwise(f: Callable[..., tf.Tensor], x: Matrix, *vectors: tf.Tensor) -> 
 
 
 def groups(x: Parts) -> list[PerUser | tf.Tensor]:
-    """The users' columns, and the candidates'."""
+    """The users' pieces, and the candidates' pieces."""
     users = [piece for piece in x.pieces if isinstance(piece, PerUser)]
     return [side_by_side(*users), side_by_side(*(piece for piece in x.pieces if not isinstance(piece, PerUser)))]
 
 
 def product(x: Matrix, kernel: tf.Tensor) -> tf.Tensor | PerUser:
-    """x kernel, in the kernel's type."""
+    """The matrix product of x and the kernel, in the kernel's type."""
     if not isinstance(x, Parts):
         return rowwise(lambda rows: tf.matmul(tf.cast(rows, kernel.dtype), kernel), x)
     cuts = list(zip(x.pieces, _cuts(x)))
@@ -137,7 +136,7 @@ def product(x: Matrix, kernel: tf.Tensor) -> tf.Tensor | PerUser:
 
 
 def added(terms: Iterable[tf.Tensor | PerUser]) -> tf.Tensor | PerUser:
-    """The sum of [N, k] or [U, k] each; that of the users' terms is repeated once."""
+    """The sum of terms, [N, k] or [U, k] each. Only the sum of the users' terms is repeated for the candidates."""
     terms = list(terms)
     users = [term for term in terms if isinstance(term, PerUser)]
     others = [term for term in terms if not isinstance(term, PerUser)]

@@ -14,7 +14,7 @@ from ctrlab.ops.references.sparse_update import KINDS
 from ctrlab.schema import Schema
 
 MOST = 1 << 16
-"""The most of a dimension and of a layer's units."""
+"""The largest dimension, and the largest number of units of a layer."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class Hyper:
     Attributes:
         optimizer: one of `ctrlab.ops.references.sparse_update.KINDS`.
         learning_rate: above 0. clip_norm: per variable, on the merged gradient, above 0; None for no clipping.
-        initial_accumulator: of Adagrad and FTRL, above 0; others have none. The square of a single id's gradient is about
-            1e-6 at a batch of 256. An accumulator far above that makes the steps of rare ids as small as SGD would.
+        initial_accumulator: first value of the accumulator of Adagrad and FTRL, above 0; other optimizers have none. The square
+            of a single id's gradient is about 1e-6 at a batch of 256. An accumulator far above that makes the steps of rare ids
+            as small as SGD would.
     Raises:
         UnknownName: no such optimizer. CtrlabError: a number out of its range.
     """
@@ -51,15 +52,15 @@ class Sizes:
     """A model's numbers. Each model has them under the names of its presets, `CTRModel.presets`.
 
     Attributes:
-        dim: D, of its embeddings.
-        units: {part: units of its layers}, without a part's top layer if that has the units of a logit or of an embedding. The
+        dim: D, the numbers per embedding.
+        units: {part: units of its layers}, without a part's top layer if its width is that of a logit or of an embedding. The
             first part is the main one.
-        hyper: how it is trained.
-        dropout: the share of a layer's outputs that are 0 in a training step; see `regularization.Dropout`.
+        hyper: how the model is trained.
+        dropout: the fraction of a layer's outputs that is set to 0 in a training step; see `regularization.Dropout`.
         l2: the factor of the squared weights in the loss; see `ctrlab.models.regularization`.
         batch_norm: whether a BatchNormalization follows each hidden layer of the parts that the model names.
-        momentum: of its moving statistics. They have forgotten their first values after about 5 / (1 - momentum) steps.
-        wide_buckets: the most linear weights of a column; None: as many as its table has rows. WDL and DeepFM only.
+        momentum: momentum of its moving statistics. Their first values no longer matter after about 5 / (1 - momentum) steps.
+        wide_buckets: the largest number of linear weights of a column; None: as many as its table has rows. WDL and DeepFM only.
         deviation: the standard deviation of the initial values of embeddings; embedding variables have their own.
         scaled: whether numbers are standardized; see `scaling.Standardized`.
         joint_norm: whether WDL's deep input is divided by its L2 norm over the whole batch, as in the contest. Then the answer
@@ -104,25 +105,25 @@ class Sizes:
         return f"dim {self.dim}; {layers}; dropout {self.dropout:g}, l2 {self.l2:g}, {norm}; {rate}"
 
     def wide(self, schema: Schema) -> dict[str, int]:
-        """The linear weights of each column: {column: how many}."""
+        """The number of linear weights of each column: {column: number}."""
         most = self.wide_buckets or math.inf
         return {name: int(min(schema[name].buckets, most)) for name in schema.linear}
 
     @property
     def tower(self) -> dict:
-        """The arguments of `blocks.Tower` that they give."""
+        """The arguments of `blocks.Tower` that follow from these numbers."""
         return {name: getattr(self, name) for name in ("dropout", "l2", "batch_norm", "momentum")}
 
     @property
     def embeddings(self) -> dict:
-        """The arguments of `tables.Embeddings` that they give."""
+        """The arguments of `tables.Embeddings` that follow from these numbers."""
         return {"l2": self.l2, "deviation": self.deviation}
 
     def with_numbers(self, *, units: Mapping[str, Sequence[int]] | Sequence[int] | None = None, **others) -> Sizes:
         """The same with some numbers replaced; None leaves a number as it is.
 
         Args:
-            units: of some parts, or of the first part alone.
+            units: the units of some parts, or of the first part only.
             others: other attributes, by name.
         Raises:
             UnknownName: no such part. CtrlabError: a number out of its range.
@@ -134,7 +135,7 @@ class Sizes:
         return dataclasses.replace(self, **given)
 
     def to_config(self) -> dict:
-        """A JSON-compatible description, from which `from_config` makes them again."""
+        """A JSON-compatible description, from which `from_config` makes the numbers again."""
         return dataclasses.asdict(self)
 
     @classmethod

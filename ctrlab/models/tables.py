@@ -44,7 +44,7 @@ class Embeddings(keras.layers.Layer):
         choices: {table: kind of embedding}; see `ctrlab.embedding.choices`.
         rungs: with "lookup" one op looks up all columns, with "stock" one per table; otherwise the stock library looks up each
             column. Columns of embedding variables are always looked up in one op.
-        l2: the factor of the penalty on what a training step reads.
+        l2: the factor of the penalty on the embeddings that a training step reads.
     Attributes:
         growing: {table: EmbeddingVariable} of the tables with that choice.
     """
@@ -237,7 +237,7 @@ def _grown(name: str, dim: int, options: Options, seed: int) -> EmbeddingVariabl
 
 
 def _of_shards(shard: whole_batch.Shard, read: Callable, counted: bool = False) -> Callable:
-    """`read`, of tables of which this worker has its shard."""
+    """Runs `read` on tables of which this worker holds a shard."""
     if shard.whole:
         return read
 
@@ -345,7 +345,7 @@ class Wide(keras.layers.Layer):
         return logit if numbers is None else logit + sharing.whole(sharing.product(numbers, self.number_kernel.value))
 
     def _rows(self, columns: Sequence[str]) -> tf.Tensor:
-        """The weights of these columns' words, one column's after the other's."""
+        """The linear weights of these columns' ids, one column after the other."""
         if len(columns) == len(self.sizes):
             return self.kernel.value
         ends = dict(zip(self.sizes, itertools.accumulate(self.sizes.values())))

@@ -2,8 +2,8 @@
 
 A kernel knows no TensorFlow, so it compiles alone in about a second. It is compiled twice: once with AddressSanitizer and
 UBSan and linked to the checks of its op, which run it in a process of its own against the scalar twin; and once at full speed,
-as a library of a new name. Only a kernel that passed is put in the table that the TensorFlow ops call through. What there is
-of an op, its header, kernels, scalar twin and checks, is found in its folder, native/kernels/<op>.
+as a library of a new name. Only a kernel that passed is put in the table that the TensorFlow ops call through. The files of an op
+(header, kernels, scalar twin and checks) are found in its folder, native/kernels/<op>.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class KernelError(CtrlabError):
 
     Attributes:
         rule: what a kernel must do.
-        expected, received, index: where it did not; None where that has no meaning.
+        expected, received, index: the values that differ, and their place; None if they have no meaning for the rule.
         output: the compiler's or the sanitizer's own words.
     """
 
@@ -118,12 +118,12 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a kernel did, however busy the machine was.
+    """Counts of a kernel's work, which do not depend on how busy the machine was.
 
     Attributes:
-        blocks: of its code that it ran. A block is code without a branch, as the compiler cuts it, so numbers of one kernel
-            compare, at other sizes.
-        allocations: calls of malloc, new, mmap and the like in its own code; arrays that are global or on the stack are none.
+        blocks: number of basic blocks that it ran. A basic block is code without a branch, as the compiler cuts it. So the
+            numbers of one kernel at different sizes can be compared.
+        allocations: calls of malloc, new, mmap and the like in its own code. Arrays that are global or on the stack do not count.
     """
 
     blocks: int
@@ -131,7 +131,7 @@ class Counts:
 
 
 def counts(name: str, call: Callable[[], object]) -> Counts:
-    """What the kernel that is swapped in for `name` does in `call`.
+    """Counts the work of the kernel that is swapped in for `name`, during `call`.
 
     Raises:
         CtrlabError: `name` is our own kernel now.
@@ -216,7 +216,7 @@ def check_source(name: str, path: Path, *, seconds: float = CHECK_SECONDS) -> No
 
 
 def verdict(code: int, err: str) -> str | None:
-    """The sanitizer's, in a line, or the signal that ended the process; None where it has only ended."""
+    """The sanitizer's verdict, in a line, or the signal that ended the process; None if it ended without either."""
     if found := re.search(r"runtime error: (.*)", err):
         return found[1]
     if found := re.search(r"AddressSanitizer: (.+?)(?: on | \(|$)", err, re.MULTILINE):
@@ -226,14 +226,14 @@ def verdict(code: int, err: str) -> str | None:
 
 
 def _place(err: str) -> str | None:
-    """The line, and the case: it tells which of the inputs is not as the kernel takes it to be."""
+    """The line of the source, and the case: it shows for which input the kernel's assumption is wrong."""
     line, cases = re.search(r"kernel\.cc:(\d+)", err), re.findall(r"^trying: (.+)$", err, re.MULTILINE)
     words = ([f"line {line[1]} of the kernel"] if line else []) + ([f"the case: {cases[-1]}"] if cases else [])
     return "; ".join(words) or None
 
 
 def _compile(source: Path, flags: list[str], target: Path, header: str, objects: Iterable[Path] = ()) -> Path:
-    """`target`, made by the compiler from `source`; `header` is included before its first line."""
+    """Compiles `source` to `target`; `header` is included before the first line."""
     flags = ["-I", native(), "-include", header, *flags]
     try:
         return compiling.compile(flags, [source.name, *objects], target, folder=source.parent, seconds=COMPILE_SECONDS)

@@ -126,7 +126,8 @@ def _fused_gradient(op: tf.Operation, *d_out: tf.Tensor) -> list:
 
 
 def in_rows(rows: Sequence[tf.Tensor], columns: Sequence[Ids], layout: Layout) -> list[tf.Tensor]:
-    """`fused` in tensors in place of variables: rows that were fetched for one step, float32 [u, D] each. Its gradient is dense.
+    """Like `fused`, but reads tensors instead of variables: rows that were fetched for one step, float32 [u, D] each. Its
+    gradient is dense.
 
     Raises:
         As `fused`.
@@ -163,7 +164,7 @@ def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:
     """The variable's handle. It also tells gradient tapes and functions that the variable is read.
 
     Args:
-        table: a variable; in a graph without variables (`ctrlab.serving.graph`), what `tf.raw_ops.ReadVariableOp` reads.
+        table: a variable; in a graph without variables (`ctrlab.serving.graph`), a handle that `tf.raw_ops.ReadVariableOp` reads.
     """
     if isinstance(table, tf.Tensor):
         return table.op.inputs[0]

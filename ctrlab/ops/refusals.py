@@ -17,7 +17,7 @@ TENSORFLOW_MARKS = re.compile(
 
 
 def sentence(error: tf.errors.OpError) -> str:
-    """What the op said."""
+    """The op's own message, without TensorFlow's additions."""
     return TENSORFLOW_MARKS.sub("", error.message).strip()
 
 

@@ -47,7 +47,7 @@ def _names(paths: Sequence[Path]) -> str:
 
 
 def _rows(paths: Sequence[Path], read: Callable[[dict], tuple], intake: Intake) -> Iterator[list[tuple]]:
-    """What `read` makes of each line's object, block by block."""
+    """Yields the results of `read` for each line's object, block by block."""
     blocks = (block for path in paths for block in intake.blocks(path))
     return intake.parsed(functools.partial(_parsed, read=read), blocks)
 

@@ -205,7 +205,7 @@ def _cast(text: pa.Array, kind: pa.DataType, pattern: str) -> tuple[pa.Array, pa
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Offsets that begin at 0, also for a slice."""
+    """The offsets of an array's lists, shifted to begin at 0 even if the array is a slice."""
     return pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]), pa.int32())
 
 

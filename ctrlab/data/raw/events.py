@@ -36,7 +36,7 @@ class Events:
         folder: for the partition files.
         size: bytes of the raw files; determines the number of partitions.
         catalogue: the items; items in events are added.
-        schema: of the rows, with the columns of `amazon_reviews`.
+        schema: the schema of the rows, with the columns of `amazon_reviews`.
     """
 
     def __init__(self, folder: Path, size: int, catalogue: Catalogue, schema: Schema):

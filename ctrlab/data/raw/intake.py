@@ -121,7 +121,7 @@ class Intake:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A line that is no row: `rule` in general words, `detail` with what was received."""
+    """A line that is not a valid row: `rule` says what it broke in general words, `detail` what was received."""
 
     path: Path
     number: int

@@ -35,7 +35,7 @@ class Raw:
     """The raw files of a data set.
 
     Attributes:
-        schema: of the converted rows.
+        schema: the schema of the converted rows.
         layouts: possible locations; the first is used for which every pattern has a file.
         tables: (files, intake, schema) -> typed tables of the schema; for example `delimited`.
         together: number of neighbouring rows that a split must keep together.

@@ -122,7 +122,7 @@ class LineFile:
         return Block(self.path, have.first, data[:cut].replace(b"\r\n", b"\n"))
 
     def _last_newline(self, parts: list[bytes]) -> bytes:
-        """The newline that a file lacks if its last line is not terminated."""
+        """The newline to add if the file's last line has none; otherwise nothing."""
         last = next((p for p in reversed(parts) if p), b"\n")
         self._read_lines += not last.endswith(b"\n")
         return b"" if last.endswith(b"\n") else b"\n"

@@ -12,7 +12,7 @@ SIZES, EXPERTS = (272, 256, 192, 128, 64), 4
 
 
 def experts(small: bool = False, rows: int = 512) -> Bench:
-    """The experts alone, from x to [E, B, H], with every gradient."""
+    """The experts without gates and mixture, from x to [E, B, H], with every gradient."""
     rows, layers = 64 if small else rows, list(itertools.pairwise(SIZES))
     kernels = random(0, *[(EXPERTS, i, o) for i, o in layers], scale=0.1)
     biases = random(1, *[(EXPERTS, 1, o) for _, o in layers], scale=0.1)

@@ -11,7 +11,7 @@ INPUTS, WIDTH, EXPERTS, TASKS = 272, 64, 4, 2
 
 
 def gates(small: bool = False, rows: int = 512) -> Bench:
-    """From x and the experts' outputs to the input of each task's tower."""
+    """Gates and mixture: from x and the experts' outputs to the input of each task's tower."""
     rows = 64 if small else rows
     kernels, biases = random(0, *[(INPUTS, EXPERTS)] * TASKS, scale=0.1), random(1, *[(EXPERTS,)] * TASKS, scale=0.1)
 

@@ -3,15 +3,14 @@
 Every implementation takes
 
     columns: C id columns of a schema; see `ctrlab.schema.IdColumn` for what their encodings are.
-    values: C entries. Of a Categorical string [B]; of a list column its text, string [B], or its values, ragged string
-        [B, (L)]. Where the encoding is "identity", integers in the place of strings. Integers of another encoding are its
-        ids already, made offline (see `ctrlab.data.encode`).
+    values: C entries. A Categorical has string [B]; a list column has its text, string [B], or its values, ragged string [B,
+        (L)]. With the encoding "identity" they are integers instead of strings. Integers of another encoding are its ids already,
+        made offline (see `ctrlab.data.encode`).
 
-and returns C entries of int64 ids: [B], or ragged [B, (L)] with int64 splits. In text, parts that are empty count for nothing; of
-a Sequence the last `max_length` values are kept. The lengths of the lists are the differences of the splits, `ids.row_lengths()`:
-they need no op like the SparseSequenceLength of the contest's winners. Ids of "hash" lie in [0, buckets), of "vocabulary" -1 is
-an unknown word. An "identity" value that is no whole number in [0, buckets) is an error; `reference` and `fused` name its column
-and row.
+and returns C entries of int64 ids: [B], or ragged [B, (L)] with int64 splits. In text, empty parts are ignored. A Sequence keeps
+its last `max_length` values. The lengths of the lists are the differences of the splits, `ids.row_lengths()`: they need no op
+like the SparseSequenceLength of the contest's winners. Ids of "hash" lie in [0, buckets). In a "vocabulary" -1 means an unknown
+word. An "identity" value that is no whole number in [0, buckets) is an error; `reference` and `fused` name its column and row.
 """
 
 from __future__ import annotations
@@ -69,15 +68,14 @@ def _encode(column: IdColumn, values: tf.Tensor) -> tf.Tensor:
 
 
 def _require(good: tf.Tensor, rule: str, received: tf.Tensor) -> list[tf.Operation]:
-    """Raw, because `tf.debugging.Assert` says something else where it runs eagerly."""
+    """Uses the raw assertion op, because the message of `tf.debugging.Assert` is different when it runs eagerly."""
     check = tf.raw_ops.Assert(condition=good, data=[rule, received])
     return [] if check is None else [check]
 
 
 def stacked(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
-    """Columns of one encoding one below the other, so that a few long ops do the work of many short ones.
-
-    For text; columns of other input go by themselves.
+    """Concatenates columns of one encoding, so that a few long ops do the work of many short ones. It stacks columns of text;
+    columns with other input are processed separately.
     """
     agree(columns, values)
     groups: dict[tuple, list[int]] = {}
@@ -102,8 +100,8 @@ def fused(columns: Entries[IdColumn], values: Entries) -> list[Ids]:
     """One compiled op for all columns. Ids have no gradient.
 
     Raises:
-        CtrlabError: columns and values do not agree in number. InvalidArgumentError: rows do not agree, or an identity is no
-            whole number in its range. NativeLibraryError: there is no compiled library for this TensorFlow.
+        CtrlabError: columns and values do not agree in number. InvalidArgumentError: rows do not agree, or an identity value is
+            not a whole number in its range. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     agree(columns, values)
     values = [v if isinstance(v, tf.RaggedTensor) else tf.convert_to_tensor(v) for v in values]

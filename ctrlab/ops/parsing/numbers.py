@@ -6,9 +6,9 @@
 Every implementation takes
 
     columns: C columns, Numeric or NumericList.
-    values: C entries. Of a Numeric float32 [B]; of a NumericList its text, string [B], or its numbers, ragged float32 [B, (L)].
+    values: C entries. A Numeric has float32 [B]; a NumericList has its text, string [B], or its numbers, ragged float32 [B, (L)].
 
-and returns [B, C]: float32, of `reference` float64. In text, parts that are empty count for nothing; others must be numbers as
+and returns [B, C]: float32, of `reference` float64. In text, empty parts are ignored; others must be numbers as
 tf.strings.to_number takes them (decimal or 0x, with exponent, inf, nan, white space around), or they are an error.
 """
 
@@ -54,10 +54,10 @@ def _column(column: Column, values) -> tf.Tensor:
 def padded(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
     """How the contest's models did it: split, pad with '0' to a matrix, to_number, sum over the number of parts.
 
-    For lists in text without a transform, and a part that is empty is not left out but refused.
+    It only takes lists in text without a transform, and it refuses empty parts instead of leaving them out.
 
     Raises:
-        CtrlabError: other columns.
+        CtrlabError: a column is not such a list.
     """
     agree(columns, values)
     for column, text in zip(columns, values):
@@ -76,7 +76,7 @@ def fused(columns: Sequence[Column], values: Sequence) -> tf.Tensor:
 
     Raises:
         CtrlabError: columns and values do not agree in number. InvalidArgumentError: rows do not agree, or a part of a text is
-            no number. NativeLibraryError: there is no compiled library for this TensorFlow.
+            not a number. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     agree(columns, values)
     return _native.library().ops.ctrlab_parse_numbers(

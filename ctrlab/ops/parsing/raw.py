@@ -14,7 +14,7 @@ def describe(columns: Sequence[Column], values: Sequence, types: Sequence[tf.DTy
     """The inputs and attributes that ParseIds and ParseNumbers share.
 
     Args:
-        types: what the values of each column are cast to where they are no text.
+        types: the type to which the values of each column are cast if they are not text.
     """
     inputs, splits, layouts = [], [], []
     for column, value, dtype in zip(columns, values, types):

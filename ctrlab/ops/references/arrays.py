@@ -35,7 +35,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows, dtype) -> Ragged:
-        """From one list per row."""
+        """A ragged array from one list per row."""
         values = [value for row in rows for value in row]
         return cls(np.array(values, dtype), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
@@ -49,7 +49,7 @@ class Events:
 
     @classmethod
     def of(cls, lengths, flat) -> Events:
-        """From the lengths of the histories."""
+        """Events with drawn numbers, for histories of these lengths."""
         return cls(np.cumsum([0, *lengths], dtype=np.int64), flat)
 
 

@@ -63,7 +63,7 @@ def _hits(columns, sizes, weights) -> tuple[int, list[tuple[int, int, float]]]:
 
 
 def _flat(columns, weights) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids, their examples and their weights for each column."""
+    """Yields the ids of each column, with their examples and weights."""
     entries = []
     for ids, w in zip(columns, weights or [None] * len(columns)):
         values, splits = flat(ids), splits_of(ids)
