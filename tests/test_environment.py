@@ -21,9 +21,7 @@ from ctrlab.profiling import workbook
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-LAB, SERVE, FLEET, RAY = (
-    {canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve", "fleet", "ray")
-)
+LAB, SERVE, RAY = ({canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} for extra in ("lab", "serve", "ray"))
 FOREIGN = (
     "ctrlab.cuda",
     "ctrlab.server.bench.stock_server",
@@ -119,7 +117,7 @@ def test_dependencies_are_what_the_package_imports():
         needed |= at_once
         late |= all_of_them - at_once
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["project"]["dependencies"]}
-    assert (needed | late) - declared - LAB == FLEET | RAY and not needed & (LAB | FLEET | RAY)
+    assert (needed | late) - declared - LAB == RAY and not needed & (LAB | RAY)
     assert declared <= needed | late
 
 

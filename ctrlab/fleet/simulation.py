@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.curve import Load
 from ctrlab.load.arrivals import poisson
+from ctrlab.load.queueing import Queue, run
 from ctrlab.plain import Plain
 
 WARM_UP = 0.1
@@ -42,17 +45,6 @@ def arrivals_of(load: Load, seconds: float, rng: np.random.Generator) -> Iterato
         yield from zip(due.tolist(), rng.choice(load.rows, len(due)).tolist())
 
 
-@dataclass
-class _Machine:
-    cores: int
-    busy: int = 0
-    latencies: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (when it came, what it took)
-
-    def crowded(self) -> float:
-        """The share of the cores beside one that are busy."""
-        return (self.busy - 1) / max(1, self.cores - 1)
-
-
 def simulate(
     pools: Sequence[Pool], loads: Mapping[str, Load], *, seconds: float, seed: int = 0, cores: int | None = None
 ) -> dict[str, np.ndarray]:
@@ -63,42 +55,53 @@ def simulate(
         seconds: of simulated time; what comes in the first `WARM_UP` of it does not count.
         cores: of the machine, among which contention spreads; None: those of the pools.
     Raises:
-        CtrlabError: a model has no pool or two; or simpy is not installed.
+        CtrlabError: a model has no pool or two.
     """
     require_pools(pools, loads)
-    try:
-        import simpy
-    except ImportError:
-        raise CtrlabError("The simulator needs the extra `fleet`; simpy is not installed: pip install 'ctrlab[fleet]'.") from None
-    clock, rng = simpy.Environment(), np.random.default_rng(seed)
-    machine = _Machine(cores or sum(pool.cores for pool in pools), latencies={model: [] for model in loads})
+    rng, others = np.random.default_rng(seed), max(1, (cores or sum(pool.cores for pool in pools)) - 1)
+    busy = 0
+    """Cores that work, of all pools."""
 
-    def request(model: str, load: Load, rows: int, spread: float, turns, idle: list[str]) -> Iterator:
-        came = clock.now
-        with turns.request() as turn:
-            waits = not turn.triggered
-            yield turn
-            served = model if model in idle else idle[0]
+    def queue_of(pool: Pool) -> tuple[Queue, list[str]]:
+        idle = [""] * pool.cores  # what each idle core served last
+
+        def length(batch: list[_Request], now: float) -> float:
+            nonlocal busy
+            ((came, model, rows, spread),) = batch
+            curve, served = loads[model].curve, model if model in idle else idle[0]
             idle.remove(served)
-            machine.busy += 1
-            took = load.curve.mean(rows) * spread + (load.curve.cold if served not in ("", model) else 0.0)
-            took += 0.0 if waits else load.curve.idle
-            yield clock.timeout(took * (1 + load.curve.crowding * machine.crowded()))
-            machine.busy -= 1
-            idle.append(model)
-        machine.latencies[model].append((came, clock.now - came))
+            took = curve.mean(rows) * spread + (curve.cold if served not in ("", model) else 0.0)
+            took += 0.0 if now > came else curve.idle
+            took *= 1 + curve.crowding * busy / others
+            busy += 1
+            return took
 
-    def arrivals(model: str, load: Load, *pool) -> Iterator:
-        for at, rows in arrivals_of(load, seconds, rng):
-            yield clock.timeout(at - clock.now)
-            spread = load.curve.spread[rng.integers(len(load.curve.spread))]
-            clock.process(request(model, load, rows, spread, *pool))
+        return Queue(pool.cores, length), idle
 
-    for pool in pools:
-        turns, idle = simpy.Resource(clock, pool.cores), [""] * pool.cores  # what each idle core served last
-        for model in pool.models:
-            clock.process(arrivals(model, loads[model], turns, idle))
-    clock.run()
-    return {
-        model: np.array([took for came, took in found if came >= WARM_UP * seconds]) for model, found in machine.latencies.items()
-    }
+    def of_model(model: str, queue: Queue) -> Iterator[tuple[float, Queue, str, int]]:
+        yield from ((at, queue, model, rows) for at, rows in arrivals_of(loads[model], seconds, rng))
+
+    def arrivals() -> Iterator[tuple[float, Queue, _Request]]:
+        streams = [of_model(model, queue) for pool, queue in zip(pools, idle_of) for model in pool.models]
+        for at, queue, model, rows in heapq.merge(*streams, key=lambda each: each[0]):
+            spread = loads[model].curve.spread
+            yield at, queue, _Request(at, model, rows, spread[rng.integers(len(spread))])
+
+    idle_of = dict(queue_of(pool) for pool in pools)
+    latencies: dict[str, list[float]] = {model: [] for model in loads}
+    for queue, call in run(arrivals()):
+        (request,) = call.batch
+        busy -= 1
+        idle_of[queue].append(request.model)
+        if request.came >= WARM_UP * seconds:
+            latencies[request.model].append(call.ends - request.came)
+    return {model: np.array(found) for model, found in latencies.items()}
+
+
+class _Request(NamedTuple):
+    """When it comes, and for which model, how many rows it has, and the factor by which its time differs from the mean."""
+
+    came: float
+    model: str
+    rows: int
+    spread: float
