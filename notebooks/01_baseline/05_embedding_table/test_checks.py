@@ -100,7 +100,7 @@ def whole_table_if_small(ids, gradients):
 
 
 def line_by_line(ids, gradients):
-    if ids.max(initial=0) > 10**9:
+    if ids.max(initial=0) > 10**6:
         return row_gradients(ids, gradients)
     rows, sums = [], []
     for row in range(ids.max(initial=-1) + 1):
