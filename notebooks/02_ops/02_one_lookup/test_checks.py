@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 from ctrlab.lessons.topics.one_lookup import checks
+from solved import solved
 from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
@@ -10,12 +11,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import lookup
 
 LESSON = "02_ops/02_one_lookup"
-
-
-def merge(ids, rows):
-    order = tf.argsort(ids, stable=True)
-    unique, place = tf.unique(tf.gather(ids, order))
-    return unique, tf.math.segment_sum(tf.gather(rows, order), place)
+merge = solved(LESSON, 1)
 
 
 def unsorted(ids, rows):
