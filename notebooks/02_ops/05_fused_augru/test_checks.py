@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from solved import solved
 from wrong_answers import named
 
 from ctrlab.lessons import check
@@ -9,10 +10,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import gru
 
 LESSON = "02_ops/05_fused_augru"
-
-
-def right_cell(x, h, a, *weights):
-    return gru.cell(x, h, *weights, a[:, None])
+right_cell, right_gradient = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def ignores_attention(x, h, a, *weights):
@@ -42,13 +40,6 @@ def three_products(x, h, a, W, b, V, d):
 
 def no_op(x, h, *_):
     return h
-
-
-def right_gradient(d_h, outputs, gates, splits):
-    H, N = outputs.shape[1], tf.size(outputs[:, 0], tf.int64)
-    starts = tf.scatter_nd(splits[:-1, None], tf.ones_like(splits[:-1]), N[None] + 1)[:-1]
-    before = tf.where(starts[:, None] > 0, 0.0, tf.pad(outputs, [[1, 0], [0, 0]])[:-1])
-    return -tf.reduce_sum(d_h * (before - gates[:, 2 * H :]) * gates[:, H : 2 * H], 1)
 
 
 def forgets_starts(d_h, outputs, gates, splits):
