@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
     ]
 )
 INDEX_BYTES = 27
-"""Of a table's index in memory, per key: 16 of its entry, and its part of the entries that are free.
+"""Bytes per key of a table's index in memory: 16 bytes for its entry, and its part of the free entries.
 
 An entry has the key, its place or its count, and its last step. A key without a row takes nothing else. A shard of the index is
 0.50 to 0.72 full. They grow at different sizes, so all together are 0.59 to 0.60 full at any number of keys that is not small.

@@ -1,4 +1,4 @@
-"""The report of `ctrlab.embedding.analysis` summed up: as plain values, and as a page of plots."""
+"""Sums up the report of `ctrlab.embedding.analysis`: as plain values, and as a page of plots."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FOREVER = np.iinfo(np.int64).max
 
 
 def summary(report: pa.Table, step: int, filters: dict[str, int]) -> dict:
-    """What `ctrlab embedding analyze` prints, as plain values.
+    """The values that `ctrlab embedding analyze` prints, as plain Python values.
 
     Args:
-        step: of the checkpoint: ages count back from it.
+        step: step of the checkpoint, from which ages count back.
         filters: {feature: bytes of its Bloom filter}.
     """
     features = []
@@ -49,7 +49,7 @@ def _records(columns: dict) -> list[dict]:
 
 
 def page(report: pa.Table, found: dict) -> str:
-    """The distribution of frequencies, what admission would have left, and the ages, as a page that needs nothing else."""
+    """A self-contained HTML page with the distribution of frequencies, the rows that admission would have left, and the ages."""
     from ctrlab.profiling import charts  # plotly, which a server does without
 
     often, ages = analysis.frequencies(report), analysis.ages(report, found["step"])

@@ -111,7 +111,7 @@ class Variable:
     The initial values also depend on the model's seed. Each table with storage uses its own folder below the options' path.
 
     A model's keys are the ids of its columns: fingerprints of words, in [0, 2^63 - 1), or with the encoding "identity" whole
-    numbers in [0, buckets), at most 2^63 - 2. Others, as -1, are refused; `ctrlab.embedding.Embedding` takes any int64.
+    numbers in [0, buckets), at most 2^63 - 2. Other keys, such as -1, are refused; `ctrlab.embedding.Embedding` takes any int64.
     """
 
     options: Options = field(default_factory=lambda: Options(initializer=Initializer("normal", 0.0, 0.05)))
@@ -163,7 +163,7 @@ def reasons(chosen: Mapping[str, Choice], schema: Schema) -> dict[str, str]:
     """{table: its kind of embedding, and why if it is a hashed one}.
 
     Args:
-        chosen: as `resolve` gives it, or a model's `choices`.
+        chosen: a result of `resolve`, or a model's `choices`.
 
     >>> from ctrlab.data import schema
     >>> found = schema("taobao")
@@ -199,7 +199,7 @@ def input_schema(schema: Schema, choices: Mapping[str, Choice]) -> Schema:
     """The schema with raw ids for the tables whose choice needs them. A model's encoder and encoded files follow it.
 
     Raises:
-        CtrlabError: a table of raw ids is to be hashed, but no number of rows is given.
+        CtrlabError: a table of raw ids shall be hashed, but no number of rows is given.
     """
     for column in schema.id_columns:
         if column.buckets == RAW_IDS and choices[column.table] == Hashed():

@@ -38,7 +38,7 @@ class Parts:
     """The parts of one table.
 
     Attributes:
-        rows, dims: of each part's table.
+        rows, dims: number of rows, and numbers per row, of each part's table.
         operation: "add", "multiply" or "concat".
         choice: how the keys are made; the keys of a plain hashed table are the ids.
     """
@@ -50,12 +50,12 @@ class Parts:
 
     @property
     def codes(self) -> int:
-        """The largest number of ids that it can tell apart."""
+        """The largest number of ids that the parts can tell apart."""
         return math.prod(self.rows)
 
     @property
     def size(self) -> int:
-        """Number of weights in its tables."""
+        """Number of weights in all parts' tables."""
         return sum(rows * dim for rows, dim in zip(self.rows, self.dims))
 
     def names(self, table: str) -> list[str]:

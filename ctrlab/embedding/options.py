@@ -115,7 +115,8 @@ class CounterFilter:
 
 @dataclass(frozen=True)
 class BloomFilter(CounterFilter):
-    """The same with a counting Bloom filter: a few bytes per expected key, however many come. No key is admitted too late.
+    """Like `CounterFilter`, with a counting Bloom filter: a few bytes per expected key, however many keys come. No key is
+    admitted too late.
 
     Counts are never too low, except that they saturate at 255, 65,535 or 2^32 - 1: the least of these that holds the threshold.
     A new row's frequency is its filter count or the number of its key's occurrences in the batch, whichever is greater.
@@ -182,7 +183,7 @@ class Storage:
         cache: which rows move down first: "lru", the least recently used, or "lfu", the least frequently used.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
     Raises:
-        CtrlabError: no path; a size that is no whole number from 1. UnknownName: no such cache or compaction.
+        CtrlabError: no path; a size that is not a whole number of at least 1. UnknownName: no such cache or compaction.
     """
 
     path: str
@@ -226,7 +227,7 @@ class Options:
                 raise CtrlabError(f"The option `{name}` of an embedding variable must be {words}; received {given!r}.")
 
     def to_config(self) -> dict:
-        """As plain values that JSON can hold; `from_config` takes them."""
+        """The options as plain values that JSON can hold; `from_config` reads them."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value and {"class": type(value).__name__, **asdict(value)} for name, value in found.items()}
 

@@ -34,7 +34,7 @@ class Served(keras_hooks.Resource):
 
     @property
     def resource_handle(self) -> tf.Tensor:
-        """The variable's own handle. The export replaces it by what `make_handle` makes there."""
+        """The variable's own handle. The export replaces it by the handle that `make_handle` makes."""
         return self.table.resource_handle if self.own_handle is None else self.own_handle
 
     def make_handle(self) -> tf.Tensor:

@@ -39,7 +39,7 @@ MOST_AT_ONCE = 4_000_000_000
 
 
 class Closes:
-    """Closed at the end of a `with` block."""
+    """An object that is closed at the end of a `with` block."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -155,8 +155,9 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         return self.stats().rows
 
     def stats(self) -> Stats:
-        """What the table holds and did. A model's table that its choice of embedding left hashed has no variable, so no stats:
-        `ctrlab.embedding.choices.reasons` says which, and why."""
+        """Statistics of the table's content and calls. A table that a model's choice of embedding left hashed has no variable,
+        and so no statistics: `ctrlab.embedding.choices.reasons` says which, and why.
+        """
         with one_sentence():
             found = _native.library().ops.ctrlab_embedding_stats(handle=self.resource_handle)
         return Stats(*found.stats.numpy().tolist(), found.problem.numpy().decode())
@@ -182,7 +183,7 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
         """Opens the storage, if the options have one: `TouchedRows.build` calls it. Otherwise the first step would.
 
         Raises:
-            CtrlabError: the folder can't be made, holds files of others, or another variable has it.
+            CtrlabError: the folder can't be made, holds foreign files, or is used by another variable.
         """
         if self.options.storage is None:
             return

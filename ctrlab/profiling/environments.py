@@ -23,10 +23,10 @@ _DONE = "complete"
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment of its own for a library.
+    """A separate Python environment for a library.
 
     Attributes:
-        name: of the library.
+        name: the library's name.
         requirements: what pip installs for it.
         bare: packages that are then installed without their dependencies, because they require more than is used here.
     """
@@ -37,17 +37,17 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Where it lies; that depends on the requirements and on the Python version."""
+        """The environment's folder, which depends on the requirements and on the Python version."""
         wanted = "\n".join((sys.version, *self.requirements, "", *self.bare))
         return cache_folder() / "peers" / f"{self.name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
 
     @property
     def installed(self) -> bool:
-        """Whether everything was installed once."""
+        """Whether all packages have been installed."""
         return (self.folder / _DONE).exists()
 
     def python(self) -> Path:
-        """The interpreter with its packages, which are installed if necessary.
+        """The environment's interpreter. Its packages are installed first if necessary.
 
         Raises:
             CtrlabError: pip can't install them.

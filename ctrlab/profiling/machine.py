@@ -18,7 +18,7 @@ class Machine:
     Attributes:
         device: CPU model and cores, and the GPU if TensorFlow has one: "AMD EPYC, 2 cores".
         threads: threads that one TensorFlow op may use (the intra-op pool).
-        versions: {"python", "tensorflow", "numpy", "ctrlab"} where installed.
+        versions: the versions of "python", "tensorflow", "numpy" and "ctrlab", if installed.
     """
 
     device: str

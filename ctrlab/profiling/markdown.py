@@ -1,4 +1,4 @@
-"""Tables in Markdown: numbers as tables show them, and pages with places that are written anew.
+"""Tables in Markdown: formats numbers for tables, and replaces the content of marked places in pages.
 
 <!-- NAME: how it is written -->
 what is written
@@ -20,7 +20,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits; from 100 on, whole. Zero is zero.
+    """A number with three digits, or rounded to a whole one from 100 on. Zero is "0".
 
     >>> number(0.12345), number(12345.6), number(0.0)
     ('0.123', '12,346', '0')
@@ -54,7 +54,7 @@ def percent(value: float) -> str:
 
 
 def filled(text: str, name: str, inner: str, page: str) -> str:
-    """The page's text with `inner` in the place of this name.
+    """The page's text with `inner` at the place of this name.
 
     Args:
         page: the file's name, for the error.

@@ -1,6 +1,5 @@
-"""Every HTML page of the package: text and plots from a template, in a file that needs nothing else to be read.
-
-plotly and Jinja2 are no dependencies of the package: they come with `ctrlab[lab]`, and are asked for before the work.
+"""Makes all HTML pages of the package: text and plots from a template, in one file that can be read without any other.  plotly
+and Jinja2 are not dependencies of the package: they come with `ctrlab[lab]`. `check` looks for them before the work starts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def check(path: Path) -> None:
-    """Says before the work whether a page could be written after it.
+    """Checks before the work that a page can be written after it.
 
     Raises:
         CtrlabError: plotly or Jinja2 is not installed, or `path` can't be written.
@@ -29,10 +28,10 @@ def check(path: Path) -> None:
 
 
 def of_figures(figures: Sequence, title: str, template: Path = TEMPLATE, **values) -> str:
-    """The page of some plotly figures; the first carries plotly.js for all.
+    """The HTML page of some plotly figures; the first one contains plotly.js for all.
 
     Args:
-        template: one that extends page.html, with `values` in it. What it is given as text is escaped.
+        template: name of a template that extends page.html; it gets `values`. Text in them is escaped.
     """
     import jinja2
 

@@ -33,9 +33,9 @@ class Worker:
     As a context manager it ends the process. Ctrl-C reaches only the measuring process, which then ends the workers.
 
     Args:
-        what: it does, for the sentence on its death.
-        environment: variables besides this process's.
-        stops: False for a process that others expect a sign of life from: it waits for requests awake.
+        what: the worker's task, for the message if it dies.
+        environment: environment variables, in addition to this process's.
+        stops: whether the process is stopped between requests; False for one that must send signs of life to others.
     """
 
     def __init__(self, what: str, command: Sequence[str], environment: Mapping[str, str] | None = None, stops: bool = True):

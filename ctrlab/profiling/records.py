@@ -1,4 +1,4 @@
-"""Records of benches: what one found, as JSON, with the machine that it was found on and what else was said of the run."""
+"""Records of benches as JSON: the results of a run, with the machine and other facts about the run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Kind = TypeVar("Kind", bound=Plain)
 
 
 def record(**facts: object) -> dict:
-    """A record of what was found on this machine."""
+    """A record of results from this machine."""
     return {"machine": machine().line} | facts
 
 
 def found_in(kind: type[Kind], record: Mapping, *facts: str) -> Kind:
-    """What was found, of a record with facts of these names beside it.
+    """The results in a record that has facts of these names.
 
     Raises:
-        BadData: it is a record of something else.
+        BadData: the record is one of something else.
     """
     return kind.from_json({name: value for name, value in record.items() if name not in ("machine", *facts)})
 
@@ -32,7 +32,7 @@ def read(path: Path) -> list[Mapping]:
     """The records of a file: one, or a list of them.
 
     Raises:
-        BadData: the file is no JSON of records.
+        BadData: the file does not contain records as JSON.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

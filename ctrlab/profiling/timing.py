@@ -200,7 +200,7 @@ def now() -> float:
 
 
 def timed(call: Callable[[], Result]) -> tuple[float, Result]:
-    """Times one call: its seconds, and what it returns."""
+    """Times one call: its seconds, and its result."""
     start = now()
     result = call()
     return now() - start, result

@@ -139,7 +139,7 @@ class OpTable(Plain):
 
 
 def sum_of(tables: Sequence[OpTable]) -> str:
-    """What the self times add up to, and why that is more than a step, in words.
+    """A sentence with the sum of the self times, and why it is more than a step.
 
     >>> sum_of([OpTable((OpRow("MatMul", "", "", 1, 0.6, 1.0),), steps=1, wall=0.4, device="", threads=2)])
     'self times add up to 1.50 times the step: ops run on up to 2 threads at once'
@@ -199,7 +199,7 @@ def record(fn: Callable[[], object], steps: int = 5, *, title: str = "", warm_up
     Args:
         fn: one step; its result is consumed.
         steps: number of profiled steps, after `warm_ups` steps that are not profiled (they trace a tf.function).
-        title: for the table and its charts.
+        title: title of the table and its charts.
     Raises:
         CtrlabError: no op ran, or another profile is running in this process.
     """
@@ -248,7 +248,8 @@ def _host_lines(space) -> Iterator[list[Event]]:
 
 
 def nested(events: Iterable[Event]) -> list[Event]:
-    """The events of one thread, by start; one that another event began in and outlasts is cut off where that one began.
+    """The events of one thread, ordered by start. If an event begins inside another and ends after it, the outer one is cut off
+    where the inner one begins.
 
     The profiler writes such events: the executor's often end a fraction of a microsecond after the next one began.
     """

@@ -87,7 +87,7 @@ class Waits:
         title: the call and its object.
         rounds: for each round, {name of the work: Pair}.
         own: seconds of an empty call: the caller's own overhead.
-        asked: by name of the work, upper limits for the ratio of p99 times and for the seconds beyond the control.
+        asked: {name of the work: upper limits}, for the ratio of p99 times and for the seconds beyond the control.
         facts: other numbers that show whether the measurement is meaningful.
     """
 

@@ -42,7 +42,7 @@ def merge(
     """Merges consecutive saves into one save in the folder `out`; `save` is the metadata of the result.
 
     Args:
-        others: arrays that are not of tables; None: those of the last save.
+        others: arrays that do not belong to tables; None: those of the last save.
         filters: {table: the counters of its Bloom filter}; None: those of the last save.
     Raises:
         BadData: a table in them contradicts itself. CtrlabError: another process writes into `out`, or the disk refuses.
@@ -91,7 +91,7 @@ def _merge(links: Sequence[Link], save: Save, out: Path, others: Mapping, filter
 
 
 class _Merged:
-    """One table of the result."""
+    """One table of the merged save."""
 
     def __init__(self, links: Sequence[Link], save: Save, name: str, scratch: Path, filter: np.ndarray | None):
         states = [link.tables[name] for link in links]

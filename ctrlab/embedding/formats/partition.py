@@ -32,7 +32,7 @@ def shard(state: TableState, j: int, n: int) -> TableState:
 
 
 def join(shards: Sequence[TableState]) -> TableState:
-    """The table that was split. Of the Bloom filters' counters the larger is kept, so no counter is too low for any key.
+    """Joins the shards of a table. The larger of the Bloom filters' counters is kept, so no counter is too low for any key.
 
     Raises:
         BadData: the shards are not of one table: dimension, slots or filter differ, or a key is in two of them.

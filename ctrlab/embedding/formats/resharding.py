@@ -175,7 +175,7 @@ def _sizes(states: Sequence[TableState], count: int) -> list[Sizes]:
 
 
 def _parts(links: Sequence[Link], name: str) -> Iterator[TableState]:
-    """The parts of a sharded table. Of the Bloom filters' counters the larger is kept, as in `partition.join`."""
+    """The parts of a sharded table. The larger of the Bloom filters' counters is kept, as in `partition.join`."""
     filter, count = np.maximum.reduce([link.tables[name].filter[:] for link in links]), np.uint64(len(links))
     for j, link in enumerate(links):
         for part in checked(link.tables[name], f"{link.path}: table {name}"):

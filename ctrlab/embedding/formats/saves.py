@@ -36,7 +36,7 @@ FORMAT = "ctrlab checkpoint {}"
 VERSION = 2
 POINTER = "latest.json"
 OF_WORKERS = "workers.json"
-"""The manifest of several workers' saves, which lie in folders beside it: `ctrlab.distributed.checkpoints`."""
+"""File name of the manifest of several workers' saves, which lie in folders beside it: see `ctrlab.distributed.checkpoints`."""
 PATTERN = re.compile(r"step-(\d{9,19})(\.delta)?\.safetensors")
 ATTEMPTS = 10
 """How often a folder is read again, if a run deletes listed files before they are opened."""
@@ -149,7 +149,7 @@ def newest_first(folder: Path, named: Path | None = None) -> list[Path]:
 
 
 def _pointer(folder: Path) -> tuple[Path | None, int | None]:
-    """The file that latest.json names and the batches read until then; None for what it does not say."""
+    """The file that latest.json names, and the number of batches read until then; None for each that it does not contain."""
     try:
         said = json.loads((folder / POINTER).read_text() if (folder / POINTER).is_file() else "")  # a pipe would block
         named, position = said["file"], said.get("position")
@@ -222,8 +222,8 @@ def last_whole(folder: Path, use: Callable[[list[Link]], Use]) -> tuple[list[Lin
     Args:
         use: called with the chain of a complete save; raises BadData if it can't use it.
     Raises:
-        BadData: no save is usable, or the run deletes saves too fast. CtrlabError: a file can't be opened now; the saves are
-            those of several workers.
+        BadData: no save is usable, or the run deletes saves too fast. CtrlabError: a file can't be opened now; the folder holds
+            the saves of several workers.
     """
     if (folder / OF_WORKERS).exists():
         raise CtrlabError(

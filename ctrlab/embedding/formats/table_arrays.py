@@ -80,7 +80,7 @@ class Sizes:
 
 
 def rows_a_part(dim: int, slots: int) -> int:
-    """How many rows, candidates and tombstones a part of a table holds."""
+    """The number of rows, candidates and tombstones in a part of a table."""
     return max(1, PART_BYTES // (24 + 4 * dim * (1 + slots) + 24 + 8))
 
 

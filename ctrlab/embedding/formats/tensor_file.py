@@ -69,7 +69,8 @@ def writing(
     Args:
         shapes: {name: (dtype, shape)} of all arrays.
     Raises:
-        OSError: the disk refused. CtrlabError: an array got other rows than declared. KeyError: a dtype that the format lacks.
+        OSError: the disk refused. CtrlabError: an array did not get the declared number of rows. KeyError: a dtype that the
+            format lacks.
 
     >>> with writing(path, {"keys": (np.dtype("i8"), (4,))}, {}) as put:     # doctest: +SKIP
     ...     put("keys", np.arange(3))
@@ -279,7 +280,7 @@ def _described(path: Path, header: bytes) -> tuple[dict[str, dict], dict[str, st
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object without duplicate names."""
+    """Makes a JSON object from pairs; refuses duplicate names."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name comes twice in its header")

@@ -31,11 +31,11 @@ class StoreStats:
 
     Attributes:
         live: keys with a row. total: records on the disk; records that are not live are garbage.
-        memory_bytes: held by the store and its snapshots.
-        user_bytes, compaction_bytes: written for put and erase; copied by compaction.
+        memory_bytes: memory of the store and its snapshots.
+        user_bytes, compaction_bytes: bytes written for put and erase; bytes copied by compaction.
         compactions: segments that compaction removed. reads: read requests to the system.
-        dropped_records: removed from a torn tail when the store was opened.
-        pending_bytes: put but not flushed yet. compacting: 1 while a compaction runs, else 0.
+        dropped_records: records removed from a torn tail when the store was opened.
+        pending_bytes: bytes that were put but are not flushed yet. compacting: 1 while a compaction runs, else 0.
     The order of the fields is that of StoreNumbers in native/store/segment_store_c.h.
     """
 
@@ -62,7 +62,7 @@ class Store:
     """Rows of `dim` numbers by int64 key, in the folder `path`. Any int64 is a key. Close it, or use it in a `with` statement.
 
     Args:
-        path: a folder; made if missing. dim: numbers per row. dtype: of the numbers.
+        path: a folder; made if missing. dim: numbers per row. dtype: type of the numbers.
         segment_bytes: size of a file. write_buffer: bytes kept in memory before they are written.
         compaction: "async", in the store's own thread, or "sync", in the thread that writes.
         direct: bypass the page cache, with many reads in flight.

@@ -71,10 +71,10 @@ class Stage:
         take_state(self.handle, self.variable.name, self.variable.dim, part, shard, how)
 
     def state(self) -> TableState:
-        """Its whole content."""
+        """The stage's whole content."""
         return exported(self.handle, WHOLE)
 
     def keys(self) -> int:
-        """How many of its keys have a row or a count."""
+        """The number of keys that have a row or a count."""
         rows, candidates, *_ = _native.library().ops.ctrlab_embedding_stats(handle=self.handle).stats.numpy().tolist()
         return rows + candidates

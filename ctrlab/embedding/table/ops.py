@@ -45,7 +45,9 @@ def served_by(handles: Mapping[EmbeddingVariable, tf.Tensor]) -> Iterator[None]:
 
 
 def is_served() -> bool:
-    """Whether this is in a block of `served_by`: of a server, whose tables are whole where a worker has a shard of them."""
+    """Whether the current code runs in a block of `served_by`, as in a server. A server has whole tables, a worker only its
+    shards.
+    """
     return _served.get() is not None
 
 
@@ -167,7 +169,7 @@ def norms(rule: Rule, updates, step) -> tf.Tensor:
     If a table is sharded over workers, its squared norm is the sum of the workers' results.
 
     Args:
-        rule, updates, step: as for the step. It refuses what the step refuses.
+        rule, updates, step: as in `step`, which refuses the same arguments.
     Returns:
         float64 [T]: for each table the sum over the keys that have a row, or get one in this step.
     """

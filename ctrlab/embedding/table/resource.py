@@ -22,7 +22,7 @@ def exported(handle: tf.Tensor, shard: tuple[int, int]) -> TableState:
 
 
 def export_all(handle: tf.Tensor, shard: tuple[int, int] = WHOLE):
-    """The same as tensors, eagerly or in a graph."""
+    """Exports the content of a table as tensors, eagerly or in a graph."""
     return _native.library().ops.ctrlab_embedding_export(handle=handle, shard=tf.constant(shard, tf.int64))
 
 

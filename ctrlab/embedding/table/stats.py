@@ -1,4 +1,4 @@
-"""What a table says of itself: how many rows, where they are, what they take, and how often they were found."""
+"""Statistics of a table: how many rows it has, where they lie, how many bytes they take, and how often they were found."""
 
 from __future__ import annotations
 

@@ -272,7 +272,9 @@ def latency(samples: Mapping[str, Sequence[float]], *, title: str = "Latency", d
 
 
 def _marks(ordered: np.ndarray, count: int) -> tuple[list[float], list[float], list[str]]:
-    """Seconds, percents and words of the percentiles of `count` requests; at the curve's end those that are never reached."""
+    """The marks of the percentiles of `count` requests: seconds, percents and labels. Percentiles that are never reached are
+    marked at the curve's end.
+    """
     ranks = {percent: math.ceil(percent / 100 * count) for percent in (50, 95, 99)}
     found = [(ordered[rank - 1], p, f"p{p} {seconds(ordered[rank - 1])}") for p, rank in ranks.items() if rank <= len(ordered)]
     never = ", ".join(f"p{percent}" for percent, rank in ranks.items() if rank > len(ordered))
