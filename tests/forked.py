@@ -4,7 +4,7 @@ Importing TensorFlow takes four seconds of CPU, and a fork of a process that has
 first call starts a server, which imports and then waits. For each command it forks a child, which becomes the program.
 
 A command is `[sys.executable, program.py | -m module | -c code, arguments...]`, as for `subprocess`, whose options hold but for
-`preexec_fn`, `pass_fds` and `shell`. What is read when a process starts can't be given to a child any more: see `COLD`. Tests of
+`preexec_fn` and `shell`. What is read when a process starts can't be given to a child any more: see `COLD`. Tests of
 such things, of what a program imports, of limits of memory and of cold starts take `subprocess`.
 
 With `forking()`, or the fixture `forked_processes`, what the package starts by `subprocess` is forked, too, where it can be.
@@ -13,6 +13,7 @@ With `forking()`, or the fixture `forked_processes`, what the package starts by 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import runpy
@@ -49,14 +50,15 @@ class Popen(_Cold):
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, _, flags, shell, *more):
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, _, _, _, _, _, new_session, _ = more
         env = dict(os.environ if env is None else env)
-        if reason := why_not(args, env, preexec_fn or pass_fds or shell or executable):
+        if reason := why_not(args, env, preexec_fn or shell or executable):
             raise ValueError(f"{reason}; use subprocess")
         words = [os.fspath(word) for word in args[1:]]
-        request = {"words": words, "cwd": os.path.abspath(cwd or "."), "env": env, "session": new_session}
+        kept = list(pass_fds)
+        request = {"words": words, "cwd": os.path.abspath(cwd or "."), "env": env, "session": new_session, "kept": kept}
         self._said, tells = os.pipe()
         streams = [own if given == INHERITED else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
         try:
-            socket.send_fds(server(), [json.dumps(request).encode()], [tells, *streams])
+            socket.send_fds(server(), [json.dumps(request).encode()], [tells, *streams, *kept])
         finally:
             os.close(tells)
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
@@ -119,7 +121,7 @@ def run(args, *, input=None, capture_output=False, timeout=None, check=False, **
 def why_not(command, env, more=None) -> str | None:
     """Why a process can't be forked; None if it can."""
     if more:
-        return "A forked child takes no preexec_fn, pass_fds, shell or executable"
+        return "A forked child takes no preexec_fn, shell or executable"
     python, first = [*map(os.fspath, command), ""][:2] if isinstance(command, list | tuple) else (command, "")
     if python != sys.executable or not (first in ("-m", "-c") or first.endswith(".py")):
         return f"A forked child runs this Python with a program, -m or -c, not {[python, first]}"
@@ -131,7 +133,7 @@ class _Either(Popen):
     """Forked where it can be, and `subprocess.Popen` as it was otherwise."""
 
     def __new__(cls, args, *positional, **options):
-        odd = positional or any(options.get(name) for name in ("preexec_fn", "pass_fds", "shell", "executable"))
+        odd = positional or any(options.get(name) for name in ("preexec_fn", "shell", "executable"))
         if why_not(args, options.get("env") or os.environ, odd):
             return _Cold(args, *positional, **options)
         return super().__new__(cls)
@@ -189,7 +191,7 @@ def serve(connection: int) -> dict:
         while True:
             for key, _ in selector.select():
                 if key.data is None:
-                    message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 4)
+                    message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 100)
                     if not message:
                         end(children)
                     if not (pid := os.fork()):
@@ -236,11 +238,14 @@ def end(children: dict) -> None:
 
 def become(request: dict) -> None:
     """The child: becomes the program."""
-    tells, *streams = request["fds"]
-    os.close(tells)
-    for own, given in enumerate(streams):
-        os.dup2(given, own)
-    for fd in set(streams) - {0, 1, 2}:
+    os.close(request["fds"][0])
+    given = [
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200) for fd in request["fds"][1:]
+    ]  # none has a number that another is to have
+    for fd in request["fds"][1:]:
+        os.close(fd)
+    for fd, wanted in zip(given, (0, 1, 2, *request["kept"])):
+        os.dup2(fd, wanted)
         os.close(fd)
     if request["session"]:
         os.setsid()

@@ -82,6 +82,15 @@ def test_it_can_be_waited_for_and_ended():
         forked.run([sys.executable, "-c", "1 / 0"], check=True, stderr=subprocess.DEVNULL)
 
 
+def test_it_keeps_the_files_that_are_passed_on():
+    reader, writer = os.pipe()
+    code = "import os, sys; os.write(int(sys.argv[1]), b'kept')"
+    forked.run([sys.executable, "-c", code, str(writer)], pass_fds=[writer], check=True)
+    os.close(writer)
+    assert os.read(reader, 10) == b"kept" == b"kept" + os.read(reader, 10)
+    os.close(reader)
+
+
 def test_it_ends_with_the_process_that_began_it():
     code = """
 import sys, time
