@@ -24,13 +24,20 @@ def published(small_batches, tmp_path_factory):
     return folder, tensors, probabilities(model, batch)
 
 
-@pytest.fixture(scope="module")
-def server(published):
-    """Of the two models; it must end well."""
-    server = Server(published[0])
+@pytest.fixture(scope="session")
+def server_log(tmp_path_factory):
+    """What the shared server says of its work."""
+    return tmp_path_factory.mktemp("server") / "log"
+
+
+@pytest.fixture(scope="session")
+def server(published, server_log):
+    """Of the two models, for all tests that only ask; it must end well. What it counts, it counts for all of them."""
+    with server_log.open("w") as log:
+        server = Server(published[0], errors=log)
     yield server
     server.process.terminate()
     try:
-        assert server.process.wait(60) == 0
+        assert server.process.wait(60) == 0, server_log.read_text()
     finally:
         server.process.kill()
