@@ -94,7 +94,7 @@ def _no_library(library: Path) -> NativeLibraryError:
 
 
 def _cut_short(content: bytes) -> bool:
-    """An ELF file ends with its section table. The loader maps a truncated file as if it were complete, and crashes."""
+    """Whether an ELF file is truncated. It must end with its section table; the loader would map a truncated one, and crash."""
     if not content.startswith(b"\x7fELF\x02\x01"):
         return False
     (table,) = struct.unpack_from("<Q", content, 0x28)

@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine, and what it makes: each program, library or object once, kept for all checkouts.
+"""The C++ compiler of this machine, and a cache of its results: each program, library or object is made once, for all checkouts.
 
 Nothing heavy is imported: `ctrlab.cuda` compiles where there is no TensorFlow.
 """
@@ -26,15 +26,16 @@ from ctrlab.errors import CtrlabError
 from ctrlab.paths import compiled_folder
 
 MOST_BYTES = 2 << 30
-"""Of compiled files: what was used longest ago goes first."""
+"""The most bytes of compiled files that are kept; those used longest ago are deleted first."""
 YOUNG = 3600
-"""Seconds in which nothing that was used is deleted: a program is linked from its objects, and run, in less."""
+"""A file that was used in the last `YOUNG` seconds is not deleted: a program is linked from its objects, and run, in less time.
+"""
 _contents: dict[tuple, str] = {}
 SECONDS = 900  # all kernels' checks under sanitizers take two minutes on a quiet core
 
 
 class CompileError(CtrlabError):
-    """A compiler refused; `output` is its own words."""
+    """The compiler refused a source; `output` is the compiler's own message."""
 
     def __init__(self, what: str, command: str, output: str):
         self.output = output
@@ -67,15 +68,15 @@ def compile(
     folder: Path | None = None,
     seconds: float = SECONDS,
 ) -> Path:
-    """Makes `target` of the sources.
+    """Compiles `target` from the sources.
 
     Args:
-        sources: C++ or objects; their names are taken from `folder`, and the compiler's words have them as they are here.
-        libraries: what a linker wants to see after the sources.
+        sources: C++ files or objects, relative to `folder`. The compiler's messages show the names as given here.
+        libraries: the linker's arguments that must follow the sources.
         by: the compiler's command, else `compiler()`.
     Raises:
-        CompileError: the compiler refuses, or takes longer than `seconds`. NoSanitizer: it has no such libraries. CtrlabError:
-            there is no compiler.
+        CompileError: the compiler refuses, or takes longer than `seconds`. NoSanitizer: the sanitizer's libraries are missing.
+            CtrlabError: there is no compiler.
     """
     by = by or compiler()
     code, out, err = run([*by, *flags, *sources, *libraries, "-o", target], seconds, folder=folder)
@@ -103,12 +104,13 @@ def cached(
 ) -> Path:
     """A file of the folder of compiled files, made by `compile` once for each compiler, command and content of what is read.
 
-    Two processes may make it at once; it appears whole, by a rename. What was not used for longest is deleted: see `MOST_BYTES`.
+    Two processes may make it at once: it appears complete, by a rename. Files that were unused for longest are deleted: see
+    `MOST_BYTES`.
 
     Args:
         name: "check.so" is kept as check_<digest>.so.
-        reads: files whose content the result depends on, beside the sources: headers, libraries of our own.
-        make: writes the file it is given, where more than one call of the compiler does.
+        reads: further files on whose content the result depends: headers, libraries of our own.
+        make: a function that writes the given file, if that takes more than one call of the compiler.
     Raises:
         as `compile` does.
 
@@ -131,12 +133,12 @@ def cached(
 def cached_object(source: Path, flags: Sequence, *, by: Sequence[str] = ()) -> Path:
     """The object of one source, compiled once for each content of the source and of the headers that it really includes.
 
-    The compiler says which headers these are, those of the system too, so another header may change and nothing is compiled. A
-    checkout finds what another one compiled: folders after `-I` and `-isystem` count by their contents. A new header that hides
-    one that was included is not noticed.
+    The compiler lists these headers, those of the system too. So a change of any other header compiles nothing. A checkout finds
+    the objects that another one compiled, because folders after `-I` and `-isystem` count by their contents. A new header that
+    hides an included one is not noticed.
 
     Args:
-        flags: without `-c` and `-o`.
+        flags: flags of the compiler, without `-c` and `-o`.
     Raises:
         as `compile` does.
 
@@ -167,13 +169,13 @@ def cached_object(source: Path, flags: Sequence, *, by: Sequence[str] = ()) -> P
 
 
 def _prerequisites(rule: str) -> list[Path]:
-    """The files behind the colon of a rule for make; backslashes stand before line ends and before spaces in names."""
+    """The files after the colon of a make rule, which has backslashes before line ends and before spaces in names."""
     files = re.split(r"(?<!\\)\s+", rule.partition(":")[2].replace("\\\n", " ").strip())
     return [Path(re.sub(r"\\([ #])", r"\1", file).replace("$$", "$")) for file in files]
 
 
 def _named(path: Path, source: Path, roots: Sequence[Path]) -> str:
-    """A file's name from the first folder of headers that has it, or from the source's folder; `_found` is the way back."""
+    """A file's name relative to the first folder of headers that contains it, or to the source's folder; `_found` is the inverse."""
     for number, root in enumerate((*roots, source.parent)):
         if path.is_relative_to(root):
             return f"{number} {path.relative_to(root)}"
@@ -186,7 +188,7 @@ def _found(name: str, source: Path, roots: Sequence[Path]) -> Path:
 
 
 def _state(read: Iterable[str], source: Path, roots: Sequence[Path]) -> str | None:
-    """The digest of what was read, by `_named`; None where one of the files is gone."""
+    """The digest of the files that were read, named as by `_named`; None if one of them no longer exists."""
     try:
         return _digest(f"{name} {_content(_found(name, source, roots))}" for name in read)
     except (OSError, IndexError):
@@ -194,7 +196,7 @@ def _state(read: Iterable[str], source: Path, roots: Sequence[Path]) -> str | No
 
 
 def _command(by: tuple[str, ...], flags: Sequence) -> list[str]:
-    """What a compiler's work depends on beside the files that it reads."""
+    """Everything on which a compiler's result depends, besides the files that it reads."""
     words = [_version(by), *by, *map(str, flags)]
     return [*words, _processor()] if "-march=native" in words else words
 
@@ -204,7 +206,7 @@ def _digest(words: Iterable[str]) -> str:
 
 
 def _content(path: Path) -> str:
-    """The digest of a file's content, computed once for each time that the file was written."""
+    """The digest of a file's content, computed again only after the file was written."""
     found = path.stat()
     written = str(path), found.st_ino, found.st_size, found.st_mtime_ns
     if written not in _contents:
@@ -216,7 +218,7 @@ def _content(path: Path) -> str:
 
 
 def _in_use(target: Path) -> bool:
-    """Whether it is there; it is then kept for longest."""
+    """Whether the file exists. If so, it is marked as just used, so that it is deleted last."""
     try:
         os.utime(target)
     except FileNotFoundError:
@@ -228,7 +230,7 @@ def _in_use(target: Path) -> bool:
 
 @contextlib.contextmanager
 def _whole(target: Path, name: str) -> Iterator[Path]:
-    """A path to write, of that name, that becomes `target` in one step."""
+    """A context with a temporary path of that name to write to; at its end the file becomes `target` in one step."""
     with tempfile.TemporaryDirectory(prefix=".compiling-", dir=target.parent) as folder:
         yield (made := Path(folder) / name)
         made.replace(target)
@@ -237,7 +239,7 @@ def _whole(target: Path, name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _alone(name: str) -> Iterator[None]:
-    """One process and one thread at a time, where the file system can hold a lock."""
+    """A context that one process and one thread at a time can enter, if the file system supports locks."""
     with (compiled_folder() / f".{name}.lock").open("w") as lock:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -245,7 +247,7 @@ def _alone(name: str) -> Iterator[None]:
 
 
 def _forget(folder: Path) -> None:
-    """Deletes what was used longest ago, until `MOST_BYTES` are left."""
+    """Deletes the files that were used longest ago, until at most `MOST_BYTES` are left."""
     with contextlib.suppress(OSError):  # another process does so, too
         files = [(path.stat(), path) for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
         left, now = sum(found.st_size for found, _ in files), time.time()
@@ -263,7 +265,7 @@ def _version(by: tuple[str, ...]) -> str:
 
 @functools.cache
 def _processor() -> str:
-    """What `-march=native` stands for: the kind of this machine's processor, and what it can do."""
+    """The meaning of `-march=native` here: the kind of this machine's processor, and its instruction sets."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return repr(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}))
@@ -273,10 +275,11 @@ def _processor() -> str:
 def run(
     command: Sequence, seconds: float, *, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[int | None, str, str]:
-    """Exit code, None where time ran out; stdout and stderr. Nothing of the process group is left behind.
+    """Runs a command. Returns its exit code (None if the time ran out), stdout and stderr. No process of its group is left
+    behind.
 
     Args:
-        folder: to run it in. environment: variables beside this process's.
+        folder: the working folder. environment: environment variables, in addition to this process's.
     """
     # A preloaded allocator and AddressSanitizer do not go together.
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | dict(environment or {})

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Iterable
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
-"""Errors on opening a file that say nothing about the file itself."""
+"""Codes of errors on opening a file that do not mean that the file itself is bad."""
 CURES = {
     errno.EMFILE: "ask for fewer, or raise `ulimit -n`",
     errno.ENFILE: "end programs that hold many open",
@@ -21,15 +21,15 @@ class CtrlabError(Exception):
 
     exit_code = 1
     _keras_call_info_injected = True
-    """Without this Keras would wrap the sentence of an error in a layer's call in a page about the call's arguments."""
+    """Keeps Keras from wrapping an error in a layer's call in a page of text about the call's arguments."""
 
     def _render_traceback_(self) -> list[str]:
-        """What Jupyter shows: the sentence alone, without a traceback through our code."""
+        """The lines that Jupyter shows: the sentence alone, without a traceback through our code."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class WorkerLost(CtrlabError):
-    """Another worker of a training is gone or does not answer: all start again, and go on from the last save."""
+    """Another worker of a training has ended or does not answer. All workers start again, from the last save."""
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: launchers start a command again that ends with it
 
@@ -51,7 +51,7 @@ class NativeLibraryError(CtrlabError, RuntimeError):
 
 
 SHORTEST = 3
-"""Letters of a beginning that hints at a name."""
+"""The least number of letters in a beginning that hints at a name."""
 
 
 def choose(what: str, name: str, known: Iterable[str]) -> str:
@@ -67,7 +67,7 @@ def choose(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """What is added to the sentence about a name that is not known, if a known one is near or begins so; else nothing.
+    """A hint to add to the sentence about an unknown name, if a known name is similar or begins with it; otherwise "".
 
     >>> hint("dlmr", ["wdl", "dlrm"]), hint("x", ["wdl", "dlrm"])
     (" Did you mean 'dlrm'?", '')

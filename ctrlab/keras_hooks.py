@@ -1,9 +1,7 @@
-"""Every name that Keras and TensorFlow call their own and that we use or override, each with its reason; those of TensorFlow's
-cluster of workers are in `ctrlab.distributed.engine`.
-
-They have no public name that does the same, and another version may drop or change them: tests/test_keras_hooks.py tells
-which. The rest of the package calls what stands here by public names. One more is an attribute of `ctrlab.errors.CtrlabError`,
-which must know no Keras: `_keras_call_info_injected`.
+"""All private names of Keras and TensorFlow that we use or override, each with its reason; those of TensorFlow's cluster of
+workers are in `ctrlab.distributed.engine`.  No public name does the same, and another version may drop or change them:
+tests/test_keras_hooks.py shows which. The rest of the package uses the public names of this module. One more is an attribute of
+`ctrlab.errors.CtrlabError`, which must not depend on Keras: `_keras_call_info_injected`.
 """
 
 from __future__ import annotations
@@ -18,27 +16,27 @@ import tensorflow as tf
 class Resource(tf.saved_model.experimental.TrackableResource):
     """A native object that TensorFlow tracks, writes into checkpoints and SavedModels, and restores.
 
-    `TrackableResource` is public, the four methods that its subclasses give are not.
+    `TrackableResource` is public; the four methods that its subclasses define are not.
     """
 
     def make_handle(self) -> tf.Tensor:
-        """A new object's handle. Called once for this process, and in the graph of each SavedModel."""
+        """Makes a new object and returns its handle. It is called once for this process, and in the graph of each SavedModel."""
         raise NotImplementedError
 
     def before_export(self) -> None:
-        """Called before it goes into a SavedModel: raises where it can't."""
+        """Called before the object is written to a SavedModel; raises if that is impossible."""
 
     def saved_tensors(self) -> dict[str, tf.Tensor]:
-        """What a checkpoint or SavedModel writes."""
+        """The tensors that a checkpoint or SavedModel writes."""
         raise NotImplementedError
 
     def restore_tensors(self, tensors: dict[str, tf.Tensor]):
-        """Takes what `saved_tensors` gave."""
+        """Restores the object from the tensors that `saved_tensors` gave."""
         raise NotImplementedError
 
     @property
     def own_handle(self) -> tf.Tensor | None:
-        """What `make_handle` made; unlike `resource_handle`, reading it makes nothing."""
+        """The handle that `make_handle` made. Unlike `resource_handle`, reading it makes no new object."""
         return self._resource_handle
 
     def _create_resource(self):
@@ -64,12 +62,12 @@ def track(owner, child, name: str) -> None:
 
 
 def wrap_restore(variable: keras.Variable, wrapper: Callable[[Callable], Callable]) -> None:
-    """Puts `wrapper(method)` in place of the method by which `tf.train.Checkpoint` restores a variable: it is not `assign`."""
+    """Replaces the method with which `tf.train.Checkpoint` restores a variable by `wrapper(method)`; that method is not `assign`."""
     variable._restore_from_tensors = wrapper(variable._restore_from_tensors)
 
 
 def eagerly() -> contextlib.AbstractContextManager:
-    """Ops in this block run at once, also while a SavedModel's graph is made, whose inside `tf.init_scope` does not leave."""
+    """Ops in this block run at once, even while a SavedModel's graph is made, which `tf.init_scope` does not leave."""
     return tf.__internal__.eager_context.eager_mode()
 
 
@@ -79,14 +77,15 @@ def function_graph(name: str) -> tf.Graph:
 
 
 class OneStep:
-    """Before an optimizer's Keras class: all variables are stepped in one call, and gradients overwrite none of them.
+    """A base class that comes before an optimizer's Keras class: one call steps all variables, and no gradient overwrites a
+    variable.
 
     The public `update_step` gets one variable at a time; and Keras hands the gradient of a variable that says
     `overwrite_with_gradient` to its `assign` before any public method sees it.
     """
 
     def step_all(self, gradients, variables, learning_rate) -> None:
-        """Steps them, outside of distribution strategies or in one."""
+        """Steps all variables, inside or outside of a distribution strategy."""
         raise NotImplementedError
 
     def step_each(self, gradients, variables, learning_rate) -> None:
@@ -94,7 +93,7 @@ class OneStep:
         super()._backend_update_step(gradients, variables, learning_rate)
 
     def index_of(self, variable) -> int:
-        """The place of a variable, Keras's or the `tf.Variable` in it, among those that the optimizer was built with."""
+        """The index of a variable (Keras's, or the `tf.Variable` in it) among those with which the optimizer was built."""
         return self._get_variable_index(variable)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
@@ -105,13 +104,12 @@ class OneStep:
 
 
 class Served:
-    """Before `keras.Model`: the model itself says what `tf.saved_model.save` serves by `serve`.
-
-    Keras takes every input of a model that is no Functional for float32, and can't describe ragged ones.
+    """A base class that comes before `keras.Model`: the model itself defines what `tf.saved_model.save` serves under `serve`. If
+    a model is not Functional, Keras assumes float32 for every input, and can't describe ragged ones.
     """
 
     def serving(self):
-        """A `tf.function` of the features."""
+        """The served function: a `tf.function` of the features."""
         raise NotImplementedError
 
     _default_save_signature = property(lambda self: self.serving())

@@ -46,7 +46,7 @@ def cache_folder() -> Path:
 
 
 def compiled_folder() -> Path:
-    """The folder for what a compiler made, which checkouts share, as its files are named by their contents; made if missing.
+    """The folder for compiled files; made if missing. Checkouts share it, because its files are named by their contents.
 
     It is `compiled` in `CTRLAB_CACHE`, or in the user's cache folder, or in `cache_folder()` if the user's can't be written.
 
@@ -91,7 +91,7 @@ def replacing(path: Path, suffix: str = ".part") -> Iterator[Path]:
     Readers see the old file or the complete new one. If the block raises, the new file is deleted.
 
     Args:
-        suffix: of the new file's name, for writers that look at it.
+        suffix: suffix of the new file's name, for writers that depend on it.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
     try:
@@ -104,7 +104,7 @@ def replacing(path: Path, suffix: str = ".part") -> Iterator[Path]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file whole, or leaves what is there."""
+    """Writes a complete text file; if that fails, an existing file stays unchanged."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What `import ctrlab` promises: Keras finds our classes in files, and TensorFlow our ops in SavedModels, with no other import.
+"""Makes `import ctrlab` enough for Keras to find our classes in files, and for TensorFlow to find our ops in SavedModels.
 
 Keras looks a class up by its registered name, and a class is registered when its module is imported, which takes TensorFlow.
 So `expect` waits until somebody imports Keras, and then registers a stand-in for each class. It imports the real class when a
@@ -26,12 +26,14 @@ CLASSES: dict[str, str] = {
     "DIEN": "models.dien",
     "MMoE": "models.mmoe",
 }
-"""{class: its module} of each class that is registered with Keras; tests/test_registration.py compares it with the source."""
+"""{class: its module} for each class that is registered with Keras; tests/test_registration.py compares it with the source."""
 log = logging.getLogger(__name__)
 
 
 def expect() -> None:
-    """Registers stand-ins when Keras is imported and loads the compiled ops when TensorFlow is; now, if that has happened."""
+    """Registers stand-ins when Keras is imported, and loads the compiled ops when TensorFlow is; at once if they are imported
+    already.
+    """
     after = {"keras": _register_stand_ins, "tensorflow": _load_ops}
     sys.meta_path.insert(0, _Watch({name: act for name, act in after.items() if name not in sys.modules}))
     for name, act in after.items():
@@ -40,7 +42,7 @@ def expect() -> None:
 
 
 class _Watch:
-    """A finder that lets the others find a module, and acts once it was imported."""
+    """An import finder that lets the other finders find a module, and acts after its import."""
 
     def __init__(self, after: dict[str, Callable[[], None]]):
         self._after = after

@@ -1,4 +1,4 @@
-"""The batch of a step that several workers share, for code that needs the whole of it and not one example after the other.
+"""The batch of a step that several workers share, for code that needs the whole batch and not single examples.
 
     loss                   mean over the examples of all workers         `mean`
     batch normalization    moments over the examples of all workers      `moments`
@@ -6,8 +6,8 @@
     a penalty on weights   counted once, though each worker has it       `once`
     a dropout mask         this worker's part of the whole batch's       `part_of`
 
-In a process that trains alone its batch is the whole one, and each of these is the plain TensorFlow op. A `SharedBatch` of
-`ctrlab.distributed` says how workers do it, and how they look up rows and add up gradients.
+If a process trains alone, its batch is the whole one, and each of these functions is the plain TensorFlow op. A `SharedBatch` of
+`ctrlab.distributed` implements them for workers, together with the lookup of rows and the sum of gradients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Shard:
         return self.count == 1
 
     def rows(self, rows: int) -> int:
-        """How many of a table's rows are here: those with row % count == index."""
+        """The number of a table's rows on this worker: those with row % count == index."""
         return len(range(self.index, rows, self.count))
 
 
@@ -44,8 +44,8 @@ class SharedBatch(ABC):
     """A batch of which this worker has some examples, while a step on it is traced. Every worker traces the same calls.
 
     Attributes:
-        shard: which worker of how many this is.
-        rows: int64 [workers], the number of examples that each has; None in a forward pass outside of training.
+        shard: this worker's index, and the number of workers.
+        rows: int64 [workers], the number of examples of each worker; None in a forward pass outside of training.
     """
 
     shard: Shard
@@ -57,19 +57,19 @@ class SharedBatch(ABC):
 
     @abstractmethod
     def gathered(self, x: tf.Tensor) -> tf.Tensor:
-        """[workers, ...]: each worker's `x`, of one shape everywhere. Its gradient goes back to the worker."""
+        """Stacks the `x` of all workers, [workers, ...]; the shapes must be equal. The gradient goes back to each worker."""
 
     @abstractmethod
     def lookup(self, read: Callable, tables: Sequence, columns: Sequence, layout, counted: bool) -> list[tf.Tensor]:
-        """`read(tables, columns, layout)` of tables that are sharded over the workers.
+        """The result of `read(tables, columns, layout)` for tables that are sharded over the workers.
 
         Args:
-            counted: whether `read` takes `times`, for each key of a column how often it came.
+            counted: whether `read` takes `times`, the number of occurrences of each key of a column.
         """
 
     @abstractmethod
     def reduced(self, gradients: list, variables: Sequence) -> list:
-        """The gradients, with the sum over all workers for each variable that every worker has whole."""
+        """The gradients; for variables that every worker has whole, the sum over all workers."""
 
 
 _shard: ContextVar[Shard] = ContextVar("shard", default=WHOLE)
@@ -78,7 +78,7 @@ _batch: ContextVar[SharedBatch | None] = ContextVar("batch", default=None)
 
 @contextlib.contextmanager
 def sharded(shard: Shard) -> Iterator[None]:
-    """A model that is built in this block has its shard of each table."""
+    """A context in which a newly built model gets only its shard of each table."""
     before = _shard.set(shard)
     try:
         yield
@@ -87,13 +87,13 @@ def sharded(shard: Shard) -> Iterator[None]:
 
 
 def shard() -> Shard:
-    """What a layer that is built now has of its tables."""
+    """The shard of its tables that a layer gets if it is built now."""
     return _shard.get()
 
 
 @contextlib.contextmanager
 def over(shared: SharedBatch | None) -> Iterator[None]:
-    """What is traced in this block is of that batch; None: of this process's alone."""
+    """A context in which traced code works on that batch; None: on this process's own batch."""
     before = _batch.set(shared)
     try:
         yield
@@ -106,7 +106,7 @@ def batch() -> SharedBatch | None:
 
 
 def total(x: tf.Tensor) -> tf.Tensor:
-    """The sum of all workers' `x`, of one shape and dtype everywhere."""
+    """The sum of all workers' `x`, which must have equal shapes and dtypes."""
     shared = batch()
     return x if shared is None else shared.total(x)
 
@@ -121,7 +121,7 @@ def mean(x: tf.Tensor) -> tf.Tensor:
 
 
 def weighted(mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """This worker's term of the mean over all workers' things, from the mean over its own `count` of them."""
+    """This worker's term of the mean over the items of all workers, from the mean over its own `count` items."""
     shared = batch()
     if shared is None:
         return mean
@@ -132,7 +132,7 @@ def weighted(mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 def moments(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """float32 [B, n] -> mean and variance, [n] each, over the rows of the whole batch.
 
-    Workers exchange their own moments, which are joined without the cancellation that sums of squares have:
+    Workers exchange their own moments, which are joined without the cancellation of sums of squares:
 
         Chan, Golub & LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
     """
@@ -157,19 +157,19 @@ def rows(x: tf.Tensor) -> tf.Tensor:
 
 
 def reduced(gradients: list, variables: Sequence) -> list:
-    """The gradients of the whole batch's loss; of sharded variables those of the rows that are here."""
+    """The gradients of the whole batch's loss; for sharded variables, those of this worker's rows."""
     shared = batch()
     return gradients if shared is None else shared.reduced(gradients, variables)
 
 
 def once(term: tf.Tensor) -> tf.Tensor:
-    """A term of the loss that every worker computes from whole weights, as its share of the one term."""
+    """Scales a term of the loss that every worker computes from whole weights, so that all workers together count it once."""
     shared = batch()
     return term if shared is None else term / shared.shard.count
 
 
 def part_of(draw: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor, axis: int = 0) -> tf.Tensor:
-    """This worker's part of `draw(shape)`, the shape that `x` has in the whole batch; examples lie on `axis`."""
+    """This worker's part of `draw(shape)`; `shape` is the shape of `x` in the whole batch, whose examples lie on `axis`."""
     shared, shape = batch(), tf.shape(x)
     if shared is None:
         return draw(shape)
@@ -180,5 +180,5 @@ def part_of(draw: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor, axis: int = 0)
 
 
 def is_sharded(variable) -> bool:
-    """Whether each worker has only its rows of a Keras variable."""
+    """Whether each worker has only its own rows of a Keras variable."""
     return getattr(variable, "sharded", False)

@@ -24,7 +24,7 @@ OPS = {name: module for name, module in MODULES.items() if hasattr(module, "CASE
 
 
 def check(device: devices.Device, library: Library, seeds: int) -> int:
-    """Runs every small case with inputs of so many seeds.
+    """Runs every small case with inputs from several seeds.
 
     Returns:
         The number of results that were compared with float64.

@@ -1,4 +1,4 @@
-"""The CUDA twins as one shared library: compiled by nvcc, or by a C++ compiler for the emulation, once a state of the sources."""
+"""The CUDA twins as one shared library: compiled by nvcc, or by a C++ compiler for the emulation, once per state of the sources."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ EMULATED_FLAGS = ("-O1", "-g", "-fPIC", "-pthread", "-x", "c++")
 
 
 class Library:
-    """The functions of native/kernels/<op>/*.cu, by name. A call raises CtrlabError where the launch was refused.
+    """The functions of native/kernels/<op>/*.cu, by name. A call raises CtrlabError if the launch was refused.
 
     Args:
         emulated: compile for this machine's threads.
-        sanitizer: of the emulation, e.g. "address,undefined"; the process must then have been started with its library.
+        sanitizer: sanitizers for the emulation, e.g. "address,undefined"; the process must then have been started with their
+            library.
     Raises:
         CtrlabError: there is no compiler, or it refused the sources.
     """
@@ -58,12 +59,12 @@ def build(*, emulated: bool, sanitizer: str = "", arch: str = "") -> Path:
 
 
 def sources() -> list[Path]:
-    """Every twin's file: what lies in the folders of the ops."""
+    """The source files of all twins, from the folders of the ops."""
     return sorted((native() / "kernels").glob("*/*.cu"))
 
 
 def nvcc() -> tuple[str, ...]:
-    """The command of CUDA's compiler: $NVCC, else the one on the path, else that of the usual folder.
+    """The command of CUDA's compiler: $NVCC, else the one on the path, else the one in the usual folder.
 
     Raises:
         CtrlabError: there is none.

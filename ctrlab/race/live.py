@@ -77,7 +77,7 @@ def time_text(seconds: float) -> str:
 
 
 def add_variant(table: Table, entry: ModelRace, variant: Variant) -> None:
-    """One line for a variant: its results, or why it has none."""
+    """Adds a line for a variant: its results, or why it has none."""
     if variant.error:
         table.add_row(entry.model, variant.optimizations, "", *[""] * len(MEASURES), Text("no", "red"))
         return

@@ -1,4 +1,4 @@
-"""A race as one HTML page that needs nothing else: no network, no server. plotly.js is in it once."""
+"""A race as one self-contained HTML page: it needs no network and no server, and contains plotly.js once."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Variant:
         rungs: the rungs in this set that touch this model.
         seconds: training seconds of each block. They include reading, but not warm-up and tracing. The first steps of a block are
             not timed; they count with the average time of the others.
-        losses: of each step.
+        losses: the loss of each step.
         auc, log_loss, gauc, calibration: by label, on held-out rows after the last step; no GAUC without a user column.
         error: why the variant did not finish; empty if it did.
     """

@@ -128,7 +128,7 @@ def race(
 
     Args:
         result: from `begin`.
-        ceilings: of this machine, for the floors.
+        ceilings: this machine's ceilings, for the floors.
         on_model: called with the result so far after each model.
         command: starts a worker.
     Raises:

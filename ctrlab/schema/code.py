@@ -6,7 +6,9 @@ import dataclasses
 
 
 def code(schema) -> str:
-    """Imports, and one line a column with what differs from the defaults; the schema's notes are comments."""
+    """The code: imports, then one line per column with the options that differ from the defaults. The schema's notes are
+    comments.
+    """
     kinds = sorted({"Schema", *(type(column).__name__ for column in schema.columns)})
     columns = [f"        {_call(column)}," for column in schema.columns]
     notes = [f"        # {''.join(sign if sign.isprintable() else ' ' for sign in note)}" for note in schema.notes]
@@ -21,7 +23,7 @@ def _call(column) -> str:
 
 
 def _options(thing) -> list[tuple[str, str]]:
-    """The fields that are not at their default, in order, but for the first ones and for what follows from others."""
+    """The fields that differ from their defaults, in order; without the first fields, and without those that follow from others."""
     found = []
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
@@ -35,7 +37,7 @@ def _options(thing) -> list[tuple[str, str]]:
 
 
 def _text(value) -> str:
-    """As `repr`, but texts in double quotes where that is simple."""
+    """Like `repr`, but with texts in double quotes if they need no escapes."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""Column types: a named field of a row, its raw type, its default, and what becomes of it. `ctrlab.schema` has them, too.
+"""Column types: a named field of a row, its raw type, its default, and how it is used. `ctrlab.schema` exports them, too.
 
 This module does not import TensorFlow, so a converter can run without it.
 """
@@ -16,12 +16,12 @@ Transform = Literal["none", "log1p", "minmax"]
 Role = Literal["user", "context", "candidate"]
 
 RAW_IDS = (1 << 63) - 1
-"""The number of buckets for raw ids: then the id is the word's fingerprint itself (except for one value in 2^63)."""
+"""The number of buckets for raw ids: the id is then the word's fingerprint itself (except for one value in 2^63)."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A named field of a row. What makes no sense raises BadSchema in one sentence, when the column is made."""
+    """A named field of a row. Options that make no sense raise BadSchema, with one sentence, when the column is made."""
 
     name: str
 
@@ -109,12 +109,12 @@ class IdColumn(Column):
 
     @property
     def id_bits(self) -> int:
-        """The width of ids that were made offline: as narrow as the table allows."""
+        """The width in bits of ids that were made offline: as narrow as the table allows."""
         return 32 if self.buckets <= 1 << 31 else 64
 
     @property
     def bits(self) -> int | None:
-        """The width of the integers in files; None for text."""
+        """The width in bits of the integers in files; None for text."""
         if self.encoded:
             return self.id_bits
         return 64 if self.encoding == "identity" else None

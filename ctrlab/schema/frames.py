@@ -22,28 +22,30 @@ if TYPE_CHECKING:
     from ctrlab.schema import Schema
 
 CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
-"""Also with `.gz` after it."""
+"""Suffixes of text files, which `.gz` may follow."""
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""How a file of that encoding begins."""
+"""The first bytes of a file in UTF-16."""
 TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
 
 
 def table(source, schema: Schema | None = None) -> pa.Table:
-    """One Arrow table of a table in any common form. Nothing is converted but what is missing: NaN of pandas becomes null;
-    and text views of Arrow, which few of its functions take, become text.
+    """Makes one Arrow table from a table in any common form. Only two things are converted: NaN of pandas becomes null, and text
+    views of Arrow, which few of its functions take, become text.
 
-    A text file does not say what its columns are. Columns of words of the schema are the text that stands in the file, but whole
-    numbers alone are so without a schema, too: 438.0, as pandas writes 438 beside missing numbers, is the word "438". Without a
-    schema a column of numbers is text if they would lose digits: "01000", "1e3", or whole numbers above 2^53 beside others.
+    A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file. If all
+    values are whole numbers, they are read as without a schema: 438.0, as pandas writes 438 beside missing numbers, is the word
+    "438". Without a schema a column of numbers is text if numbers would lose digits: "01000", "1e3", or whole numbers above 2^53
+    beside fractions.
 
     Args:
         source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
             reader of batches, or anything that streams Arrow data, as Polars does; a dict of columns; a path of a Parquet file,
             or of a text file with a header line, .csv (commas) or .tsv (tabs), plain or .gz.
-        schema: of its rows, if it is known.
+        schema: the rows' schema, if it is known.
     Raises:
-        BadData: it is none of these, its columns have no names of their own, or the file is missing, damaged or of another form.
+        BadData: the source is none of these, its column names are missing or repeated, or the file is missing, damaged or has
+            another format.
 
     >>> table({"age": [31, 45], "clicked": [0, 1]}).num_rows
     2
@@ -74,7 +76,7 @@ def tables(source, schema: Schema | None = None) -> Iterator[pa.Table]:
 
 
 def named(source, otherwise: str = "the table") -> str:
-    """What a message calls it: the path of a file."""
+    """The name of a source in messages, such as the path of a file."""
     return str(source) if isinstance(source, str | os.PathLike) else otherwise
 
 
@@ -171,7 +173,7 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
 
 
 def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None = None) -> pa.Table:
-    """The columns of a text file, `text` as they stand there; `only`: those to read."""
+    """Reads the columns of a text file: those in `text` unchanged as text; `only` selects the columns to read."""
     return pa_csv.read_csv(
         path,
         parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
@@ -180,7 +182,9 @@ def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None 
 
 
 def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Words as they stand in a file; if all are whole numbers, as they are made of the numbers that are read without a schema."""
+    """The words of a column as they stand in a file. If all are whole numbers, they are spelled as a reading without a schema
+    would.
+    """
     missing = pc.is_in(texts, pa.array(pa_csv.ConvertOptions().null_values))
     numbers = pc.utf8_trim_whitespace(pc.if_else(missing, pa.scalar(None, pa.string()), texts))
     if not pc.all(pc.match_substring_regex(numbers, r"^-?(0|[1-9][0-9]*)(\.0+)?$"), min_count=0).as_py():
@@ -189,8 +193,9 @@ def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _loses_digits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether numbers of this type differ from what stands in a file: in leading zeros, in digits that double has not, or in an
-    exponent as only a code has it (programs write 1e+03)."""
+    """Whether numbers of this type would lose something of the text in the file: leading zeros, digits beyond double precision,
+    or an exponent that only a code has (programs write 1e+03).
+    """
     digits = pc.utf8_trim_whitespace(texts)
     if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+)$")).as_py():
         return True
@@ -206,6 +211,6 @@ def _no_utf8(path: Path, has: str) -> BadData:
 
 
 def _line(error: Exception) -> str:
-    """What it says, without what follows the first line."""
+    """The first line of an error's message."""
     said = ": ".join(map(str, error.args)).strip() or type(error).__name__
     return said.splitlines()[0].rstrip(".")

@@ -1,15 +1,12 @@
-"""Guesses what the columns of a table are, for `Schema.infer`. The rules, in order; a column is as soon as one fits:
+"""Guesses what the columns of a table are, for `Schema.infer`. The rules are tried in order; the first one that fits decides:
 
-    left out            one value in every row, or none at all; times; nested and binary columns; text or whole numbers called as
-                        ids that differ in each of many rows, as the number of a request does (but never the user)
-    numeric             true and false
-    categorical         text; whole numbers with an id's name (user, item_id, zipCode: see ID_NAMES), or with at most FEW distinct
-                        values that come often, such as an hour or a kind
-    numeric             other numbers. A long tail, its end over TAIL times as far from the lowest as the middle is, gets `log1p`
-                        (for counts and prices); what does not lie in [-3, 3], `minmax`
-    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past
-    multi_hot           other lists of text or whole numbers
-    numeric_list        lists of other numbers
+    left out            one value in every row, or none at all; times; nested and binary columns; text or whole numbers with an
+    id's name that differ in each of many rows, such as the number of a request (but never the user) numeric             true and
+    false categorical         text; whole numbers with an id's name (user, item_id, zipCode: see ID_NAMES), or with at most FEW
+    distinct values that come often, such as an hour or a kind numeric             other numbers. A long tail, its end over TAIL
+    times as far from the lowest as the middle is, gets `log1p` (for counts and prices); what does not lie in [-3, 3], `minmax`
+    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past multi_hot
+    other lists of text or whole numbers numeric_list        lists of other numbers
 
 A table of ids has the next of 1,000, 2,000, 5,000, 10,000, ... buckets above ten times its distinct words, or above four times
 where that is over 100,000: so few words share a bucket, and words that come later have room.
@@ -35,16 +32,16 @@ NAMES = """
 """
 ID_NAMES = frozenset(NAMES.split())
 FEW, OFTEN = 32, 10
-"""So many distinct whole numbers at most, each in so many rows on average, are names rather than amounts."""
+"""Whole numbers are names, not amounts, if there are at most FEW distinct ones, each in at least OFTEN rows on average."""
 TAIL = 20
 MANY_ROWS = 1_000
 SHARED = 0.1
-"""The share of a list's words that are words of the column whose history it is, at least."""
+"""The least fraction of a list's words that must be words of a column, for the list to be that column's history."""
 SEPARATORS = (";", "|", " ", "\x01")
 
 
 def guess(source, labels: Sequence[str], user: str, soft: bool) -> tuple[list[dict], list[str]]:
-    """What `source` holds, as `Schema.infer` says.
+    """Guesses the columns of `source`, for `Schema.infer`.
 
     Returns:
         the columns in the table's order, each as {"kind": ..., "name": ..., option: value}; notes on what was left out.
@@ -78,7 +75,7 @@ def guess(source, labels: Sequence[str], user: str, soft: bool) -> tuple[list[di
 
 
 def require_label(values: pa.ChunkedArray, name: str, soft: bool, where: str) -> None:
-    """Raises BadData if a label is missing in a row, is no number in its range, or is the same in all rows."""
+    """Raises BadData if a label is missing in a row, is not a number in its range, or is the same in all rows."""
     if not (_is_number(values.type) or pa.types.is_boolean(values.type)):
         raise BadData(f"A label is 0 or 1; column {name!r} of {where} is {values.type}: make it a number first.")
     if values.null_count:
@@ -96,7 +93,7 @@ def require_label(values: pa.ChunkedArray, name: str, soft: bool, where: str) ->
 
 
 def buckets(distinct: int) -> int:
-    """The rows of a table for so many distinct words.
+    """The number of rows of a table for this number of distinct words.
 
     >>> [buckets(n) for n in (3, 101, 10_000, 60_000)]
     [1000, 2000, 100000, 500000]
@@ -106,7 +103,7 @@ def buckets(distinct: int) -> int:
 
 
 def _decoded(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Values in a type that Arrow's functions take; dictionaries of what is left out anyway stay what they are."""
+    """Values in a type that Arrow's functions take. Dictionaries of values that are left out in any case are not decoded."""
     kind = values.type
     if pa.types.is_dictionary(kind) and (
         _is_number(kind.value_type)
@@ -190,18 +187,18 @@ def _transform(values: pa.ChunkedArray, name: str) -> dict:
 
 
 def _separator(words: pa.ChunkedArray) -> dict:
-    """The first that is in none of the words; ";" is the default."""
+    """The first separator that occurs in none of the words; ";" is the default."""
     free = _free(words) if _is_text(words.type) else SEPARATORS
     return {} if free[0] == ";" else {"separator": free[0]}
 
 
 def _free(words: pa.ChunkedArray) -> list[str]:
-    """The separators that are in none of the words."""
+    """The separators that occur in none of the words."""
     return [sign for sign in SEPARATORS if not pc.any(pc.match_substring(words, sign)).as_py()]
 
 
 def _find_histories(columns: list[dict], whole: pa.Table, notes: list[str]) -> None:
-    """Makes sequences of the lists that hold the past of a categorical column, and notes them."""
+    """Turns lists that hold the past of a categorical column into sequences, and adds a note on each."""
     ids = {c["name"] for c in columns if c["kind"] == "categorical"}
     for column in columns:
         if column["kind"] != "multi_hot":
@@ -219,7 +216,7 @@ def _find_histories(columns: list[dict], whole: pa.Table, notes: list[str]) -> N
 
 
 def _words(columns: list[pa.ChunkedArray]) -> pa.Array:
-    """The distinct words of columns, or of lists, as text; a missing or empty one is none."""
+    """The distinct words of columns, or of lists, as text; without missing and empty ones."""
     parts = [(_entries(values) if _is_list(values.type) else values).unique().drop_null() for values in columns]
     texts = [part.cast(pa.int64()) if pa.types.is_floating(part.type) else part for part in parts]
     words = pa.concat_arrays([text.cast(pa.string()) for text in texts]).unique()
@@ -231,7 +228,7 @@ def _entries(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_whole(values: pa.ChunkedArray) -> bool:
-    """Whole numbers, also where pandas made floats of them because some are missing."""
+    """Whether all values are whole numbers. Floats count if pandas made them from whole numbers because some are missing."""
     if pa.types.is_integer(values.type):
         return True
     if not pa.types.is_floating(values.type):

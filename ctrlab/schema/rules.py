@@ -1,4 +1,6 @@
-"""What a column and a schema must keep to. Each rule raises BadSchema in one sentence; `ctrlab.schema` calls them."""
+"""The rules for columns and schemas. Each function raises BadSchema, with one sentence, if its rule is broken; `ctrlab.schema`
+calls them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from ctrlab.errors import BadSchema, choose, hint
 
 IN_NUMBERS = "0123456789+-.eE"
-"""Signs that a number may have, so none can stand between numbers."""
+"""Characters that a number may contain, so none of them can separate numbers."""
 
 
 def name(column) -> None:
@@ -25,14 +27,14 @@ def name(column) -> None:
 
 
 def refers(schema, what: str, name, columns: Iterable, kind: str) -> None:
-    """`what` names one of `columns`, which are those of a kind."""
+    """Requires that a reference names one of `columns`, the columns of the right kind."""
     names = [column.name for column in columns]
     if name not in names:
         raise BadSchema(f"{what} must name {kind}; schema {schema.name!r} has none called {name!r}.{hint(name, names)}")
 
 
 def roles(schema) -> None:
-    """Roles are given to features that a served model takes, and one to each."""
+    """Requires that roles are given only to features of a served model, and at most one to each."""
     features = [column for column in schema.features if not getattr(column, "negative_of", "")]
     for what in ("user_columns", "context_columns"):
         for name in getattr(schema, what):
@@ -51,7 +53,7 @@ def several(schema, what: str, values) -> None:
 
 
 def number(column, what: str, value) -> None:
-    """A finite number, as Python's `float` or `int`, that float32 holds, too."""
+    """Requires a finite number in the range of float32; returns it as Python's `float` or `int`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or (isinstance(value, float) and not math.isfinite(value)):
         raise BadSchema(f"`{what}` must be a finite number; column {column.name!r} has {value!r}.")
@@ -74,7 +76,7 @@ def whole(column, what: str, value, least: int, most: int) -> None:
 
 
 def number_list(column, what: str, text) -> None:
-    """Finite numbers, joined by the column's separator."""
+    """Requires finite numbers, joined by the column's separator."""
     try:
         good = all(_in_float32(float(part)) for part in text.split(column.separator))
     except (AttributeError, ValueError):
@@ -102,7 +104,7 @@ def transform(column, known) -> None:
 
 
 def separator(column) -> None:
-    """Text that can't be part of an entry or end a line."""
+    """Requires a separator that can't be part of an entry or end a line."""
     sign = column.separator
     if not isinstance(sign, str) or not sign or "\n" in sign or "\r" in sign:
         raise BadSchema(f"A separator is text without line ends, at least one character; column {column.name!r} has {sign!r}.")
@@ -111,7 +113,7 @@ def separator(column) -> None:
 
 
 def vocabulary(column) -> None:
-    """Texts that differ, as a tuple whatever they came in."""
+    """Requires distinct texts; returns them as a tuple."""
     words = column.vocabulary
     words = words if isinstance(words, str | bytes) or not isinstance(words, Iterable) else tuple(words)
     if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
@@ -126,7 +128,7 @@ def vocabulary(column) -> None:
 
 
 def default_word(column) -> None:
-    """The word or number in place of a missing one; "" for none."""
+    """Requires a valid default: the word or number in place of a missing one; "" for none."""
     word = column.default
     if not isinstance(word, str):
         raise BadSchema(f"`default` of an id column is text; column {column.name!r} has {word!r}.")
@@ -138,7 +140,7 @@ def default_word(column) -> None:
 
 
 def tables(schema) -> None:
-    """Columns of one table agree; a history has the table of what it belongs to."""
+    """Requires that columns of one table agree, and that a history has the table of the column to which it belongs."""
     first: dict = {}
     for column in schema.id_columns:
         other = first.setdefault(column.table, column)

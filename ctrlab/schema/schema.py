@@ -31,15 +31,15 @@ class Schema:
         name: the data set's name, e.g. "criteo".
         columns: every column of a row, labels included, in the order of the raw and the CSV file.
         wide: names of the id columns whose multi-hot feeds linear terms (DeepFM's first order, WDL's wide part); none named: all.
-        delimiter: between the fields of a CSV line.
+        delimiter: character between the fields of a CSV line.
         user: the column with the user of each example, for GAUC; "" if there is none.
-        user_columns, context_columns: names of the columns that are alike for all candidates of a request, because they describe
+        user_columns, context_columns: names of the columns that are equal for all candidates of a request, because they describe
             the user, or where and when the candidates are shown; see `role`.
-        notes: what `infer` has to say, such as columns that it left out; shown as comments when the schema is printed.
+        notes: remarks of `infer`, such as the columns that it left out; shown as comments when the schema is printed.
     Raises:
         BadSchema: two columns with one name; `wide`, `user`, `of` or `negative_of` names no column of its kind; a role is given
-            to what is no feature, or two to one column; columns of one table differ in size or encoding; a separator that can't
-            be told from the delimiter.
+            to a column that is not a feature, or two roles to one column; columns of one table differ in size or encoding; a
+            separator that can't be told from the delimiter.
 
     >>> print(Schema("own", (Label("clicked"), Categorical("city", buckets=1_000)), wide=("city",)))
     from ctrlab.schema import Categorical, Label, Schema
@@ -100,15 +100,15 @@ class Schema:
         """A schema for a table of your own, by the rules of `ctrlab.schema.guess`: a start to print, look at and edit.
 
         Args:
-            source: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with
+            source: as in `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with
                 header. All rows are looked at.
             label: the column to predict, 0 or 1 in each row; several for a model of several tasks.
-            name: of the schema.
+            name: the schema's name.
             user: the column with the user of each example, for GAUC.
             soft: labels may be any number in [0, 1].
         Raises:
-            BadData: no rows, two columns with one name, a label that is constant, missing in a row, or neither 0 nor 1; no
-                column of use. UnknownName: no such column.
+            BadData: no rows, two columns with one name, a label that is constant, missing in a row, or neither 0 nor 1; no usable
+                column. UnknownName: no such column.
 
         >>> import pyarrow as pa
         >>> table = pa.table({"age": [20.0, 30.5, 61.0], "city": ["Rome", "Oslo", "Rome"], "clicked": [0, 1, 0]})
@@ -182,7 +182,7 @@ class Schema:
         """What a feature describes, which says how often a request that scores many candidates must hold it.
 
         "user" and "context" columns have one value per request, "candidate" columns one per candidate. The schema's user and
-        histories (`Sequence.of`) are the user's; a column that is not named is the candidate's.
+        histories (`Sequence.of`) describe the user; any other column that is not named describes the candidate.
 
         Raises:
             UnknownName: there is no such column.
